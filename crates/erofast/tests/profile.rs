@@ -50,6 +50,7 @@ fn learned() -> Learned {
         profile: profile(),
     };
     Learned {
+        image: ImageIdentity::default(),
         programs: vec![program(40, 0), program(9999, 2)],
     }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::{TestImage, bad_images, fixtures, good_images};
-use launch_profile::{Directory, Learned, Name, Profile, Program, RecordedFile, Window};
+use launch_profile::{
+    Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Window,
+};
 use serde_json::Value;
 
 /// Schemas of options of a command, and parts that several schemas have in common.
@@ -157,6 +159,7 @@ fn what_is_printed_about_a_profile_fits() {
         ..Profile::default()
     };
     let learned = Learned {
+        image: ImageIdentity::default(),
         programs: vec![Program {
             nid: 40,
             launches: 2,

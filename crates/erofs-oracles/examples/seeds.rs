@@ -81,11 +81,9 @@ fn profile_seeds(folder: &Path) -> io::Result<()> {
             window(1, 0, 1, 2),
             window(0, 3, u32::MAX, 40),
         ],
-        ..Profile::default()
     };
     for (name, profile) in [("launch", launch), ("empty", Profile::default())] {
-        let body = &profile.to_bytes()[launch_profile::format::HEADER_BYTES..];
-        fs::write(folder.join("profile").join(name), body)?;
+        fs::write(folder.join("profile").join(name), profile.to_bytes())?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub use directory::{directory, directory_input};
 pub use engine::engine;
 pub use extents::{extents, extents_of_sound_image};
 pub use opening::opening;
-pub use profile::{profile, profile_input};
+pub use profile::profile;
 pub use signature::{signature, signatures};
 pub use walk::walk;
 pub use xattrs::xattrs;

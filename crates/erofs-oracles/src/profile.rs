@@ -1,18 +1,17 @@
 //! Launch profiles.
 
-use launch_profile::format::{HEADER_BYTES, MAGIC, VERSION};
-use launch_profile::{PAGE, Profile, Trim};
+use launch_profile::{Learned, PAGE, Profile, Trim};
 
 use crate::opening::one_line;
 
-/// The bytes are the body of a profile, behind a header that fits it: a fuzzer would never guess
-/// the checksum. What is read leads nowhere out of the mount, is written and read again as the
-/// same, and stays readable however it is trimmed.
+/// The bytes are a profile, as a file has it behind a checksum, which a fuzzer would never guess.
+/// What is read leads nowhere out of the mount, is written and read again as the same, and stays
+/// readable however it is trimmed.
 pub fn profile(data: &[u8]) {
-    if let Err(error) = Profile::parse(data) {
+    if let Err(error) = Learned::parse_any(data) {
         one_line(&error.to_string());
     }
-    let profile = match Profile::parse(&profile_input(data)) {
+    let profile = match Profile::parse(data) {
         Ok(profile) => profile,
         Err(error) => return one_line(&error.to_string()),
     };
@@ -37,17 +36,4 @@ pub fn profile(data: &[u8]) {
     });
     assert!(half.bytes() <= profile.bytes() / 2);
     assert_eq!(Profile::parse(&half.to_bytes()).as_ref(), Ok(&half));
-}
-
-/// A profile file with this body.
-pub fn profile_input(body: &[u8]) -> Vec<u8> {
-    let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
-    file.extend(MAGIC);
-    file.extend(VERSION.to_le_bytes());
-    file.extend([0; 2]);
-    file.extend((body.len() as u32).to_le_bytes());
-    file.resize(HEADER_BYTES - 8, 0);
-    file.extend(launch_profile::format::checksum(&file, body).to_le_bytes());
-    file.extend(body);
-    file
 }

@@ -11,7 +11,7 @@
 //! | 12 | 4 | bytes of entries and checksums |
 //! | 16 | 4 | entries |
 //! | 20 | 8 | seed of the keys |
-//! | 28 | 44 | the image, as in a [profile](mod@crate::format) |
+//! | 28 | 44 | the image, as in [what was learned](mod@crate::learned) |
 //! | 72 | 8 | checksum of entries, checksums, and what stands before it here |
 //!
 //! An entry is a key (16), which a hash of stored bytes is, and how many bytes are decoded (8).
@@ -28,6 +28,7 @@ use twox_hash::XxHash3_64;
 
 use crate::error::Error;
 use crate::identity::ImageIdentity;
+use crate::numbers::{u32_at, u64_at};
 use crate::profile::PAGE;
 
 /// First bytes behind entries and checksums.
@@ -103,8 +104,6 @@ impl Decoded {
         if have != want {
             return Err(invalid(Error::Checksum { have, want }));
         }
-        let mut image = [0; ImageIdentity::BYTES];
-        image.copy_from_slice(&last[28..CHECKSUM_AT]);
         let split = index.split_at_checked(u32_at(&last, 16) as usize * ENTRY_BYTES);
         let (listed, checksums) = split.ok_or_else(|| short(length as u64, length as u64))?;
         let (entries, bytes) = entries(listed);
@@ -116,7 +115,7 @@ impl Decoded {
             file,
             length: whole,
             seed: u64_at(&last, 20),
-            image: ImageIdentity::from_bytes(&image),
+            image: ImageIdentity::from_bytes(&last[28..]),
             entries,
             checksums: checksums.collect(),
             read_bytes: AtomicU64::new(0),
@@ -188,14 +187,6 @@ fn invalid(error: Error) -> io::Error {
 fn short(have: u64, want: u64) -> io::Error {
     let (have, want) = (have as usize, want as usize);
     invalid(Error::Length { have, want })
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
 /// The last `length` bytes before `end`, and where they begin.

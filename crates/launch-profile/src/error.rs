@@ -8,7 +8,7 @@ pub enum Error {
     #[error("not a launch profile: it does not begin as one")]
     Magic,
     /// Another version of the format.
-    #[error("launch profile of version {0}; this program reads version 1: record it again")]
+    #[error("launch profile of version {0}, which this program does not read: it is learned anew")]
     Version(u16),
     /// More bytes than any profile has.
     #[error("a launch profile of {have} bytes or more; at most {limit} are read")]

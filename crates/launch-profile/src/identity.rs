@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::numbers::{u32_at, u64_at};
+
 /// Distinguishes one image from another without reading all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImageIdentity {
@@ -31,14 +33,14 @@ impl ImageIdentity {
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let array = |from: usize| -> [u8; 8] { std::array::from_fn(|i| bytes[from + i]) };
+    /// Of at least so many bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             uuid: std::array::from_fn(|i| bytes[i]),
-            build_time: u64::from_le_bytes(array(16)),
-            build_time_nsec: u32::from_le_bytes(std::array::from_fn(|i| bytes[24 + i])),
-            blocks: u64::from_le_bytes(array(28)),
-            inodes: u64::from_le_bytes(array(36)),
+            build_time: u64_at(bytes, 16),
+            build_time_nsec: u32_at(bytes, 24),
+            blocks: u64_at(bytes, 28),
+            inodes: u64_at(bytes, 36),
         }
     }
 

@@ -6,26 +6,29 @@
 //! | 8 | 2 | [`VERSION`] |
 //! | 10 | 2 | the least of the programs' idle mounts |
 //! | 12 | 4 | programs, those launched last first |
-//! | 16 | 8 | FNV-1a (64 bits) of all other bytes |
+//! | 16 | 8 | XXH3 (64 bits) of what stands before it and of what comes behind it |
+//! | 24 | 44 | the image: UUID (16), build time (seconds 8, nanoseconds 4), blocks (8), inodes (8) |
 //!
 //! Numbers are little endian. A program is the number of its inode (8), its launches (4), its idle
-//! mounts (4), the bytes of its profile (4), and these: a [profile file](mod@crate::format).
+//! mounts (4), the bytes of its profile (4), and [these](Profile::to_bytes).
 
 use std::io::Read;
 
+use twox_hash::XxHash3_64;
+
 use crate::error::Error;
-use crate::format::checksum;
 use crate::identity::ImageIdentity;
 use crate::limits::LEARNED_BYTES;
+use crate::numbers::{u32_at, u64_at};
 use crate::profile::Profile;
 
 /// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"EROLEARN";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
-/// Bytes before the first program.
+/// Bytes before the image.
 pub const HEADER_BYTES: usize = 24;
 
 const CHECKSUM_AT: usize = 16;
@@ -36,6 +39,8 @@ const PROGRAM_BYTES: usize = 20;
 /// The programs of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
+    /// It was learned of this image.
+    pub image: ImageIdentity,
     /// Those launched last come first.
     pub programs: Vec<Program>,
 }
@@ -84,10 +89,9 @@ impl Learned {
     /// When they are none, are damaged, or are about another image.
     pub fn parse(bytes: &[u8], image: &ImageIdentity) -> Result<Self, Error> {
         let this = Self::parse_any(bytes)?;
-        let of_other = |program: &&Program| program.profile.image != *image;
-        match this.programs.iter().find(of_other) {
-            Some(other) => Err(Error::OtherImage(other.profile.image)),
-            None => Ok(this),
+        match this.image == *image {
+            true => Ok(this),
+            false => Err(Error::OtherImage(this.image)),
         }
     }
 
@@ -112,36 +116,36 @@ impl Learned {
         if version != VERSION {
             return Err(Error::Version(version));
         }
-        let want = u64::from_le_bytes(std::array::from_fn(|i| header[CHECKSUM_AT + i]));
-        let have = checksum(&header[..CHECKSUM_AT], body);
+        let (have, want) = (checksum(header, body), u64_at(header, CHECKSUM_AT));
         if have != want {
             return Err(Error::Checksum { have, want });
         }
+        let image = body.split_off(..ImageIdentity::BYTES);
+        let image = image.ok_or_else(|| cut_short(bytes.len(), bytes.len()))?;
         let mut programs = Vec::new();
         while let Some((program, rest)) = body.split_first_chunk::<PROGRAM_BYTES>() {
-            let number = |at| u32::from_le_bytes(std::array::from_fn(|i| program[at + i]));
-            let length = number(16) as usize;
+            let length = u32_at(program, 16) as usize;
             let profile = rest.get(..length);
             let profile = profile.ok_or_else(|| cut_short(rest.len(), length))?;
             programs.push(Program {
-                nid: u64::from_le_bytes(std::array::from_fn(|i| program[i])),
-                launches: number(8),
-                idle_mounts: number(12),
+                nid: u64_at(program, 0),
+                launches: u32_at(program, 8),
+                idle_mounts: u32_at(program, 12),
                 profile: Profile::parse(profile)?,
             });
             body = &rest[length..];
         }
-        let counted = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-        if programs.len() != counted as usize || !body.is_empty() {
+        if programs.len() != u32_at(header, 12) as usize || !body.is_empty() {
             return Err(cut_short(bytes.len(), bytes.len() - body.len()));
         }
-        Ok(Self { programs })
+        let image = ImageIdentity::from_bytes(image);
+        Ok(Self { image, programs })
     }
 
     /// The bytes of the file, without programs, those launched longest ago, that have no room in
     /// [`LEARNED_BYTES`].
     pub fn to_bytes(&self) -> Vec<u8> {
-        let (mut body, mut count) = (Vec::new(), 0_u32);
+        let (mut body, mut count) = (self.image.to_bytes().to_vec(), 0_u32);
         for program in &self.programs {
             let profile = program.profile.to_bytes();
             let bytes = HEADER_BYTES + body.len() + PROGRAM_BYTES + profile.len();
@@ -162,11 +166,15 @@ impl Learned {
         let idle = u16::try_from(idle.min().unwrap_or(0)).unwrap_or(u16::MAX);
         file.extend(idle.to_le_bytes());
         file.extend(count.to_le_bytes());
-        let checksum = checksum(&file, &body);
-        file.extend(checksum.to_le_bytes());
+        file.extend(checksum(&file, &body).to_le_bytes());
         file.extend(body);
         file
     }
+}
+
+/// `header` with or without the checksum.
+fn checksum(header: &[u8], body: &[u8]) -> u64 {
+    XxHash3_64::oneshot(&[&header[..CHECKSUM_AT], body].concat())
 }
 
 fn cut_short(have: usize, want: usize) -> Error {
@@ -214,6 +222,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let learned = Learned {
+            image: ImageIdentity::default(),
             programs: vec![program(40, b"cc", 3), program(39, b"ld", 1)],
         };
         let bytes = learned.to_bytes();
@@ -233,6 +242,7 @@ mod tests {
     #[test]
     fn every_changed_or_missing_byte_is_noticed() {
         let learned = Learned {
+            image: ImageIdentity::default(),
             programs: vec![program(40, b"cc", 3)],
         };
         let bytes = learned.to_bytes();
@@ -243,18 +253,23 @@ mod tests {
             assert!(Learned::parse_any(&bytes[..at]).is_err(), "{at} bytes");
         }
         assert!(Learned::parse_any(&[&bytes[..], b"x"].concat()).is_err());
+        let mut old = bytes.clone();
+        old[8] = 1;
+        assert_eq!(Learned::parse_any(&old), Err(Error::Version(1)));
     }
 
     #[test]
     fn programs_without_room_are_left_out() {
         let large = program(1, b"a", 60_000);
         let each = large.profile.to_bytes().len() + PROGRAM_BYTES;
+        let header = HEADER_BYTES + ImageIdentity::BYTES;
         let learned = Learned {
+            image: ImageIdentity::default(),
             programs: vec![large; 10],
         };
         let bytes = learned.to_bytes();
         let kept = Learned::parse_any(&bytes).unwrap().programs.len();
-        assert_eq!(kept, (LEARNED_BYTES - HEADER_BYTES) / each);
+        assert_eq!(kept, (LEARNED_BYTES - header) / each);
     }
 
     #[test]

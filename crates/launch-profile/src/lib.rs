@@ -1,9 +1,9 @@
 //! Launch profiles: the directories, names and pages that a program read of an image, in order.
 //!
 //! A mount records one while a program starts, and the next mount of the same image reads it and
-//! fills the kernel's caches in advance. This crate is the file: its [format](mod@format),
-//! its [`limits`], and operations that need no image; the file of all programs of an image that
-//! were [learned]; and that of the bytes that they read, [decoded]. It opens no files.
+//! fills the kernel's caches in advance. This crate is the file of what was [learned] of an image,
+//! its [`limits`], operations that need no image, and the file of the bytes that launches read,
+//! [decoded]. It opens no files.
 //!
 //! ```
 //! use launch_profile::{Profile, Trim};
@@ -15,14 +15,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod checksum;
 pub mod decoded;
 mod error;
-pub mod format;
 mod identity;
 pub mod learned;
 pub mod limits;
 mod merge;
+mod numbers;
 mod profile;
 mod read;
 mod trim;

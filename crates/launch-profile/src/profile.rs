@@ -1,7 +1,5 @@
 //! A profile in memory.
 
-use crate::identity::ImageIdentity;
-
 /// Bytes of a page, on whatever machine: what a profile counts in.
 pub const PAGE: u64 = 4096;
 
@@ -11,8 +9,6 @@ pub const PAGES_PER_WINDOW: u32 = 32;
 /// The requests of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
-    /// The image it was recorded from.
-    pub image: ImageIdentity,
     /// Directories in which names were looked up or that were listed, parents before their
     /// children. The root is always listed and not among them.
     pub directories: Vec<Directory>,

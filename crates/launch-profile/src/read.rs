@@ -1,63 +1,19 @@
-//! Reads a profile from the bytes of a file, which are not trusted.
+//! Reads a profile from bytes, which are not trusted.
 
 use crate::error::Error;
-use crate::format::{CHECKSUM_AT, HEADER_BYTES, MAGIC, VERSION, checksum};
-use crate::identity::ImageIdentity;
-use crate::limits::{DEPTH, FILE_BYTES, NAME_BYTES, NAMES, WINDOWS};
+use crate::limits::{DEPTH, NAME_BYTES, NAMES, WINDOWS};
 use crate::profile::{Directory, Name, Profile, RecordedFile, Window};
 
 /// Bytes of the shortest entry of a list.
 const SHORTEST_ENTRY: usize = 3;
 
 impl Profile {
-    /// Reads the bytes of a profile file.
+    /// Reads the [bytes](Self::to_bytes) of a profile.
     ///
     /// # Errors
-    /// When they are none, or are damaged.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.get(..MAGIC.len()) != Some(&MAGIC) {
-            return Err(Error::Magic);
-        }
-        if bytes.len() > FILE_BYTES {
-            return Err(Error::TooLarge {
-                have: bytes.len(),
-                limit: FILE_BYTES,
-            });
-        }
-        let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return Err(Error::Length {
-                have: bytes.len(),
-                want: HEADER_BYTES,
-            });
-        };
-        let version = u16::from_le_bytes([header[8], header[9]]);
-        if version != VERSION {
-            return Err(Error::Version(version));
-        }
-        let promised = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-        if body.len() != promised as usize {
-            let want = HEADER_BYTES + promised as usize;
-            return Err(Error::Length {
-                have: bytes.len(),
-                want,
-            });
-        }
-        check(header, body)?;
-        let identity = std::array::from_fn(|i| header[16 + i]);
-        let mut profile = Reader { body, at: 0 }.profile()?;
-        profile.image = ImageIdentity::from_bytes(&identity);
-        Ok(profile)
-    }
-}
-
-fn check(header: &[u8; HEADER_BYTES], body: &[u8]) -> Result<(), Error> {
-    let (before, stored) = header.split_at(CHECKSUM_AT);
-    let want = u64::from_le_bytes(std::array::from_fn(|i| stored[i]));
-    let have = checksum(before, body);
-    if have == want {
-        Ok(())
-    } else {
-        Err(Error::Checksum { have, want })
+    /// When they are none.
+    pub fn parse(body: &[u8]) -> Result<Self, Error> {
+        Reader { body, at: 0 }.profile()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::limits::{FILE_BYTES, NAMES, WINDOWS};
+use crate::limits::{NAMES, PROFILE_BYTES, WINDOWS};
 use crate::profile::{Name, Profile, Window};
 
 /// Limits of the trimmed profile.
@@ -38,7 +38,7 @@ impl Profile {
         self.windows.truncate(WINDOWS);
         self.names.truncate(NAMES);
         self.drop_unread_files();
-        while self.to_bytes().len() > FILE_BYTES {
+        while self.to_bytes().len() > PROFILE_BYTES {
             self.windows.truncate(self.windows.len() / 2);
             self.names.truncate(self.names.len() / 2);
             self.drop_unread_files();

@@ -1,27 +1,19 @@
-//! Writes a profile as the bytes of its file.
+//! Writes a profile as bytes: LEB128 numbers, and byte strings with their length before them. Four
+//! lists, each with its length before it:
+//!
+//! | list | one entry |
+//! | --- | --- |
+//! | directories | parent + 1 in this list (0: the mount's root), 1 if listed as a whole, name |
+//! | files | directory + 1, nid, size, name |
+//! | other names | directory + 1, name |
+//! | windows | file, number of the window, bit map of its pages, milliseconds since the last one |
 
-use crate::format::{CHECKSUM_AT, HEADER_BYTES, MAGIC, VERSION, checksum};
 use crate::profile::{Name, Profile};
 
 impl Profile {
-    /// The bytes of the file. What exceeds the [limits](crate::limits) has to be left out before
-    /// (see [`Profile::trim`]): the reader refuses it.
+    /// What exceeds the [limits](crate::limits) has to be left out before (see [`Profile::trim`]):
+    /// the reader refuses it.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let body = self.body();
-        let mut file = Vec::with_capacity(HEADER_BYTES + body.len());
-        file.extend(MAGIC);
-        file.extend(VERSION.to_le_bytes());
-        file.extend([0; 2]);
-        file.extend((body.len() as u32).to_le_bytes());
-        file.extend(self.image.to_bytes());
-        debug_assert_eq!(file.len(), CHECKSUM_AT);
-        let checksum = checksum(&file, &body);
-        file.extend(checksum.to_le_bytes());
-        file.extend(body);
-        file
-    }
-
-    fn body(&self) -> Vec<u8> {
         let mut body = Vec::new();
         number(&mut body, self.directories.len() as u64);
         for directory in &self.directories {

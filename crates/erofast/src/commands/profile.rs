@@ -11,7 +11,7 @@ use erofast_cli::{Outcome, one_line, print_json};
 use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
 use erofs_fuse::note;
 use launch_profile::{
-    Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
+    Decoded, Error, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
 };
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -53,12 +53,11 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     if args.json {
         let image = |(path, learned): &(PathBuf, Learned)| {
-            let image = identity(learned);
             json!({
                 "file": path.display().to_string(),
-                "uuid": image.map(|image| image.to_string()),
-                "build_time": image.map(|image| image.build_time),
-                "decoded_bytes": bytes_of(&kept(path, image)),
+                "uuid": learned.image.to_string(),
+                "build_time": learned.image.build_time,
+                "decoded_bytes": bytes_of(&kept(path, &learned.image)),
                 "programs": learned.programs.iter().map(short).collect::<Vec<_>>(),
             })
         };
@@ -68,14 +67,12 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     for (path, learned) in &images {
         outln!("{}", path.display());
-        if let Some(image) = identity(learned) {
-            let made = time(image.build_time.cast_signed());
-            outln!("  image made {made} UTC");
-        }
+        let made = time(learned.image.build_time.cast_signed());
+        outln!("  image made {made} UTC");
         for program in &learned.programs {
             outln!("  {}", line(program));
         }
-        match bytes_of(&kept(path, identity(learned))) {
+        match bytes_of(&kept(path, &learned.image)) {
             0 => {}
             bytes => outln!("  {} are kept decoded", size(bytes)),
         }
@@ -86,29 +83,28 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
     let learned = named(&args.profile, &args.remote)?;
+    let image = learned[0].1.image;
     let programs = learned
         .into_iter()
         .flat_map(|(_, learned)| learned.programs);
     let programs: Vec<_> = programs.collect();
     let mut all = Profile::default();
-    for program in &programs {
-        all.image = program.profile.image;
-        all.merge(&program.profile);
-    }
+    programs.iter().for_each(|one| all.merge(&one.profile));
     if args.list {
         print_paths(&all, if args.null { 0 } else { b'\n' })?;
     } else if args.json {
         let program = |program: &Program| {
-            let (mut shown, one) = (report(&program.profile), short(program));
+            let (mut shown, one) = (report(&program.profile, &image), short(program));
             for (key, value) in one.as_object().into_iter().flatten() {
                 shown[key] = shown.get(key).unwrap_or(value).clone();
             }
             shown
         };
-        let mut shown = report(&all);
+        let mut shown = report(&all, &image);
         shown["programs"] = programs.iter().map(program).collect();
         print_json(&shown)?;
     } else {
+        outln!("image:       {image}");
         for program in &programs {
             outln!("program:     {}", line(program));
             print(&program.profile)?;
@@ -134,7 +130,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
 
 /// Without programs all of them go.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
-    for (path, _) in kept(file, identity(learned)) {
+    for (path, _) in kept(file, &learned.image) {
         fs::remove_file(&path)?;
     }
     let before = learned.programs.len();
@@ -156,12 +152,16 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Res
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Others write here at the same time, and not only these files.
         let is_one = of.is_none_or(|image| image.is_named_by(&name));
-        if is_one && name.ends_with(".profile") && path.exists() {
-            files.push((path.clone(), read(&path)));
+        if !is_one || !name.ends_with(".profile") || !path.exists() {
+            continue;
+        }
+        match read(&path) {
+            Ok(learned) if learned.programs.is_empty() => {}
+            Err(error) if matches!(error.downcast_ref(), Some(Error::Version(_))) => {}
+            learned => files.push((path, learned)),
         }
     }
     files.sort_by(|one, other| one.0.cmp(&other.0));
-    files.retain(|(_, learned)| !matches!(learned, Ok(learned) if learned.programs.is_empty()));
     Ok(files)
 }
 
@@ -171,7 +171,7 @@ fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<(PathBuf, Learne
     let shown = remote::shown(path);
     let image = match read(path) {
         _ if remote::url(path).is_some() => image_at(path, flags)?,
-        Err(error) if error.downcast_ref() == Some(&launch_profile::Error::Magic) => {
+        Err(error) if error.downcast_ref() == Some(&Error::Magic) => {
             image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
         }
         read => return Ok(vec![(path.to_owned(), read?)]),
@@ -199,13 +199,8 @@ fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
     Ok(erofs_fuse::profile_identity(&engine))
 }
 
-/// Of the image; `erofast info` shows the same UUID and time.
-fn identity(learned: &Learned) -> Option<&ImageIdentity> {
-    Some(&learned.programs.first()?.profile.image)
-}
-
 /// Files of decoded bytes of an image beside its profile, and their bytes.
-fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
+fn kept(profile: &Path, image: &ImageIdentity) -> Vec<(PathBuf, u64)> {
     let folder = profile.parent().unwrap_or(profile).join(".");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let kept = entries.filter_map(|entry| {
@@ -213,7 +208,7 @@ fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
         path.extension().filter(|end| *end == "decoded")?;
         let decoded = Decoded::open(File::open(&path).ok()?).ok()?;
         let bytes = entry.metadata().ok()?.len();
-        (Some(&decoded.image) == image).then_some((path, bytes))
+        (decoded.image == *image).then_some((path, bytes))
     });
     kept.collect()
 }
@@ -272,7 +267,7 @@ fn read(path: &Path) -> anyhow::Result<Learned> {
     let file = options.open(path).with_context(context)?;
     let metadata = file.metadata().with_context(context)?;
     if !metadata.is_file() {
-        return Err(launch_profile::Error::Magic).with_context(context);
+        return Err(Error::Magic).with_context(context);
     }
     let most = limits::LEARNED_BYTES as u64 + 1;
     file.take(most)
@@ -332,12 +327,12 @@ fn path(profile: &Profile, file: &RecordedFile) -> String {
     String::from_utf8_lossy(&profile.path(&file.name)).into_owned()
 }
 
-fn report(profile: &Profile) -> Value {
+fn report(profile: &Profile, image: &ImageIdentity) -> Value {
     let bytes = bytes_of_files(profile);
     let files = profile.files.iter().zip(bytes);
     let listed = profile.directories.iter().filter(|d| d.listed).count();
     json!({
-        "uuid": profile.image.to_string(),
+        "uuid": image.to_string(),
         "milliseconds": profile.lasts_ms(),
         "bytes": profile.bytes(),
         "pages": profile.windows.iter().map(|window| window.bytes() / PAGE).sum::<u64>(),
@@ -354,7 +349,6 @@ fn report(profile: &Profile) -> Value {
 
 fn print(profile: &Profile) -> anyhow::Result<()> {
     let listed = profile.directories.iter().filter(|d| d.listed).count() + 1;
-    outln!("image:       {}", profile.image);
     outln!("time:        {} ms", profile.lasts_ms());
     outln!("pages:       {}", size(profile.bytes()));
     outln!("directories: {listed} listed");

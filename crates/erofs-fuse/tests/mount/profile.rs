@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use launch_profile::{ImageIdentity, Learned, PAGE, Profile, Program};
+use launch_profile::{ImageIdentity, Learned, PAGE};
 use serde_json::Value;
 
 use super::*;
@@ -56,9 +56,8 @@ impl ProfilePath {
         format!("profile={}", self.0.display())
     }
 
-    fn read(&self) -> Program {
-        let learned = Learned::parse_any(&fs::read(&self.0).unwrap()).unwrap();
-        learned.programs.into_iter().next().unwrap()
+    fn read(&self) -> Learned {
+        Learned::parse_any(&fs::read(&self.0).unwrap()).unwrap()
     }
 }
 
@@ -100,7 +99,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         assert_eq!(profile_counters(&place)["state"], "learning");
         launch(&place);
         unmount_and_wait(place);
-        let program = path.read();
+        let program = &path.read().programs[0];
         assert_eq!(program.path().unwrap(), b"data/mixed-200000");
         let window = program.profile.windows[0];
         assert_eq!(program.profile.windows.len(), 1);
@@ -124,7 +123,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         let bytes = |place: &Place| fs::read(place.path.join("data/mixed-200000")).unwrap();
         assert_eq!(bytes(&place), bytes(&plain));
         unmount_and_wait(place);
-        assert_eq!(path.read().launches, 2);
+        assert_eq!(path.read().programs[0].launches, 2);
     }
 }
 
@@ -135,15 +134,8 @@ fn a_profile_of_another_image_is_learned_anew() {
         ..ImageIdentity::default()
     };
     let other = Learned {
-        programs: vec![Program {
-            nid: 40,
-            launches: 1,
-            idle_mounts: 0,
-            profile: Profile {
-                image,
-                ..Profile::default()
-            },
-        }],
+        image,
+        programs: Vec::new(),
     };
     fs::write(&path.0, other.to_bytes()).unwrap();
     let place = mounted("lz4-64k", &path.option());
@@ -158,7 +150,7 @@ fn a_profile_of_another_image_is_learned_anew() {
         "{line}"
     );
     unmount_and_wait(place);
-    assert_ne!(path.read().profile.image, image);
+    assert_ne!(path.read().image, image);
 }
 
 fn a_file_that_is_no_profile_is_left_alone() {

@@ -77,7 +77,8 @@ impl Learner {
     pub(super) fn run(mut self) {
         if let Some(engine) = self.replaying.parts.engine.upgrade() {
             let root = (self.root != engine.root()).then_some(self.root);
-            self.name = names::identity(&engine).file_name(root);
+            self.learned.image = names::identity(&engine);
+            self.name = self.learned.image.file_name(root);
         }
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
         let idle = match self.replaying.broker.open(&self.name) {
@@ -130,25 +131,22 @@ impl Learner {
     fn read(&mut self) -> Result<(), ()> {
         let file = self.replaying.broker.open(&self.name);
         let file = file.map_err(|error| self.launch.fail(error.to_string()))?;
-        self.learned = file.map_or(Ok(Learned::default()), |file| self.parse(file))?;
+        self.learned.programs = file.map_or(Ok(Vec::new()), |file| self.parse(file))?;
         self.show(None);
         Ok(())
     }
 
     /// What is damaged, or is about another image, teaches nothing.
-    fn parse(&self, file: File) -> Result<Learned, ()> {
+    fn parse(&self, file: File) -> Result<Vec<Program>, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
         let _ = file.take(most).read_to_end(&mut bytes);
-        let Some(engine) = self.replaying.parts.engine.upgrade() else {
-            return Err(());
-        };
-        match Learned::parse(&bytes, &names::identity(&engine)) {
-            Ok(learned) => Ok(learned),
+        match Learned::parse(&bytes, &self.learned.image) {
+            Ok(learned) => Ok(learned.programs),
             Err(error) => {
                 self.launch.fail(error.to_string());
                 match Learned::is_other(&mut &bytes[..]) {
                     true => Err(()),
-                    false => Ok(Learned::default()),
+                    false => Ok(Vec::new()),
                 }
             }
         }

@@ -44,10 +44,7 @@ pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording) -> Prof
     let mut names = Names {
         engine,
         root,
-        profile: Profile {
-            image: identity(engine),
-            ..Profile::default()
-        },
+        profile: Profile::default(),
         read: recording.windows.iter().map(|window| window.nid).collect(),
         places: HashMap::new(),
         files: HashMap::new(),
