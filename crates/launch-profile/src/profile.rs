@@ -1,5 +1,7 @@
 //! A profile in memory.
 
+use std::ops::Range;
+
 /// Bytes of a page, on whatever machine: what a profile counts in.
 pub const PAGE: u64 = 4096;
 
@@ -97,17 +99,18 @@ impl Window {
 impl Profile {
     /// Bytes of all recorded pages.
     pub fn bytes(&self) -> u64 {
-        let windows = self.windows.iter();
-        windows.map(|window| self.bytes_of(window)).sum()
+        let ranges = self.ranges();
+        ranges.map(|(_, range)| range.end - range.start).sum()
     }
 
-    /// Bytes of a window: the last page of its file may be shorter than others.
-    pub fn bytes_of(&self, window: &Window) -> u64 {
-        let size = self.files[window.file as usize].size;
-        let lengths = window
-            .stretches()
-            .map(|(at, length)| length.min(size.saturating_sub(at)));
-        lengths.sum()
+    /// All recorded pages, as far as they are inside of their files: which file, and where.
+    pub fn ranges(&self) -> impl Iterator<Item = (&RecordedFile, Range<u64>)> {
+        self.windows.iter().flat_map(|window| {
+            let file = &self.files[window.file as usize];
+            let inside = |at: u64| at.min(file.size);
+            let stretches = window.stretches();
+            stretches.map(move |(at, length)| (file, inside(at)..inside(at + length)))
+        })
     }
 
     /// Milliseconds from the beginning of the launch to the last window.

@@ -1,5 +1,6 @@
 //! `erofast profile`: lists, shows, trims and removes launch profiles.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
@@ -314,13 +315,14 @@ fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
     out.flush()
 }
 
-/// Bytes of each file that were read, in whole pages.
-fn bytes_of_files(profile: &Profile) -> Vec<u64> {
-    let mut bytes = vec![0; profile.files.len()];
-    for window in &profile.windows {
-        bytes[window.file as usize] += profile.bytes_of(window);
+/// Files, and the bytes of each that were read.
+fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u64)> {
+    let mut bytes: HashMap<u64, u64> = HashMap::new();
+    for (file, range) in profile.ranges() {
+        *bytes.entry(file.nid).or_default() += range.end - range.start;
     }
-    bytes
+    let files = profile.files.iter();
+    files.map(move |file| (file, bytes.get(&file.nid).copied().unwrap_or(0)))
 }
 
 fn path(profile: &Profile, file: &RecordedFile) -> String {
@@ -328,8 +330,7 @@ fn path(profile: &Profile, file: &RecordedFile) -> String {
 }
 
 fn report(profile: &Profile, image: &ImageIdentity) -> Value {
-    let bytes = bytes_of_files(profile);
-    let files = profile.files.iter().zip(bytes);
+    let files = files_with_bytes(profile);
     let listed = profile.directories.iter().filter(|d| d.listed).count();
     json!({
         "uuid": image.to_string(),
@@ -354,7 +355,7 @@ fn print(profile: &Profile) -> anyhow::Result<()> {
     outln!("directories: {listed} listed");
     outln!("names:       {} looked up", profile.names.len());
     outln!("files:       {}", profile.files.len());
-    for (file, bytes) in profile.files.iter().zip(bytes_of_files(profile)) {
+    for (file, bytes) in files_with_bytes(profile) {
         let path = name(&profile.path(&file.name));
         outln!("  {:>10} of {:>10}  {path}", size(bytes), size(file.size));
     }

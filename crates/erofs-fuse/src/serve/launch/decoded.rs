@@ -200,16 +200,11 @@ impl Sink {
     /// Decodes what the programs read once more. What cannot be read any more, since the mount
     /// ends, is left out.
     fn keep_all(self, programs: &[Program], engine: &Engine) -> Result<(), Error> {
-        for profile in programs.iter().map(|program| &program.profile) {
-            for window in &profile.windows {
-                let nid = profile.files[window.file as usize].nid;
-                let Ok(inode) = engine.inode(nid) else {
-                    continue;
-                };
-                for (offset, length) in window.stretches() {
-                    let range = offset.min(inode.size)..(offset + length).min(inode.size);
-                    let _ = engine.decode_for(&inode, range, &self);
-                }
+        for (file, range) in programs.iter().flat_map(|one| one.profile.ranges()) {
+            if let Ok(inode) = engine.inode(file.nid)
+                && inode.size == file.size
+            {
+                let _ = engine.decode_for(&inode, range, &self);
             }
         }
         let state = self.state.into_inner();

@@ -5,7 +5,7 @@
 //! were launched from one of the last mounts are replayed at once; where there are none, nothing is
 //! read but a few bytes, and the replay of a program begins with its launch.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
 use launch_profile::{Learned, Program, learned, limits};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::decoded::DecodedBytes;
 use super::names;
@@ -47,8 +47,9 @@ pub(super) struct Learner {
     name: String,
     /// What the file had when it was read last. Other mounts write it, too.
     learned: Learned,
-    /// Programs that were launched from this mount.
-    launched: HashSet<Nid>,
+    /// Programs that were launched from this mount, and the windows that their last launch had to
+    /// ask for, if they were known before.
+    launched: HashMap<Nid, Option<usize>>,
     /// Programs that are replayed.
     replayed: HashSet<Nid>,
     decoded: Option<DecodedBytes>,
@@ -67,7 +68,7 @@ impl Learner {
             root,
             name: String::new(),
             learned: Learned::default(),
-            launched: HashSet::new(),
+            launched: HashMap::new(),
             replayed: HashSet::new(),
             decoded,
         }
@@ -132,7 +133,7 @@ impl Learner {
         let file = self.replaying.broker.open(&self.name);
         let file = file.map_err(|error| self.launch.fail(error.to_string()))?;
         self.learned.programs = file.map_or(Ok(Vec::new()), |file| self.parse(file))?;
-        self.show(None);
+        self.show();
         Ok(())
     }
 
@@ -180,7 +181,6 @@ impl Learner {
         }
         let asked = names::profile(&engine, self.root, recording);
         drop(engine);
-        self.launched.insert(nid);
         let place = |programs: &[Program]| programs.iter().position(|known| known.nid == nid);
         let was_known = place(&self.learned.programs).is_some();
         if self.read().is_err() {
@@ -217,37 +217,29 @@ impl Learner {
             program.profile = all;
         }
         let missed = place.map(|_| asked.windows.len().min(known));
+        self.launched.insert(nid, missed);
         // One that has to be learned anew is forgotten.
         if !is_wrong && !program.profile.windows.is_empty() {
             programs.insert(0, program);
         }
-        self.show(missed.map(|missed| (nid, missed)));
+        self.show();
         true
     }
 
-    /// For the counters. `missed`: windows that the launch of a known program had to ask for.
-    fn show(&self, missed: Option<(Nid, usize)>) {
-        let shows = |program: &Program, before: &[Value]| {
-            let path = program.path().unwrap_or_default();
-            let missed = match missed {
-                Some((nid, missed)) if nid == program.nid => json!(missed),
-                _ => {
-                    let same = before.iter().find(|one| one["nid"] == program.nid);
-                    same.map_or(Value::Null, |one| one["windows_asked"].clone())
-                }
-            };
+    /// For the counters.
+    fn show(&self) {
+        let shows = |program: &Program| {
             json!({
-                "path": text::name(&path),
+                "path": text::name(&program.path().unwrap_or_default()),
                 "nid": program.nid,
                 "launches": program.launches,
                 "windows": program.profile.windows.len(),
                 "bytes": program.profile.bytes(),
-                "windows_asked": missed,
+                "windows_asked": self.launched.get(&program.nid).copied().flatten(),
             })
         };
         let programs = self.learned.programs.iter();
-        self.launch
-            .show(|before| programs.map(|one| shows(one, before)).collect());
+        self.launch.show(programs.map(shows).collect());
     }
 
     /// Programs that were expected, and not launched, had one more mount without a launch.
@@ -257,7 +249,7 @@ impl Learner {
         }
         let mut changed = false;
         for program in self.learned.programs.iter_mut() {
-            if is_expected(program) && !self.launched.contains(&program.nid) {
+            if is_expected(program) && !self.launched.contains_key(&program.nid) {
                 program.idle_mounts += 1;
                 changed = true;
             }

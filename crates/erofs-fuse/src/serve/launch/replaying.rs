@@ -7,7 +7,7 @@ use std::thread;
 
 use erofs_engine::Engine;
 use fuse_transport::{PageStore, Session};
-use launch_profile::{Profile, Program, Window};
+use launch_profile::{Profile, Program};
 
 use super::super::priority::with_that_of_workers;
 use super::super::storing_threads::{self, First};
@@ -95,18 +95,11 @@ impl Replaying {
 /// Has what the launches read fetched, if it is at a URL: in their order, more of it at a time than
 /// the threads of a replay ask for.
 fn fetch_ahead<'p>(profiles: impl Iterator<Item = &'p Profile>, engine: &Weak<Engine>) {
-    let stretches = profiles.flat_map(|profile| {
-        let of_file = |window: &Window| {
-            let nid = profile.files[window.file as usize].nid;
-            let stretches = window.stretches();
-            stretches.map(move |(start, length)| (nid, start..start + length))
-        };
-        profile.windows.iter().flat_map(of_file)
-    });
-    let stretches: Vec<_> = stretches.collect();
+    let ranges = profiles.flat_map(Profile::ranges);
+    let parts: Vec<_> = ranges.map(|(file, range)| (file.nid, range)).collect();
     if let Some(engine) = engine.upgrade() {
         // An error is met again by the replay.
-        let _ = engine.fetch_ahead(&stretches);
+        let _ = engine.fetch_ahead(&parts);
     }
 }
 

@@ -101,16 +101,11 @@ impl Launch {
         self.recorder.note(|log| log.read_link(nid));
     }
 
-    /// Adds a replay, and returns its number; `None` where there were many.
+    /// Adds a replay, and returns its number; `None` where there were many. One thread does it.
     pub(super) fn add(&self, replay: Replay) -> Option<usize> {
-        let mut replay = Some(replay);
-        self.replays.iter().position(|place| {
-            let begins = place.get().is_none();
-            begins
-                && replay
-                    .take()
-                    .is_some_and(|replay| place.set(replay).is_ok())
-        })
+        let number = self.replays().count();
+        self.replays.get(number)?.set(replay).ok()?;
+        Some(number)
     }
 
     /// Requests during `work` are those of a replay, not names of a launch.
@@ -175,10 +170,9 @@ impl Launch {
         report["wasted_bytes"] = json!(used.map(|used| prefetched - used));
     }
 
-    /// Changes what the counters have of the programs.
-    pub(super) fn show(&self, change: impl FnOnce(&[Value]) -> Vec<Value>) {
-        let mut programs = self.programs.lock();
-        *programs = change(&programs);
+    /// What the counters have of the programs from here on.
+    pub(super) fn show(&self, programs: Vec<Value>) {
+        *self.programs.lock() = programs;
     }
 
     pub(super) fn fail(&self, line: String) {
