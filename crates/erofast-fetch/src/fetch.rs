@@ -132,6 +132,10 @@ impl Fetch {
                 reply(0, String::new());
             }
             (Class::Passed, None) => self.passed(client, question),
+            (Class::Discard, None) => {
+                self.room.discard();
+                reply(0, String::new());
+            }
             _ => self.want(client, question),
         }
     }

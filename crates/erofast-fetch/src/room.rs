@@ -31,6 +31,7 @@ pub struct Room {
     cache: Option<(PathBuf, u64)>,
     grown: Cell<u64>,
     full: Cell<bool>,
+    began_empty: bool,
 }
 
 impl Room {
@@ -87,6 +88,7 @@ impl Room {
     fn new(store: Store, spare: Store, options: &Options) -> Room {
         let directory = options.cache_dir.clone().or_else(cache::default_directory);
         Room {
+            began_empty: store.present().is_ok_and(|bytes| bytes == 0),
             store,
             spare,
             spared: RefCell::default(),
@@ -161,6 +163,13 @@ impl Room {
         // A disk that refuses it fails reads, too.
         let _ = self.store.forget_block(block);
         let _ = self.spare.forget_block(block);
+    }
+
+    /// Has the cache forget the image if it began empty. Where that fails it is pruned one day.
+    pub fn discard(&self) {
+        if let Some((directory, _)) = self.cache.as_ref().filter(|_| self.began_empty) {
+            let _ = cache::discard(directory, self.store.map());
+        }
     }
 
     /// Puts a block where there is room. The text is a line for the log, once in a row.

@@ -265,7 +265,7 @@ fn most_runs(class: Class, ranges: usize) -> usize {
         Class::Demand => 16,
         Class::ReadAhead => ranges.min(14),
         Class::Profile => ranges.min(12),
-        Class::Fill | Class::Counters | Class::Forget | Class::Passed => ranges.min(4),
+        _ => ranges.min(4),
     }
 }
 

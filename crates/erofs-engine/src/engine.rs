@@ -13,7 +13,7 @@ use std::time::Duration;
 use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
-use erofs_format::{Image, Inode, Nid, ReadAt, Superblock};
+use erofs_format::{ErrorClass, Image, Inode, Nid, ReadAt, Superblock};
 use page_pool::{PagePool, PoolStats};
 use remote_image::{Class, RemoteFile};
 
@@ -109,6 +109,7 @@ impl Engine {
             cpus,
         } = opened;
         crate::engine::opened::locate_image(&name, &options, &mut devices)?;
+        let primary = Arc::clone(&devices[0]);
         let devices = StoredDevice::all(&name, devices, hash_area)?;
         let control = Arc::new(Control::default());
         let scope = Scope::begin(&for_thread(&control), 0);
@@ -124,7 +125,12 @@ impl Engine {
             true => Image::open_without_checksum,
             false => Image::open,
         };
-        let image = open(readers.collect()).map_err(whole)?;
+        let image = open(readers.collect()).inspect_err(|error| {
+            if error.class() == ErrorClass::NotErofs {
+                primary.discard();
+            }
+        });
+        let image = image.map_err(whole)?;
         let path = Arc::new(DataPath {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),

@@ -46,6 +46,9 @@ pub fn default_directory() -> Option<PathBuf> {
 pub struct Record {
     /// The URL it was first fetched from, without its query.
     pub url: String,
+    /// Others with the same bytes, as far as there is room.
+    #[serde(default)]
+    pub other_urls: Vec<String>,
     /// Which bytes were there.
     pub identity: Identity,
     /// Keyed by it, if it is there.
@@ -101,6 +104,7 @@ fn open_entry(
     flock(&map, FlockOperation::LockShared)?;
     let record = Record {
         url: source.to_string(),
+        other_urls: Vec::new(),
         identity: identity.clone(),
         root_hash: options.root_hash.clone(),
         key: XxHash3_64::oneshot_with_seed(1, key.as_bytes()),
@@ -157,24 +161,34 @@ impl Folder {
 }
 
 impl Record {
-    /// Writes the record, or finds it as it is to be.
-    fn settle(&self, folder: &Folder, path: &Path) -> io::Result<()> {
-        if let Some(there) = Record::read(folder) {
+    /// Writes the record, or finds it as it is to be, but for the URL.
+    fn settle(mut self, folder: &Folder, path: &Path) -> io::Result<()> {
+        if let Some(mut there) = Record::read(folder) {
             if there.key != self.key {
                 return Err(io::Error::other(format!(
                     "{} holds another image",
                     path.display()
                 )));
             }
-            let record = folder.file(RECORD, OFlags::RDONLY)?;
-            return record.set_modified(SystemTime::now());
+            let is_known = there.urls().any(|url| *url == self.url);
+            there.other_urls.push(self.url);
+            if is_known || serde_json::to_vec(&there)?.len() > PACKET {
+                let record = folder.file(RECORD, OFlags::RDONLY)?;
+                return record.set_modified(SystemTime::now());
+            }
+            self = there;
         }
         let new = format!("{RECORD}.{}", std::process::id());
         let made = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
         folder
             .file(&new, made)?
-            .write_all(&serde_json::to_vec(self)?)?;
+            .write_all(&serde_json::to_vec(&self)?)?;
         Ok(renameat(&folder.0, new, &folder.0, RECORD)?)
+    }
+
+    /// All URLs that it was fetched from, without their queries.
+    pub fn urls(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.url).chain(&self.other_urls)
     }
 
     fn read(folder: &Folder) -> Option<Record> {
@@ -221,6 +235,20 @@ pub fn shrink(directory: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Removes the image with this map, unless others use it. The lock of the caller, who has it open,
+/// stands for all that goes on.
+pub fn discard(directory: &Path, map: &File) -> io::Result<()> {
+    flock(map, FlockOperation::NonBlockingLockExclusive)?;
+    let file = |map: &File| map.metadata().map(|file| (file.dev(), file.ino()));
+    let known = file(map)?;
+    for entry in list(directory)? {
+        if file(entry.store()?.map())? == known {
+            fs::remove_dir_all(&entry.path)?;
+        }
+    }
+    Ok(())
 }
 
 impl Entry {
@@ -320,8 +348,22 @@ mod tests {
             .write_block(3, &[1; BLOCK as usize])
             .unwrap();
         assert!(there(&verified, "3"));
+        let other = ImageUrl::parse("http://other/a?b").unwrap().unwrap();
+        for long in [
+            "",
+            &"c".repeat(6000),
+            &"d".repeat(6000),
+            &"e".repeat(6000),
+            "",
+        ] {
+            let other = other.beside(long);
+            let store = open(&other, &verified, &identity("4")).unwrap();
+            assert!(store.read_block(3).unwrap().is_some());
+        }
         let entries = list(place.path()).unwrap();
         assert_eq!(entries.len(), 3);
+        let others = entries.iter().map(|entry| entry.record.other_urls.len());
+        assert_eq!(others.sum::<usize>(), 3);
         assert!(
             entries
                 .iter()

@@ -127,6 +127,13 @@ impl RemoteFile {
         self.conversation.ask(ranges, Class::Forget, false)
     }
 
+    /// Has the cache forget a file that is no image, unless others use it, or have fetched some of
+    /// it before.
+    pub fn discard(&self) -> io::Result<()> {
+        let asked = self.conversation.ask(Vec::new(), Class::Discard, false)?;
+        asked.reply().map(drop)
+    }
+
     /// Fetches all that is missing, and says after each step how many bytes are there.
     pub fn fetch_all(&self, mut there: impl FnMut(u64)) -> io::Result<()> {
         let steps = (0..self.length())

@@ -45,6 +45,8 @@ pub enum Class {
     Forget,
     /// A reader came to these bytes, which are there, by the mark of an earlier reply.
     Passed,
+    /// No bytes: they are no image, and what was fetched for nothing leaves the cache.
+    Discard,
 }
 
 /// What a fetcher did since it was started.
@@ -89,10 +91,12 @@ impl Question {
 
     /// None: it is none.
     pub fn decode(packet: &[u8]) -> Option<Question> {
-        use Class::{Counters, Demand, Fill, Forget, Passed, Profile, ReadAhead};
+        use Class::{Counters, Demand, Discard, Fill, Forget, Passed, Profile, ReadAhead};
         let (id, rest) = packet.split_first_chunk()?;
         let (&class, rest) = rest.split_first()?;
-        let classes = [Demand, ReadAhead, Profile, Fill, Counters, Forget, Passed];
+        let classes = [
+            Demand, ReadAhead, Profile, Fill, Counters, Forget, Passed, Discard,
+        ];
         let class = *classes.get(usize::from(class))?;
         let words = rest.chunks_exact(8);
         let words: Vec<u64> = words

@@ -181,12 +181,13 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     let check = site.printed(&["check", &url]);
     assert_eq!(site.asked(), 1, "all of it is there: {check}");
     let listed = site.printed(&["cache", "list"]);
-    let mut sizes = listed
-        .trim()
+    let (entry, total) = listed.split_once('\n').expect("two lines");
+    let mut sizes = entry
         .strip_prefix(&format!("{url}: "))
-        .unwrap()
+        .expect("the URL")
         .split(" of ");
     assert!(sizes.next() == sizes.next(), "{listed}");
+    assert!(total.starts_with("1 image, "), "{listed}");
     let removed = site.printed(&["cache", "prune", "--cache-size", "0"]);
     assert!(
         removed.starts_with(&url) && removed.ends_with("removed\n"),
@@ -197,6 +198,25 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     site.server.state().always = Some(Fault::Status(403));
     let line = site.refused(&["cache", "fetch", &url]);
     assert!(line.contains("403"), "{line}");
+}
+
+#[test]
+fn what_is_no_image_leaves_the_cache_unless_it_was_there_before() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let url = site.url();
+    for offset in ["4096", "auto"] {
+        site.server.state().image = vec![7; 100_000].into();
+        site.refused(&["ls", "--offset", offset, &url]);
+        let listed = site.printed(&["cache", "list"]);
+        assert!(listed.starts_with("no images are kept in "), "{listed}");
+    }
+    site.server.state().image = fs::read(&site.image).expect("a fixture").into();
+    site.printed(&["ls", &url]);
+    site.refused(&["ls", "--offset", "4096", &url]);
+    let listed = site.printed(&["cache", "list"]);
+    assert!(listed.starts_with(&url), "{listed}");
 }
 
 #[test]

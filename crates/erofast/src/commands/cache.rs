@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use erofast_cli::units::size;
+use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
 use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open};
@@ -29,20 +29,34 @@ pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
     }
     if entries.is_empty() {
         outln!("no images are kept in {}", folder.display());
+        return Ok(Outcome::Fine);
     }
-    for entry in entries {
-        let there = size(present(&entry)?);
+    for entry in &entries {
+        let there = size(present(entry)?);
         let whole = size(entry.record.identity.length);
         let busy = if entry.busy { ", in use" } else { "" };
-        let url = text::line(&entry.record.url);
-        outln!("{url}: {there} of {whole}{busy}");
+        let mut urls = entry.record.urls().map(|url| text::line(url));
+        outln!(
+            "{}: {there} of {whole}{busy}",
+            urls.next().unwrap_or_default()
+        );
+        for url in urls {
+            outln!("  {url}");
+        }
     }
+    let all = entries.iter().map(|entry| entry.allocated).sum();
+    outln!(
+        "{}, {} on disk",
+        count(entries.len() as u64, "image"),
+        size(all)
+    );
     Ok(Outcome::Fine)
 }
 
 fn report(entry: &Entry) -> anyhow::Result<Value> {
     Ok(json!({
         "url": entry.record.url,
+        "other_urls": entry.record.other_urls,
         "directory": entry.path.display().to_string(),
         "bytes": entry.record.identity.length,
         "cached_bytes": present(entry)?,

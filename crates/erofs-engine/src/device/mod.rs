@@ -121,6 +121,11 @@ impl Device {
         }
     }
 
+    /// Has the cache forget a file at a URL that is no image. Only a hint.
+    pub(crate) fn discard(&self) {
+        let _ = self.remote().map(|file| file.discard());
+    }
+
     /// Has bytes of a file at a URL fetched again that do not match their hash. Only a hint.
     pub(crate) fn forget(&self, range: Range<u64>) {
         if let Some(file) = self.remote() {

@@ -163,6 +163,7 @@ pub(crate) fn locate_image(
         let located = crate::device::locate::superblock(primary)
             .ok_or_else(|| crate::device::locate::not_found(primary.size()))
             .and_then(|base| primary.with_base(base))
+            .inspect_err(|_| primary.discard())
             .map_err(|source| Error::Open {
                 path: name.to_owned(),
                 source: Arc::new(source),
