@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
         .expect("a URL")
         .expect("a good one");
     for what in ["fetched", "cached, checked", "cached"] {
-        let mut fetcher = Fetcher::start_program(program.clone().into(), &url, &options)?;
+        let mut fetcher = Fetcher::start_program(program.clone().into(), &[], &url, &options)?;
         let file = RemoteFile::new(fetcher.client()?);
         if what == "cached" {
             read(&file)?;

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use remote_image::Options;
 use reqwest::header::{AsHeaderName, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
@@ -12,34 +11,18 @@ use crate::proxy;
 /// Of what Retry-After asks for.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// An answer that is not what was asked for, by its status. `options`: those of the credentials,
-/// unless the answer is from elsewhere.
-pub fn refused(response: &Response, options: Option<&Options>) -> Failure {
+/// An answer that is not what was asked for, by its status. `remedy`: what to do where credentials
+/// are missing or not enough; none: they did not go there.
+pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     let (status, headers) = (response.status(), response.headers());
-    let unauthorized = options.filter(|_| status == StatusCode::UNAUTHORIZED);
-    let remedy = unauthorized.map_or_else(String::new, remedy);
+    let unauthorized = remedy.filter(|_| status == StatusCode::UNAUTHORIZED);
+    let remedy = unauthorized.map_or_else(String::new, |remedy| format!("; {remedy}"));
     let again = [408, 425, 429].contains(&status.as_u16()) || status.is_server_error();
     Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
         retry_after: text(headers, RETRY_AFTER).and_then(|value| pause(&value, SystemTime::now())),
         ..Failure::new(format!("{} answers {status}{remedy}", answerer(response)))
-    }
-}
-
-/// What to do where no credentials, or those of files, are not enough.
-fn remedy(options: &Options) -> String {
-    let files = [
-        &options.token_file,
-        &options.user_file,
-        &options.header_file,
-    ];
-    let files = files.into_iter().flatten();
-    let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
-    match &options.netrc_file {
-        _ if !files.is_empty() => format!("; the credentials of {} were refused", files.join(", ")),
-        Some(path) => format!("; {} has no entry that it accepts", path.display()),
-        None => "; http.user_file=, http.token_file= or http.netrc_file= names credentials".into(),
     }
 }
 

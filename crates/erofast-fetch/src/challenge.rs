@@ -54,12 +54,14 @@ impl Challenge {
         Some(Challenge::Bearer { realm, parameters })
     }
 
-    /// The value of the header `Authorization` that answers it.
+    /// The value of the header `Authorization` that answers it. `remedy`: what to do where `user` is
+    /// refused.
     pub async fn answer(
         &self,
         client: &Client,
         user: Option<HeaderValue>,
         options: &Options,
+        remedy: String,
     ) -> Result<HeaderValue, Failure> {
         match self {
             Challenge::Basic => user.ok_or_else(|| {
@@ -71,7 +73,8 @@ impl Challenge {
                 let realm = Url::parse_with_params(realm, parameters);
                 let realm = realm.map_err(|_| Failure::new("the URL for tokens is not valid"))?;
                 let host = format!("token from {}", realm.host_str().unwrap_or_default());
-                let token = token(client, realm, user, options).await;
+                check_scheme(&realm, options).map_err(|failure| failure.about(&host))?;
+                let token = token(client, realm, user, remedy).await;
                 token.map_err(|failure| failure.about(host))
             }
         }
@@ -82,16 +85,15 @@ async fn token(
     client: &Client,
     realm: Url,
     user: Option<HeaderValue>,
-    options: &Options,
+    remedy: String,
 ) -> Result<HeaderValue, Failure> {
-    check_scheme(&realm, options)?;
     let mut request = client.get(realm);
     if let Some(user) = user {
         request = request.header(AUTHORIZATION, user);
     }
     let response = request.send().await?;
     if response.status() != StatusCode::OK {
-        return Err(refused(&response, Some(options)));
+        return Err(refused(&response, Some(remedy)));
     }
     let answer: Option<Answer> = serde_json::from_slice(&body(response, LONGEST).await?).ok();
     let token = answer.and_then(|answer| answer.token.or(answer.access_token));

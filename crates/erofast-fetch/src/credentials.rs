@@ -57,9 +57,29 @@ impl Credentials {
         }
     }
 
-    /// Those that name the files.
-    pub fn options(&self) -> &Options {
-        &self.options
+    /// What to do where none, or those of the files, are not enough.
+    pub fn remedy(&self) -> String {
+        let Options {
+            token_file,
+            user_file,
+            header_file,
+            ..
+        } = &self.options;
+        let files = [token_file, user_file, header_file].into_iter().flatten();
+        let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
+        let host = self.url.authority();
+        match &self.options.netrc_file {
+            _ if !files.is_empty() => {
+                format!("the credentials of {} were refused", files.join(", "))
+            }
+            Some(path) if matches!(user(&self.options, &self.url), Ok(Some(_))) => {
+                format!("the login for {host} of {} was refused", path.display())
+            }
+            Some(path) => format!("{} has no login for {host}", path.display()),
+            None => {
+                "http.user_file=, http.token_file= or http.netrc_file= names credentials".into()
+            }
+        }
     }
 
     /// As they are now.
@@ -99,7 +119,7 @@ impl Credentials {
             let mut new = self.read()?;
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
                 let user = user(&self.options, &self.url)?;
-                let answer = challenge.answer(client, user, &self.options);
+                let answer = challenge.answer(client, user, &self.options, self.remedy());
                 let answer = in_time(&self.options, answer).await?;
                 new.insert(AUTHORIZATION, answer);
             }

@@ -18,17 +18,16 @@ pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure
             "{scheme}://{registry}/v2/{name}/manifests/{version}"
         ))
     };
-    let url = url("http").and_then(|plain| match is_plain(&plain, options) {
-        true => Ok(plain),
-        false => url("https"),
-    });
-    url.map_err(|error| Failure::lasting(error.to_string()))
+    let plain = url("http")?;
+    Ok(match is_plain(&plain, options) {
+        true => plain,
+        false => url("https")?,
+    })
 }
 
 /// A blob beside a manifest.
 pub fn blob(manifest: &Url, digest: &str) -> Result<Url, Failure> {
-    let url = manifest.join(&format!("../blobs/{digest}"));
-    url.map_err(|error| Failure::lasting(error.to_string()))
+    Ok(manifest.join(&format!("../blobs/{digest}"))?)
 }
 
 /// Whether a registry may be asked without TLS.

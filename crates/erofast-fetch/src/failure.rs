@@ -1,6 +1,7 @@
 //! Why a request to the server failed.
 
 use std::error::Error;
+use std::str::FromStr;
 use std::time::Duration;
 
 use remote_image::Options;
@@ -71,6 +72,12 @@ impl Failure {
             text: format!("{what}: {}", self.text),
             ..self
         }
+    }
+}
+
+impl From<<reqwest::Url as FromStr>::Err> for Failure {
+    fn from(error: <reqwest::Url as FromStr>::Err) -> Failure {
+        Failure::lasting(error.to_string())
     }
 }
 

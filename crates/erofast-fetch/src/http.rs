@@ -41,10 +41,7 @@ impl Server {
         let reference = source.reference();
         let url = match &reference {
             Some(reference) => endpoint::manifest(reference, options)?,
-            None => {
-                let url = Url::parse(source.url());
-                url.map_err(|error| Failure::lasting(error.to_string()))?
-            }
+            None => Url::parse(source.url())?,
         };
         let stalled = stalled(options);
         let client = proxy::client()
@@ -72,9 +69,7 @@ impl Server {
 
     /// A file beside the URL.
     pub async fn get_beside(&self, name: &str, headers: &HeaderMap) -> Result<Response, Failure> {
-        let url = self.url.join(name);
-        let url = url.map_err(|error| Failure::lasting(error.to_string()))?;
-        Ok(self.follow(url, headers).await?.1)
+        Ok(self.follow(self.url.join(name)?, headers).await?.1)
     }
 
     /// The answer to a request for bytes, whole or in part, of the image known by `identity`.
@@ -140,7 +135,7 @@ impl Server {
     /// An answer that is not what was asked for.
     pub fn refused(&self, response: &Response) -> Failure {
         let ours = response.url().origin() == self.url.origin();
-        refused(response, ours.then(|| self.credentials.options()))
+        refused(response, ours.then(|| self.credentials.remedy()))
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn source(url: &str) -> ImageUrl {
 }
 
 pub(crate) fn start(url: &str, options: &Options) -> std::io::Result<Fetcher> {
-    Fetcher::start_program(program(), &source(url), options)
+    Fetcher::start_program(program(), &[], &source(url), options)
 }
 
 /// A file whose fetcher is started again when it dies.

@@ -165,9 +165,14 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     let end = "401 Unauthorized; http.user_file=, http.token_file= or http.netrc_file= names \
                credentials";
     assert!(line.ends_with(end), "{line}");
-    let line = refused(&netrc(&cache, "machine elsewhere login me password secret"));
+    let host = server.address;
+    let url = format!("machine http://{host}/ login me password secret");
+    let line = refused(&netrc(&cache, &url));
+    let end = format!("/netrc has no login for {host}");
+    assert!(line.ends_with(&end), "{line}");
+    let line = refused(&netrc(&cache, "machine 127.0.0.1 login me password secret"));
     assert!(
-        line.ends_with("/netrc has no entry that it accepts"),
+        line.contains(&format!("; the login for {host} of /")),
         "{line}"
     );
 }

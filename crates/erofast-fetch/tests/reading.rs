@@ -80,7 +80,7 @@ fn start_behind(proxy: &str, url: &str, cache: &tempfile::TempDir) -> std::io::R
     let lines = format!("#!/bin/sh\n{exports}\nexec {}\n", program.display());
     std::fs::write(&script, lines).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    Fetcher::start_program(script, &source(url), &options(cache))
+    Fetcher::start_program(script, &[], &source(url), &options(cache))
 }
 
 #[test]

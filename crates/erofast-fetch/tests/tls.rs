@@ -75,7 +75,7 @@ fn open_with(
     url: &str,
     cache: &tempfile::TempDir,
 ) -> std::io::Result<RemoteFile> {
-    let mut fetcher = Fetcher::start_program(program, &source(url), &options(cache))?;
+    let mut fetcher = Fetcher::start_program(program, &[], &source(url), &options(cache))?;
     let file = RemoteFile::new(fetcher.client()?);
     fetcher.watch(|_| ())?;
     Ok(file)

@@ -107,6 +107,7 @@ impl Engine {
             cache_memory,
             load_files,
             cpus,
+            exposed_files,
         } = opened;
         crate::engine::opened::locate_image(&name, &options, &mut devices)?;
         let primary = Arc::clone(&devices[0]);
@@ -152,7 +153,7 @@ impl Engine {
         drop(scope);
         let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
-        notices.extend(cut_short);
+        notices.extend(cut_short.into_iter().chain(exposed_files));
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);

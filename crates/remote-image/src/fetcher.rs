@@ -59,19 +59,11 @@ impl Fetcher {
         source: &ImageUrl,
         options: &Options,
     ) -> io::Result<Fetcher> {
-        Fetcher::open(program(), waiting, source, options)
+        Fetcher::start_program(program(), waiting, source, options)
     }
 
     /// The same with a program that is known.
     pub fn start_program(
-        program: PathBuf,
-        source: &ImageUrl,
-        options: &Options,
-    ) -> io::Result<Fetcher> {
-        Fetcher::open(program, &[], source, options)
-    }
-
-    fn open(
         program: PathBuf,
         waiting: &[BorrowedFd],
         source: &ImageUrl,
@@ -189,9 +181,7 @@ impl Fetcher {
         let files: Vec<BorrowedFd> = self.files.iter().map(AsFd::as_fd).collect();
         send(&self.process.socket, &order, &files)
     }
-}
 
-impl Fetcher {
     /// Starts a thread that starts the program again when it dies, and gives its lines to `note`,
     /// until the last reader has gone.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
@@ -240,9 +230,7 @@ impl Process {
             socket,
         })
     }
-}
 
-impl Process {
     /// Waits until the program says something.
     fn wait_while(&self, waiting: &[BorrowedFd]) -> io::Result<()> {
         let mut polled = vec![PollFd::new(&self.socket, PollFlags::IN)];

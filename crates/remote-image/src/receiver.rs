@@ -15,6 +15,9 @@ use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply};
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// What it knows without asking the server, it says within this time.
 const SOON: Duration = Duration::from_secs(2);
+/// After a silent fetcher was given up others do not wait for it: the kernel asks for a page again
+/// whose read-ahead failed.
+const GIVEN_UP: Duration = Duration::from_millis(200);
 
 /// What waiters and the receiving thread share.
 #[derive(Debug)]
@@ -34,6 +37,7 @@ struct State {
     next: u64,
     asked: HashMap<u64, Asked>,
     heard: Instant,
+    given_up: Option<Instant>,
     receiving: bool,
 }
 
@@ -51,6 +55,7 @@ impl Conversation {
             next: REFUSED + 1,
             asked: HashMap::new(),
             heard: Instant::now(),
+            given_up: None,
             receiving: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
@@ -190,12 +195,17 @@ impl Conversation {
         let end = Instant::now() + most;
         let mut state = self.lock();
         loop {
-            let heard = state.heard.max(request.started);
+            let given_up = state.given_up.is_some_and(|when| when.elapsed() < GIVEN_UP);
+            let heard = match given_up {
+                true => state.heard,
+                false => state.heard.max(request.started),
+            };
             let asked = state.asked.get_mut(&request.id);
             if let Some(reply) = asked.and_then(|asked| asked.reply.take()) {
                 return Ok(Some(reply));
             }
             let Some(left) = limit.checked_sub(heard.elapsed()) else {
+                state.given_up = Some(Instant::now());
                 let text = format!("no word from the fetcher for {} s", limit.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             };
@@ -249,5 +259,28 @@ impl Drop for Request {
         if !self.unattended {
             self.conversation.lock().asked.remove(&self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_fetcher_is_waited_for_once() {
+        let (socket, _fetcher) = crate::message::pair().unwrap();
+        let conversation = Conversation::new(socket, Duration::from_secs(1));
+        let ask = || conversation.ask(vec![0..1], Class::Demand, false).unwrap();
+        let long_ago = Instant::now() - 2 * GRACE;
+        conversation.lock().heard = long_ago;
+        assert!(!ask().wait_for(Duration::ZERO).unwrap());
+        let mut waits = ask();
+        waits.started = long_ago;
+        waits.wait_for(Duration::ZERO).unwrap_err();
+        // For longer than any machine takes here.
+        conversation.lock().given_up = Some(Instant::now() + 100 * GRACE);
+        ask().wait_for(Duration::ZERO).unwrap_err();
+        conversation.lock().heard = Instant::now();
+        assert!(!ask().wait_for(Duration::ZERO).unwrap());
     }
 }

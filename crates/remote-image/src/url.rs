@@ -1,6 +1,7 @@
 //! Where an image is, and how it is fetched.
 
 use std::fmt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -140,6 +141,28 @@ pub struct Options {
     /// The image's root hash, in hexadecimal: then the same image at another URL is the same
     /// entry of the cache. Only for readers that verify each block.
     pub root_hash: Option<String>,
+}
+
+impl Options {
+    /// A line about files of credentials that others than their owner may read, if there are any.
+    pub fn exposed_files(&self) -> Option<String> {
+        let files = [
+            &self.header_file,
+            &self.token_file,
+            &self.user_file,
+            &self.netrc_file,
+        ];
+        let is_exposed = |path: &&PathBuf| {
+            let mode = path.metadata().map(|file| file.permissions().mode());
+            mode.is_ok_and(|mode| mode & 0o044 != 0)
+        };
+        let exposed = files.into_iter().flatten().filter(is_exposed);
+        let names: Vec<_> = exposed.map(|path| path.display().to_string()).collect();
+        let names = (!names.is_empty()).then(|| names.join(", "))?;
+        Some(format!(
+            "{names}: other users can read these credentials (chmod 600)"
+        ))
+    }
 }
 
 impl Default for Options {

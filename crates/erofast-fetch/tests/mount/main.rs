@@ -33,7 +33,9 @@ use faults::{
     an_image_that_changed_is_an_error, the_time_limit_is_an_error_until_the_server_returns,
 };
 use registry::an_image_of_a_registry_has_its_device_and_stays_when_processes_die;
-use secrets::the_password_of_a_proxy_is_in_no_server;
+use secrets::{
+    a_password_that_others_can_read_is_a_notice, the_password_of_a_proxy_is_in_no_server,
+};
 use serving::{
     a_mount_has_what_the_image_has,
     cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
@@ -52,6 +54,7 @@ const TESTS: &[harness::Test] = tests![
     a_mount_whose_helper_is_dead_goes_on_fetching,
     why_no_fetcher_can_be_started_is_logged_once,
     the_password_of_a_proxy_is_in_no_server,
+    a_password_that_others_can_read_is_a_notice,
     deaths_are_noticed_by_no_reader,
 ];
 

@@ -1,7 +1,7 @@
 //! What of the environment is where.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use rustix::process::Pid;
 
@@ -24,6 +24,30 @@ pub fn the_password_of_a_proxy_is_in_no_server() {
         replace(&site, Process::Server);
     }
     assert!(has(&environment(pid(&site, Process::Fetcher))));
+}
+
+pub fn a_password_that_others_can_read_is_a_notice() {
+    for (mode, count) in [(0o600, 0), (0o640, 1)] {
+        let site = Site::new();
+        let path = site.point().with_file_name("netrc");
+        fs::write(&path, "default login me password secret").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        site.mount(&format!("http.netrc_file={}", path.display()))
+            .unwrap();
+        let notices = site.stat()["notices"].as_array().unwrap().clone();
+        let text = |notice: &serde_json::Value| notice.as_str().unwrap_or_default().to_owned();
+        let lines = notices
+            .iter()
+            .map(text)
+            .filter(|line| line.contains("chmod 600"));
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(lines.len(), count, "{lines:?}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with(path.to_str().unwrap()))
+        );
+    }
 }
 
 fn has(bytes: &[u8]) -> bool {

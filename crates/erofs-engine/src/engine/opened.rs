@@ -35,6 +35,8 @@ pub struct Opened {
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
     /// Where CPUs that come and go are announced; `None` where there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
+    /// About files of credentials, if the image is at a URL.
+    pub(crate) exposed_files: Option<String>,
 }
 
 impl Opened {
@@ -112,6 +114,7 @@ impl Opened {
             },
             load_files: cpus.as_ref().map(LoadFiles::open),
             cpus,
+            exposed_files: options.remote.exposed_files(),
             options: options.clone(),
         })
     }
