@@ -54,7 +54,7 @@ impl Challenge {
         Some(Challenge::Bearer { realm, parameters })
     }
 
-    /// The value of the header `Authorization` that answers it. `remedy`: what to do where `user` is
+    /// The value of the header `Authorization` that answers it. `remedy`: for a `user` that is
     /// refused.
     pub async fn answer(
         &self,

@@ -18,16 +18,17 @@ pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure
             "{scheme}://{registry}/v2/{name}/manifests/{version}"
         ))
     };
-    let plain = url("http")?;
-    Ok(match is_plain(&plain, options) {
-        true => plain,
-        false => url("https")?,
-    })
+    let url = url("http").and_then(|plain| match is_plain(&plain, options) {
+        true => Ok(plain),
+        false => url("https"),
+    });
+    url.map_err(Failure::lasting)
 }
 
 /// A blob beside a manifest.
 pub fn blob(manifest: &Url, digest: &str) -> Result<Url, Failure> {
-    Ok(manifest.join(&format!("../blobs/{digest}"))?)
+    let url = manifest.join(&format!("../blobs/{digest}"));
+    url.map_err(Failure::lasting)
 }
 
 /// Whether a registry may be asked without TLS.

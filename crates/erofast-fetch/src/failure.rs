@@ -1,7 +1,6 @@
 //! Why a request to the server failed.
 
 use std::error::Error;
-use std::str::FromStr;
 use std::time::Duration;
 
 use remote_image::Options;
@@ -50,10 +49,10 @@ impl Failure {
     }
 
     /// One that stays.
-    pub fn lasting(text: impl Into<String>) -> Failure {
+    pub fn lasting(text: impl ToString) -> Failure {
         Failure {
             lasting: true,
-            ..Failure::new(text)
+            ..Failure::new(text.to_string())
         }
     }
 
@@ -72,12 +71,6 @@ impl Failure {
             text: format!("{what}: {}", self.text),
             ..self
         }
-    }
-}
-
-impl From<<reqwest::Url as FromStr>::Err> for Failure {
-    fn from(error: <reqwest::Url as FromStr>::Err) -> Failure {
-        Failure::lasting(error.to_string())
     }
 }
 

@@ -41,7 +41,7 @@ impl Server {
         let reference = source.reference();
         let url = match &reference {
             Some(reference) => endpoint::manifest(reference, options)?,
-            None => Url::parse(source.url())?,
+            None => Url::parse(source.url()).map_err(Failure::lasting)?,
         };
         let stalled = stalled(options);
         let client = proxy::client()
@@ -69,7 +69,8 @@ impl Server {
 
     /// A file beside the URL.
     pub async fn get_beside(&self, name: &str, headers: &HeaderMap) -> Result<Response, Failure> {
-        Ok(self.follow(self.url.join(name)?, headers).await?.1)
+        let url = self.url.join(name).map_err(Failure::lasting)?;
+        Ok(self.follow(url, headers).await?.1)
     }
 
     /// The answer to a request for bytes, whole or in part, of the image known by `identity`.

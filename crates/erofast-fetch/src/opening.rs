@@ -72,7 +72,7 @@ pub async fn open(
         .filter_map(|(digest, bytes)| fetch.source.blob(&digest, bytes))
         .collect();
     let sent = fetch.report(devices);
-    sent.map_err(|error| Failure::lasting(error.to_string()))?;
+    sent.map_err(Failure::lasting)?;
     Ok(fetch)
 }
 

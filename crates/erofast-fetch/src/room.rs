@@ -77,7 +77,7 @@ impl Room {
         let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
         // Which of its blocks are the oldest died with the fetcher.
         let emptied = ftruncate(&spare_map, 0).and_then(|()| ftruncate(&spare, 0));
-        emptied.map_err(|error| Failure::lasting(error.to_string()))?;
+        emptied.map_err(Failure::lasting)?;
         let (store, spare) = (
             Store::new(data, map, length),
             Store::new(spare, spare_map, length),

@@ -237,8 +237,7 @@ pub fn shrink(directory: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Removes the image with this map, unless others use it. The lock of the caller, who has it open,
-/// stands for all that goes on.
+/// Removes the image with this map, which the caller has open and locked, unless others use it.
 pub fn discard(directory: &Path, map: &File) -> io::Result<()> {
     flock(map, FlockOperation::NonBlockingLockExclusive)?;
     let file = |map: &File| map.metadata().map(|file| (file.dev(), file.ino()));
