@@ -1,10 +1,9 @@
 //! Trims a profile to a time or a size.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use crate::limits::{NAMES, PROFILE_BYTES, WINDOWS};
-use crate::profile::{Name, Profile, Window};
+use crate::profile::{Name, Profile};
 
 /// Limits of the trimmed profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,54 +34,35 @@ impl Profile {
             bytes += if kept { window.bytes() } else { 0 };
             kept
         });
-        self.windows.truncate(WINDOWS);
-        self.names.truncate(NAMES);
-        self.drop_unread_files();
+        self.limit(WINDOWS, NAMES, NAMES);
         while self.to_bytes().len() > PROFILE_BYTES {
-            self.windows.truncate(self.windows.len() / 2);
-            self.names.truncate(self.names.len() / 2);
-            self.drop_unread_files();
+            let (windows, names) = (self.windows.len(), self.names.len());
+            let directories = self.directories.len() * usize::from(windows + names > 0);
+            self.limit(windows / 2, names / 2, directories);
         }
     }
 
-    /// Files in the order of their first window, without those that have none; directories without
-    /// those that nothing names any more.
-    fn drop_unread_files(&mut self) {
-        let mut files = Vec::new();
-        let mut places: HashMap<u32, u32> = HashMap::new();
-        let mut windows: Vec<Window> = Vec::with_capacity(self.windows.len());
-        for window in &self.windows {
-            let Some(file) = self.files.get(window.file as usize) else {
-                continue;
-            };
-            let full = files.len() == NAMES;
-            let file = match places.entry(window.file) {
-                Entry::Occupied(place) => *place.get(),
-                Entry::Vacant(_) if full => continue,
-                Entry::Vacant(place) => {
-                    files.push(file.clone());
-                    *place.insert(files.len() as u32 - 1)
-                }
-            };
-            windows.push(Window { file, ..*window });
-        }
-        (self.files, self.windows) = (files, windows);
-        self.limit_directories();
-    }
-
-    /// At most as many directories as may be; names in others go.
-    fn limit_directories(&mut self) {
-        self.directories.truncate(NAMES);
-        let known = self.directories.len();
-        let there = |name: &Name| name.directory.is_none_or(|index| (index as usize) < known);
+    /// Keeps so many of each list, the first ones, and files that have a window, in the order of
+    /// these. What is in a directory that is gone goes, too.
+    fn limit(&mut self, windows: usize, names: usize, directories: usize) {
+        self.windows.truncate(windows);
+        self.names.truncate(names);
+        self.directories.truncate(directories);
+        let there = |name: &Name| name.directory.is_none_or(|it| (it as usize) < directories);
         self.names.retain(there);
-        if self.files.iter().all(|file| there(&file.name)) {
-            return;
-        }
         let files = std::mem::take(&mut self.files);
-        let gone: Vec<bool> = files.iter().map(|file| !there(&file.name)).collect();
-        self.windows.retain(|window| !gone[window.file as usize]);
-        self.files = files;
-        self.drop_unread_files();
+        let mut places: HashMap<u32, u32> = HashMap::new();
+        self.windows.retain_mut(|window| {
+            let file = files.get(window.file as usize);
+            let next = self.files.len();
+            let Some(file) = file.filter(|file| there(&file.name) && next < NAMES) else {
+                return false;
+            };
+            window.file = *places.entry(window.file).or_insert_with(|| {
+                self.files.push(file.clone());
+                next as u32
+            });
+            true
+        });
     }
 }

@@ -128,6 +128,17 @@ fn what_exceeds_the_limits_is_trimmed_to_what_can_be_read() {
     assert!(Profile::parse(&large.to_bytes()).is_err());
     large.trim(&Trim::default());
     assert_eq!(Profile::parse(&large.to_bytes()).unwrap(), large);
+    assert!(!large.windows.is_empty());
+    // Two MiB, which no file names.
+    large.directories = (0..10_000)
+        .map(|i| Directory {
+            parent: None,
+            listed: true,
+            name: format!("{i:0>200}").into(),
+        })
+        .collect();
+    large.trim(&Trim::default());
+    assert_eq!(Profile::parse(&large.to_bytes()).unwrap(), large);
 }
 
 #[test]

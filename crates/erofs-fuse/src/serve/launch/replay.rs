@@ -5,7 +5,8 @@
 //! page sends no request, so the use is invisible. Therefore some windows, the probes, are left
 //! out: a request for one shows that the launch still follows the profile.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::io::{self, ErrorKind};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -85,20 +86,19 @@ impl Replay {
         let mut places = HashMap::with_capacity(profile.windows.len());
         for window in &profile.windows {
             let file = &profile.files[window.file as usize];
-            let place = items.len();
-            // A hostile profile may name one window twice.
-            if places.insert((file.nid, window.number), place).is_some() {
-                continue;
-            }
             let mut window = *window;
             if window.number == 0 && program == file.nid {
                 window.pages &= !1;
-                if window.pages == 0 {
-                    places.remove(&(file.nid, 0));
-                    continue;
-                }
             }
-            let is_probe = place % PROBE_EVERY == PROBE_EVERY - 1;
+            // A hostile profile may name one window twice.
+            let Entry::Vacant(place) = places.entry((file.nid, window.number)) else {
+                continue;
+            };
+            if window.pages == 0 {
+                continue;
+            }
+            let is_probe = items.len() % PROBE_EVERY == PROBE_EVERY - 1;
+            place.insert(items.len());
             items.push(Item {
                 nid: file.nid,
                 size: file.size,
@@ -379,9 +379,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_first_page_of_a_program_is_left_to_its_launch() {
-        let replay = replay_of(7, 0..2);
+        let replay = replay_of(7, [0, 1, 0].into_iter());
         let pages: Vec<u32> = replay.items.iter().map(|item| item.window.pages).collect();
         assert_eq!(pages, [0b10, 0b11]);
+        assert_eq!(replay.places[&(7, 0)], 0, "of a window that comes twice");
     }
 
     #[test]
