@@ -87,7 +87,11 @@ async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode
     tokio::task::spawn_local(async move {
         let fetch = match identity {
             Some(identity) => opening::resume((source, *options), identity, files, &parent),
-            None => opening::open((source, *options), &parent).await,
+            None => {
+                let shown = source.clone();
+                let opened = opening::open((source, *options), &parent).await;
+                opened.map_err(|failure| failure.about(shown))
+            }
         };
         match fetch {
             Ok(fetch) => dispatch::run(opening.get_or_init(|| fetch)).await,

@@ -44,16 +44,13 @@ pub async fn open(
     (source, options): (ImageUrl, Options),
     parent: &Rc<OwnedFd>,
 ) -> Result<Rc<Fetch>, Failure> {
-    let about = |failure: Failure| failure.about(&source);
-    let mut server = Server::new(&source, &options).map_err(about)?;
-    let blob = find_blob(&source, &options, &mut server)
-        .await
-        .map_err(about)?;
-    let response = first_block(&server, &options).await.map_err(about)?;
-    let identity = identify(&response, blob.as_ref()).map_err(about)?;
+    let mut server = Server::new(&source, &options)?;
+    let blob = find_blob(&source, &options, &mut server).await?;
+    let response = first_block(&server, &options).await?;
+    let identity = identify(&response, blob.as_ref())?;
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
-    check(&response, &identity, part || options.whole).map_err(about)?;
-    let (room, line) = Room::open(&source, &options, &identity).map_err(about)?;
+    check(&response, &identity, part || options.whole)?;
+    let (room, line) = Room::open(&source, &options, &identity)?;
     let fetch = Fetch::new((source, options), identity, (server, room), parent);
     fetch.keep_notes();
     let pinned = blob.iter().filter_map(Blob::pinned);
@@ -71,8 +68,7 @@ pub async fn open(
     let devices = devices
         .filter_map(|(digest, bytes)| fetch.source.blob(&digest, bytes))
         .collect();
-    let sent = fetch.report(devices);
-    sent.map_err(Failure::lasting)?;
+    fetch.report(devices).map_err(Failure::lasting)?;
     Ok(fetch)
 }
 
@@ -147,14 +143,11 @@ async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
     if remote_image::store::blocks(&all).all(|block| fetch.room.has(block)) {
         return Ok(());
     }
-    let about = |failure: Failure| failure.about(&fetch.source);
     let Err(failure) = take(fetch, response, &all).await else {
         return Ok(());
     };
     fetch.note(&format!("{}; once more", failure.text));
-    let response = first_block(&fetch.server, &fetch.options)
-        .await
-        .map_err(about)?;
-    crate::http::check_identity(&response, &fetch.identity).map_err(about)?;
-    take(fetch, response, &all).await.map_err(about)
+    let response = first_block(&fetch.server, &fetch.options).await?;
+    crate::http::check_identity(&response, &fetch.identity)?;
+    take(fetch, response, &all).await
 }

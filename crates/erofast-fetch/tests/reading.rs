@@ -48,9 +48,7 @@ fn the_next_to_open_it_finds_it_in_the_cache_while_the_image_is_the_same() {
 fn all_of_an_image_is_fetched_ahead() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
-    let mut steps = Vec::new();
-    file.fetch_all(|there| steps.push(there)).unwrap();
-    assert_eq!(steps.last(), Some(&(LENGTH as u64)));
+    file.fetch_all().unwrap();
     server.state().always = Some(Fault::Closed);
     let mut bytes = vec![0; LENGTH];
     assert!(file.read_cached(&mut bytes, 0).unwrap() && bytes == image(LENGTH));

@@ -134,29 +134,17 @@ impl RemoteFile {
         asked.reply().map(drop)
     }
 
-    /// Fetches all that is missing, and says after each step how many bytes are there.
-    pub fn fetch_all(&self, mut there: impl FnMut(u64)) -> io::Result<()> {
-        let steps = (0..self.length())
-            .step_by(STEP as usize)
-            .map(|start| start..start + STEP);
+    /// Fetches all that is missing.
+    pub fn fetch_all(&self) -> io::Result<()> {
         let mut asked = VecDeque::new();
-        for step in steps {
-            if asked.len() == STEPS {
-                there(self.finish(asked.pop_front())?);
+        for start in (0..self.length()).step_by(STEP as usize) {
+            let step = start..start + STEP;
+            asked.push_back(self.request(std::slice::from_ref(&step), Class::Fill)?);
+            if asked.len() > STEPS {
+                asked.pop_front().map_or(Ok(()), Request::wait)?;
             }
-            let request = self.request(std::slice::from_ref(&step), Class::Fill)?;
-            asked.push_back((step.end, request));
         }
-        while !asked.is_empty() {
-            there(self.finish(asked.pop_front())?);
-        }
-        Ok(())
-    }
-
-    fn finish(&self, step: Option<(u64, Request)>) -> io::Result<u64> {
-        let (end, request) = step.ok_or(io::ErrorKind::UnexpectedEof)?;
-        request.wait()?;
-        Ok(end.min(self.length()))
+        asked.into_iter().try_for_each(Request::wait)
     }
 
     /// Of an image in a registry: waits until the bytes that are there are known to be those of the

@@ -37,10 +37,10 @@ impl Fetch {
             .map(|line| format!("{}: {line}", self.source))
     }
 
-    /// The same, once nothing is being compared.
+    /// The same, once nothing is being compared, without the URL.
     pub async fn compared_refusal(&self) -> Option<String> {
         self.verification.ended().await;
-        self.refusal()
+        self.verification.refusal.borrow().clone()
     }
 
     /// All of the blob was compared with its digest. The error is one line.

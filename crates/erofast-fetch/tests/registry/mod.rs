@@ -154,7 +154,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
         read(&file, 0..LENGTH / 2).unwrap(),
         image(LENGTH)[..LENGTH / 2]
     );
-    let error = file.fetch_all(|_| ()).unwrap_err().to_string();
+    let error = file.fetch_all().unwrap_err().to_string();
     let why = format!(
         "{}: the blob has another digest: {}",
         registry.url(":v1"),

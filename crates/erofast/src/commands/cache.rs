@@ -138,7 +138,7 @@ fn fetch_all(
     file: &RemoteFile,
     why: impl Fn() -> Option<String>,
 ) -> anyhow::Result<()> {
-    file.fetch_all(|_| {})?;
+    file.fetch_all()?;
     file.settle()?;
     let counters = file.counters()?;
     if !counters.kept || counters.cached_bytes < file.length() {
