@@ -224,6 +224,11 @@ impl Engine {
         self.inodes.borrow(nid, || self.read_inode(nid))
     }
 
+    /// As [`borrow_inode`](Self::borrow_inode), of one entry among many: not kept for later.
+    pub fn peek_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
+        self.inodes.peek(nid, || self.read_inode(nid))
+    }
+
     fn read_inode(&self, nid: Nid) -> Result<Inode, Error> {
         self.metadata(RequestKey::Inode(nid), |image| image.inode(nid))
     }

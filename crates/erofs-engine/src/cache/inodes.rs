@@ -45,6 +45,18 @@ impl Inodes {
         }
     }
 
+    /// As [`borrow`](Self::borrow); one that is not kept is read and not kept.
+    pub(crate) fn peek(
+        &self,
+        nid: Nid,
+        read: impl FnOnce() -> Result<Inode, Error>,
+    ) -> Result<BorrowedInode, Error> {
+        match self.0.get(&nid) {
+            Some(inode) => Ok(BorrowedInode(Lender::Cache(inode))),
+            None => Ok(BorrowedInode(Lender::Own(Arc::new(read()?)))),
+        }
+    }
+
     fn keep(&self, nid: Nid, inode: Inode) -> Arc<Inode> {
         let inode = Arc::new(inode);
         self.0.put(nid, inode.clone(), 1);

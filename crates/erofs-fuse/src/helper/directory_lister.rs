@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::fs::OFlags;
 
 use super::broker::LIST;
-use super::protocol::{PACKET_BYTES, receive_bytes};
+use super::protocol::PACKET_BYTES;
 use crate::error::Error;
 
 /// Packets that the helper has not answered: one that it works on, and the next one.
@@ -32,8 +32,10 @@ impl DirectoryLister {
 
     /// Whether the helper can take a packet.
     pub(crate) fn is_free(&self) -> bool {
+        // What an answer says is not needed: the rest of one is dropped.
+        let mut answer = [0; 1];
         while self.sent.load(Ordering::Relaxed) > 0
-            && receive_bytes(&self.socket).is_ok_and(|(answer, _)| !answer.is_empty())
+            && rustix::io::read(&self.socket, &mut answer).is_ok_and(|bytes| bytes > 0)
         {
             self.sent.fetch_sub(1, Ordering::Relaxed);
         }

@@ -171,10 +171,7 @@ impl ErofsFilesystem {
     }
 
     fn inode(&self, node: u64) -> Result<BorrowedInode, Errno> {
-        self.inode_of(self.nodes.nid(node).ok_or(Errno::STALE)?)
-    }
-
-    fn inode_of(&self, nid: Nid) -> Result<BorrowedInode, Errno> {
+        let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
         let inode = self.engine.borrow_inode(nid);
         inode.map_err(|error| self.report(&error))
     }
@@ -184,7 +181,9 @@ impl ErofsFilesystem {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
-        let inode = self.inode_of(nid)?;
+        // The kernel keeps what it is found with.
+        let inode = self.engine.peek_inode(nid);
+        let inode = inode.map_err(|error| self.report(&error))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
