@@ -1,7 +1,9 @@
-//! The CPU that goes offline and online; online again when dropped.
+//! The CPU that goes offline and online; online again when dropped, and when the lab is killed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use crate::error::{Doing, need_root};
 use crate::process::value_in;
@@ -13,6 +15,8 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
+    /// Takes the CPU online when its standard input ends, with the lab at the latest.
+    keeper: Child,
 }
 
 impl Cpu {
@@ -33,9 +37,11 @@ impl Cpu {
                 "lab hotplug: {what} here ({CPUS}/cpu*/online)"
             )));
         };
+        let switch = switch(number);
         Ok(Cpu {
             number,
-            switch: switch(number),
+            keeper: keeper(&switch)?,
+            switch,
         })
     }
 
@@ -55,8 +61,18 @@ impl Cpu {
 
 impl Drop for Cpu {
     fn drop(&mut self) {
-        let _ = self.set(true);
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
     }
+}
+
+fn keeper(switch: &Path) -> Result<Child> {
+    let mut keeper = Command::new("sh");
+    keeper
+        .args(["-c", "read -r line; echo 1 > \"$0\""])
+        .arg(switch);
+    let keeper = keeper.stdin(Stdio::piped()).process_group(0).spawn();
+    keeper.doing("starting sh for", switch)
 }
 
 fn switch(number: u32) -> PathBuf {
@@ -74,4 +90,24 @@ pub(super) fn is_pinned(daemon: u32, cpu: u32) -> Option<bool> {
     let status = worker.join("status");
     let allowed = value_in(&status.to_string_lossy(), "Cpus_allowed_list")?;
     Some(allowed == cpu.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_online_again_when_the_lab_is_gone() {
+        let name = format!("erofast-lab-online-{}", std::process::id());
+        let switch = std::env::temp_dir().join(name);
+        fs::write(&switch, "0").unwrap();
+        let mut keeper = keeper(&switch).unwrap();
+        assert!(keeper.try_wait().unwrap().is_none());
+        assert_eq!(fs::read(&switch).unwrap(), b"0");
+        // As the kernel does at the end of a process that was killed.
+        drop(keeper.stdin.take());
+        assert!(keeper.wait().unwrap().success());
+        assert_eq!(fs::read(&switch).unwrap(), b"1\n");
+        fs::remove_file(switch).unwrap();
+    }
 }
