@@ -153,6 +153,49 @@ fn two_reports_have_their_differences_as_json() {
 }
 
 #[test]
+fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    let changed = |fields: Value| {
+        let mut report = launches(true, "6.18");
+        let all = report.as_object_mut().unwrap();
+        all.extend(fields.as_object().unwrap().clone());
+        place.file("b.json", &report.to_string());
+    };
+    for (field, value, reason) in [
+        (
+            "command",
+            json!(["{}/bin/a b"]),
+            "command differs: {}/bin/app, in b.json '{}/bin/a b'",
+        ),
+        (
+            "prepare",
+            json!("sync"),
+            "--prepare differs: none, in b.json sync",
+        ),
+        (
+            "chdir",
+            json!("{}/etc"),
+            "--chdir differs: none, in b.json {}/etc",
+        ),
+    ] {
+        changed(json!({field: value}));
+        let reason = format!("a.json and b.json do not compare: {reason}");
+        fails(&place.lab(&["diff", "a.json", "b.json"]), 2, &reason);
+        fails(&place.report(&["a.json", "b.json"]), 2, &reason);
+    }
+    changed(json!({"root": true, "warm_ups": 3, "iterations": 30}));
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notices = [
+        "--iterations differs: 20, in b.json 30",
+        "--warmup differs: 1, in b.json 3",
+        "--root differs: false, in b.json true",
+    ];
+    assert_eq!(diff["notices"], json!(notices));
+}
+
+#[test]
 fn what_is_no_report_is_one_line_with_the_place() {
     let place = Place::new();
     place.file("a.json", &launches(true, "6.18").to_string());

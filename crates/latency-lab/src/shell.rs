@@ -11,6 +11,12 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
+/// Words for JSON, which has text alone.
+pub(crate) fn lossy(words: impl IntoIterator<Item: AsRef<OsStr>>) -> Vec<String> {
+    let text = |word: &OsStr| word.to_string_lossy().into_owned();
+    words.into_iter().map(|word| text(word.as_ref())).collect()
+}
+
 /// The program that users start, which `erofast-lab` is behind.
 fn started_as(program: &OsStr) -> &OsStr {
     match program == "erofast-lab" {

@@ -186,6 +186,8 @@ fn report(place: &Path) -> LaunchReport {
         command: ["env", "LD_LIBRARY_PATH={}/lib", "{}/bin/rustc", "--version"]
             .map(str::to_owned)
             .to_vec(),
+        prepare: None,
+        chdir: None,
         root: false,
         warm_ups: 1,
         seed: 1,

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::load::{Fio, LoadChoice, LoadReport};
 use crate::schedule::{Executor, Gathered, Kept};
-use crate::shell::command_line;
+use crate::shell::{command_line, lossy};
 use crate::statistics::{Summary, compare, correct};
 
 pub(super) fn build(
@@ -68,11 +68,9 @@ pub(super) fn build(
         valid: faults.is_empty(),
         not_valid_because: faults,
         interrupted: gathered.interrupted,
-        command: options
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        command: lossy(&options.command),
+        prepare: lossy(&options.prepare).pop(),
+        chdir: lossy(&options.directory).pop(),
         root: options.root,
         warm_ups: options.warm_ups,
         seed: options.seed,

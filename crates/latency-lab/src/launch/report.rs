@@ -104,6 +104,10 @@ pub struct LaunchReport {
     pub interrupted: bool,
     /// What was launched, with `{}` for the mount point.
     pub command: Vec<String>,
+    /// The command line for the shell before each launch.
+    pub prepare: Option<String>,
+    /// The program's directory, where it is not the root directory.
+    pub chdir: Option<String>,
     /// The mount was the program's root directory.
     pub root: bool,
     /// Launches per engine before those that count.

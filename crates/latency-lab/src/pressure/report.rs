@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::figure::{Figure, compared, comparisons, medians, percent, shown};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
+use crate::shell::lossy;
 use crate::statistics::{Summary, correct, fewest_samples};
 use crate::table::Table;
 
@@ -37,6 +38,9 @@ pub struct PressureReport {
     pub interrupted: bool,
     /// Why reclaim could not be counted.
     pub reclaims_unknown: Option<String>,
+    /// The last program; empty: one that reads files. Reports of early versions lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
     /// Programs in a row; the last one was measured.
     pub programs: usize,
     /// Memory of the group.
@@ -139,6 +143,7 @@ pub(super) fn build(
         not_valid_because: faults,
         interrupted,
         reclaims_unknown,
+        command: Some(lossy(&options.command)),
         programs: options.programs,
         limit_bytes: options.limit,
         mount_options: options.mount_options.clone(),

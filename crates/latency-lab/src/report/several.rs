@@ -11,6 +11,7 @@ use super::Report;
 use crate::figure::{Figure, Row, compared, comparisons, medians, shown};
 use crate::findings::Findings;
 use crate::html;
+use crate::shell::quote;
 use crate::statistics::{Verdict, correct};
 use crate::table::Table;
 use crate::{LabError, Result};
@@ -44,6 +45,11 @@ impl Reports {
                 )));
             }
             reports.check_samples()?;
+        }
+        let different = reports.differences(&EXPERIMENT).next();
+        if let Some((name, what)) = different {
+            let text = format!("{first} and {name} do not compare: {what}");
+            return Err(LabError::Usage(text));
         }
         Ok(reports)
     }
@@ -113,11 +119,20 @@ impl Reports {
         let again = (1..texts.len()).filter(same);
         let again =
             again.map(|place| format!("{} is a run that is there twice", self.all[place].0));
-        let value = |report: &Report| serde_json::from_str(&report.to_json()).unwrap_or_default();
-        let first = value(&self.all[0].1);
-        let others = self.others();
-        let differences = others.flat_map(|(name, other)| differences(&first, name, &value(other)));
+        let differences = self.differences(&SAME).map(|(_, what)| what);
         again.chain(differences).collect()
+    }
+
+    /// Values at these paths that are others than in the first report, by the names of the reports.
+    fn differences<'a>(&'a self, paths: &'a [Path]) -> impl Iterator<Item = (&'a str, String)> {
+        let value = |report: &Report| serde_json::to_value(report).unwrap_or_default();
+        let first = value(&self.all[0].1);
+        self.others().flat_map(move |(name, other)| {
+            let differences = differences(paths, &first, name, &value(other));
+            differences
+                .into_iter()
+                .map(move |what| (name.as_str(), what))
+        })
     }
 
     /// Those of the one report, or of all beside one another.
@@ -219,8 +234,25 @@ fn series(report: &Report) -> Vec<Series> {
     figures.flat_map(of).collect()
 }
 
-/// Paths in a report of the values that limit a comparison when they differ.
-const SAME: [(&str, &str); 16] = [
+/// The place of a value in a report, and what it is.
+type Path = (&'static str, &'static str);
+
+/// What was measured: runs in which it differs are different experiments.
+const EXPERIMENT: [Path; 3] = [
+    ("/command", "command"),
+    ("/prepare", "--prepare"),
+    ("/chdir", "--chdir"),
+];
+
+/// Values that limit a comparison when they differ.
+const SAME: [Path; 24] = [
+    ("/iterations", "--iterations"),
+    ("/warm_ups", "--warmup"),
+    ("/root", "--root"),
+    ("/programs", "--programs"),
+    ("/limit_bytes", "--limit in bytes"),
+    ("/mount_options", "--options"),
+    ("/machine/accelerator", "accelerator"),
     ("/load", "load"),
     ("/environment/kernel", "kernel"),
     ("/environment/cpus", "CPUs"),
@@ -230,6 +262,7 @@ const SAME: [(&str, &str); 16] = [
     ("/environment/isolated_cpus", "isolated CPUs"),
     ("/environment/sched_ext", "sched_ext"),
     ("/environment/base_slice_ns", "base slice in ns"),
+    ("/environment/preemption", "preemption"),
     ("/environment/mitigations", "mitigations"),
     ("/environment/swaps", "swap"),
     (
@@ -242,17 +275,26 @@ const SAME: [(&str, &str); 16] = [
     ("/environment/image/filesystem", "file system of the image"),
 ];
 
-fn differences(first: &Value, name: &str, other: &Value) -> Vec<String> {
-    let text = |report: &Value, path: &str| match report.pointer(path) {
-        None | Some(Value::Null) => "none".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
+/// What a report of an early version lacks is not known to differ.
+fn differences(paths: &[Path], first: &Value, name: &str, other: &Value) -> Vec<String> {
+    let differs = |(path, what): &Path| {
+        let (old, new) = first.pointer(path).zip(other.pointer(path))?;
+        (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
     };
-    let differs = |(path, what): &(&str, &str)| {
-        let (old, new) = (text(first, path), text(other, path));
-        (old != new).then(|| format!("{what} differs: {old}, in {name} {new}"))
-    };
-    SAME.iter().filter_map(differs).collect()
+    paths.iter().filter_map(differs).collect()
+}
+
+/// As a user writes it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(words) if !words.is_empty() => {
+            let words = words.iter().filter_map(Value::as_str).map(quote);
+            words.collect::<Vec<_>>().join(" ")
+        }
+        Value::Null | Value::Array(_) => "none".into(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
