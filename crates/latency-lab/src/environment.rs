@@ -1,20 +1,19 @@
 //! The environment of a run: everything that is known to change latencies, stored with the samples.
 
+mod image;
 mod machine;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sched_trace::SchedulerSettings;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::error::Doing;
+use crate::Result;
 use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, value_in};
-use crate::{Result, mounts};
+pub use image::Image;
 use machine::line;
 
 /// Per cent of the CPU time. A hypervisor that takes more makes the figures its own.
@@ -80,19 +79,6 @@ pub struct Environment {
     begun: Option<Machine>,
 }
 
-/// The image of a run.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Image {
-    /// Its path as given.
-    pub path: String,
-    /// Its size.
-    pub bytes: u64,
-    /// SHA-256 of all of it.
-    pub sha256: String,
-    /// The file system it is on, and where that is from: "ext4 on /dev/vda1".
-    pub filesystem: Option<String>,
-}
-
 impl Environment {
     /// Collects all of it, and reads the whole image once, which warms it in the page cache too.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
@@ -122,12 +108,7 @@ impl Environment {
             memory_available_kib: number_in("/proc/meminfo", "MemAvailable"),
             fuse_uring_enabled: line("/sys/module/fuse/parameters/enable_uring"),
             programs: programs(erofast),
-            image: Image {
-                path: image.display().to_string(),
-                bytes: fs::metadata(image).doing("looking at", image)?.len(),
-                sha256: sha256(image).doing("reading", image)?,
-                filesystem: mounts::filesystem(image),
-            },
+            image: Image::capture(image)?,
             begun: machine_ticks(),
         })
     }
@@ -137,6 +118,7 @@ impl Environment {
         let stolen = self.begun.zip(machine_ticks());
         Environment {
             cpu_steal_share: stolen.map(|(begun, ended)| machine::stolen(begun, ended)),
+            image: self.image.ended(),
             ..self
         }
     }
@@ -215,13 +197,6 @@ fn version(program: &Path) -> Option<String> {
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines().map(str::trim);
     Some(lines.find(|line| !line.is_empty())?.to_owned())
-}
-
-fn sha256(path: &Path) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut hash)?;
-    let digits = hash.finalize();
-    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Seconds since 1970 as RFC 3339. Years begin in March, so that a leap day is the last one.

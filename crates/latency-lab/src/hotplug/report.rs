@@ -53,8 +53,10 @@ pub(super) fn build(
 ) -> HotplugReport {
     let (counts, repinned) = (cycled.counts, cycled.not_pinned.map(|count| count == 0));
     let clean = counts.lost == 0 && counts.wrong_bytes == 0 && repinned != Some(false);
+    let environment = environment.ended();
+    let same = environment.image.changed.is_none();
     HotplugReport {
-        valid: clean && counts.cycles == options.cycles,
+        valid: clean && same && counts.cycles == options.cycles,
         counts,
         repinned,
         engine: options.engine.to_string(),
@@ -65,7 +67,7 @@ pub(super) fn build(
         online_us: Summary::of(&cycled.online_us),
         pin_us: Summary::of(&cycled.pin_us),
         load_seen,
-        environment: environment.ended(),
+        environment,
     }
 }
 
@@ -91,6 +93,7 @@ impl HotplugReport {
             .counts
             .first_fault
             .clone()
+            .or_else(|| self.environment.image.changed.clone())
             .unwrap_or_else(|| unknown.into());
         (!self.valid).then_some(why).into_iter().collect()
     }

@@ -212,6 +212,7 @@ fn faults(
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
     faults.extend(environment.steal_fault(load.map(|load| load.stolen_cpu_share)));
+    faults.extend(environment.image.changed.clone());
     if let Some(reason) = load.and_then(|load| load.failed_because.as_ref()) {
         faults.push(format!("load check failed: {reason}"));
     }

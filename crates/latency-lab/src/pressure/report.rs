@@ -134,7 +134,9 @@ pub(super) fn build(
         .iter()
         .map(|sample| &sample.counters.reclaims_unknown);
     let reclaims_unknown = unknown.find_map(Option::clone);
-    let faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
+    let environment = environment.ended();
+    let mut faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
+    faults.extend(environment.image.changed.clone());
     let all: Vec<&Measured> = samples.iter().collect();
     PressureReport {
         pools,
@@ -147,7 +149,7 @@ pub(super) fn build(
         programs: options.programs,
         limit_bytes: options.limit,
         mount_options: options.mount_options.clone(),
-        environment: environment.ended(),
+        environment,
     }
 }
 

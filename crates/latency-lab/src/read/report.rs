@@ -76,7 +76,9 @@ pub(super) fn build(
     left_out: Vec<String>,
 ) -> ReadReport {
     let environment = environment.ended();
-    let valid = gathered.is_whole() && environment.steal_fault(None).is_none();
+    let valid = gathered.is_whole()
+        && environment.steal_fault(None).is_none()
+        && environment.image.changed.is_none();
     let mut results: Vec<ReadResult> = Vec::new();
     for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
         let same = |it: &&ReadResult| it.title == cell.test.title() && it.image == cell.image;
@@ -165,22 +167,23 @@ impl ReadReport {
         }
     }
 
-    fn faults(&self) -> Vec<String> {
+    pub(crate) fn faults(&self) -> Vec<String> {
         let spoilt: usize = self.results.iter().map(|result| result.spoilt).sum();
         let why = self.results.iter().find_map(|it| it.spoilt_by.as_deref());
+        let changed = self.environment.image.changed.clone();
         let fault = match (self.valid, self.interrupted) {
             (true, _) => None,
             (_, true) => Some("interrupted".into()),
             _ if spoilt == 0 => self
                 .environment
                 .steal_fault(None)
-                .or(Some("incomplete".into())),
+                .or_else(|| changed.is_none().then(|| "incomplete".into())),
             _ => Some(format!(
                 "samples that were spoilt: {spoilt} ({})",
                 why.unwrap_or("unknown")
             )),
         };
-        fault.into_iter().collect()
+        fault.into_iter().chain(changed).collect()
     }
 
     /// Every test with the image in one state.

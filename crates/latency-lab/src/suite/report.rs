@@ -99,10 +99,9 @@ impl SuiteReport {
 
     pub(super) fn add_read(&mut self, title: &str, report: ReadReport) {
         self.interrupted |= report.interrupted;
-        if !report.valid {
-            self.not_valid_because
-                .push(format!("{title}: samples were spoilt or are missing"));
-        }
+        let faults = report.faults().into_iter();
+        self.not_valid_because
+            .extend(faults.map(|fault| format!("{title}: {fault}")));
         for figure in report.figures() {
             let of = report.results.iter().find(|it| it.name() == figure.name);
             let Some(ReadResult {
