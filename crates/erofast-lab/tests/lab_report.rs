@@ -196,6 +196,27 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
 }
 
 #[test]
+fn runs_at_another_priority_or_on_other_cpus_are_named() {
+    let place = Place::new();
+    for (name, nice, policy, cpus) in [("a", 0, "other", "0-1"), ("b", -20, "fifo 1", "1")] {
+        let mut report = launches(true, "6.18");
+        let environment = &mut report["environment"];
+        environment["nice"] = json!(nice);
+        environment["scheduling_policy"] = json!(policy);
+        environment["allowed_cpus"] = json!(cpus);
+        place.file(&format!("{name}.json"), &report.to_string());
+    }
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let notices = [
+        "nice value differs: 0, in b.json -20",
+        "scheduling policy differs: other, in b.json fifo 1",
+        "allowed CPUs differs: 0-1, in b.json 1",
+    ];
+    assert_eq!(diff["notices"], json!(notices));
+}
+
+#[test]
 fn what_is_no_report_is_one_line_with_the_place() {
     let place = Place::new();
     place.file("a.json", &launches(true, "6.18").to_string());

@@ -12,7 +12,7 @@ use sched_trace::SchedulerSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, value_in};
+use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, policy, value_in};
 pub use image::Image;
 use machine::line;
 
@@ -58,6 +58,12 @@ pub struct Environment {
     pub preemption: Option<String>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
+    /// The lab's nice value, which programs and engines inherit.
+    pub nice: Option<i32>,
+    /// Likewise its scheduling policy, with the priority of a real-time one: "other", "fifo 1".
+    pub scheduling_policy: Option<String>,
+    /// Likewise the CPUs that it may use, as the kernel lists them.
+    pub allowed_cpus: Option<String>,
     /// The cpu cgroup of this process.
     pub cgroup_cpu: Option<String>,
     /// Its real-time budget, where the kernel has RT_GROUP_SCHED.
@@ -99,6 +105,9 @@ impl Environment {
             sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
             preemption: sched_trace::record::scheduler_settings().preemption,
             sched_autogroup_enabled: number("/proc/sys/kernel/sched_autogroup_enabled"),
+            nice: rustix::process::getpriority_process(None).ok(),
+            scheduling_policy: policy(),
+            allowed_cpus: value_in("/proc/self/status", "Cpus_allowed_list"),
             cgroup_cpu: cpu_cgroup(),
             cgroup_rt_runtime_us: cpu_cgroup()
                 .and_then(|group| number(&format!("/sys/fs/cgroup/cpu{group}/cpu.rt_runtime_us"))),
@@ -236,6 +245,14 @@ mod tests {
         assert!(environment.image.sha256.starts_with("ba7816bf8f01cfea"));
         assert!(environment.memory_kib.is_some() && !environment.kernel.is_empty());
         assert!(!environment.programs.contains_key("erofast"));
+        assert!(environment.nice.is_some() && environment.scheduling_policy.is_some());
+        assert!(
+            environment
+                .allowed_cpus
+                .as_ref()
+                .unwrap()
+                .contains(char::is_numeric)
+        );
         assert!(
             environment
                 .image

@@ -53,6 +53,21 @@ pub(crate) fn allowed_cpus() -> BTreeSet<u32> {
     cpus.map(|cpu| cpu as u32).collect()
 }
 
+/// Scheduling policies of linux/sched.h by their numbers; 4 is not used.
+const POLICIES: [&str; 8] = [
+    "other", "fifo", "rr", "batch", "4", "idle", "deadline", "ext",
+];
+
+/// The scheduling policy of this process, and the priority of a real-time one: "fifo 1".
+pub(crate) fn policy() -> Option<String> {
+    let [priority, policy] = [40, 41].map(|number| field("/proc/self/stat", number));
+    let name = POLICIES.get(usize::try_from(policy?).ok()?)?;
+    Some(match priority? {
+        0 => (*name).into(),
+        priority => format!("{name} {priority}"),
+    })
+}
+
 /// Why figures of a trace would be wrong here: it has the process ids of the whole machine, /proc
 /// those of this namespace.
 pub(crate) fn foreign_pids() -> Option<&'static str> {

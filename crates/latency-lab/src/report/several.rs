@@ -245,7 +245,7 @@ const EXPERIMENT: [Path; 3] = [
 ];
 
 /// Values that limit a comparison when they differ.
-const SAME: [Path; 24] = [
+const SAME: [Path; 27] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
     ("/root", "--root"),
@@ -260,6 +260,9 @@ const SAME: [Path; 24] = [
     ("/environment/governor", "governor"),
     ("/environment/smt", "SMT"),
     ("/environment/isolated_cpus", "isolated CPUs"),
+    ("/environment/nice", "nice value"),
+    ("/environment/scheduling_policy", "scheduling policy"),
+    ("/environment/allowed_cpus", "allowed CPUs"),
     ("/environment/sched_ext", "sched_ext"),
     ("/environment/base_slice_ns", "base slice in ns"),
     ("/environment/preemption", "preemption"),
