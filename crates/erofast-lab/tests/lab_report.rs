@@ -217,6 +217,37 @@ fn runs_at_another_priority_or_on_other_cpus_are_named() {
 }
 
 #[test]
+fn a_report_that_has_a_reason_not_to_be_valid_is_not() {
+    let place = Place::new();
+    for (field, value, reason) in [
+        (
+            "not_valid_because",
+            json!(["other programs"]),
+            "other programs",
+        ),
+        ("interrupted", json!(true), "the run was interrupted"),
+        (
+            "iterations",
+            json!(30),
+            "kernel: 20 of 30 launches in the figures",
+        ),
+    ] {
+        let mut report = launches(true, "6.18");
+        report[field] = value;
+        place.file("a.json", &report.to_string());
+        let text = place.prints(&["a.json"]);
+        assert!(
+            text.starts_with(&format!("NOT VALID: {reason}\n")),
+            "{text}"
+        );
+        assert!(
+            !text.contains("; valid") && !text.contains("lower"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_report_is_one_line_with_the_place() {
     let place = Place::new();
     place.file("a.json", &launches(true, "6.18").to_string());

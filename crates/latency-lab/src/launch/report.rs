@@ -259,6 +259,17 @@ impl LaunchReport {
         }
     }
 
+    /// Why a report is not valid that claims to be: an engine has too few launches.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let wanted = self.iterations;
+        let mut few = self.engines.iter().filter(|it| it.samples.len() < wanted);
+        let few = few.next().filter(|_| self.valid && !self.interrupted)?;
+        let (name, made) = (&few.engine, few.samples.len());
+        Some(format!(
+            "{name}: {made} of {wanted} launches in the figures"
+        ))
+    }
+
     /// The launch time first: it is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figure =

@@ -49,6 +49,12 @@ impl Report {
 
     /// The reason is without the name of the file.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
+        let mut report = Report::parsed(text)?;
+        report.judge();
+        Ok(report)
+    }
+
+    fn parsed(text: &[u8]) -> Result<Report, String> {
         let value: Value = parse(text)?;
         let has = |field: &str| value.get(field).is_some();
         match () {
@@ -60,6 +66,20 @@ impl Report {
             () => {
                 Err("is no report of lab launch, kernel, read, suite, pressure or hotplug".into())
             }
+        }
+    }
+
+    /// A report that says that it is valid, but has a reason why it is not, is not.
+    fn judge(&mut self) {
+        match self {
+            Report::Launch(it) => {
+                it.not_valid_because.extend(it.missing());
+                judge(&mut it.valid, it.interrupted, &mut it.not_valid_because);
+            }
+            Report::Read(it) => it.valid &= !it.interrupted,
+            Report::Suite(it) => judge(&mut it.valid, it.interrupted, &mut it.not_valid_because),
+            Report::Pressure(it) => judge(&mut it.valid, it.interrupted, &mut it.not_valid_because),
+            Report::Hotplug(_) => {}
         }
     }
 
@@ -97,6 +117,13 @@ impl Report {
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
+}
+
+fn judge(valid: &mut bool, interrupted: bool, reasons: &mut Vec<String>) {
+    if interrupted && reasons.is_empty() {
+        reasons.push("the run was interrupted".into());
+    }
+    *valid &= reasons.is_empty();
 }
 
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
