@@ -43,7 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("liberofast", &["erofs-engine", "sys"]),
-    ("latency-lab", &["sched-trace"]),
+    ("latency-lab", &["sched-trace", "sys"]),
     ("fuse-transport", &["sys"]),
     ("cpu-workers", &["sys"]),
     ("page-pool", &["sys"]),

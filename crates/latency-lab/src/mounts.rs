@@ -60,6 +60,14 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
     mounts.any(|mount| mount.point == point)
 }
 
+/// What is mounted at a path and below it, in the order of the mounts.
+pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
+    let table = mountinfo();
+    let points = table.lines().filter_map(Mount::parse);
+    let points = points.map(|mount| mount.point);
+    points.filter(|point| point.starts_with(path)).collect()
+}
+
 /// The file system that a path is on: "ext4 on /dev/vda1".
 pub(crate) fn filesystem(path: &Path) -> Option<String> {
     let (path, table) = (path.canonicalize().ok()?, mountinfo());

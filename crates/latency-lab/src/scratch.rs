@@ -4,18 +4,23 @@
 //! locked by its owner while that lives, which holds across PID namespaces and needs no process
 //! table.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::Result;
 use crate::error::Doing;
+use crate::{Result, mounts};
 
 /// Prefix of the directories' names; the pid and a number follow.
 const PREFIX: &str = "erofast-lab-";
+
+/// Where the load writes its file unless the user names another place.
+pub(crate) const ON_DISK: &str = "/var/tmp";
 
 /// Removed when dropped.
 #[derive(Debug)]
@@ -26,19 +31,26 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A fresh directory that only we may write to, below `parent`; those of dead runs are removed.
+    /// A fresh directory that only we may write to, below `parent`. Those of dead runs are removed,
+    /// there and where the load writes.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        // As the kernel names what is mounted there.
+        let parent = &parent.canonicalize().doing("opening", parent)?;
         remove_orphans(parent);
+        remove_orphans(Path::new(ON_DISK));
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}{}-{count}", std::process::id()));
+        let name = format!("{PREFIX}{}-{count}", std::process::id());
+        let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
         fs::DirBuilder::new()
             .mode(0o755)
-            .create(&path)
-            .doing("making the directory", &path)?;
-        let directory = File::open(&path).doing("opening", &path)?;
+            .create(&unlocked)
+            .doing("making the directory", &unlocked)?;
+        let directory = File::open(&unlocked).doing("opening", &unlocked)?;
         // On a filesystem without locks, orphans are not removed either.
         let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
+        // No other run sees it without its lock.
+        fs::rename(&unlocked, &path).doing("making the directory", &path)?;
         Ok(Scratch {
             path,
             _directory: directory,
@@ -56,29 +68,33 @@ impl Drop for Scratch {
     }
 }
 
-/// Never through a mount that stayed busy: only entries directly in the directory.
-fn remove(path: &Path) {
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let _ = if path.is_dir() {
-            fs::remove_dir(path)
-        } else {
-            fs::remove_file(path)
-        };
-    }
-    let _ = fs::remove_dir(path);
-}
-
-/// Directories of runs that ended without removing them.
+/// Directories of runs that ended without removing them, and what is mounted there.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        // A directory is locked a moment after it is created.
-        if ours && old().is_some_and(|age| age.as_secs() >= 10) && is_unlocked(&entry.path()) {
-            remove(&entry.path());
+        let path = entry.path();
+        if is_name(&entry.file_name()) && is_unlocked(&path) && remove(&path) {
+            let path = path.display();
+            let _ = writeln!(io::stderr(), "erofast lab: removed {path} of a dead run");
         }
     }
+}
+
+/// As [`Scratch::new`] names them: a user may keep files beside them.
+fn is_name(name: &OsStr) -> bool {
+    let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
+    numbers.is_some_and(|(pid, count)| pid.parse::<u32>().and(count.parse::<u32>()).is_ok())
+}
+
+/// With what is mounted there; false where that stays.
+fn remove(path: &Path) -> bool {
+    let points = mounts::below(path);
+    let unmounted = points
+        .iter()
+        .rev()
+        .map(|point| mounts::unmount_within_timeout(point));
+    unmounted.for_each(drop);
+    mounts::below(path).is_empty() && fs::remove_dir_all(path).is_ok()
 }
 
 fn is_unlocked(path: &Path) -> bool {
@@ -91,7 +107,6 @@ fn is_unlocked(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, SystemTime};
 
     #[test]
     fn it_goes_with_what_is_in_it() {
@@ -100,6 +115,7 @@ mod tests {
         fs::create_dir(scratch.path().join("mount")).unwrap();
         let path = scratch.path().to_owned();
         assert!(path.exists());
+        fs::create_dir(path.join("mount/cache")).unwrap();
         drop(scratch);
         assert!(!path.exists());
     }
@@ -107,18 +123,21 @@ mod tests {
     #[test]
     fn what_a_killed_run_left_is_removed_by_the_next_and_a_living_ones_stays() {
         let parent = Scratch::new(&std::env::temp_dir()).unwrap();
-        let age = |path: &Path| {
-            let past = SystemTime::now() - Duration::from_secs(3600);
-            File::open(path).unwrap().set_modified(past).unwrap();
-        };
         let orphan = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir(&orphan).unwrap();
         fs::write(orphan.join("file"), "x").unwrap();
+        let point = orphan.join("mount");
+        fs::create_dir(&point).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        match rustix::mount::mount("none", &point, "tmpfs", flags, None) {
+            Ok(()) => fs::write(point.join("file"), "x").unwrap(),
+            Err(errno) => println!("skipped: mounting needs root: {errno}"),
+        }
+        let users = parent.path().join(format!("{PREFIX}kernel"));
+        fs::create_dir(&users).unwrap();
         let living = Scratch::new(parent.path()).unwrap();
-        age(&orphan);
-        age(living.path());
         let next = Scratch::new(parent.path()).unwrap();
         assert!(!orphan.exists());
-        assert!(living.path().exists() && next.path().exists());
+        assert!(users.exists() && living.path().exists() && next.path().exists());
     }
 }

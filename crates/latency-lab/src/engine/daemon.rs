@@ -9,6 +9,8 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use sys::parent::end_with_parent;
+
 use super::link::{Web, WebServer};
 use super::{Engine, Mounted, Site};
 use crate::mounts::is_mounted;
@@ -119,6 +121,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         Engine::Erofsfuse => tool("erofsfuse"),
         _ => Command::new(&site.erofast),
     };
+    end_with_parent(&mut command);
     if *engine != Engine::Erofsfuse {
         command.arg("mount");
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::loop_device::LoopDevice;
+use super::loop_device;
 use super::module::LoadedModule;
 use super::{Engine, Module, Mounted, Site};
 use crate::Result;
@@ -18,11 +18,11 @@ pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<
 
 pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
     let fault = |reason| engine.refused(site, reason);
-    let device = LoopDevice::attach(&site.image).map_err(fault)?;
-    mount_erofs(&device.path, point).map_err(fault)?;
-    let mut mounted = Mounted::new(engine, point);
-    mounted.device = Some(device);
-    Ok(mounted)
+    let device = loop_device::attach(&site.image).map_err(fault)?;
+    let mounted = mount_erofs(&device, point).map(|()| Mounted::new(engine, point));
+    // A mounted one is detached by its unmount, whoever does that.
+    loop_device::detach(&device)?;
+    mounted.map_err(fault)
 }
 
 /// With a module of its own, loaded before and unloaded after.
@@ -53,5 +53,37 @@ fn describe_errno(reason: Errno) -> String {
         Errno::NODEV => "this kernel has no EROFS".into(),
         Errno::PERM => "mounting needs root".into(),
         other => std::io::Error::from(other).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Interrupt;
+    use crate::engine::missing;
+    use crate::mounts::{Mount, mountinfo};
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn a_loop_device_goes_with_its_mount_even_when_the_lab_is_gone() {
+        let image = "../erofast/tests/fixtures/lz4-full-index-64k.erofs";
+        let site = Site::new(Path::new(image), Path::new("/no/such/erofast")).unwrap();
+        if let Some(reason) = missing(&Engine::KernelLoop, &site) {
+            println!("skipped: {reason}");
+            return;
+        }
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let point = scratch.path();
+        let mounted = Engine::KernelLoop.mount(&site, point, &Interrupt::never());
+        let _mounted = mounted.unwrap();
+        let table = mountinfo();
+        let mut mounts = table.lines().filter_map(Mount::parse);
+        let device = mounts.find(|mount| mount.point == point).unwrap().device;
+        let autoclear = format!(
+            "/sys/dev/block/{}:{}/loop/autoclear",
+            device >> 20,
+            device & 0xf_ffff
+        );
+        assert_eq!(std::fs::read_to_string(autoclear).unwrap(), "1\n");
     }
 }

@@ -1,4 +1,4 @@
-//! A loop device of one image.
+//! Loop devices of images.
 
 use std::path::{Path, PathBuf};
 
@@ -6,40 +6,16 @@ use crate::Result;
 use crate::error::Doing;
 use crate::process::{output, tool};
 
-/// An attached loop device; detached when dropped.
-#[derive(Debug)]
-pub(super) struct LoopDevice {
-    pub(super) path: PathBuf,
-    attached: bool,
+/// Read-only and through the page cache, as the image is to stay warm there.
+pub(super) fn attach(image: &Path) -> Result<PathBuf, String> {
+    let mut losetup = tool("losetup");
+    losetup.args(["--find", "--show", "--read-only", "--"]);
+    let path = output(losetup.arg(image)).map_err(|reason| format!("losetup: {reason}"))?;
+    Ok(path.trim().into())
 }
 
-impl LoopDevice {
-    /// Read-only and through the page cache, as the image is to stay warm there.
-    pub(super) fn attach(image: &Path) -> Result<Self, String> {
-        let mut losetup = tool("losetup");
-        losetup.args(["--find", "--show", "--read-only", "--"]);
-        let path = output(losetup.arg(image)).map_err(|reason| format!("losetup: {reason}"))?;
-        Ok(LoopDevice {
-            path: path.trim().into(),
-            attached: true,
-        })
-    }
-
-    pub(super) fn detach(mut self) -> Result<()> {
-        self.attached = false;
-        self.losetup_detach()
-    }
-
-    fn losetup_detach(&self) -> Result<()> {
-        let detached = output(tool("losetup").arg("--detach").arg(&self.path));
-        detached.doing("detaching", &self.path).map(drop)
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        if self.attached {
-            let _ = self.losetup_detach();
-        }
-    }
+/// At once, or at the end of its last use (`LO_FLAGS_AUTOCLEAR`, since Linux 3.7).
+pub(super) fn detach(device: &Path) -> Result<()> {
+    let detached = output(tool("losetup").arg("--detach").arg(device));
+    detached.doing("detaching", device).map(drop)
 }

@@ -1,12 +1,11 @@
-//! A live mount. Dropping it unmounts, ends its daemon, detaches its loop device and
-//! unloads its module, in this order.
+//! A live mount. Dropping it unmounts, ends its daemon and unloads its module,
+//! in this order.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::Engine;
 use super::link::{Fetched, Web};
-use super::loop_device::LoopDevice;
 use super::module::LoadedModule;
 use crate::mounts;
 use crate::process::{Child, End, descendants, process_threads, sleeping_threads};
@@ -18,7 +17,6 @@ pub struct Mounted {
     engine: String,
     point: PathBuf,
     pub(super) daemon: Option<Child>,
-    pub(super) device: Option<LoopDevice>,
     /// Unloaded after the unmount.
     pub(super) module: Option<LoadedModule>,
     /// Ends after the daemon that reads from it.
@@ -32,7 +30,6 @@ impl Mounted {
             engine: engine.to_string(),
             point: point.to_owned(),
             daemon: None,
-            device: None,
             module: None,
             web: None,
             up: true,
@@ -114,9 +111,8 @@ impl Mounted {
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }
-        let detached = self.device.take().map_or(Ok(()), LoopDevice::detach);
         let unloaded = self.module.take().map_or(Ok(()), LoadedModule::unload);
-        unmounted.and(detached).and(unloaded)
+        unmounted.and(unloaded)
     }
 }
 

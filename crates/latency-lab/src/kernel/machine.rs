@@ -157,6 +157,7 @@ impl Machine<'_> {
         let socket = self.work.inside("console.sock");
         let _ = fs::remove_file(&socket);
         let mut command = self.command(accelerator, qemu);
+        sys::parent::end_with_parent(&mut command);
         let mut child = Child::spawn(&mut command)?;
         let mut console = Console::default();
         let start = Instant::now();

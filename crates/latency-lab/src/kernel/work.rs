@@ -5,27 +5,15 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::error::Doing;
-use crate::scratch::Scratch;
+use crate::scratch::{ON_DISK, Scratch};
 
 /// Packages, what they unpack to, modules, and the machine's files.
 #[derive(Debug)]
 pub(super) struct Work {
     path: PathBuf,
-    /// Removed with everything in it when dropped. Nothing is ever mounted below it outside of the
+    /// Nothing is ever mounted below it outside of the
     /// private mount namespaces of [`super::sandbox`].
-    scratch: Option<Scratch>,
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let own = self
-            .scratch
-            .as_ref()
-            .map(|scratch| fs::read_dir(scratch.path()));
-        for entry in own.into_iter().flatten().flatten().flatten() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    _scratch: Option<Scratch>,
 }
 
 impl Work {
@@ -36,12 +24,15 @@ impl Work {
                 (path.to_owned(), None)
             }
             None => {
-                let scratch = Scratch::new(Path::new("/var/tmp"))?;
+                let scratch = Scratch::new(Path::new(ON_DISK))?;
                 (scratch.path().to_owned(), Some(scratch))
             }
         };
         let path = path.canonicalize().doing("opening", &path)?;
-        Ok(Work { path, scratch })
+        Ok(Work {
+            path,
+            _scratch: scratch,
+        })
     }
 
     /// The directory of apt's lists and packages.

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use sys::parent::end_with_parent;
+
 use super::LoadChoice;
 use super::burn::{LoadReport, Spent, wanted};
 use super::file::{self, LoadFile};
 use crate::process::{Child, descendants, in_path, output, tool};
+use crate::scratch::ON_DISK;
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Eight jobs for two CPUs; other machines get as many for each of theirs.
@@ -57,7 +60,7 @@ impl Fio {
         if let Some(missing) = Fio::missing() {
             return Err(missing);
         }
-        let scratch = scratch.unwrap_or(Path::new("/var/tmp"));
+        let scratch = scratch.unwrap_or(Path::new(ON_DISK));
         let file = match disk {
             Some(disk) => file::disk(disk),
             None => file::make(scratch, keep_file, interrupt, progress)?,
@@ -160,6 +163,8 @@ impl Fio {
 
 fn command(file: &Path, burners: usize) -> Command {
     let mut command = tool("fio");
+    // Its jobs end with it.
+    end_with_parent(&mut command);
     command.args([
         "--output=/dev/null",
         "--eta=never",
@@ -189,4 +194,64 @@ fn command(file: &Path, burners: usize) -> Command {
     command.arg("--readonly");
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use std::fs::File;
+    use std::io::{BufRead, BufReader};
+
+    /// The lab, in a process of its own: its load runs until it is killed.
+    const KILLED: &str = "EROFAST_TEST_IS_KILLED";
+
+    fn be_killed() {
+        let scratch = Scratch::new(Path::new(ON_DISK)).unwrap();
+        let path = scratch.path().join("sparse");
+        File::create(&path).unwrap().set_len(file::BYTES).unwrap();
+        let fio = Child::spawn(&mut command(&path, 2)).unwrap();
+        println!("\nload {}", fio.id());
+        std::thread::sleep(Duration::from_secs(600));
+    }
+
+    #[test]
+    fn a_load_ends_with_a_lab_that_is_killed() {
+        if std::env::var_os(KILLED).is_some() {
+            return be_killed();
+        }
+        if Fio::missing().is_some() {
+            println!("skipped: fio is not installed");
+            return;
+        }
+        let mut lab = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("load::fio::tests::a_load_ends_with_a_lab_that_is_killed")
+            .env(KILLED, "1")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+        let fio = lines.find_map(|line| line.unwrap().strip_prefix("load ")?.parse().ok());
+        let mut family = descendants(fio.unwrap());
+        while family.len() < 3 {
+            std::thread::sleep(Duration::from_millis(5));
+            family = descendants(fio.unwrap());
+        }
+        family.extend(fio);
+        lab.kill().unwrap();
+        lab.wait().unwrap();
+        // None of a process that waits for its parent to notice its end.
+        let is_fio = |pid: &u32| {
+            let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            words.is_ok_and(|words| words.contains("--cpumode=qsort"))
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while family.iter().any(is_fio) {
+            assert!(Instant::now() < deadline, "{family:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What the lab left goes with the next one.
+        drop(Scratch::new(Path::new(ON_DISK)));
+    }
 }
