@@ -52,7 +52,7 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
-/// What was learned of launches and read ahead of them; nothing where nothing was.
+/// What was learned of launches and read ahead of them; nothing with `profile=off`.
 fn profile(report: &Value) -> String {
     let Some(state) = report["state"].as_str() else {
         return String::new();
@@ -70,17 +70,16 @@ fn profile(report: &Value) -> String {
         let decoded = units::size(number(report, "/kept_bytes"));
         text += &format!(", {decoded} were decoded by earlier launches");
     }
-    if report["wasted_bytes"].is_u64() {
+    if state == "replayed" && report["wasted_bytes"].is_u64() {
         let wasted = units::size(number(report, "/wasted_bytes"));
-        text += &format!(", about {wasted} were not needed");
+        let probes = units::count(number(report, "/probes"), "probe");
+        text += &format!(", about {wasted} were not needed by {probes}");
     }
     let programs = report["programs"].as_array().map_or(&[][..], |all| all);
-    let has_learned = state != "learning" || !programs.is_empty();
     match report["error"].as_str() {
-        Some(error) if has_learned => text += &format!("; {error}"),
-        Some(error) => error.clone_into(&mut text),
-        None if has_learned => {}
-        None => return String::new(),
+        Some(error) if state == "learning" && programs.is_empty() => error.clone_into(&mut text),
+        Some(error) => text += &format!("; {error}"),
+        None => {}
     }
     let shown = programs.iter().take(MOST_PROGRAMS).map(|program| {
         let launches = units::count(number(program, "/launches"), "launch");
@@ -477,20 +476,20 @@ mod tests {
         );
         answer["profile"] = json!({
             "state": "replayed", "prefetched_bytes": 2 << 20, "late_bytes": 1024,
-            "wasted_bytes": 2048, "kept_bytes": 1 << 20,
+            "wasted_bytes": 2048, "kept_bytes": 1 << 20, "probes": 7,
         });
         let replayed = page(&answer, None);
         let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, 1.0 MiB were decoded by earlier launches, \
-                    about 2.0 KiB were not needed";
+                    about 2.0 KiB were not needed by 7 probes";
         assert!(replayed.contains(line), "{replayed}");
+        answer["profile"]["state"] = "replaying".into();
+        assert!(!page(&answer, None).contains("needed"), "too early");
         answer["profile"] = json!({"state": "learning", "programs": []});
-        assert!(!page(&answer, None).contains("\nprofile"));
+        assert!(page(&answer, None).contains("\nprofile    learning\n"));
         answer["profile"]["error"] = "nothing is learned: /x is missing".into();
         let missing = page(&answer, None);
-        assert!(
-            missing.contains("\nprofile    nothing is learned: /x"),
-            "{missing}"
-        );
+        let line = "\nprofile    nothing is learned: /x";
+        assert!(missing.contains(line), "{missing}");
         answer["profile"]["error"] = Value::Null;
         answer["profile"]["programs"] = json!([
             {"path": "bin/cc", "launches": 4, "windows": 385, "windows_asked": 14},

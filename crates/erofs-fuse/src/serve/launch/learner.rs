@@ -261,7 +261,7 @@ impl Learner {
 
     fn write(&self) {
         if let Err(error) = self.replaying.broker.write(&self.learned.to_bytes()) {
-            self.launch.fail(error.to_string());
+            self.launch.fail(format!("nothing is kept: {error}"));
         }
     }
 }
