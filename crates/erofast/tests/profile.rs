@@ -289,13 +289,39 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     );
     let file = Path::new(listed["images"][0]["file"].as_str().unwrap());
     let bytes = std::fs::read(file).unwrap();
-    std::fs::write(file, &bytes[..bytes.len() - 1]).unwrap();
-    for command in ["list", "show", "remove"] {
-        let (status, listed, line) = profile(command, &[]);
+    let is_named = |command: &str, more: &[&str], why: &str| {
+        let (status, listed, line) = profile(command, more);
         assert_eq!((status, listed.as_str()), (Some(1), ""), "{command}");
-        let found = line.contains(file.to_str().unwrap()) && line.contains("damaged");
+        let found = line.contains(file.to_str().unwrap()) && line.contains(why);
         assert!(found && line.lines().count() == 1, "{command}: {line}");
+    };
+    let damaged = [
+        ("ERO", "cut short"),
+        ("Dear reader", "not a launch profile"),
+    ];
+    let damaged = damaged.map(|(text, why)| (text.as_bytes(), why));
+    for (text, why) in damaged
+        .into_iter()
+        .chain([(&bytes[..bytes.len() - 1], "damaged")])
+    {
+        std::fs::write(file, text).unwrap();
+        is_named("list", &[], why);
+        is_named("show", &[], why);
+        is_named("remove", &["script"], why);
+        assert_eq!(profile("remove", &[]).0, Some(0), "{why}");
+        assert!(!file.exists(), "{why}");
+        std::fs::write(file, text).unwrap();
+        assert!(erofast(&["profile", "remove"], file).status.success());
+        assert!(!file.exists(), "{why}");
     }
+    // No mount follows a link there.
+    let real = folder.path().join("real");
+    std::fs::write(&real, &bytes).unwrap();
+    std::os::unix::fs::symlink(&real, file).unwrap();
+    is_named("list", &[], "symbolic link");
+    is_named("show", &[], "symbolic link");
+    assert_eq!(profile("remove", &[]).0, Some(0));
+    assert!(!file.is_symlink() && real.exists());
     std::fs::write(file, bytes).unwrap();
     assert_eq!(profile("remove", &["script"]).0, Some(0));
     let none = format!("{}: no launches were learned of it\n", image.display());

@@ -83,12 +83,11 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let learned = named(&args.profile, &args.remote)?;
-    let image = learned[0].1.image;
-    let programs = learned
-        .into_iter()
-        .flat_map(|(_, learned)| learned.programs);
-    let programs: Vec<_> = programs.collect();
+    let (image, files) = named(&args.profile, &args.remote)?;
+    let mut programs = Vec::new();
+    for (_, learned) in files {
+        programs.extend(learned?.programs);
+    }
     let mut all = Profile::default();
     programs.iter().for_each(|one| all.merge(&one.profile));
     if args.list {
@@ -116,7 +115,19 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile remove`.
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
-    let mut files = named(&args.profile, &args.remote)?;
+    let (image, found) = named(&args.profile, &args.remote)?;
+    let mut files = Vec::new();
+    for (file, learned) in found {
+        let learned = match learned {
+            // Whatever it holds, it is ours.
+            Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
+                image,
+                ..Learned::default()
+            },
+            learned => learned?,
+        };
+        files.push((file, learned));
+    }
     let known = files.iter().flat_map(|(_, learned)| &learned.programs);
     let known: Vec<String> = known.map(path_of).collect();
     if let Some(path) = args.programs.iter().find(|path| !known.contains(path)) {
@@ -144,8 +155,11 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
     }
 }
 
+/// Profiles, or why a file has none.
+type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
+
 /// The profiles that mounts have learned, of one image or of all, or why a file has none.
-fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Result<Learned>)>> {
+fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
     let folder = erofs_fuse::profile_folder()?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten() {
@@ -153,7 +167,7 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Res
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Others write here at the same time, and not only these files.
         let is_one = of.is_none_or(|image| image.is_named_by(&name));
-        if !is_one || !name.ends_with(".profile") || !path.exists() {
+        if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
             continue;
         }
         match read(&path) {
@@ -168,21 +182,31 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Vec<(PathBuf, anyhow::Res
 
 /// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
 /// have their own.
-fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<(PathBuf, Learned)>> {
+fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
     let shown = remote::shown(path);
     let image = match read(path) {
         _ if remote::url(path).is_some() => image_at(path, flags)?,
-        Err(error) if error.downcast_ref() == Some(&Error::Magic) => {
+        Err(error) if !is_ours(path) && error.downcast_ref() == Some(&Error::Magic) => {
             image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
         }
-        read => return Ok(vec![(path.to_owned(), read?)]),
+        read => {
+            let image = read
+                .as_ref()
+                .map_or_else(|_| ImageIdentity::default(), |one| one.image);
+            return Ok((image, vec![(path.to_owned(), read)]));
+        }
     };
-    let files = files(Some(&image))?.into_iter();
-    let files: Vec<_> = files
-        .map(|(path, learned)| Ok((path, learned?)))
-        .collect::<anyhow::Result<_>>()?;
+    let files = files(Some(&image))?;
     ensure!(!files.is_empty(), "{shown}: {NONE}");
-    Ok(files)
+    Ok((image, files))
+}
+
+/// Whether it has the place and the end of the name of a learned profile.
+fn is_ours(path: &Path) -> bool {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let ours = erofs_fuse::profile_folder().ok();
+    let ours = ours.and_then(|ours| ours.canonicalize().ok());
+    path.extension().is_some_and(|end| end == "profile") && ours.is_some() && folder == ours
 }
 
 fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
@@ -259,6 +283,12 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
 
 fn read(path: &Path) -> anyhow::Result<Learned> {
     let context = || path.display().to_string();
+    if is_ours(path) && path.is_symlink() {
+        bail!(
+            "{}: is a symbolic link, which no mount follows: remove it",
+            path.display()
+        );
+    }
     let mut bytes = Vec::new();
     // A FIFO would wait for its writer.
     let mut options = File::options();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Learned, Program, learned, limits};
+use launch_profile::{Error, Learned, Program, learned, limits};
 use serde_json::json;
 
 use super::decoded::DecodedBytes;
@@ -45,6 +45,8 @@ pub(super) struct Learner {
     root: Nid,
     /// The name of the file in the cache folder.
     name: String,
+    /// The user named a file: one that is something else is left alone.
+    is_named: bool,
     /// What the file had when it was read last. Other mounts write it, too.
     learned: Learned,
     /// Programs that were launched from this mount, and the windows that their last launch had to
@@ -59,13 +61,14 @@ impl Learner {
     pub(super) fn new(
         launch: Arc<Launch>,
         replaying: Replaying,
-        root: Nid,
+        (root, is_named): (Nid, bool),
         decoded: Option<DecodedBytes>,
     ) -> Self {
         Self {
             launch,
             replaying,
             root,
+            is_named,
             name: String::new(),
             learned: Learned::default(),
             launched: HashMap::new(),
@@ -145,9 +148,9 @@ impl Learner {
             Ok(learned) => Ok(learned.programs),
             Err(error) => {
                 self.launch.fail(error.to_string());
-                match Learned::is_other(&mut &bytes[..]) {
-                    true => Err(()),
-                    false => Ok(Vec::new()),
+                match error {
+                    Error::Magic if self.is_named => Err(()),
+                    _ => Ok(Vec::new()),
                 }
             }
         }

@@ -84,7 +84,9 @@ pub(in super::super) fn start(
         ProfileLocation::Learned => Beginning::Program,
         ProfileLocation::Auto | ProfileLocation::File(_) => Beginning::AnyFile,
     }));
-    let learner = Learner::new(Arc::clone(&launch), replaying, mount.root, mount.decoded);
+    let is_named = matches!(location, ProfileLocation::File(_));
+    let root = (mount.root, is_named);
+    let learner = Learner::new(Arc::clone(&launch), replaying, root, mount.decoded);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
     let thread = thread.spawn(move || learner.run());
     let thread = thread.map_err(Error::std_io("erofs_learn"))?;
