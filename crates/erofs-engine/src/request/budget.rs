@@ -206,6 +206,11 @@ impl Scope {
         })
     }
 
+    /// Whether it is no part of another request.
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.outermost
+    }
+
     /// Restarts the budget for the next part of a request.
     pub(crate) fn renew(&self) {
         with(|spent| {

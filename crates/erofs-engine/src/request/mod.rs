@@ -113,12 +113,14 @@ impl Requests {
             None => Scope::begin(control, length),
         };
         let result = work(&scope);
-        if budget::is_heavy() {
+        // A part of a request, such as an inode of a listing, is not to blame for the whole.
+        let is_whole = scope.is_outermost();
+        if is_whole && budget::is_heavy() {
             self.remembered().heavy.put(nid, (), 1);
         }
         result.map_err(|error| match budget::exceeded() {
             Some(exceeded) => {
-                if exceeded.is_limit() {
+                if is_whole && exceeded.is_limit() {
                     self.remembered().exceeded.put(request, exceeded, 1);
                 }
                 over_budget(exceeded)
