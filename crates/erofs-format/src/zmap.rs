@@ -84,12 +84,14 @@ pub(crate) struct Lcluster {
     pub block: u64,
     /// Heads: the stream holds more than this file has of it.
     pub partial: bool,
+    /// Heads: nothing is stored, the pcluster is a hole, and `block` means nothing.
+    pub hole: bool,
     /// Non-heads: distance to the head before.
     pub back: u64,
     /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
     pub forward: u64,
-    /// Non-heads right behind a head: blocks of the pcluster, 0 if not stored.
-    pub stored_blocks: u64,
+    /// Non-heads right behind a head: blocks of the pcluster, of which a hole has none.
+    pub stored_blocks: Option<u64>,
     /// First byte behind the entry, or behind the pack that it is in.
     pub index_end: u64,
 }

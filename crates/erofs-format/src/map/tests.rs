@@ -258,6 +258,109 @@ fn a_whole_file_may_be_a_fragment() {
     );
 }
 
+#[test]
+fn a_head_that_is_a_hole_has_no_address_no_algorithm_and_no_stored_length() {
+    for (kind, flags) in [(0, 0), (1, 0), (3, 0), (1, 1 << 15)] {
+        let mut maker = full();
+        // HEAD2 has an algorithm that no image has.
+        maker.header(0, 0b110, 0xf3, 0);
+        maker.lcluster(2, kind | flags | 1 << 14, 100, u32::MAX);
+        let hole = maker.map(1600).unwrap();
+        assert_eq!((hole.logical, hole.end()), (1536, 1736), "{kind}");
+        assert_eq!(hole.kind, ExtentKind::Hole, "{kind}");
+        assert_eq!(maker.map(1124).unwrap().logical, 1124, "{kind}");
+        // Its neighbours are as they were, also within the lclusters that they share.
+        let (before, behind) = (maker.map(1123).unwrap(), maker.map(1736).unwrap());
+        assert_eq!((before.logical, before.end()), (0, 1124), "{kind}");
+        assert_eq!(pcluster(&before).location.physical, 20 * BLOCK);
+        assert_eq!((behind.logical, behind.end()), (1736, 1800), "{kind}");
+    }
+}
+
+#[test]
+fn a_pcluster_of_no_blocks_is_a_hole_in_a_full_index() {
+    let mut maker = full();
+    maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
+    for offset in [0, 511, 512, 1123] {
+        let hole = maker.map(offset).unwrap();
+        assert_eq!(hole.kind, ExtentKind::Hole, "{offset}");
+        assert!(hole.logical <= offset && hole.end() == 1124, "{hole:?}");
+    }
+    assert_eq!(pcluster(&maker.map(1124).unwrap()).length, 512);
+    // Without a count there is one block, as in images of all other writers.
+    maker.lcluster(1, 2, 0, 1 | 1 << 16);
+    assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
+    // Heads of a kind without big pclusters have no counts.
+    maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
+    maker.header(0, 0b100, 3, 0);
+    assert_eq!(pcluster(&maker.map(0).unwrap()).length, 512);
+}
+
+#[test]
+fn a_file_may_end_in_a_hole_and_be_nothing_else() {
+    let mut maker = full();
+    maker.lcluster(3, 1 | 1 << 14, 200, 0);
+    let last = maker.map(1799).unwrap();
+    assert_eq!((last.logical, last.end()), (1736, 1800));
+    assert_eq!(last.kind, ExtentKind::Hole);
+    let mut maker = Maker::new(1, 100);
+    maker.header(0, 0, 0, 0).lcluster(0, 1 | 1 << 14, 0, 0);
+    let all = maker.map(50).unwrap();
+    assert_eq!(
+        (all.logical, all.end(), all.kind),
+        (0, 100, ExtentKind::Hole)
+    );
+}
+
+#[test]
+fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
+    // 20 MiB in lclusters of 512 bytes, whose distances lead from one to the next.
+    let lclusters = 40 << 10;
+    let mut maker = Maker::new(1, lclusters * BLOCK);
+    maker.bytes.resize(BODY + 16 + lclusters as usize * 8, 0);
+    maker.header(0, 0b10, 0, 0).lcluster(0, 1, 0, 20);
+    maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
+    for lcn in 2..lclusters as usize {
+        maker.lcluster(lcn, 2, 0, (lcn as u32).min(2047) | 1 << 16);
+    }
+    let image = maker.image().unwrap();
+    let inode = image.inode(2).unwrap();
+    let (mut at, mut extents) = (0, 0);
+    while at < inode.size {
+        let extent = image.map(&inode, at).unwrap();
+        assert_eq!((extent.logical, &extent.kind), (at, &ExtentKind::Hole));
+        (at, extents) = (extent.end(), extents + 1);
+    }
+    assert_eq!(extents, 2);
+    let inside = image.map(&inode, 15 << 20 | 77).unwrap();
+    assert!(inside.logical <= 15 << 20 | 77 && inside.end() == inode.size);
+}
+
+#[test]
+fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
+    let mut maker = full();
+    // 20 bytes behind the index.
+    maker.header(20 << 16, 0b110 | 1 << 3, 3, 0);
+    maker.lcluster(3, 1 | 1 << 14, 200, 0);
+    let tail = maker.map(1799).unwrap();
+    assert!(pcluster(&tail).inline);
+    assert_eq!(pcluster(&tail).length, 20);
+    maker.incompat |= 0x20;
+    maker.packed = 400;
+    maker.put(META + 400 * 32 + 4, &0o100644u16.to_le_bytes());
+    maker.header(77, 0b110 | 1 << 5, 3, 0);
+    let image = maker.image().unwrap();
+    image.map(&image.inode(2).unwrap(), 0).unwrap();
+    // The upper half of its offset would be the address that means nothing.
+    let tail = maker.map(1799).unwrap();
+    assert_eq!(
+        tail.kind,
+        ExtentKind::Fragment {
+            offset: u64::MAX << 32 | 77
+        }
+    );
+}
+
 /// Encoded extents: `h_advise` for records of 4, 8, 16, 32 bytes.
 fn extents_advise(record: u32) -> u16 {
     1 | ((record / 4).ilog2() as u16) << 1

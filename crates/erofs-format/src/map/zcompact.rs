@@ -130,7 +130,7 @@ impl Decoder<'_> {
             if !self.big {
                 return Err("block count without big pclusters");
             }
-            lcluster.stored_blocks = (value & !BLOCK_COUNT).into();
+            lcluster.stored_blocks = Some((value & !BLOCK_COUNT).into());
             lcluster.back = 1;
         } else if slot + 1 < self.entries {
             lcluster.back = value.into();
@@ -311,9 +311,29 @@ mod tests {
         );
         assert_eq!(
             (load(2).stored_blocks, load(2).back, load(2).forward),
-            (5, 1, 3)
+            (Some(5), 1, 3)
         );
         assert!(decoder(&bytes, false).lcluster(2, 0).is_err());
+    }
+
+    #[test]
+    fn a_hole_takes_no_blocks_from_the_heads_behind_it() {
+        let mut entries = [(1, 0); 16];
+        // A count of a hole whose head is in the pack before, then a hole of 4 lclusters.
+        entries[0] = (2, 0x800);
+        entries[2] = (2, 0x800);
+        entries[3] = (2, 2);
+        entries[4] = (2, 3);
+        let bytes = pack(entries, 100);
+        let load = |slot| decoder(&bytes, true).lcluster(slot, 0).unwrap();
+        assert_eq!(
+            [load(1).block, load(5).block, load(6).block],
+            [100, 100, 101]
+        );
+        assert_eq!(
+            (load(2).stored_blocks, load(2).back, load(2).forward),
+            (Some(0), 1, 3)
+        );
     }
 
     #[test]

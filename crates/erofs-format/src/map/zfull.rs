@@ -7,6 +7,8 @@ use crate::zmap::{BIG_PCLUSTER_1, BIG_PCLUSTER_2, BLOCK_COUNT, Index, Kind, Lclu
 
 /// `Z_EROFS_LI_PARTIAL_REF`.
 const PARTIAL: u16 = 1 << 15;
+/// `Z_EROFS_LI_HOLE`.
+const HOLE: u16 = 1 << 14;
 const ENTRY: u64 = size_of::<RawLclusterIndex>() as u64;
 
 pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<Lcluster> {
@@ -20,6 +22,7 @@ pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<L
         clusterofs: raw.clusterofs.get().into(),
         block: raw.u.get().into(),
         partial: advise & PARTIAL != 0,
+        hole: advise & HOLE != 0,
         index_end: offset + ENTRY,
         ..Lcluster::default()
     };
@@ -40,7 +43,7 @@ fn distances(index: &Index, lcn: u64, bits: u32, lcluster: &mut Lcluster) -> Res
                 "lcluster {lcn} has a block count in an inode without big pclusters"
             );
         }
-        lcluster.stored_blocks = (back & !BLOCK_COUNT).into();
+        lcluster.stored_blocks = Some((back & !BLOCK_COUNT).into());
         lcluster.back = 1;
     }
     Ok(())

@@ -101,8 +101,13 @@ fn find_tail(image: &Image, inode: &Inode, index: &Index, first: u32) -> Result<
     }
     let last = zindex::find(image, inode, index, inode.size - 1)?;
     if in_fragment {
-        // With full indexes the unused block address of the head has the upper half.
-        let high = if index.full { last.head.block << 32 } else { 0 };
+        // With full indexes the unused block address of the head has the upper half; that of a
+        // hole means nothing, so that the offset is beyond every packed inode.
+        let high = match index.full {
+            true if last.head.hole => u64::MAX << 32,
+            true => last.head.block << 32,
+            false => 0,
+        };
         return Ok(Tail::Fragment {
             head: last.lcn,
             offset: u64::from(first) | high,

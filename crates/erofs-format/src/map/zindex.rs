@@ -2,15 +2,16 @@
 //!
 //! Every lcluster has an entry: the head of a pcluster that begins in it (at most one does), or a
 //! non-head with its distances to the heads before and behind. A pcluster's data begins at
-//! `clusterofs` of its head's lcluster and ends where the next one begins. Facts:
-//! `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
+//! `clusterofs` of its head's lcluster and ends where the next one begins. A pcluster of no blocks
+//! is a hole, of any length: nothing is decoded, so that the limits of pclusters and the algorithm
+//! do not matter. Facts: `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
 
 use crate::compression::MAX_DECODED;
 use crate::meta::Window;
 use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER, Index, Kind, Lcluster, Tail,
 };
-use crate::{Coding, Extent, Image, Inode, Result};
+use crate::{Coding, Extent, ExtentKind, Image, Inode, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
@@ -113,7 +114,11 @@ pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> R
         } if head == found.lcn => (physical, length.into(), inode.size, true),
         _ => {
             let blocks = stored_blocks(inode, index, &mut window, &found)?;
-            let decoded_end = decoded_end(inode, index, &mut window, &found)?;
+            if blocks == 0 {
+                return hole(inode, index, &mut window, &found, offset);
+            }
+            let most = found.logical + MAX_DECODED;
+            let decoded_end = next_head(inode, index, &mut window, found.lcn + 1, most)?;
             let length = blocks * u64::from(image.superblock().block_size);
             let physical = image.block_address(found.head.block)?;
             (physical, length, decoded_end, false)
@@ -151,13 +156,38 @@ fn coding(
     }
 }
 
-/// Blocks of the pcluster: stored in the first non-head behind the head, with big pclusters.
+/// A pcluster that is a hole. The extent has what lies around `offset`: from the beginning of its
+/// lcluster, as the head may be far away, and no more than a walk that is bounded finds.
+fn hole(
+    inode: &Inode,
+    index: &Index,
+    window: &mut Window<'_>,
+    found: &Found,
+    offset: u64,
+) -> Result<Extent> {
+    let lcn = offset >> index.lcluster_bits;
+    let start = found.logical.max(lcn << index.lcluster_bits);
+    let end = next_head(
+        inode,
+        index,
+        window,
+        lcn.max(found.lcn + 1),
+        start + MAX_DECODED,
+    )?;
+    Ok(Extent::new(start, end - start, ExtentKind::Hole))
+}
+
+/// Blocks of the pcluster: stored in the first non-head behind the head, with big pclusters. None
+/// are those of a hole.
 fn stored_blocks(
     inode: &Inode,
     index: &Index,
     window: &mut Window<'_>,
     found: &Found,
 ) -> Result<u64> {
+    if found.head.hole {
+        return Ok(0);
+    }
     let big = match found.head.kind {
         Kind::Head1 => BIG_PCLUSTER_1,
         _ => BIG_PCLUSTER_2,
@@ -177,25 +207,25 @@ fn stored_blocks(
             lcluster.back
         );
     }
-    Ok(lcluster.stored_blocks.max(1))
+    Ok(lcluster.stored_blocks.unwrap_or(1))
 }
 
-/// Where the next head's data begins, or the end of the file.
-fn decoded_end(
+/// Where the data of the first head from an lcluster on begins, or the end of the file. Behind
+/// `most` no head is looked for, which bounds the walk: a pcluster that long is refused, a hole is
+/// several extents.
+fn next_head(
     inode: &Inode,
     index: &Index,
     window: &mut Window<'_>,
-    found: &Found,
+    mut lcn: u64,
+    most: u64,
 ) -> Result<u64> {
-    let bits = index.lcluster_bits;
-    let mut lcn = found.lcn + 1;
     loop {
-        let start = lcn << bits;
+        let start = lcn << index.lcluster_bits;
         if start >= inode.size {
             return Ok(inode.size);
         }
-        // An extent that long is refused; this bounds the walk.
-        if start - found.logical > MAX_DECODED {
+        if start > most {
             return Ok(start);
         }
         let lcluster = load(inode, index, window, lcn)?;
