@@ -21,6 +21,7 @@ mod features;
 #[path = "common/forged.rs"]
 mod forged;
 mod format_table;
+mod holes;
 mod hostile;
 mod images;
 mod layers;

@@ -50,4 +50,19 @@ impl Image {
         }
         Ok(extent)
     }
+
+    /// Whether the inode has a hole, as far as `entries` of its index suffice, of which those that
+    /// are read are taken off. `None`: unknown, as of chunks, encoded extents and what is damaged.
+    pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
+        if inode.size == 0 || !inode.file_type().has_data() {
+            return Some(false);
+        }
+        match inode.layout() {
+            DataLayout::FlatPlain | DataLayout::FlatInline => Some(inode.start_block.is_none()),
+            DataLayout::ChunkBased => None,
+            DataLayout::CompressedFull | DataLayout::CompressedCompact => {
+                zheader::has_holes(self, inode, entries)
+            }
+        }
+    }
 }

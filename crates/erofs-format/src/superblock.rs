@@ -107,8 +107,9 @@ impl Superblock {
         self.has(incompat::ZERO_PADDING)
     }
 
-    /// Whether files may have parts without stored bytes: chunks without a block, and extents of a
-    /// compressed file without bytes (`48BIT`).
+    /// Whether a feature is in use that files with holes have: chunks without a block, and extents of
+    /// a compressed file without bytes (`48BIT`). Pclusters that are holes have no feature bit:
+    /// [`crate::Image::has_holes`] finds them.
     pub fn has_holes(&self) -> bool {
         self.has(incompat::CHUNKED_FILE | incompat::BIT48)
     }

@@ -119,6 +119,31 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
     maker.finish(good, root)
 }
 
+/// Bytes of `large` in [`write_large`]: more than one request may decode.
+pub const LARGE: u64 = 9 * DECODED as u64;
+/// Bytes of `sparse`.
+pub const SPARSE: u64 = 5 << 30;
+/// Where the only data of `sparse` is, and what.
+pub const SPARSE_DATA: (u64, &[u8]) = (3 << 30, b"data");
+
+/// Writes an image that is sound, but has more than the budget of a request: `large`, whose bytes
+/// are the alphabet again and again, and the same again in the directory `below`, beside `sparse`.
+pub fn write_large(path: &Path) -> io::Result<()> {
+    let mut maker = Maker::new(path)?;
+    let good = maker.inline(REGULAR, b"good\n")?;
+    let pattern: Vec<u8> = (b'a'..=b'z').cycle().take(26 * 157).collect();
+    let large = maker.shared(REGULAR, &pattern, LARGE / DECODED as u64)?;
+    let sparse = maker.sparse()?;
+    let entries = [
+        (&b"."[..], good),
+        (b"..", good),
+        (b"large", large),
+        (b"sparse", sparse),
+    ];
+    let below = maker.inline(DIRECTORY, &directory_content(&entries))?;
+    maker.finish(good, vec![(b"large", large), (b"below", below)])
+}
+
 struct Maker {
     file: File,
     /// Where the next inode goes.
@@ -167,11 +192,27 @@ impl Maker {
     fn broken_terabyte(&mut self) -> io::Result<u64> {
         let size: u64 = 1 << 40;
         self.put(0, &directory_block(&[(b"/", 1), (b"//", 1)])[..1024])?;
-        self.chunks(size, 0)
+        self.chunks(DIRECTORY, size, 0)
     }
 
-    fn chunks(&mut self, size: u64, blocks_of_chunk: u32) -> io::Result<u64> {
-        let nid = self.inode(4, DIRECTORY, size, blocks_of_chunk)?;
+    /// Chunks of 1 MiB, all of which but one are holes.
+    fn sparse(&mut self) -> io::Result<u64> {
+        const BITS: u32 = 8;
+        let nid = self.chunks(REGULAR, SPARSE, BITS)?;
+        let (chunk, bytes) = ((BLOCK as u64) << BITS, SPARSE_DATA);
+        let block = self.next / BLOCK as u64;
+        for number in 0..SPARSE / chunk {
+            let is_data = number == bytes.0 / chunk;
+            let entry = if is_data { block as u32 } else { u32::MAX };
+            self.put(body(nid) + number * 4, &entry.to_le_bytes())?;
+        }
+        self.put(self.next, bytes.1)?;
+        self.next += chunk;
+        Ok(nid)
+    }
+
+    fn chunks(&mut self, mode: u16, size: u64, blocks_of_chunk: u32) -> io::Result<u64> {
+        let nid = self.inode(4, mode, size, blocks_of_chunk)?;
         let table = (size / BLOCK as u64) >> blocks_of_chunk;
         self.next = (body(nid) + table * 4).next_multiple_of(BLOCK as u64);
         self.file.set_len(self.next)?;
@@ -183,18 +224,22 @@ impl Maker {
         let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
         let entries: Vec<(&[u8], u64)> = names.iter().map(|name| (name.as_bytes(), good)).collect();
         self.put(0, &directory_block(&entries)[..1024])?;
-        self.chunks(64 << 30, 0)
+        self.chunks(DIRECTORY, 64 << 30, 0)
     }
 
     /// A directory of extents that all decode the same pcluster, which repeats `block`.
     fn shared_pcluster(&mut self, block: &[u8]) -> io::Result<u64> {
+        self.shared(DIRECTORY, block, SHARING)
+    }
+
+    fn shared(&mut self, mode: u16, block: &[u8], extents: u64) -> io::Result<u64> {
         let stored = lz4_repeating(block, DECODED);
-        let nid = self.inode(1, DIRECTORY, SHARING * DECODED as u64, 0)?;
+        let nid = self.inode(1, mode, extents * DECODED as u64, 0)?;
         // Encoded extents with records of 16 bytes.
-        self.header(nid, SHARING as u32, 1 | 2 << 1)?;
+        self.header(nid, extents as u32, 1 | 2 << 1)?;
         let records = (body(nid) + HEADER).next_multiple_of(16);
-        let at = (records + SHARING * 16).next_multiple_of(BLOCK as u64);
-        for number in 0..SHARING {
+        let at = (records + extents * 16).next_multiple_of(BLOCK as u64);
+        for number in 0..extents {
             let length = 1 << 28 | stored.len() as u32;
             let logical = number * DECODED as u64;
             let words = [length, at as u32, 0, logical as u32];

@@ -12,6 +12,7 @@ pub mod content;
 mod directory;
 mod engine;
 mod extents;
+pub mod holes;
 pub mod hostile;
 mod lz4_reference;
 mod memory;

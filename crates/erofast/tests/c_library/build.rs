@@ -104,11 +104,52 @@ impl Installed {
             let library = format!("-L{}", self.path("lib").display());
             return vec![include, library, "-lerofast".into()];
         }
+        self.described(&["--cflags", "--libs"])
+    }
+
+    /// What pkg-config answers.
+    fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
-            .args(["--cflags", "--libs", "erofast"])
+            .args(questions)
+            .arg("erofast")
             .env("PKG_CONFIG_PATH", self.path("lib/pkgconfig")));
         let flags = text(&output);
         flags.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Links a program without shared libraries in each way that this machine has, and returns the
+    /// programs. None, with a line that says why, where there is no way.
+    pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
+        if !is_there("pkg-config") {
+            println!("skipped: no pkg-config: the linker's flags are those of the test");
+            return None;
+        }
+        let empty = self.path("empty.c");
+        std::fs::write(&empty, "int main(void) { return 0; }\n").expect("a file");
+        let flags = self.described(&["--static", "--cflags", "--libs"]);
+        let mut programs = Vec::new();
+        for compiler in ["cc", "clang"].into_iter().filter(|name| is_there(name)) {
+            for linker in ["", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"] {
+                for kind in ["-static", "-static-pie"] {
+                    let program = self.path(&format!("{compiler}{linker}{kind}"));
+                    let ways = [kind, linker].into_iter().filter(|way| !way.is_empty());
+                    let mut command = Command::new(compiler);
+                    command.args(ways).arg("-o").arg(&program);
+                    let mut tried = Command::new(compiler);
+                    tried.args(command.get_args()).arg(&empty);
+                    if !tried.output().is_ok_and(|output| output.status.success()) {
+                        continue;
+                    }
+                    run(command.arg(source).args(&flags));
+                    programs.push(program);
+                }
+            }
+        }
+        if programs.is_empty() {
+            println!("skipped: no static C library");
+            return None;
+        }
+        Some(programs)
     }
 
     /// Compiles a program, once.

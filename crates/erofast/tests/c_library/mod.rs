@@ -13,6 +13,7 @@ use crate::common::{
 };
 use crate::web_server::Server;
 use build::{Installed, run, source, still_reachable, text};
+use erofs_oracles::hostile::{self, LARGE, SPARSE, SPARSE_DATA};
 use printed::trees;
 use serde::Deserialize;
 
@@ -195,6 +196,70 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
     let report = String::from_utf8_lossy(&output.stderr);
     assert!(report.contains("ERROR SUMMARY: 0 errors"), "{report}");
     assert!(still_reachable(&output) <= MOST_KEPT, "{report}");
+}
+
+/// What `walk.c` and `walk.py` print of the image of large files.
+fn expected_of_large() -> Vec<String> {
+    let alphabet: u64 = (b'a'..=b'z').map(u64::from).sum();
+    // Each 26 bytes; the last pclusters end with a part of the alphabet.
+    let pcluster = LARGE / 9;
+    let (whole, rest) = (pcluster / 26, pcluster % 26);
+    let rest: u64 = (b'a'..=b'z').map(u64::from).take(rest as usize).sum();
+    let large = format!("large {LARGE} {} {LARGE}", 9 * (whole * alphabet + rest));
+    let data: u64 = SPARSE_DATA.1.iter().map(|&byte| u64::from(byte)).sum();
+    let sparse = format!("sparse {SPARSE} {data} {}", SPARSE_DATA.1.len());
+    let good: u64 = b"good\n".iter().map(|&byte| u64::from(byte)).sum();
+    vec![
+        format!("/below/{large}"),
+        format!("/below/{sparse}"),
+        format!("/good 5 {good} 5"),
+        format!("/{large}"),
+    ]
+}
+
+/// A caller's reads inside of a listing are its own, whatever they take.
+#[test]
+fn files_beyond_any_budget_are_read_in_the_callback_that_lists_them() {
+    let Some(installed) = Installed::shared() else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let image = place.path().join("large.erofs");
+    hostile::write_large(&image).expect("an image");
+    let program = installed.compile(&source("walk.c"), "walk");
+    let printed = text(&run(installed.command(&program).arg(&image)));
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected_of_large());
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: no python3");
+        return;
+    }
+    let library = installed.path("lib/liberofast.so.0");
+    let mut python = installed.command("python3");
+    let python = python.arg(source("walk.py")).arg(library).arg(&image);
+    assert_eq!(
+        text(&run(python)).lines().collect::<Vec<_>>(),
+        expected_of_large()
+    );
+}
+
+#[test]
+fn a_program_without_shared_libraries_links_and_runs() {
+    let Some(installed) = Installed::shared() else {
+        return;
+    };
+    let Some(programs) = installed.link_statically(&source("promises.c")) else {
+        return;
+    };
+    for program in programs {
+        let dynamic = run(Command::new("readelf").arg("-d").arg(&program));
+        assert!(!text(&dynamic).contains("NEEDED"), "{program:?}");
+        let mut command = Command::new(&program);
+        let output = run(command
+            .arg(fixtures().join("lz4-64k.erofs"))
+            .arg("workers=percpu"));
+        assert_eq!(text(&output), "kept\n", "{program:?}");
+        println!("{program:?}");
+    }
 }
 
 #[test]

@@ -237,6 +237,10 @@ rows! {
     };
     interlaced: Read, reads(&["lz4-fragments", "zstd-fragments-inode"], "interlaced:");
     dedupe: Read, reads(&["lz4-dedupe", "lz4-ztail-frag-dedupe"], "partial-ref:");
+    pcluster_holes: Read, {
+        reads(&["sparse-lihole"], "LI_HOLE");
+        reads(&["sparse-cblk0"], "CBLKCNT-0");
+    };
     stream_broken: RefusedPerFile, {
         patched("lz4-full-index-64k").garbage("text-40000", Lz4, 0xff).refuses("text-40000", "lz4: ");
         patched("lzma-lc0lp2pb0").garbage("text-40000", Lzma, 0x5a).refuses("text-40000", "lzma: ");

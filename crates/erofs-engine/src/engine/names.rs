@@ -25,9 +25,9 @@ pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> Con
 /// Budget of a listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
-    /// One budget for each entry: any number of entries.
+    /// One budget for each entry: any number of entries. What the callback asks for has others.
     OfEntries,
-    /// One for all of them.
+    /// One for all of them, with what the callback asks for.
     OfListing,
 }
 
@@ -45,7 +45,7 @@ impl Engine {
     }
 
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
-    /// order of the image, until it breaks.
+    /// order of the image, until it breaks. Requests of `each` have budgets of their own.
     ///
     /// # Errors
     /// At the end of a listing that left broken entries out: that of the first one.
@@ -82,8 +82,9 @@ impl Engine {
         listed.map(drop)
     }
 
-    /// As [`Engine::read_dir_strict`], for as many entries as one budget allows: the part that
-    /// `each` got is followed by another one from its last position on.
+    /// As [`Engine::read_dir_strict`], for as many entries as one budget allows, with what `each`
+    /// asks of the engine: the part that it got is followed by another one from its last position
+    /// on.
     pub fn read_dir_part(
         &self,
         directory: &Inode,
@@ -107,6 +108,10 @@ impl Engine {
         let request = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
+        let mut each = |item: Result<dir::Dirent<'_>, Error>| match allowed {
+            Allowed::OfEntries => budget::outside(|| each(item)),
+            Allowed::OfListing => each(item),
+        };
         self.requests.run(request, |scope| {
             let read = dir::read(&content, block_size, position, &mut |item| {
                 flow = match item {

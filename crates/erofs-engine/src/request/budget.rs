@@ -3,7 +3,8 @@
 //! A request opens a `Scope` for its thread. Reads of metadata are charged as steps, and decoders
 //! by their bytes, wherever on the way they happen: the content of a directory may be mapped by
 //! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
-//! has a budget of its own, of the same size (`Share`).
+//! has a budget of its own, of the same size (`Share`). What a caller does in the middle of a request,
+//! such as the callback of a listing that reads each file, is no part of that request (`outside`).
 //!
 //! No clock is read. On its way a request passes these marks:
 //! 1. It is *long*: its thread has normal priority from then on.
@@ -148,6 +149,24 @@ impl Spent {
         Ok(())
     }
 
+    /// Before other requests of this thread: those are not long, and may be heavy.
+    fn pause(&mut self) {
+        if self.is_long() {
+            cpu_workers::raise();
+        }
+        if self.turn == Turn::Taken {
+            self.control.end_turn();
+            self.turn = Turn::Open;
+        }
+    }
+
+    /// After [`pause`](Self::pause). A turn is taken again by the next step of a heavy request.
+    fn resume(&self) {
+        if self.is_long() {
+            cpu_workers::lower();
+        }
+    }
+
     /// Beyond half of its budget.
     fn is_heavy(&self) -> bool {
         self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
@@ -227,6 +246,29 @@ impl Drop for Scope {
             CURRENT.take();
         }
     }
+}
+
+/// The request of this thread, set aside until this is dropped.
+#[derive(Debug)]
+struct Paused(Option<Spent>);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        if let Some(spent) = self.0.take() {
+            spent.resume();
+            CURRENT.set(Some(spent));
+        }
+    }
+}
+
+/// Runs a caller's code in the middle of a request: requests that it makes have budgets of their
+/// own, and fail alone.
+pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
+    let _paused = Paused(CURRENT.take().map(|mut spent| {
+        spent.pause();
+        spent
+    }));
+    work()
 }
 
 /// The request of this thread, for a thread that works for it.

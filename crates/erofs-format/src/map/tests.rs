@@ -303,6 +303,14 @@ fn a_file_may_end_in_a_hole_and_be_nothing_else() {
     let last = maker.map(1799).unwrap();
     assert_eq!((last.logical, last.end()), (1736, 1800));
     assert_eq!(last.kind, ExtentKind::Hole);
+    // A last head behind the end of the file, as some writers have it, and beyond.
+    maker
+        .lcluster(3, 1, 264, 0)
+        .lcluster(2, 1 | 1 << 14, 100, 0);
+    let last = maker.map(1799).unwrap();
+    assert_eq!((last.end(), last.kind), (1800, ExtentKind::Hole));
+    maker.lcluster(3, 1, 511, 0);
+    assert_eq!(maker.map(1799).unwrap().end(), 1800);
     let mut maker = Maker::new(1, 100);
     maker.header(0, 0, 0, 0).lcluster(0, 1 | 1 << 14, 0, 0);
     let all = maker.map(50).unwrap();
@@ -337,6 +345,31 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
 }
 
 #[test]
+fn an_inode_with_holes_is_known_by_its_index() {
+    let has_holes = |maker: &Maker, mut entries| {
+        let image = maker.image().unwrap();
+        image.has_holes(&image.inode(2).unwrap(), &mut entries)
+    };
+    let mut maker = full();
+    assert_eq!(has_holes(&maker, 4), Some(false));
+    assert_eq!(has_holes(&maker, 3), None, "too many entries");
+    maker.lcluster(2, 3 | 1 << 14, 100, 30);
+    assert_eq!(has_holes(&maker, 4), Some(true));
+    let mut maker = full();
+    maker.lcluster(1, 2, 0, 0x0800 | 1 << 16);
+    assert_eq!(has_holes(&maker, 4), Some(true));
+    // Flat inodes: a block, and none.
+    let mut maker = Maker::new(0, 100);
+    assert_eq!(has_holes(&maker, 0), Some(false));
+    maker.union(u32::MAX);
+    let image = maker.image().unwrap();
+    let flat = image.map(&image.inode(2).unwrap(), 0);
+    let is_hole = flat.is_ok_and(|extent| extent.kind == ExtentKind::Hole);
+    assert_eq!(has_holes(&maker, 0), Some(is_hole));
+    assert_eq!(has_holes(&Maker::new(4, 100), 9), None, "chunks");
+}
+
+#[test]
 fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     let mut maker = full();
     // 20 bytes behind the index.
@@ -350,7 +383,9 @@ fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     maker.put(META + 400 * 32 + 4, &0o100644u16.to_le_bytes());
     maker.header(77, 0b110 | 1 << 5, 3, 0);
     let image = maker.image().unwrap();
-    image.map(&image.inode(2).unwrap(), 0).unwrap();
+    let inode = image.inode(2).unwrap();
+    image.map(&inode, 0).unwrap();
+    assert_eq!(image.has_holes(&inode, &mut 4), Some(false));
     // The upper half of its offset would be the address that means nothing.
     let tail = maker.map(1799).unwrap();
     assert_eq!(

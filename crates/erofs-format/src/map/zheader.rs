@@ -18,16 +18,26 @@ const WHOLE_FRAGMENT: u8 = 1 << 7;
 /// Bits of `h_clusterbits`: by how many bits lclusters are larger than blocks.
 const LCLUSTER_BITS: u8 = 0xf;
 
+fn zmap<'a>(image: &Image, inode: &'a Inode) -> Result<&'a ZMap> {
+    if let Some(zmap) = inode.zmap.get() {
+        return Ok(zmap);
+    }
+    let zmap = read(image, inode)?;
+    // Another thread may have been first, with the same result.
+    Ok(inode.zmap.get_or_init(|| zmap))
+}
+
+/// See [`Image::has_holes`].
+pub(super) fn has_holes(image: &Image, inode: &Inode, entries: &mut u64) -> Option<bool> {
+    match zmap(image, inode).ok()? {
+        ZMap::Fragment(_) => Some(false),
+        ZMap::Extents(_) => None,
+        ZMap::Index(index) => zindex::has_holes(image, inode, index, entries),
+    }
+}
+
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
-    let zmap = match inode.zmap.get() {
-        Some(zmap) => zmap,
-        None => {
-            let zmap = read(image, inode)?;
-            // Another thread may have been first, with the same result.
-            inode.zmap.get_or_init(|| zmap)
-        }
-    };
-    match zmap {
+    match zmap(image, inode)? {
         ZMap::Fragment(start) => fragment(image, inode, 0, *start),
         ZMap::Extents(extents) => zextents::map(image, inode, extents, offset),
         ZMap::Index(index) => zindex::map(image, inode, index, offset),

@@ -156,6 +156,33 @@ fn coding(
     }
 }
 
+/// Whether an entry says that its pcluster is a hole; see [`Image::has_holes`].
+pub(super) fn has_holes(
+    image: &Image,
+    inode: &Inode,
+    index: &Index,
+    entries: &mut u64,
+) -> Option<bool> {
+    // Neither the bit nor a count has room in other indexes.
+    if !index.full && index.advise & (BIG_PCLUSTER_1 | BIG_PCLUSTER_2) == 0 {
+        return Some(false);
+    }
+    // mkfs gives no blocks to a tail that is stored elsewhere.
+    let lclusters = match index.tail {
+        Tail::Inline { head, .. } | Tail::Fragment { head, .. } => head,
+        Tail::None => ((inode.size - 1) >> index.lcluster_bits) + 1,
+    };
+    *entries = entries.checked_sub(lclusters)?;
+    let mut window = Window::new(image.meta_of(inode).ok()?);
+    for lcn in 0..lclusters {
+        let lcluster = load(inode, index, &mut window, lcn).ok()?;
+        if lcluster.hole || lcluster.stored_blocks == Some(0) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
 /// A pcluster that is a hole. The extent has what lies around `offset`: from the beginning of its
 /// lcluster, as the head may be far away, and no more than a walk that is bounded finds.
 fn hole(
@@ -174,7 +201,8 @@ fn hole(
         lcn.max(found.lcn + 1),
         start + MAX_DECODED,
     )?;
-    Ok(Extent::new(start, end - start, ExtentKind::Hole))
+    let length = end.min(inode.size) - start;
+    Ok(Extent::new(start, length, ExtentKind::Hole))
 }
 
 /// Blocks of the pcluster: stored in the first non-head behind the head, with big pclusters. None

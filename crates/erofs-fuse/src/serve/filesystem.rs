@@ -18,13 +18,13 @@ use super::directory_read_ahead::DirectoryReadAhead;
 use super::directory_type::directory_type;
 use super::faults::FaultRecorder;
 use super::file_read_ahead::{FileReadAhead, is_small_file};
+use super::image_scan::ImageScan;
 use super::inode_number::inode_number;
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::{self, Queries};
 use super::request_line::line;
 use super::trace_spans;
-use super::xattr_scan::XattrScan;
 use super::xattrs::{is_in_a_namespace, lists_trusted};
 use crate::note::note;
 
@@ -56,7 +56,8 @@ pub(super) struct ErofsFilesystem {
     debug: bool,
     /// Set when the session exists, whose counters it includes.
     counters: OnceLock<CollectCounters>,
-    xattr_scan: XattrScan,
+    xattr_scan: ImageScan,
+    hole_scan: ImageScan,
     queries: Queries,
     /// With `profile=`.
     launch: OnceLock<Arc<Launch>>,
@@ -92,7 +93,8 @@ impl ErofsFilesystem {
             only_user: None,
             debug: false,
             counters,
-            xattr_scan: XattrScan::new(root),
+            xattr_scan: ImageScan::for_xattrs(root),
+            hole_scan: ImageScan::for_holes(root),
             queries: Queries::default(),
             launch: OnceLock::new(),
             read_ahead: OnceLock::new(),
@@ -524,7 +526,7 @@ impl Filesystem for ErofsFilesystem {
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
         // The kernel does not ask again: it takes all of a file for data. `cp` asks twice a file.
-        if !self.engine.image().superblock().has_holes() {
+        if self.hole_scan.found_none() {
             return Err(Errno::NOSYS);
         }
         let inode = self.inode(node)?;
@@ -533,6 +535,15 @@ impl Filesystem for ErofsFilesystem {
         }
         let found = self.engine.seek(&inode, offset, what == Seek::Hole);
         let found = found.map_err(|error| self.report(&error))?;
+        let is_all_data = found
+            == Some(if what == Seek::Hole {
+                inode.size
+            } else {
+                offset
+            });
+        if is_all_data && !self.engine.image().superblock().has_holes() {
+            self.hole_scan.missed(&self.engine);
+        }
         found.ok_or(Errno::NXIO)
     }
 

@@ -9,6 +9,7 @@ mod directory_type;
 mod faults;
 mod file_read_ahead;
 mod filesystem;
+mod image_scan;
 mod inode_number;
 mod launch;
 mod lifecycle;
@@ -31,7 +32,6 @@ mod threads;
 mod trace_spans;
 mod uring_mode;
 mod wait;
-mod xattr_scan;
 mod xattrs;
 
 #[cfg(feature = "fail-points")]

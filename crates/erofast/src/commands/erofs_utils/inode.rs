@@ -136,7 +136,7 @@ fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
     each_extent(engine, inode, |extent| {
         for extent in pieces(engine.image().superblock(), inode, extent) {
             if printed.is_ok() {
-                printed = row(count, &extent);
+                printed = row(count, inode, &extent);
             }
             count += 1;
         }
@@ -178,9 +178,11 @@ fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent
     pieces
 }
 
-fn row(number: usize, extent: &Extent) -> anyhow::Result<()> {
+fn row(number: usize, inode: &Inode, extent: &Extent) -> anyhow::Result<()> {
     let (begin, end, length) = (extent.logical, extent.end(), extent.length);
+    let is_hole = extent.kind == ExtentKind::Hole && inode.is_compressed();
     let (device, at, stored) = match &extent.kind {
+        ExtentKind::Hole if is_hole => (0, 0, 0),
         ExtentKind::Hole => (0, 0, length),
         ExtentKind::Fragment { .. } => (0, 0, 0),
         ExtentKind::Raw { device, physical } => (*device, *physical, length),
@@ -190,13 +192,14 @@ fn row(number: usize, extent: &Extent) -> anyhow::Result<()> {
             (place.device, place.physical, pcluster.length.into())
         }
     };
-    let device = match device {
+    let remark = match device {
+        0 if is_hole => "  # hole".to_owned(),
         0 => String::new(),
         device => format!("  # device {device}"),
     };
     let to = at.saturating_add(stored);
     outln!(
-        "{number:>4}: {begin:>8}..{end:>8} | {length:>7} : {at:>10}..{to:>10} | {stored:>7}{device}"
+        "{number:>4}: {begin:>8}..{end:>8} | {length:>7} : {at:>10}..{to:>10} | {stored:>7}{remark}"
     );
     Ok(())
 }

@@ -24,6 +24,35 @@ fn steps_and_bytes_of_nested_requests_add_up() {
     assert_eq!(charge(1), Err(Exceeded::Steps));
 }
 
+/// A caller that reads files while it lists their directory.
+#[test]
+fn what_a_caller_does_in_the_middle_of_a_request_is_no_part_of_it() {
+    let control = control();
+    let _listing = Scope::begin(&control, 0);
+    charge(MAX_BYTES / 2 + 1).unwrap();
+    for _ in 0..3 {
+        outside(|| {
+            let read = Scope::begin(&control, 0);
+            assert!(read.is_outermost());
+            // It may be heavy itself, and what it exceeds is its own.
+            assert_eq!(charge(MAX_BYTES), Ok(()));
+            assert_eq!(charge(1), Err(Exceeded::Bytes));
+        });
+    }
+    assert_eq!(charge(MAX_BYTES / 2 - 1), Ok(()));
+    assert_eq!(charge(1), Err(Exceeded::Bytes));
+}
+
+#[test]
+fn a_caller_that_panics_leaves_the_request_as_it_was() {
+    let control = control();
+    let _listing = Scope::begin(&control, 0);
+    charge(MAX_BYTES).unwrap();
+    let caught = std::panic::catch_unwind(|| outside(|| panic!("a caller's fault")));
+    assert!(caught.is_err());
+    assert_eq!(charge(1), Err(Exceeded::Bytes));
+}
+
 #[test]
 fn the_next_request_begins_anew() {
     let control = control();

@@ -1,9 +1,10 @@
-//! Finds out whether an image has extended attributes at all.
+//! Finds out whether an image lacks something in all of its inodes: extended attributes, holes.
 //!
-//! `ls -l` asks for several of every file, and the kernel stops only after ENOSYS, which means that
-//! no file has any. No field of the image has this fact: all inodes below the root have to be read.
-//! That is done in the background, and only for a mount with as many such requests as are worth it:
-//! each wakes a worker, and under load the program that asked waits for its turn again.
+//! `ls -l` asks for several attributes of every file, and `cp` for the holes of every compressed
+//! one. The kernel stops only after ENOSYS, which means that no file has any. No field of the image
+//! has this fact: all inodes below the root have to be read. That is done in the background, and
+//! only for a mount with as many such requests as are worth it: each wakes a worker, and under load
+//! the program that asked waits for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -12,10 +13,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{FileType, Nid};
+use erofs_engine::erofs_format::{FileType, Image, Inode, Nid};
 
-/// Requests for attributes of files without any, at most, before the scan starts. The launch of a
-/// program makes one for each program file.
+/// Requests that found nothing, at most, before the scan starts. The launch of a program asks for one
+/// attribute of each program file.
 const WORTH_SCANNING: u64 = 64;
 
 /// One request is worth the scan of this many inodes.
@@ -27,29 +28,46 @@ const MAX_ENTRIES: usize = 1 << 24;
 /// Directories after which it stops: they are remembered.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
+/// Entries of indexes after which it stops: those of 256 GiB in lclusters of 4 KiB.
+const MAX_INDEX_ENTRIES: u64 = 1 << 26;
+
+/// Whether an inode has what is looked for; `None` if unknown. The number is how many entries of
+/// indexes may still be read.
+type Has = fn(&Image, &Inode, &mut u64) -> Option<bool>;
+
 /// State of one mount's scan.
 #[derive(Debug)]
-pub(super) struct XattrScan {
+pub(super) struct ImageScan {
     root: Nid,
+    has: Has,
     misses: AtomicU32,
     found_none: Arc<AtomicBool>,
 }
 
-impl XattrScan {
-    pub(super) fn new(root: Nid) -> Self {
+impl ImageScan {
+    pub(super) fn for_xattrs(root: Nid) -> Self {
+        Self::new(root, has_xattrs)
+    }
+
+    pub(super) fn for_holes(root: Nid) -> Self {
+        Self::new(root, Image::has_holes)
+    }
+
+    fn new(root: Nid, has: Has) -> Self {
         Self {
             root,
+            has,
             misses: AtomicU32::new(0),
             found_none: Arc::default(),
         }
     }
 
-    /// No inode has attributes, and never will.
+    /// No inode has any, and never will.
     pub(super) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }
 
-    /// Counts a request for an attribute of a file without any. Starts the scan after many of them.
+    /// Counts a request that found none. Starts the scan after many of them.
     pub(super) fn missed(&self, engine: &Arc<Engine>) {
         // All inodes of an image at a URL would be fetched.
         let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
@@ -57,10 +75,10 @@ impl XattrScan {
             return;
         }
         let workers = engine.workers().cloned();
-        let (engine, root) = (Arc::downgrade(engine), self.root);
+        let (engine, root, has) = (Arc::downgrade(engine), self.root, self.has);
         let found_none = Arc::clone(&self.found_none);
         let scan = move || {
-            if is_without(&engine, root) == Some(true) {
+            if is_without(&engine, root, has) == Some(true) {
                 found_none.store(true, Ordering::Relaxed);
             }
         };
@@ -70,7 +88,7 @@ impl XattrScan {
             workers.queue(None, Box::new(move |_: &_| scan()));
         } else {
             // Without the thread the kernel goes on asking.
-            let name = "erofs_xattrscan".to_owned();
+            let name = "erofs_scan".to_owned();
             let _ = thread::Builder::new().name(name).spawn(scan);
         }
     }
@@ -81,16 +99,21 @@ fn worth_scanning(inodes: u64) -> u64 {
     inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
 }
 
-/// Whether no inode below `root` has attributes; `None` if unknown: the image is damaged or
+fn has_xattrs(_: &Image, inode: &Inode, _: &mut u64) -> Option<bool> {
+    Some(inode.xattr_icount != 0)
+}
+
+/// Whether no inode below `root` has what is looked for; `None` if unknown: the image is damaged or
 /// very large, or the mount is gone.
-fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
+fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
+    let mut left = MAX_INDEX_ENTRIES;
     let mut seen = HashSet::from([root]);
     let mut waiting = vec![root];
     let mut entries = 0;
     while let Some(directory) = waiting.pop() {
         let engine = engine.upgrade()?;
         let inode = Arc::new(engine.image().inode(directory).ok()?);
-        if inode.xattr_icount != 0 {
+        if has(engine.image(), &inode, &mut left)? {
             return Some(false);
         }
         let mut all_without = Some(true);
@@ -101,7 +124,10 @@ fn is_without(engine: &Weak<Engine>, root: Nid) -> Option<bool> {
             }
             // The type is that of the inode: the one in the entry may be wrong.
             let found = engine.image().inode(nid);
-            all_without = found.as_ref().ok().map(|inode| inode.xattr_icount == 0);
+            all_without = found.as_ref().ok().and_then(|inode| {
+                let has = has(engine.image(), inode, &mut left);
+                has.map(|has| !has)
+            });
             if found.is_ok_and(|inode| inode.file_type() == FileType::Directory) && seen.insert(nid)
             {
                 waiting.push(nid);
@@ -178,7 +204,7 @@ mod tests {
         engine.read_dir(&root, 0, each).unwrap();
         assert_eq!(kinds, [FileType::Regular as u8]);
         assert_eq!(
-            is_without(&Arc::downgrade(&engine), engine.root()),
+            is_without(&Arc::downgrade(&engine), engine.root(), has_xattrs),
             Some(false)
         );
     }
