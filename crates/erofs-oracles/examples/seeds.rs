@@ -8,8 +8,10 @@
 use erofs_codecs::Codec;
 use erofs_format::{Coding, ExtentKind, FileType, Image, Inode, ReadAt};
 use erofs_oracles::content::{Budget, Content, open_whole};
+use erofs_oracles::holes::holes;
 use erofs_oracles::{codec_input, directory_input};
 use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -109,7 +111,8 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
         .to_string_lossy()
         .into_owned();
     let data = fs::read(path)?;
-    if data.len() as u64 <= LARGEST_IMAGE {
+    let is_small = data.len() as u64 <= LARGEST_IMAGE;
+    if is_small {
         for target in ["opening", "extents", "xattrs", "walk", "engine"] {
             fs::write(folder.join(target).join(&name), &data)?;
         }
@@ -118,6 +121,9 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
     let Ok(image) = open_whole(&data, &budget) else {
         return Ok(());
     };
+    if is_small {
+        hole_seeds(&data, &image, &name, folder)?;
+    }
     let mut seeds = Seeds {
         folder,
         name,
@@ -129,6 +135,28 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
         if let Ok(inode) = seeds.image.inode(nid) {
             seeds.directory(&inode)?;
             seeds.streams(&inode)?;
+        }
+    }
+    Ok(())
+}
+
+/// The image with a pcluster that is a hole, one for each way in which it can be.
+fn hole_seeds(data: &[u8], image: &Image, name: &str, folder: &Path) -> io::Result<()> {
+    let mut made = BTreeSet::new();
+    for nid in 0..data.len() as u64 / 32 {
+        if image.inode(nid).is_err() {
+            continue;
+        }
+        for hole in holes(data, nid) {
+            if !made.insert(hole.how) {
+                continue;
+            }
+            let mut punched = data.to_vec();
+            hole.punch(&mut punched);
+            for target in ["extents", "walk", "engine"] {
+                let name = format!("{name}-hole-{:?}", hole.how);
+                fs::write(folder.join(target).join(name), &punched)?;
+            }
         }
     }
     Ok(())

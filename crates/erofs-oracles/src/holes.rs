@@ -129,7 +129,25 @@ impl<'a> Map<'a> {
             advise: u16_at(image, header + 4),
             lcluster_bits: block_bits + u32::from(cluster_bits & 15),
         };
-        (cluster_bits & 0x80 == 0 && size > 0).then_some(map)
+        (cluster_bits & 0x80 == 0 && size > 0 && map.is_inside()).then_some(map)
+    }
+
+    /// Whether the image has all entries of an index.
+    fn is_inside(&self) -> bool {
+        let entries = self.size.div_ceil(1 << self.lcluster_bits);
+        // 2 bytes each at least, which bounds the numbers below.
+        if entries > self.image.len() as u64 {
+            return false;
+        }
+        let end = match self.layout {
+            1 if self.advise & EXTENTS != 0 => self.header + 8,
+            1 => self.header + 16 + 8 * self.lclusters(),
+            _ => {
+                let last = self.place(self.lclusters() - 1);
+                last.pack + last.bytes
+            }
+        };
+        end <= self.image.len()
     }
 
     fn lclusters(&self) -> usize {
@@ -296,7 +314,7 @@ impl<'a> Map<'a> {
         let record = 4usize << (self.advise >> 1 & 3);
         let start = (self.header + 8).next_multiple_of(record);
         let count = u32_at(self.image, self.header) as usize;
-        if record < 16 || start + count * record > self.image.len() {
+        if record < 16 || count > self.image.len() || start + count * record > self.image.len() {
             return Vec::new();
         }
         let logical = |number: usize| {

@@ -8,12 +8,15 @@ use erofs_format::dir::{self, Item};
 use erofs_format::{ExtentKind, FileType, Image, Inode, Nid};
 
 use crate::content::{Budget, Content, open_whole};
+use crate::holes::{Hole, holes};
 
 /// Inodes whose structures are changed.
 const INODES: usize = 300;
 /// Bytes of a map or of inline content behind an inode that are changed, and of a stream.
 const BEHIND: usize = 256;
 const STREAM: usize = 64;
+/// Pclusters of an inode that may become holes.
+const HOLES: usize = 64;
 /// Bytes of an entry of a directory.
 const ENTRY: usize = 12;
 /// Where the superblock is.
@@ -63,6 +66,8 @@ pub struct Mutator {
     /// By kind: superblock, inodes, attributes, maps and inline content, entries, names, streams. A
     /// kind is chosen first, since there are many more fields of some than of others.
     kinds: [Vec<Field>; 7],
+    /// Pclusters that may become holes.
+    holes: Vec<Hole>,
 }
 
 impl Mutator {
@@ -72,6 +77,7 @@ impl Mutator {
         let mut this = Mutator {
             image: image.to_vec(),
             kinds: Default::default(),
+            holes: Vec::new(),
         };
         for (at, length) in SUPERBLOCK_FIELDS {
             this.add(0, SUPERBLOCK + at, length);
@@ -84,6 +90,8 @@ impl Mutator {
             }
             if let Ok(inode) = reader.inode(nid) {
                 this.inode(&reader, &inode);
+                let holes = holes(image, nid).into_iter().take(HOLES);
+                this.holes.extend(holes);
                 waiting.extend(children(&reader, inode));
             }
         }
@@ -96,6 +104,9 @@ impl Mutator {
         let mut mutant = self.image.clone();
         // The checksum is not what is tested.
         mutant[SUPERBLOCK + 8] &= !1;
+        if !self.holes.is_empty() && random.below(4) == 0 {
+            self.holes[random.below(self.holes.len())].punch(&mut mutant);
+        }
         for _ in 0..1 + random.below(4) {
             let kind = &self.kinds[random.below(self.kinds.len())];
             if !kind.is_empty() {
