@@ -205,15 +205,21 @@ fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot
     // Refused before anything is allocated for it.
     meta.check(start, count * SLOT)?;
     (0..count)
-        .map(|i| Ok(parse_slot(&meta.get(start + i * SLOT)?)))
+        .map(|i| Ok(parse_slot(&meta.get(start + i * SLOT)?, superblock)))
         .collect()
 }
 
-fn parse_slot(raw: &RawDeviceSlot) -> DeviceSlot {
+/// The upper halves mean nothing in other images than those of 48 bits.
+fn parse_slot(raw: &RawDeviceSlot, superblock: &Superblock) -> DeviceSlot {
+    let wide = superblock.has(incompat::BIT48);
+    let whole = |low: u32, high: u16| match wide {
+        true => u64::from(low) | u64::from(high) << 32,
+        false => low.into(),
+    };
     DeviceSlot {
         tag: until_nul(&raw.tag).to_vec(),
-        blocks: u64::from(raw.blocks_lo.get()) | u64::from(raw.blocks_hi.get()) << 32,
-        unified_block: u64::from(raw.uniaddr_lo.get()) | u64::from(raw.uniaddr_hi.get()) << 32,
+        blocks: whole(raw.blocks_lo.get(), raw.blocks_hi.get()),
+        unified_block: whole(raw.uniaddr_lo.get(), raw.uniaddr_hi.get()),
     }
 }
 

@@ -56,9 +56,9 @@ pub(crate) struct RawDeviceSlot {
     pub tag: [u8; 64],
     pub blocks_lo: U32,
     pub uniaddr_lo: U32,
-    pub blocks_hi: U32,
+    pub blocks_hi: U16,
     pub uniaddr_hi: U16,
-    pub reserved: [u8; 50],
+    pub reserved: [u8; 52],
 }
 const _: () = assert!(size_of::<RawDeviceSlot>() == 128);
 

@@ -116,7 +116,10 @@ struct erofast_dirent {
     uint32_t padding;    /* 0 */
 };
 
-/* Called for each entry; goes on while it returns 0. It must return: no longjmp, no exception. */
+/*
+ * Called for each entry; goes on while it returns 0. It may use the image, to read files and list
+ * directories of any size. It must return: no longjmp, no exception.
+ */
 typedef int (*erofast_dirent_fn)(const struct erofast_dirent *entry, void *context);
 
 /*

@@ -149,6 +149,21 @@ fn a_chunk_names_its_device_or_an_address_of_the_unified_space() {
     assert_eq!(maker.map(0).unwrap().kind, raw(1, BLOCK));
 }
 
+#[test]
+fn the_upper_halves_of_a_device_slot_belong_to_images_of_48_bits() {
+    let mut maker = Maker::new(4, 2 * BLOCK);
+    maker.incompat |= 8;
+    maker.devices.push(Arc::new(vec![0u8; 2 * BLOCK as usize]));
+    // 2 blocks at block 1000 and 2^32; 16 bits each of the count and of the address.
+    maker.words(4096 + 64, &[2, 1000, 1 << 16]);
+    maker.union(0x60).words(BODY, &[1, 1001]);
+    let wide = (1 << 32 | 1001) * BLOCK;
+    let error = maker.map(0).unwrap_err().to_string();
+    assert!(error.contains(&format!("{wide:#x}")), "{error}");
+    maker.incompat |= 0x80;
+    assert_eq!(maker.map(0).unwrap().kind, raw(1, BLOCK));
+}
+
 /// A full index: head at 0, then one that shares its stream with others.
 fn full() -> Maker {
     let mut maker = Maker::new(1, 1800);
@@ -342,6 +357,18 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
     assert_eq!(extents, 2);
     let inside = image.map(&inode, 15 << 20 | 77).unwrap();
     assert!(inside.logical <= 15 << 20 | 77 && inside.end() == inode.size);
+}
+
+#[test]
+fn an_inline_tail_that_fills_a_block_is_not_rotated() {
+    // So many entries that the tail begins with a block.
+    let mut maker = Maker::new(1, 46 * BLOCK);
+    maker.header(512 << 16, 0b110 | 1 << 3 | 1 << 4, 0, 0);
+    maker.lcluster(45, 0, 100, 0);
+    let tail = pcluster(&maker.map(46 * BLOCK - 1).unwrap());
+    assert_eq!(tail.location.physical % BLOCK, 0);
+    assert_eq!((tail.inline, tail.coding), (true, Coding::Shifted));
+    assert_eq!(pcluster(&maker.map(0).unwrap()).coding, Coding::Interlaced);
 }
 
 #[test]

@@ -124,35 +124,27 @@ pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> R
             (physical, length, decoded_end, false)
         }
     };
+    // A tail behind the index is never rotated, even if it fills a block.
+    let rotated = index.advise & INTERLACED_PCLUSTER != 0 && !inline;
+    let stored = plain(image, rotated, physical, length);
     let candidate = Candidate {
         logical: found.logical,
         decoded_end,
         physical,
         length,
-        coding: coding(image, inode, index, &found.head, physical, length)?,
+        coding: coding(inode, index, &found.head, stored)?,
         partial: found.head.partial,
         inline,
     };
     compressed(image, inode, &candidate)
 }
 
-fn coding(
-    image: &Image,
-    inode: &Inode,
-    index: &Index,
-    head: &Lcluster,
-    physical: u64,
-    length: u64,
-) -> Result<Coding> {
+/// The coding of a pcluster, `stored` if it is not compressed.
+fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Result<Coding> {
     match head.kind {
         Kind::Head1 => algorithm(inode, index.algorithms[0]),
         Kind::Head2 => algorithm(inode, index.algorithms[1]),
-        Kind::Plain | Kind::NonHead => Ok(plain(
-            image,
-            index.advise & INTERLACED_PCLUSTER != 0,
-            physical,
-            length,
-        )),
+        Kind::Plain | Kind::NonHead => Ok(stored),
     }
 }
 
