@@ -128,21 +128,24 @@ impl Installed {
         std::fs::write(&empty, "int main(void) { return 0; }\n").expect("a file");
         let flags = self.described(&["--static", "--cflags", "--libs"]);
         let mut programs = Vec::new();
-        for compiler in ["cc", "clang"].into_iter().filter(|name| is_there(name)) {
-            for linker in ["", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"] {
-                for kind in ["-static", "-static-pie"] {
-                    let program = self.path(&format!("{compiler}{linker}{kind}"));
-                    let ways = [kind, linker].into_iter().filter(|way| !way.is_empty());
-                    let mut command = Command::new(compiler);
-                    command.args(ways).arg("-o").arg(&program);
-                    let mut tried = Command::new(compiler);
-                    tried.args(command.get_args()).arg(&empty);
-                    if !tried.output().is_ok_and(|output| output.status.success()) {
-                        continue;
-                    }
-                    run(command.arg(source).args(&flags));
-                    programs.push(program);
-                }
+        for way in [
+            &["cc", "-static"][..],
+            &["cc", "-static-pie"],
+            &["cc", "-static", "-fuse-ld=gold"],
+            &["cc", "-static", "-fuse-ld=lld"],
+            &["cc", "-static", "-fuse-ld=mold"],
+            &["clang", "-static"],
+        ] {
+            let program = self.path(&way.join(""));
+            let link = |source: &Path| {
+                let mut command = Command::new(way[0]);
+                command.args(&way[1..]).arg("-o").arg(&program).arg(source);
+                command
+            };
+            let works = link(&empty).output();
+            if works.is_ok_and(|output| output.status.success()) {
+                run(link(source).args(&flags));
+                programs.push(program);
             }
         }
         if programs.is_empty() {
