@@ -3,8 +3,8 @@
 //! A request opens a `Scope` for its thread. Reads of metadata are charged as steps, and decoders
 //! by their bytes, wherever on the way they happen: the content of a directory may be mapped by
 //! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
-//! has a budget of its own, of the same size (`Share`). What a caller does in the middle of a request,
-//! such as the callback of a listing that reads each file, is no part of that request (`outside`).
+//! has a budget of its own, of the same size (`Share`). What a caller does in the middle of a
+//! request, such as the callback of a listing that reads each file, is no part of it (`outside`).
 //!
 //! No clock is read. On its way a request passes these marks:
 //! 1. It is *long*: its thread has normal priority from then on.

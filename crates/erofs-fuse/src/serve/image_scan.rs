@@ -15,8 +15,8 @@ use std::thread;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Image, Inode, Nid};
 
-/// Requests that found nothing, at most, before the scan starts. The launch of a program asks for one
-/// attribute of each program file.
+/// Requests that found nothing, at most, before the scan starts. The launch of a program asks for
+/// one attribute of each program file.
 const WORTH_SCANNING: u64 = 64;
 
 /// One request is worth the scan of this many inodes.
