@@ -127,6 +127,19 @@ static int64_t sum(uint64_t nid, uint64_t offset, uint64_t length, struct sha256
     return count < 0 ? count : 0;
 }
 
+/* Nothing is stored of a hole, and its first and last bytes are zeros. */
+static void check_hole(const struct erofast_stat *stat, const struct erofast_extent *extent)
+{
+    char ends[2] = {1, 1};
+    if (extent->kind != EROFAST_HOLE)
+        return;
+    if (extent->stored != 0 ||
+        erofast_read_at(image, stat->nid, ends, 1, extent->logical) != 1 ||
+        erofast_read_at(image, stat->nid, ends + 1, 1, extent->logical + extent->length - 1) != 1 ||
+        ends[0] != 0 || ends[1] != 0)
+        abort();
+}
+
 /* Extents cover the file from its beginning to its end, one behind the other. */
 static void check_extents(const char *path, const struct erofast_stat *stat)
 {
@@ -141,6 +154,7 @@ static void check_extents(const char *path, const struct erofast_stat *stat)
         if (found != 1 || extent.logical != offset || extent.length == 0 ||
             extent.length > stat->size - offset)
             abort();
+        check_hole(stat, &extent);
         offset += extent.length;
     }
     if (offset >= stat->size && erofast_extent(image, stat->nid, stat->size, &extent) != 0)

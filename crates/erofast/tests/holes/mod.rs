@@ -140,6 +140,17 @@ fn check(engine: &Engine, file: &Punched) {
                 "{name}: {begin}"
             );
         }
+        let before = engine.stats().decoded_bytes;
+        for at in [hole.start, middle, hole.end - 1] {
+            let mut byte = [0xaa];
+            let read = engine.read_at(&inode, at, &mut byte, ReadContext::Worker);
+            assert_eq!((read.expect("a byte"), byte), (1, [0]), "{name} at {at}");
+        }
+        assert_eq!(
+            engine.stats().decoded_bytes,
+            before,
+            "{name}: a hole was decoded"
+        );
         for at in [hole.start, middle, hole.end - 1] {
             let extent = engine.image().map(&inode, at).expect("an extent");
             assert_eq!(extent.kind, ExtentKind::Hole, "{name} at {at}");
