@@ -28,7 +28,7 @@ const MAX_ENTRIES: usize = 1 << 24;
 /// Directories after which it stops: they are remembered.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
-/// Entries of indexes after which it stops: those of 32 GiB in lclusters of 4 KiB, in about a second.
+/// Entries of indexes after which it stops: those of 32 GiB in lclusters of 4 KiB.
 const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
 /// Whether an inode has what is looked for; `None` if unknown. The number is how many entries of
