@@ -121,7 +121,7 @@ impl Installed {
     /// programs. None, with a line that says why, where there is no way.
     pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
         if !is_there("pkg-config") {
-            println!("skipped: no pkg-config: the linker's flags are those of the test");
+            println!("skipped: no pkg-config: the compiler's flags are those of the test");
             return None;
         }
         let empty = self.path("empty.c");

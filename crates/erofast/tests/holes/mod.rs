@@ -254,7 +254,7 @@ fn holes_of_every_index_are_zeros_and_all_else_is_as_it_was() {
 fn holes_beside_every_codec_are_zeros_and_all_else_is_as_it_was() {
     let sets = image_sets();
     let Some(shared) = sets.get(1) else {
-        println!("skipped: these are only in the large set of images");
+        println!("skipped: an image of every codec is only in the large set of images");
         return;
     };
     let seen = check_images(good_images(shared));
