@@ -175,3 +175,55 @@ fn the_directory_the_preparation_and_all_errors_of_a_program_are_its_users() {
     let output = launch(&["--prepare", "exit 7", "--", "ls", "{}"]);
     fails(&output, 1, "--prepare exit 7: exit status 7");
 }
+
+#[test]
+fn a_time_limit_ends_a_real_time_program_on_the_only_cpu_of_the_lab() {
+    if !is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let real_time = |command: &mut Command| {
+        command.args(["-c", "0", "chrt", "-f", "20"]);
+    };
+    let mut probe = Command::new("taskset");
+    real_time(&mut probe);
+    if !probe
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        println!("skipped: no real-time priority here, or no taskset and chrt");
+        return;
+    }
+    let mut lab = Command::new("taskset");
+    real_time(&mut lab);
+    lab.arg(env!("CARGO_BIN_EXE_erofast-lab"))
+        .args(["lab", "launch", "--engine", "kernel-loop", "--load", "none"])
+        .args(["--iterations", "1", "--timeout", "1"])
+        .arg(image())
+        .args(["--", "sh", "-c", "while :; do :; done # {}"])
+        .stderr(std::process::Stdio::piped());
+    let mut lab = lab.spawn().expect("taskset starts");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
+    while lab.try_wait().expect("a child").is_none() {
+        if std::time::Instant::now() > deadline {
+            // What it has started ends with it, but for the program, which has its name.
+            let _ = lab.kill();
+            panic!("the lab does not end");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let output = lab.wait_with_output().expect("it has ended");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let elsewhere = [
+        "recording the scheduler",
+        "outside of containers",
+        "engine kernel-loop: th",
+    ];
+    if elsewhere.iter().any(|reason| errors.contains(reason)) {
+        println!("skipped: {errors}");
+        return;
+    }
+    assert!(errors.ends_with("sh: not finished in time\n"), "{errors}");
+    assert_eq!(output.status.code(), Some(1));
+}

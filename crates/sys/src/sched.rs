@@ -3,7 +3,9 @@
 //! By the numbers of the calls: musl's functions of these names only return ENOSYS.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::os::unix::thread::JoinHandleExt;
+use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -111,6 +113,46 @@ fn set_slice(tid: i32, nice: i32, slice: Duration) -> io::Result<()> {
     };
     // SAFETY: the structure is as long as it says, and only read.
     done(unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const wanted, 0) })
+}
+
+/// The real-time policy and priority that a thread had before [`lead`] raised it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inherited {
+    /// `SCHED_FIFO` or `SCHED_RR`.
+    pub policy: i32,
+    /// 1 to 98.
+    pub priority: i32,
+}
+
+/// Raises the calling thread, if it is real-time, above the children that it will start: one of the
+/// same priority that never sleeps would keep it from its CPU for ever. What children are to have
+/// is returned; without a real-time policy there is nothing to do.
+pub fn lead() -> io::Result<Option<Inherited>> {
+    /// The highest priority that leaves one above it.
+    const MOST: i32 = 98;
+    let found = attributes(0)?;
+    let policy = found.policy as i32;
+    if ![libc::SCHED_FIFO, libc::SCHED_RR].contains(&policy) {
+        return Ok(None);
+    }
+    let priority = (found.priority as i32).min(MOST);
+    set_plainly(policy, priority + 1)?;
+    Ok(Some(Inherited { policy, priority }))
+}
+
+impl Inherited {
+    /// Has `command` start with this policy and priority.
+    pub fn give(self, command: &mut Command) {
+        // SAFETY: between fork and exec one system call is made; nothing is allocated and no lock
+        // is taken.
+        unsafe { command.pre_exec(move || set_plainly(self.policy, self.priority)) };
+    }
+}
+
+/// Sets policy and priority of the calling thread; children have them, too.
+fn set_plainly(policy: i32, priority: libc::c_int) -> io::Result<()> {
+    // SAFETY: the kernel's sched_param is one int, which the call only reads.
+    done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })
 }
 
 /// Whether thread `tid` has the ordinary policy and [`SHORT_SLICE`]; 0 means the calling thread.

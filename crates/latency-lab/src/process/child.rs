@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::facts::{descendants, started};
+use super::lead;
 use crate::error::{Doing, dash};
 use crate::{Interrupt, LabError, Result};
 
@@ -48,6 +49,7 @@ impl Child {
     /// Starts `command` with no input, its output discarded and its errors kept.
     pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
+        lead::before(command);
         let words = words().doing("making a memfd for", &program)?;
         let errors = words
             .try_clone()
