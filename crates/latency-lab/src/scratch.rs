@@ -11,7 +11,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::process::geteuid;
 
 use crate::error::Doing;
 use crate::{Result, mounts};
@@ -34,32 +35,59 @@ impl Scratch {
     /// A fresh directory that only we may write to, below `parent`. Those of dead runs are removed,
     /// there and where the load writes.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         // As the kernel names what is mounted there.
         let parent = &parent.canonicalize().doing("opening", parent)?;
         remove_orphans(parent);
         remove_orphans(Path::new(ON_DISK));
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{count}", std::process::id());
-        let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
-        fs::DirBuilder::new()
-            .mode(0o755)
-            .create(&unlocked)
-            .doing("making the directory", &unlocked)?;
-        let directory = File::open(&unlocked).doing("opening", &unlocked)?;
-        // On a filesystem without locks, orphans are not removed either.
-        let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
-        // No other run sees it without its lock.
-        fs::rename(&unlocked, &path).doing("making the directory", &path)?;
-        Ok(Scratch {
-            path,
-            _directory: directory,
-        })
+        let mut taken = None;
+        for _ in 0..NAMES {
+            match make(parent) {
+                Err(reason) if is_taken(&reason) => taken = Some(reason),
+                made => return made.doing("making a directory in", parent),
+            }
+        }
+        let reason = taken.unwrap_or(io::ErrorKind::AlreadyExists.into());
+        Err(reason).doing("making a directory in", parent)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Names that are tried: another user may have made directories of the first ones.
+const NAMES: u32 = 1000;
+
+fn is_taken(reason: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory, PermissionDenied};
+    let kinds = [
+        AlreadyExists,
+        DirectoryNotEmpty,
+        NotADirectory,
+        PermissionDenied,
+    ];
+    kinds.contains(&reason.kind())
+}
+
+/// A directory by the next name.
+fn make(parent: &Path) -> io::Result<Scratch> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{PREFIX}{}-{count}", std::process::id());
+    let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
+    fs::DirBuilder::new().mode(0o755).create(&unlocked)?;
+    let directory = File::open(&unlocked)?;
+    // On a filesystem without locks, orphans are not removed either.
+    let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
+    // No other run sees it without its lock.
+    if let Err(reason) = fs::rename(&unlocked, &path) {
+        let _ = fs::remove_dir(&unlocked);
+        return Err(reason);
+    }
+    Ok(Scratch {
+        path,
+        _directory: directory,
+    })
 }
 
 impl Drop for Scratch {
@@ -68,11 +96,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Directories of runs that ended without removing them, and what is mounted there.
+/// Our directories of runs that ended without removing them, and what is mounted there.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
-        if is_name(&entry.file_name()) && is_unlocked(&path) && remove(&path) {
+        if is_name(&entry.file_name()) && is_orphan(&path) && remove(&path) {
             let path = path.display();
             let _ = writeln!(io::stderr(), "erofast lab: removed {path} of a dead run");
         }
@@ -97,11 +125,15 @@ fn remove(path: &Path) -> bool {
     mounts::below(path).is_empty() && fs::remove_dir_all(path).is_ok()
 }
 
-fn is_unlocked(path: &Path) -> bool {
-    File::open(path).is_ok_and(|directory| {
-        directory.metadata().is_ok_and(|metadata| metadata.is_dir())
-            && flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
-    })
+/// Whether a directory is ours, and its run is dead. Whatever another user has put there is neither
+/// followed nor waited for, and stays.
+fn is_orphan(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(directory) = open(path, flags, Mode::empty()) else {
+        return false;
+    };
+    let ours = fstat(&directory).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
+    ours && flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 #[cfg(test)]
@@ -118,6 +150,39 @@ mod tests {
         fs::create_dir(path.join("mount/cache")).unwrap();
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_another_user_put_there_stays_and_hangs_nothing() {
+        let parent = Scratch::new(&std::env::temp_dir()).unwrap();
+        let at = |number: u32| parent.path().join(format!("{PREFIX}1-{number}"));
+        let treasure = parent.path().join("treasure");
+        fs::create_dir(&treasure).unwrap();
+        std::os::unix::fs::symlink(&treasure, at(0)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at(1), Mode::RWXU).unwrap();
+        fs::create_dir(at(2)).unwrap();
+        let foreign = std::os::unix::fs::chown(at(2), Some(65534), None).is_ok();
+        if !foreign {
+            println!("skipped: only root can give a directory to another user");
+        }
+        remove_orphans(parent.path());
+        assert!(at(0).exists() && at(1).exists() && treasure.exists());
+        assert_eq!(at(2).exists(), foreign, "ours is removed");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let parent = Scratch::new(&std::env::temp_dir()).unwrap();
+        let me = std::process::id();
+        let path = parent.path().to_owned();
+        let first = Scratch::new(&path).unwrap();
+        let (_, count) = first.path().to_str().unwrap().rsplit_once('-').unwrap();
+        let next = count.parse::<u32>().unwrap() + 1;
+        for number in next..next + 5 {
+            fs::write(path.join(format!("{PREFIX}{me}-{number}")), "x").unwrap();
+            fs::create_dir(path.join(format!(".{PREFIX}{me}-{number}"))).unwrap();
+        }
+        assert!(Scratch::new(&path).unwrap().path().is_dir());
     }
 
     #[test]
