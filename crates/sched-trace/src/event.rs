@@ -112,6 +112,9 @@ pub enum Kind {
         unique: u64,
         opcode: u32,
     },
+    /// `block_rq_complete` of a request, or `block_bio_complete`: a read or write of a block device
+    /// is done, of the kernel's own dev_t. Whoever submitted it is called next, on the same CPU.
+    BlockDone { device: u32, request: bool },
 }
 
 /// The state a thread left its CPU in: the bits of `prev_state`, as Linux 4.14 and later write

@@ -126,6 +126,7 @@ impl Machine {
             }
             Kind::Migrate { .. }
             | Kind::FuseSent { .. }
+            | Kind::BlockDone { .. }
             | Kind::Exec { .. }
             | Kind::Exit { .. } => {}
         }

@@ -67,7 +67,11 @@ impl Instance {
         let kib = options.buffer_kib_per_cpu.max(64);
         self.set("buffer_size_kb", &kib.to_string())?;
         for event in &EVENTS {
-            let wanted = event.need != Need::Requests || options.requests;
+            let wanted = match event.need {
+                Need::Requests => options.requests,
+                Need::Blocks => options.blocks,
+                Need::Always | Need::IfThere => true,
+            };
             let enable = event.file("enable");
             if wanted && (event.need == Need::Always || self.path(&enable).exists()) {
                 self.set(&enable, "1")?;

@@ -10,6 +10,8 @@ pub struct RecordOptions {
     /// `fuse_request_send`, where the kernel has it (Linux 6.10): when programs sent requests to
     /// FUSE mounts.
     pub requests: bool,
+    /// `block_rq_complete` and `block_bio_complete`: whose reads of a block device are done.
+    pub blocks: bool,
 }
 
 impl Default for RecordOptions {
@@ -18,6 +20,7 @@ impl Default for RecordOptions {
             buffer_kib_per_cpu: 8192,
             drain: Drain::Stream,
             requests: false,
+            blocks: false,
         }
     }
 }

@@ -137,6 +137,10 @@ pub(crate) fn kind(
             unique: b.number()?,
             opcode: c.int()? as u32,
         },
+        What::RequestDone | What::BioDone => Kind::BlockDone {
+            device: a.int()? as u32,
+            request: what == What::RequestDone,
+        },
     })
 }
 
@@ -236,6 +240,14 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
         } => {
             let numbers = [of(*connection), of(*unique), of(*opcode)];
             (What::FuseSent, padded(&numbers, &[]))
+        }
+        Kind::BlockDone { device, request } => {
+            let what = if *request {
+                What::RequestDone
+            } else {
+                What::BioDone
+            };
+            (what, padded(&[of(*device)], &[]))
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) enum Need {
     Always,
     IfThere,
     Requests,
+    Blocks,
 }
 
 /// The kinds of events, in the order of [`EVENTS`].
@@ -59,6 +60,8 @@ pub(crate) enum What {
     NewTask,
     Rename,
     FuseSent,
+    RequestDone,
+    BioDone,
 }
 
 /// A field of an event.
@@ -158,7 +161,7 @@ const fn event(
 /// All events that are read. The numbers are those of Perfetto's
 /// `protos/perfetto/trace/ftrace/*.proto`.
 #[rustfmt::skip]
-pub(crate) static EVENTS: [EventType; 17] = [
+pub(crate) static EVENTS: [EventType; 19] = [
     event(What::Switch, Always, ("sched", "sched_switch"), 4, &[
         text("prev_comm", 1), number("prev_pid", 2), number("prev_prio", 3),
         field("prev_state", 4, Form::State),
@@ -202,6 +205,10 @@ pub(crate) static EVENTS: [EventType; 17] = [
         number("connection", 1).after("connection "), number("unique", 2).after(" req "),
         number("opcode", 3).after(" opcode "),
     ]),
+    event(What::RequestDone, Need::Blocks, ("block", "block_rq_complete"), GENERIC,
+        &[number("dev", 1)]),
+    event(What::BioDone, Need::Blocks, ("block", "block_bio_complete"), GENERIC,
+        &[number("dev", 1)]),
 ];
 
 /// The type of an event by its name.
