@@ -2,7 +2,8 @@
 //! No time is judged here, only that the request was carried out, counted and undone.
 
 use std::ffi::OsString;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::common::{alone, image, skipped};
@@ -236,6 +237,184 @@ fn a_missing_engine_is_said_and_left_out_only_of_the_default_list() {
             .iter()
             .any(|engine| engine.engine == "kernel-loop")
     );
+    nothing_is_left();
+}
+
+#[test]
+fn a_launch_lasts_until_what_the_program_left_behind_has_ended() {
+    let _alone = alone();
+    if !can_run() {
+        return;
+    }
+    let left = "setsid sh -c 'sleep 0.3; find \"$0\" -type f -exec cat {} +' \"$0\" & exit 0";
+    if let Some(report) = run_or_skip(&options(&["kernel-loop"], left)) {
+        let short = report.engines[0]
+            .samples
+            .iter()
+            .filter(|it| it.launch_us < 300_000.0);
+        assert_eq!(short.count(), 0, "{:?}", report.engines[0].samples);
+    }
+    let stays = LaunchOptions {
+        timeout: Duration::from_secs(1),
+        ..options(&["kernel-loop"], "setsid sleep 1000 & exit 0")
+    };
+    let error = match run(&stays, &mut Silent) {
+        Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
+        other => other.unwrap_err().to_string(),
+    };
+    assert!(error.contains("sh: it ended and left s"), "{error}");
+    assert!(
+        error.contains("a launch lasts until its last process has ended"),
+        "{error}"
+    );
+    nothing_is_left();
+}
+
+/// A directory that goes with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        let path = std::env::temp_dir().join(format!("erofast-second-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An EROFS image of this program, which compresses to some hundred pclusters; a reason where it
+/// cannot be made.
+fn large_image(place: &Path) -> Result<PathBuf, String> {
+    let (tree, image) = (place.join("tree"), place.join("image"));
+    let copied = std::fs::create_dir(&tree)
+        .and_then(|()| std::fs::copy(std::env::current_exe()?, tree.join("file")));
+    copied.map_err(|error| error.to_string())?;
+    let mut mkfs = Command::new("mkfs.erofs");
+    let output = mkfs.arg("-zlz4").arg(&image).arg(&tree).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(image),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(format!("mkfs.erofs: {error}")),
+    }
+}
+
+/// Mounts an image anew and reads it, again and again, until dropped. After each time the file
+/// `passed` is there.
+struct SecondMount {
+    reader: Child,
+    end: PathBuf,
+}
+
+/// $1 is the image, $2 the mount point, $3 the file that tells of a pass, $4 one that ends it.
+const READER: &str = "
+    until [ -e \"$4\" ]; do
+        device=$(losetup -f --show -r \"$1\") && mount -t erofs -o ro \"$device\" \"$2\" || exit 1
+        cat \"$2/file\" > /dev/null || exit 2
+        until umount \"$2\" 2> /dev/null; do sleep 0.01; done
+        losetup -d \"$device\"
+        : > \"$3\"
+    done";
+
+impl SecondMount {
+    fn start(image: &Path, passed: &Path) -> SecondMount {
+        let [point, end] = ["point", "end"].map(|name| passed.with_extension(name));
+        std::fs::create_dir(&point).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", READER, "sh"]);
+        let reader = shell.args([image, &point, passed, &end]).spawn().unwrap();
+        SecondMount { reader, end }
+    }
+}
+
+impl Drop for SecondMount {
+    fn drop(&mut self) {
+        std::fs::write(&self.end, "").unwrap();
+        let ended = self.reader.wait().unwrap();
+        assert!(ended.success() || std::thread::panicking(), "{ended}");
+    }
+}
+
+#[test]
+fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
+    let _alone = alone();
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let image = match large_image(&place.0) {
+        Ok(image) => image,
+        Err(reason) => return skipped(reason),
+    };
+    let passed = place.0.join("passed");
+    // A launch lasts until the second mount was read twice, so once from beginning to end.
+    let script = "cat \"$0\"/file > /dev/null
+        for pass in 1 2; do rm -f PASSED; until [ -e PASSED ]; do sleep 0.01; done; done";
+    let script = script.replace("PASSED", &passed.display().to_string());
+    let beside = LaunchOptions {
+        image: image.clone(),
+        ..options(&["kernel-loop", "kernel", "kernel-loop"], &script)
+    };
+    let alone = LaunchOptions {
+        image: image.clone(),
+        ..options(&["kernel-loop"], "cat \"$0\"/file > /dev/null")
+    };
+    let Some(own) = run_or_skip(&alone) else {
+        return;
+    };
+    let second = SecondMount::start(&image, &passed);
+    let report = run_or_skip(&beside);
+    drop(second);
+    let Some(report) = report else {
+        return;
+    };
+    let works = |report: &LaunchReport, engine: usize| -> Vec<u64> {
+        report.engines[engine]
+            .samples
+            .iter()
+            .map(|it| it.works)
+            .collect()
+    };
+    let others = |engine: usize| -> u64 {
+        report.engines[engine]
+            .samples
+            .iter()
+            .map(|it| it.other_works)
+            .sum()
+    };
+    assert_eq!(
+        works(&report, 1),
+        [0, 0],
+        "a file is decompressed by its reader"
+    );
+    assert!(
+        report.engines[1]
+            .samples
+            .iter()
+            .all(|it| it.sched_latency_us == 0.0)
+    );
+    assert_eq!(report.engines[2].number, 2);
+    if works(&own, 0) == [0, 0] {
+        return skipped("this kernel decompresses in the thread that reads");
+    }
+    assert!(others(0) > 0 && others(1) > 0, "the second mount was read");
+    let most = works(&own, 0).into_iter().max().unwrap();
+    for engine in [0, 2] {
+        let works = works(&report, engine);
+        assert!(
+            works.iter().all(|it| (1..=2 * most).contains(it)),
+            "{works:?}, alone {most}"
+        );
+    }
+    let note = report
+        .notices
+        .iter()
+        .any(|it| it.contains("other mounts of EROFS were read"));
+    assert!(note, "{:?}", report.notices);
     nothing_is_left();
 }
 

@@ -4,7 +4,8 @@
 //!
 //! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel
 //!   these are the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N`
-//!   kthreads where the kernel has them. A daemon's are all threads of its processes, the ones that
+//!   kthreads where the kernel has them, as far as they do that for the mount that is measured
+//!   (`origin.rs`). A daemon's are all threads of its processes, the ones that
 //!   started during the launch included. An engine that decompresses in the program's own thread
 //!   has none.
 //! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a
@@ -21,12 +22,11 @@ use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, Trace};
 
 use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
+use super::origin::{DECOMPRESS, Origin, Origins, Queuer};
 use super::owner::{Owner, Threads, owners};
 use super::picture::{behind, picture};
 use super::sample::{Sample, ThreadWaits};
 
-/// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
-const DECOMPRESS: &str = "z_erofs_decompressqueue";
 /// The name of the kernel's per-CPU threads, before the number of the CPU.
 const KTHREAD: &[u8] = b"erofs_worker/";
 /// Bound on the lab's own wait for a CPU, by which its time stamp of the end may be late.
@@ -37,6 +37,9 @@ pub(super) struct Launch {
     report: Report,
     timeline: Timeline,
     owners: HashMap<i32, Owner>,
+    origins: Origins,
+    /// Indices of the work items of each thread, in the order of time.
+    works: HashMap<i32, Vec<usize>>,
     in_kernel: bool,
     /// The CPUs on which the program may run.
     cpus_of_launch: BTreeSet<u32>,
@@ -53,16 +56,48 @@ impl Launch {
         start_ns: u64,
         end_ns: u64,
     ) -> Self {
+        let program = program as i32;
+        let owners = owners(trace, &threads, program);
+        let queuer = |pid: i32| match owners.get(&pid) {
+            Some(Owner::Program) => Queuer::Program,
+            Some(Owner::Kernel | Owner::Idle) => Queuer::Kernel,
+            _ => Queuer::Stranger,
+        };
+        let report = analyse(trace);
+        let mut works: HashMap<i32, Vec<usize>> = HashMap::new();
+        for (index, work) in report.works.iter().enumerate() {
+            works.entry(work.pid).or_default().push(index);
+        }
         Launch {
-            report: analyse(trace),
+            origins: Origins::of(trace, &threads.mounts, &queuer),
+            works,
+            report,
             timeline: Timeline::new(trace),
             in_kernel: threads.in_kernel,
             cpus_of_launch: threads.cpus.clone(),
-            owners: owners(trace, &threads, program as i32),
-            program: program as i32,
+            program,
             start_ns,
-            end_ns: exit_time(trace, program as i32, start_ns, end_ns),
+            end_ns: exit_time(trace, program, &owners, start_ns, end_ns),
+            owners,
         }
+    }
+
+    /// Why the launch does not count, if the kernel decompressed for other mounts meanwhile, and it
+    /// is not known for which.
+    pub(super) fn mixed_up(&self) -> Option<String> {
+        let items = self
+            .report
+            .works
+            .iter()
+            .filter(|work| self.decompressed(work));
+        let origins: Vec<Origin> = items.map(|work| self.origins.of_item(Some(work))).collect();
+        let unknown = origins.iter().filter(|origin| **origin == Origin::Unknown);
+        let (unknown, all) = (unknown.count(), origins.len());
+        (unknown > 0).then(|| {
+            format!(
+                "{unknown} of {all} work items that decompressed may be of another mount of EROFS"
+            )
+        })
     }
 
     pub(super) fn sample(&self) -> Sample {
@@ -102,6 +137,7 @@ impl Launch {
                 .count() as u64,
             by_thread: threads.into_values().collect(),
             works,
+            other_works: self.other_works(),
             behind: behind(&self.timeline, &counted),
             picture: picture(&self.timeline, self.window(), &counted, &|pid| {
                 self.owner(pid, &counted)
@@ -168,19 +204,53 @@ impl Launch {
             let function = wait.function.map_or("", |name| self.report.names.get(name));
             let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
             // Workers of daemons beside the kernel's mount have the same names.
-            function.starts_with(DECOMPRESS) || kthread && wait.comm.as_bytes().starts_with(KTHREAD)
+            let decompresses = function.starts_with(DECOMPRESS)
+                || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
+            decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
         } else {
             self.owners.get(&wait.pid) == Some(&Owner::Engine)
         }
     }
 
-    /// The kernel's work items that decompressed during the launch.
+    /// The item inside of which its worker waited, or else the next one that it started.
+    fn work_of(&self, wait: &Wait) -> Option<&WorkRun> {
+        let works = self.works.get(&wait.pid)?;
+        let work = |at: usize| works.get(at).map(|&index| &self.report.works[index]);
+        let next = works.partition_point(|&at| self.report.works[at].start_ns < wait.end_ns);
+        let before = next.checked_sub(1).and_then(work);
+        let inside = before.filter(|work| {
+            work.start_ns <= wait.start_ns && work.end_ns.is_none_or(|end| end >= wait.end_ns)
+        });
+        inside.or(work(next))
+    }
+
+    /// Whether an item decompressed during the launch, for whichever mount.
+    fn decompressed(&self, work: &WorkRun) -> bool {
+        self.in_kernel
+            && self.window().contains(&work.start_ns)
+            && self.report.names.get(work.function).starts_with(DECOMPRESS)
+    }
+
+    /// The kernel's work items that decompressed during the launch, for the mount.
     fn decompressions(&self) -> impl Iterator<Item = &WorkRun> {
-        self.report.works.iter().filter(|work| {
-            self.in_kernel
-                && self.window().contains(&work.start_ns)
-                && self.report.names.get(work.function).starts_with(DECOMPRESS)
-        })
+        let works = self
+            .report
+            .works
+            .iter()
+            .filter(|work| self.decompressed(work));
+        works.filter(|work| self.origins.of_item(Some(work)) != Origin::Other)
+    }
+
+    /// Those for other mounts.
+    fn other_works(&self) -> u64 {
+        let works = self
+            .report
+            .works
+            .iter()
+            .filter(|work| self.decompressed(work));
+        works
+            .filter(|work| self.origins.of_item(Some(work)) == Origin::Other)
+            .count() as u64
     }
 
     /// Number of work items that decompressed, and their total delay from queueing to start.
@@ -194,11 +264,18 @@ impl Launch {
     }
 }
 
-/// When the program really ended: the last switch of its last thread. The lab itself sees that only
-/// when it gets a CPU.
-fn exit_time(trace: &Trace, program: i32, start_ns: u64, seen_ns: u64) -> u64 {
+/// When the program really ended: the last switch of its last thread, and of those that it left
+/// behind. The lab itself sees that only when it gets a CPU.
+fn exit_time(
+    trace: &Trace,
+    program: i32,
+    owners: &HashMap<i32, Owner>,
+    start_ns: u64,
+    seen_ns: u64,
+) -> u64 {
     let of_program = |pid: i32| {
         pid == program
+            || owners.get(&pid) == Some(&Owner::Program)
             || trace
                 .threads
                 .get(&pid)

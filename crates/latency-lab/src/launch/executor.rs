@@ -13,12 +13,14 @@ use sched_trace::{Notice, Trace};
 use super::attribute::Launch;
 use super::cpu_time::{CpuTime, Foreign};
 use super::options::LaunchOptions;
+use super::origin::Mounts;
 use super::owner::{Owner, Threads};
 use super::sample::Sample;
 use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
+use crate::figure::{label, numbers};
 use crate::load::{Fio, Spent};
-use crate::process::{Child, End, allowed_cpus, kernel_threads, process_threads};
+use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
 
@@ -85,6 +87,8 @@ impl<'a> Launcher<'a> {
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
+            // They tell apart what the kernel decompresses for its mounts.
+            blocks: engines.iter().any(Engine::is_kernel),
             ..RecordOptions::default()
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
@@ -133,6 +137,8 @@ impl<'a> Launcher<'a> {
             return Ok(Outcome::Interrupted);
         }
         threads.engine.extend(mounted.threads());
+        // A mount that came during the launch counts, and one that went has been seen before.
+        threads.mounts.look();
         mounted.unmount()?;
         for notice in &trace.notices {
             let in_kernel = self.engines[engine].is_kernel();
@@ -161,6 +167,9 @@ impl<'a> Launcher<'a> {
         }
         if let Some(traces) = &mut self.traces {
             sample.trace = Some(traces.add(&self.engines[engine].to_string(), &trace)?);
+        }
+        if let Some(reason) = launch.mixed_up() {
+            return Ok(run.spoilt(reason, None));
         }
         let cpu_us = sample.launch_us * allowed_cpus().len() as f64;
         if let Some(reason) = disturbed(cpu_us, &time.foreign, self.options.foreign_limit) {
@@ -208,6 +217,7 @@ impl<'a> Launcher<'a> {
             kernel: kernel_threads(),
             engine: mounted.threads(),
             in_kernel: mounted.daemon().is_none(),
+            mounts: Mounts::beside(mounted.point()),
             cpus: allowed_cpus(),
         }
     }
@@ -251,21 +261,43 @@ impl<'a> Launcher<'a> {
         let mut command = Command::new(&words[0]);
         let directory = self.options.directory_at(point)?;
         command.args(&words[1..]).current_dir(directory);
+        let orphans = Orphans::watch();
+        let deadline = Instant::now() + self.options.timeout;
         let start_ns = now_ns();
         let mut child = Child::spawn(&mut command)?;
         let urgency = Urgency::begin();
         let end = child.wait(self.options.timeout, self.interrupt)?;
-        let end_ns = now_ns();
+        let mut end_ns = now_ns();
+        let well = matches!(end, End::Exited(status) if status.success());
+        if well && orphans.wait(deadline, self.interrupt) {
+            end_ns = now_ns();
+        }
         drop(urgency);
+        let names = if well { orphans.names() } else { Vec::new() };
         let pid = child.id();
         child.end();
-        let program = self.options.command[0].to_string_lossy();
-        child.judge(end, self.name(engine), program.into_owned())?;
+        drop(orphans);
+        let program = self.options.command[0].to_string_lossy().into_owned();
+        let interrupted = end == End::Interrupted || self.interrupt.asked();
+        if well && !names.is_empty() && !interrupted {
+            return Err(LabError::Program {
+                engine: self.name(engine),
+                program,
+                how: format!(
+                    "it ended and left {} running, not finished in time: a launch lasts until its \
+                     last process has ended",
+                    names.join(", ")
+                ),
+                last_line: child.last_line(),
+                errors: child.errors(),
+            });
+        }
+        child.judge(end, self.name(engine), program)?;
         Ok(Run {
             pid,
             start_ns,
             end_ns,
-            interrupted: end == End::Interrupted,
+            interrupted,
         })
     }
 }
@@ -287,9 +319,11 @@ impl Executor for Launcher<'_> {
 
     /// Engines without the recorder follow those with it.
     fn name(&self, engine: usize) -> String {
-        let name = &self.engines[engine % self.engines.len()];
-        match engine < self.engines.len() {
-            true => name.to_string(),
+        let names: Vec<String> = self.engines.iter().map(ToString::to_string).collect();
+        let at = engine % names.len();
+        let name = label(&names[at], numbers(names.iter().map(String::as_str))[at]);
+        match engine < names.len() {
+            true => name,
             false => format!("{name} without recording"),
         }
     }

@@ -1,7 +1,9 @@
 //! Explanation of the numbers, and the notices of one run.
 
 use super::report::EngineReport;
+use crate::engine::Engine;
 use crate::environment::Environment;
+use crate::figure::amount;
 use crate::load::LoadReport;
 
 /// The meaning of "cold" in this experiment.
@@ -12,8 +14,8 @@ the image itself stays warm in the page cache, so no launch waits for the disk";
 pub const EXPLANATION: &str = "\
 scheduling latency  how long the threads that decompressed for one launch could run and did not run,
                     added up over the launch. In the kernel: kworkers while they run
-                    z_erofs_decompressqueue_work; an engine that decompresses in the program's own
-                    thread has none. For a FUSE mount: all threads of its daemon.
+                    z_erofs_decompressqueue_work for this mount; an engine that decompresses in the
+                    program's own thread has none. For a FUSE mount: all threads of its daemon.
   wake-up           the part from being woken to running
   preempted         the part from being taken off the CPU, able to go on, to running again
 whole path          how long the program's first thread was off the CPU, whatever served it: blocked
@@ -24,12 +26,13 @@ queue               delay from queueing a work item to its start. It contains wa
                     queue in the kernel; the whole path has that time.
 n/a                 not known, as the kernel left out switches of a launch, or no figure of this
                     engine; 0 is known: nothing waited
-launch time         from starting the program to its end, as the user waits for it
+launch time         from starting the program to the end of its last process
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
 shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
                     parentheses when it is no claim. A difference is claimed if its interval excludes
                     zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
-                    interval lies within 10 %; otherwise nothing is shown.
+                    interval lies within 10 %, and averages and 90th percentiles do; otherwise
+                    nothing is shown.
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache
 ";
 
@@ -42,14 +45,22 @@ pub(super) fn notices(
     engines: &[EngineReport],
 ) -> Vec<String> {
     let mut notices = Vec::new();
-    for engine in engines
-        .iter()
-        .filter(|engine| engine.wakeups() == Some(0.0))
-    {
+    let asleep = engines.iter().filter(|it| it.wakeups() == Some(0.0));
+    notices.extend(asleep.map(|engine| {
+        let is_kernel = engine.engine.parse().is_ok_and(|it: Engine| it.is_kernel());
+        format!("{}: no thread of its own was woken for any launch: {}", engine.label(), match is_kernel {
+            true => "it decompressed in the program's own thread, whose waits are part of the launch \
+                     time",
+            // Every request of a FUSE mount wakes a thread of its daemon.
+            false => "the program read nothing from the mount",
+        })
+    }));
+    notices.extend(engines.iter().filter_map(others));
+    if let Some(throttled) = environment.cgroup_throttled_us.filter(|us| *us > 0) {
         notices.push(format!(
-            "{}: no thread of its own was woken for any launch: it decompressed in the program's \
-             own thread, whose waits are part of the launch time",
-            engine.engine
+            "the CPU quota of the lab's cgroup stopped threads for {} of the run, all CPUs together: \
+             such waits are in the figures",
+            amount(throttled as f64, "us")
         ));
     }
     if let Some(load) = load.filter(|load| load.stolen_cpu_share > STOLEN) {
@@ -68,9 +79,54 @@ pub(super) fn notices(
     notices
 }
 
+/// What the kernel decompressed for other mounts.
+fn others(engine: &EngineReport) -> Option<String> {
+    let items: u64 = engine.samples.iter().map(|sample| sample.other_works).sum();
+    (items > 0).then(|| {
+        format!(
+            "{}: other mounts of EROFS were read: {items} work items that decompressed for them are \
+             in no figure",
+            engine.label()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_that_was_not_woken_is_explained_by_what_it_is() {
+        let sample = crate::launch::Sample::default();
+        let engine = |name: &str| EngineReport {
+            engine: name.into(),
+            samples: vec![sample.clone()],
+            ..EngineReport::default()
+        };
+        let engines = ["kernel", "erofast:percpu", "erofsfuse"].map(engine);
+        let lines = notices(&Environment::default(), None, &engines);
+        assert!(
+            lines[0].contains("it decompressed in the program's own thread"),
+            "{lines:?}"
+        );
+        for line in &lines[1..] {
+            assert!(
+                line.ends_with("the program read nothing from the mount"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_quota_that_stopped_threads_is_named() {
+        let mut environment = Environment::default();
+        environment.cgroup_throttled_us = Some(1_500_000);
+        let lines = notices(&environment, None, &[]);
+        assert!(
+            lines[0].contains("stopped threads for 1.50 s of the run"),
+            "{lines:?}"
+        );
+    }
 
     #[test]
     fn autogroups_of_fio_are_a_matter_of_runs_with_fio() {

@@ -17,6 +17,7 @@ mod cpu_time;
 mod executor;
 mod explain;
 mod options;
+mod origin;
 mod owner;
 mod picture;
 mod report;
@@ -44,7 +45,7 @@ use executor::Launcher;
 pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
-    let site = options.site()?;
+    let mut site = options.site()?;
     let points = Scratch::new(&std::env::temp_dir())?;
     let (engines, left_out) =
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
@@ -56,6 +57,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
+    site.watch = environment.watch();
     let load = Fio::start(
         options.load,
         (options.scratch.as_deref(), options.keep_scratch),

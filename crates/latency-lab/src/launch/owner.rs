@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use sched_trace::{Kind, Trace};
 use serde::{Deserialize, Serialize};
 
+use super::origin::Mounts;
+
 /// What a thread, and so the time of a CPU, belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,6 +36,8 @@ pub(super) struct Threads {
     pub(super) engine: Vec<u32>,
     /// The kernel decompresses.
     pub(super) in_kernel: bool,
+    /// What else it may decompress for.
+    pub(super) mounts: Mounts,
     /// The CPUs on which the program may run.
     pub(super) cpus: BTreeSet<u32>,
 }

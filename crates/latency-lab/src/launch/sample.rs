@@ -11,7 +11,7 @@ use crate::engine::Fetched;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// From starting the program to its end.
+    /// From starting the program to the end of its last process.
     pub launch_us: f64,
     /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
     #[serde(deserialize_with = "or_unknown")]
@@ -64,6 +64,8 @@ pub struct Sample {
     pub trace: Option<String>,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
+    /// Those for other mounts of EROFS, which are in no figure.
+    pub other_works: u64,
     /// CPU time of unrelated programs.
     pub foreign_us: f64,
     /// The round it was measured in.

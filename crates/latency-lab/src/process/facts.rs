@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::lead::INHERITED;
+
 /// From linux/sched.h: the flag of threads that belong to the kernel.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
@@ -58,11 +60,19 @@ const POLICIES: [&str; 8] = [
     "other", "fifo", "rr", "batch", "4", "idle", "deadline", "ext",
 ];
 
-/// The scheduling policy of this process, and the priority of a real-time one: "fifo 1".
+/// The scheduling policy that this process was started with, and the priority of a real-time one:
+/// "fifo 1".
 pub(crate) fn policy() -> Option<String> {
-    let [priority, policy] = [40, 41].map(|number| field("/proc/self/stat", number));
-    let name = POLICIES.get(usize::try_from(policy?).ok()?)?;
-    Some(match priority? {
+    let inherited = INHERITED.get().copied().flatten();
+    let (priority, policy) = match inherited {
+        Some(inherited) => (inherited.priority as u64, inherited.policy as u64),
+        None => {
+            let [priority, policy] = [40, 41].map(|number| field("/proc/self/stat", number));
+            (priority?, policy?)
+        }
+    };
+    let name = POLICIES.get(usize::try_from(policy).ok()?)?;
+    Some(match priority {
         0 => (*name).into(),
         priority => format!("{name} {priority}"),
     })
@@ -121,6 +131,12 @@ fn switches_of_a_sleeper(status: &str) -> Option<u64> {
     sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
+/// The processes that have `parent` as theirs.
+pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
+    let is_child = |pid: &u32| field(&format!("/proc/{pid}/stat"), 4) == Some(parent.into());
+    numbers("/proc").into_iter().filter(is_child).collect()
+}
+
 /// Children, their children, and so on; without `root` itself.
 pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u64)> = numbers("/proc")
@@ -171,15 +187,47 @@ pub(crate) fn all_ticks(but: &[u32]) -> u64 {
         .sum()
 }
 
-/// Time of all CPUs since boot, in clock ticks.
+/// Time of all CPUs since boot, in clock ticks, state by state as /proc/stat has it: user, nice,
+/// system, idle, iowait, irq, softirq, steal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Machine {
+pub(crate) struct Machine([u64; 8]);
+
+/// Places in [`Machine`].
+const IDLE: [usize; 2] = [3, 4];
+const STEAL: usize = 7;
+
+impl Machine {
     /// Neither idle nor waiting for a disk.
-    pub(crate) busy: u64,
+    pub(crate) fn busy(&self) -> u64 {
+        let waits = IDLE.iter().map(|&state| self.0[state]).sum::<u64>();
+        self.total() - waits
+    }
+
     /// All of it, without what a hypervisor took.
-    pub(crate) total: u64,
+    pub(crate) fn total(&self) -> u64 {
+        self.0[..STEAL].iter().sum()
+    }
+
     /// What a hypervisor took.
-    pub(crate) stolen: u64,
+    pub(crate) fn stolen(&self) -> u64 {
+        self.0[STEAL]
+    }
+
+    /// The time since `before`. None where a counter went backwards, as those of idle time do when
+    /// a CPU goes offline, and the stolen time when a machine moves: no part of such a sum is
+    /// known. A few ticks are within the rounding of proc_stat(5).
+    pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
+        const ROUNDING: u64 = 10;
+        let mut states = [0; 8];
+        for (state, of) in states.iter_mut().enumerate() {
+            let (now, then) = (self.0[state], before.0[state]);
+            if then > now + ROUNDING {
+                return None;
+            }
+            *of = now.saturating_sub(then);
+        }
+        Some(Machine(states))
+    }
 }
 
 /// The machine's clock ticks up to now.
@@ -193,16 +241,8 @@ fn parse_machine(stat: &str) -> Option<Machine> {
         .split_ascii_whitespace()
         .filter_map(|field| field.parse().ok())
         .collect();
-    // user nice system idle iowait irq softirq steal; guest time is part of user time.
-    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
-        return None;
-    };
-    let busy = user + nice + system + irq + softirq;
-    Some(Machine {
-        busy,
-        total: busy + idle + iowait,
-        stolen: steal,
-    })
+    // Guest time, which follows, is part of user time.
+    Some(Machine(*ticks.first_chunk()?))
 }
 
 /// Clock ticks of /proc a second.
@@ -218,14 +258,20 @@ mod tests {
     fn the_machine_is_busy_when_not_idle_and_not_waiting() {
         let machine = parse_machine("cpu  10 20 30 400 50 6 7 8 9 0\ncpu0 1 2 3\n").unwrap();
         assert_eq!(
-            machine,
-            Machine {
-                busy: 73,
-                total: 523,
-                stolen: 8
-            }
+            [machine.busy(), machine.total(), machine.stolen()],
+            [73, 523, 8]
         );
         assert_eq!(parse_machine("intr 1"), None);
+    }
+
+    #[test]
+    fn time_that_went_backwards_is_not_known() {
+        let at = |idle, steal| Machine([100, 0, 0, idle, 0, 0, 0, steal]);
+        let since = |now: Machine, before| now.since(&before).map(|it| (it.total(), it.stolen()));
+        assert_eq!(since(at(80, 20), at(0, 0)), Some((80, 20)));
+        assert_eq!(since(at(1000, 20), at(9000, 0)), None, "a CPU went offline");
+        assert_eq!(since(at(1000, 0), at(0, 500)), None);
+        assert_eq!(since(at(999, 20), at(1000, 0)), Some((0, 20)), "rounding");
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod child;
 mod facts;
+mod lead;
 mod memory;
+mod orphans;
 mod others;
 
 pub(crate) use child::{Child, End, in_path, output, tool};
@@ -13,4 +15,5 @@ pub(crate) use facts::{
 };
 pub use memory::DaemonMemory;
 pub(crate) use memory::daemon_stat;
+pub(crate) use orphans::Orphans;
 pub(crate) use others::{FOREIGN_LIMIT, Others};

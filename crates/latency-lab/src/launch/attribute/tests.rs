@@ -1,5 +1,6 @@
 //! Traces written as text, and the samples that follow from them.
 
+use super::super::origin::Mounts;
 use super::*;
 use sched_trace::{Comm, Event, Task, TaskState, Wake};
 
@@ -70,6 +71,10 @@ fn trace(text: &str) -> Trace {
                 function: Some(function()),
                 kthread,
             },
+            "completes" => Kind::BlockDone {
+                device: other.parse().unwrap(),
+                request: true,
+            },
             state => Kind::Switch {
                 prev: task(by),
                 prev_state: TaskState::from_text(state),
@@ -96,6 +101,7 @@ fn threads(in_kernel: bool) -> Threads {
         engine: worker(!in_kernel),
         in_kernel,
         cpus: BTreeSet::from([0]),
+        ..Threads::default()
     }
 }
 
@@ -165,6 +171,55 @@ fn a_kworker_counts_for_decompression_only() {
     assert_eq!((sample.works, sample.queue_us), (1, Some(320.0)));
     let sample = with("loop_workfn");
     assert_eq!((sample.sched_latency_us, sample.works), (0.0, 0));
+}
+
+#[test]
+fn what_the_kernel_decompresses_for_another_mount_is_no_figure_of_this_one() {
+    const OWN: u32 = 7 << 20;
+    const OTHER: u32 = OWN | 1;
+    let with = |device: Option<u32>, done: &str| {
+        let works = format!(
+            "980 fio completes {done}; 990 fio queues z_erofs_decompressqueue_work;
+             1310 worker starts z_erofs_decompressqueue_work;
+             1690 worker ends z_erofs_decompressqueue_work"
+        );
+        let mut trace = trace(&format!("{WAITS} {works}"));
+        trace.sort();
+        let threads = Threads {
+            mounts: Mounts::of(device, [OWN, OTHER], false),
+            ..threads(true)
+        };
+        let launch = launch(&trace, threads, 200..2000);
+        let sample = launch.sample();
+        let counts = (sample.works, sample.other_works);
+        assert_eq!(sample.queue_us.is_some_and(|us| us > 0.0), counts.0 > 0);
+        (sample.sched_latency_us, counts, launch.mixed_up())
+    };
+    assert_eq!(with(Some(OWN), "7340032"), (500.0, (1, 0), None));
+    assert_eq!(with(Some(OWN), "7340033"), (0.0, (0, 1), None));
+    assert_eq!(with(None, "7340033"), (0.0, (0, 1), None));
+    // The load reads no file of EROFS while its thread completes a read of the disk.
+    assert_eq!(with(None, "1"), (0.0, (0, 1), None));
+}
+
+#[test]
+fn a_launch_of_which_it_is_not_known_for_whom_the_kernel_decompressed_does_not_count() {
+    let works = "990 worker queues z_erofs_decompressqueue_work;
+        1310 worker starts z_erofs_decompressqueue_work;
+        1690 worker ends z_erofs_decompressqueue_work";
+    let mut trace = trace(&format!("{WAITS} {works}"));
+    trace.sort();
+    let of = |mounts| {
+        let threads = Threads {
+            mounts,
+            ..threads(true)
+        };
+        launch(&trace, threads, 200..2000).mixed_up()
+    };
+    let reason = of(Mounts::of(None, [1], false)).unwrap();
+    assert!(reason.starts_with("1 of 1 work items"), "{reason}");
+    assert!(of(Mounts::of(None, [], true)).is_some());
+    assert_eq!(of(Mounts::default()), None, "no other mount is there");
 }
 
 /// The same with the worker under another name.
@@ -289,7 +344,9 @@ fn the_end_is_the_last_switch_of_the_programs_last_thread_when_the_lab_looked_la
         tgid: PROGRAM,
         ..Default::default()
     };
-    let end = |trace: &Trace, seen_us: u64| exit_time(trace, PROGRAM, 0, seen_us * 1000) / 1000;
+    let end = |trace: &Trace, seen_us: u64| {
+        exit_time(trace, PROGRAM, &HashMap::new(), 0, seen_us * 1000) / 1000
+    };
     assert_eq!(end(&gone, 9000), 700, "of its only thread");
     gone.threads.insert(22, of_program);
     assert_eq!(end(&gone, 9000), 8800);
