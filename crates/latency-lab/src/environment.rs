@@ -1,5 +1,6 @@
 //! The environment of a run: everything that is known to change latencies, stored with the samples.
 
+mod group;
 mod image;
 mod machine;
 
@@ -12,7 +13,9 @@ use sched_trace::SchedulerSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::engine::Watch;
 use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, policy, value_in};
+use group::Quota;
 pub use image::Image;
 use machine::line;
 
@@ -47,7 +50,8 @@ pub struct Environment {
     /// Swap files and devices with their sizes in KiB.
     #[serde(default)]
     pub swaps: BTreeMap<String, u64>,
-    /// The part of the CPU time that a hypervisor took during the run.
+    /// The part of the CPU time that a hypervisor took during the run; none where the kernel's
+    /// counters went backwards.
     pub cpu_steal_share: Option<f64>,
     /// What real-time threads may take of each `sched_rt_period_us`; -1 is all of it.
     pub sched_rt_runtime_us: Option<i64>,
@@ -68,6 +72,13 @@ pub struct Environment {
     pub cgroup_cpu: Option<String>,
     /// Its real-time budget, where the kernel has RT_GROUP_SCHED.
     pub cgroup_rt_runtime_us: Option<i64>,
+    /// What it may use of each `cgroup_period_us`, by the strictest quota of the group and of those
+    /// above it; none without a quota.
+    pub cgroup_quota_us: Option<i64>,
+    /// See above.
+    pub cgroup_period_us: Option<i64>,
+    /// How long that quota stopped threads during the run, all CPUs together.
+    pub cgroup_throttled_us: Option<u64>,
     /// 1, 5 and 15 minutes, before the run's own load.
     pub load_average: Option<String>,
     /// Of the machine, in KiB.
@@ -83,11 +94,15 @@ pub struct Environment {
     /// CPU time at the beginning of the run.
     #[serde(skip)]
     begun: Option<Machine>,
+    /// The quota, and how long it had stopped threads by then.
+    #[serde(skip)]
+    quota: Option<(Quota, u64)>,
 }
 
 impl Environment {
     /// Collects all of it, and reads the whole image once, which warms it in the page cache too.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
+        let quota = Quota::find();
         Ok(Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
             kernel: kernel(),
@@ -111,6 +126,9 @@ impl Environment {
             cgroup_cpu: cpu_cgroup(),
             cgroup_rt_runtime_us: cpu_cgroup()
                 .and_then(|group| number(&format!("/sys/fs/cgroup/cpu{group}/cpu.rt_runtime_us"))),
+            cgroup_quota_us: quota.as_ref().map(|it| it.quota_us),
+            cgroup_period_us: quota.as_ref().map(|it| it.period_us),
+            cgroup_throttled_us: None,
             load_average: line("/proc/loadavg")
                 .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
             memory_kib: number_in("/proc/meminfo", "MemTotal"),
@@ -119,14 +137,22 @@ impl Environment {
             programs: programs(erofast),
             image: Image::capture(image)?,
             begun: machine_ticks(),
+            quota: quota.and_then(|it| it.throttled_us().map(|us| (it, us))),
         })
+    }
+
+    /// Sees whether all mounts are of this image.
+    pub(crate) fn watch(&self) -> Watch {
+        self.image.watch.clone()
     }
 
     /// Adds what is known when the run is over.
     pub(crate) fn ended(self) -> Environment {
         let stolen = self.begun.zip(machine_ticks());
+        let throttled = |(quota, before): &(Quota, u64)| quota.throttled_us()?.checked_sub(*before);
         Environment {
-            cpu_steal_share: stolen.map(|(begun, ended)| machine::stolen(begun, ended)),
+            cpu_steal_share: stolen.and_then(|(begun, ended)| machine::stolen(begun, ended)),
+            cgroup_throttled_us: self.quota.as_ref().and_then(throttled),
             image: self.image.ended(),
             ..self
         }
@@ -138,6 +164,17 @@ impl Environment {
         let shares = [measured, self.cpu_steal_share].into_iter().flatten();
         let percent = shares.fold(0.0, f64::max) * 100.0;
         (percent > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
+    }
+
+    /// How many CPUs the lab could use; none where that is not known.
+    pub(crate) fn allowed(&self) -> Option<usize> {
+        let list = self.allowed_cpus.as_ref().unwrap_or(&self.cpus);
+        let count = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            (last + 1).checked_sub(first)
+        };
+        list.trim().split(',').map(count).sum()
     }
 
     /// Machine, settings and date in a line that stays with a table.
@@ -158,7 +195,16 @@ impl Environment {
             .as_ref()
             .filter(|state| state.starts_with("enabled"));
         let loaded = loaded.map(|state| format!("sched_ext {state}"));
-        let words = words.into_iter().chain(loaded).chain([self.date.clone()]);
+        let quota = self.cgroup_quota_us.zip(self.cgroup_period_us);
+        let quota = quota.map(|(quota, period)| {
+            let cpus = quota as f64 / period as f64;
+            format!("quota of {cpus:.2} CPUs")
+        });
+        let words = words
+            .into_iter()
+            .chain(loaded)
+            .chain(quota)
+            .chain([self.date.clone()]);
         words
             .filter(|word| !word.is_empty())
             .collect::<Vec<_>>()
@@ -273,13 +319,19 @@ mod tests {
         };
         assert!(line("enabled: scx_rusty").contains("sched_ext enabled: scx_rusty"));
         assert!(!line("disabled").contains("sched_ext"));
+        let limited = Environment {
+            cgroup_quota_us: Some(50_000),
+            cgroup_period_us: Some(100_000),
+            ..environment.clone()
+        };
+        assert!(limited.line().contains("quota of 0.50 CPUs"));
         assert_eq!(environment.steal_fault(Some(0.09)), None);
         let stolen = Environment {
             cpu_steal_share: Some(0.14),
             ..environment.clone()
         };
         assert!(stolen.steal_fault(None).unwrap().contains("took 14 %"));
-        let steal = environment.ended().cpu_steal_share.unwrap();
+        let steal = environment.ended().cpu_steal_share.unwrap_or_default();
         assert!((0.0..=1.0).contains(&steal), "{steal}");
     }
 }

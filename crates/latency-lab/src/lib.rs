@@ -17,6 +17,7 @@
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 
+mod cgroup;
 mod compile;
 mod error;
 mod figure;

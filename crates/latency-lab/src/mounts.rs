@@ -25,7 +25,8 @@ pub struct Mount<'a> {
     /// "ext4", "fuse.erofast".
     pub kind: &'a str,
     source: &'a str,
-    pub(crate) options: &'a str,
+    /// Of the file system, not of this mount of it.
+    pub(crate) super_options: &'a str,
 }
 
 impl<'a> Mount<'a> {
@@ -42,7 +43,7 @@ impl<'a> Mount<'a> {
             point: unescape(point).into(),
             kind: after.next()?,
             source: after.next()?,
-            options: after.next()?,
+            super_options: after.next()?,
         })
     }
 }
@@ -142,7 +143,7 @@ mod tests {
         let mount = Mount::parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt/with space"));
         assert_eq!(
-            (mount.kind, mount.source, mount.options),
+            (mount.kind, mount.source, mount.super_options),
             ("ext3", "/dev/root", "rw")
         );
         let line = "40 22 0:44 / /mnt/a\\040b ro,nosuid shared:1 - fuse.erofast /i.erofs ro";

@@ -154,6 +154,7 @@ mod tests {
         let site = Site {
             image: "/i.erofs".into(),
             erofast: "/bin/false".into(),
+            watch: Default::default(),
         };
         let engine: Engine = "erofast:percpu".parse().unwrap();
         let point = Path::new("/no/such/dir");

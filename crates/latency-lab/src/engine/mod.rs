@@ -12,6 +12,7 @@ mod name;
 mod present;
 mod probe;
 mod site;
+mod watch;
 
 pub(crate) use image::{drop_from_cache, warm};
 pub use link::Fetched;
@@ -21,3 +22,4 @@ pub(crate) use present::present;
 pub use probe::missing;
 pub use site::Site;
 pub(crate) use site::mount_point;
+pub(crate) use watch::Watch;

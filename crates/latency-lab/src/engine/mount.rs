@@ -8,14 +8,18 @@ use crate::{Interrupt, LabError, Result};
 impl Engine {
     /// Mounts freshly at `point`, an empty directory, and returns when it can be read.
     pub fn mount(&self, site: &Site, point: &Path, interrupt: &Interrupt) -> Result<Mounted> {
-        match self {
+        site.watch.look();
+        let mounted = match self {
             Engine::Kernel => kernel::file_backed(self, site, point),
             Engine::KernelLoop => kernel::over_loop(self, site, point),
             Engine::Module(module) => kernel::by_module(self, module, site, point),
             Engine::Erofsfuse | Engine::Erofast { .. } | Engine::Url { .. } => {
                 daemon::mount(self, site, point, interrupt)
             }
-        }
+        };
+        // What was mounted is what was there before and after.
+        site.watch.look();
+        mounted
     }
 
     pub(super) fn refused(&self, site: &Site, reason: String) -> LabError {

@@ -81,6 +81,7 @@ mod tests {
         let site = Site {
             image: "/image".into(),
             erofast: "/no/such/erofast".into(),
+            watch: Default::default(),
         };
         let missing = missing(&"erofast:percpu".parse().unwrap(), &site).unwrap();
         assert_eq!(

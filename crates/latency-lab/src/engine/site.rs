@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Watch;
 use crate::Result;
 use crate::error::Doing;
 
@@ -19,6 +20,8 @@ pub struct Site {
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,
+    /// Sees whether the image stays the same.
+    pub(crate) watch: Watch,
 }
 
 impl Site {
@@ -28,6 +31,7 @@ impl Site {
         Ok(Site {
             image: absolute.doing("opening", image)?,
             erofast: erofast.to_path_buf(),
+            watch: Watch::default(),
         })
     }
 }

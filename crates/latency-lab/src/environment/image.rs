@@ -1,13 +1,10 @@
 //! The image of a run, and whether it stayed the same.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use crate::engine::Watch;
 use crate::error::Doing;
 use crate::{Result, mounts};
 
@@ -22,43 +19,30 @@ pub struct Image {
     pub sha256: String,
     /// The file system it is on, and where that is from: "ext4 on /dev/vda1".
     pub filesystem: Option<String>,
-    /// If it was another image when the run was over, both hashes: the run is not valid.
+    /// If another image was mounted, or was there when the run was over, both hashes: the run is
+    /// not valid.
     pub changed: Option<String>,
     #[serde(skip)]
-    seen: Option<(PathBuf, Identity)>,
-}
-
-/// Device, inode, size, and the nanoseconds of its last changes: those of a file nobody wrote to.
-#[derive(Debug, Clone, PartialEq)]
-struct Identity([u64; 3], [(i64, i64); 2]);
-
-impl Identity {
-    fn of(path: &Path) -> io::Result<Identity> {
-        let data = fs::metadata(path)?;
-        let times = [
-            (data.mtime(), data.mtime_nsec()),
-            (data.ctime(), data.ctime_nsec()),
-        ];
-        Ok(Identity([data.dev(), data.ino(), data.len()], times))
-    }
+    pub(super) watch: Watch,
 }
 
 impl Image {
     /// Reads all of it once, which warms it in the page cache too.
     pub(super) fn capture(path: &Path) -> Result<Image> {
-        let identity = Identity::of(path).doing("looking at", path)?;
+        let (watch, bytes, sha256) = Watch::begin(path).doing("reading", path)?;
         Ok(Image {
             path: path.display().to_string(),
-            bytes: identity.0[2],
-            sha256: sha256(path).doing("reading", path)?,
+            bytes,
+            sha256,
             filesystem: mounts::filesystem(path),
             changed: None,
-            seen: Some((path.into(), identity)),
+            watch,
         })
     }
 
-    /// Looks at it again, and reads it again if it was written to.
+    /// Looks at it once more.
     pub(super) fn ended(self) -> Image {
+        self.watch.look();
         Image {
             changed: self.change(),
             ..self
@@ -66,29 +50,39 @@ impl Image {
     }
 
     fn change(&self) -> Option<String> {
-        let (path, identity) = self.seen.as_ref()?;
-        if Identity::of(path).is_ok_and(|now| now == *identity) {
-            return None;
-        }
-        let now = sha256(path).unwrap_or_else(|reason| reason.to_string());
-        let text = format!(
-            "the image changed during the run: SHA-256 was {}, is {now}",
-            self.sha256
-        );
-        (now != self.sha256).then_some(text)
+        let (was, other) = (&self.sha256, self.watch.other()?);
+        Some(format!(
+            "the image changed during the run: SHA-256 was {was}, is {other}"
+        ))
     }
-}
-
-fn sha256(path: &Path) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut hash)?;
-    let digits = hash.finalize();
-    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_image_that_was_another_one_in_between_is_named() {
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let [path, other, aside] = ["image", "other", "aside"].map(|it| scratch.path().join(it));
+        fs::write(&path, "abc").unwrap();
+        fs::write(&other, "abd").unwrap();
+        let image = Image::capture(&path).unwrap();
+        let swap = |from: &Path, to: &Path| fs::rename(from, to).unwrap();
+        for mounts in [false, true] {
+            swap(&path, &aside);
+            swap(&other, &path);
+            if mounts {
+                image.watch.look();
+            }
+            swap(&path, &other);
+            swap(&aside, &path);
+            let changed = image.clone().ended().changed;
+            assert_eq!(changed.is_some(), mounts, "as far as mounts saw it");
+            assert!(changed.is_none_or(|reason| reason.contains("is a52d159f262b2c6d")));
+        }
+    }
 
     #[test]
     fn an_image_that_is_another_one_at_the_end_is_named() {

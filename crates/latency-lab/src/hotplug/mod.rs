@@ -35,13 +35,14 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
         ));
     }
     let interrupt = Interrupt::watch()?;
-    let site = Site::new(&options.image, &options.erofast)?;
+    let mut site = Site::new(&options.image, &options.erofast)?;
     if let Some(missing) = missing(&options.engine, &site) {
         return Err(missing);
     }
     let mut cpu = cpu::Cpu::find(options.cpu)?;
     let points = Scratch::new(&std::env::temp_dir())?;
     let environment = Environment::capture(&site.image, &site.erofast)?;
+    site.watch = environment.watch();
     let reference = readers::Reference::load(&site, &options.engine, points.path(), &interrupt)?;
     let mut load = Fio::start(options.load, (None, false), None, &interrupt, progress)?;
     let experiment = cycles::Experiment {

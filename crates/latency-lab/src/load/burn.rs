@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::process::{cpu_ticks, machine_ticks, number_in, ticks_per_second};
+use crate::process::{Machine, cpu_ticks, machine_ticks, number_in, ticks_per_second};
 
 /// A load that reaches less than this part of its share does not count as one.
 const ENOUGH: f64 = 0.9;
@@ -18,7 +18,42 @@ fn read_calls(pid: u32) -> Option<u64> {
     number_in(&format!("/proc/{pid}/io"), "syscr")
 }
 
-/// Seconds of all CPUs together, and reads: since boot, or in one or many windows.
+/// Counters since boot, and those of the load's processes since they began.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    machine: Machine,
+    load: u64,
+    reads: u64,
+}
+
+impl Moment {
+    pub(crate) fn now(jobs: &[u32]) -> Option<Moment> {
+        Some(Moment {
+            machine: machine_ticks()?,
+            load: jobs.iter().filter_map(|&pid| cpu_ticks(pid)).sum(),
+            reads: jobs.iter().filter_map(|&pid| read_calls(pid)).sum(),
+        })
+    }
+
+    /// What was spent since `before`; none where that is not known. All time that is not the load's
+    /// counts as the lab's.
+    pub(crate) fn since(self, before: Moment) -> Option<Spent> {
+        let machine = self.machine.since(&before.machine)?;
+        let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
+        let busy = seconds(machine.busy());
+        let load = seconds(self.load.saturating_sub(before.load));
+        Some(Spent {
+            total: seconds(machine.total()),
+            busy,
+            stolen: seconds(machine.stolen()),
+            load,
+            own: (busy - load).max(0.0),
+            reads: self.reads.saturating_sub(before.reads),
+        })
+    }
+}
+
+/// Seconds of all CPUs together, and reads, in one or many windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
     pub(crate) total: f64,
@@ -31,33 +66,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Since boot.
-    pub(crate) fn now(jobs: &[u32]) -> Option<Spent> {
-        let (machine, ticks) = (machine_ticks()?, ticks_per_second());
-        let load: u64 = jobs.iter().filter_map(|&pid| cpu_ticks(pid)).sum();
-        Some(Spent {
-            total: machine.total as f64 / ticks,
-            busy: machine.busy as f64 / ticks,
-            stolen: machine.stolen as f64 / ticks,
-            load: load as f64 / ticks,
-            own: 0.0,
-            reads: jobs.iter().filter_map(|&pid| read_calls(pid)).sum(),
-        })
-    }
-
-    /// Since `before`. All time that is not the load's counts as the lab's.
-    pub(crate) fn since(self, before: Spent) -> Spent {
-        let (busy, load) = (self.busy - before.busy, (self.load - before.load).max(0.0));
-        Spent {
-            total: self.total - before.total,
-            busy,
-            stolen: self.stolen - before.stolen,
-            load,
-            own: (busy - load).max(0.0),
-            reads: self.reads.saturating_sub(before.reads),
-        }
-    }
-
     pub(crate) fn add(&mut self, other: Spent) {
         self.total += other.total;
         self.busy += other.busy;

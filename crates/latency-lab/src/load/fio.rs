@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sys::parent::end_with_parent;
 
 use super::LoadChoice;
-use super::burn::{LoadReport, Spent, wanted};
+use super::burn::{LoadReport, Moment, Spent, wanted};
 use super::file::{self, LoadFile};
 use crate::process::{Child, descendants, in_path, output, tool};
 use crate::scratch::ON_DISK;
@@ -134,20 +134,20 @@ impl Fio {
     }
 
     /// The counters now.
-    pub fn window(&self) -> Option<Spent> {
-        Spent::now(&self.processes())
+    pub fn window(&self) -> Option<Moment> {
+        Moment::now(&self.processes())
     }
 
     /// Counts the time since `window` as time in which the load had to run.
-    pub fn count(&mut self, window: Option<Spent>) {
+    pub fn count(&mut self, window: Option<Moment>) {
         if let Some(spent) = self.since(window) {
             self.add(spent);
         }
     }
 
     /// What was spent since `window`.
-    pub(crate) fn since(&self, window: Option<Spent>) -> Option<Spent> {
-        Some(self.window()?.since(window?))
+    pub(crate) fn since(&self, window: Option<Moment>) -> Option<Spent> {
+        self.window()?.since(window?)
     }
 
     /// Counts time in which the load had to run.

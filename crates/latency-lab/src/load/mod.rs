@@ -4,7 +4,7 @@ mod burn;
 mod file;
 mod fio;
 
-pub use burn::{LoadReport, Spent};
+pub use burn::{LoadReport, Moment, Spent};
 pub use fio::Fio;
 
 use std::fmt;

@@ -33,7 +33,7 @@ use crate::{Interrupt, Progress, Result};
 pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<PressureReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
-    let site = Site::new(&options.image, &options.erofast)?;
+    let mut site = Site::new(&options.image, &options.erofast)?;
     if let Some(missing) = missing(&options.engine(0), &site) {
         return Err(missing);
     }
@@ -41,6 +41,7 @@ pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<Pre
     // What is refused here is refused before anything is mounted.
     drop(group::Group::make(options.limit)?);
     let environment = Environment::capture(&site.image, &site.erofast)?;
+    site.watch = environment.watch();
     let points = Scratch::new(&std::env::temp_dir())?;
     let rounds = rounds::Rounds::new(options, &site, points.path(), &interrupt)?;
     let samples = rounds.run(progress)?;

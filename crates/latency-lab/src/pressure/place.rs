@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::Hierarchy;
 use crate::error::Doing;
-use crate::mounts::Mount;
-use crate::process::cgroup;
 use crate::{LabError, Result};
 
 /// Files of the memory controller's interface.
@@ -37,12 +36,6 @@ pub(super) struct Place {
     pub(super) switch: Option<PathBuf>,
 }
 
-/// A mounted hierarchy, and this process's group in it.
-struct Hierarchy {
-    top: PathBuf,
-    own: PathBuf,
-}
-
 impl Place {
     pub(super) fn find() -> Result<Place> {
         let read = |path: &str| fs::read_to_string(path).doing("reading", path);
@@ -57,14 +50,14 @@ impl Place {
     }
 
     fn of(mounts: &str, groups: &str) -> Option<Place> {
-        if let Some(Hierarchy { own, .. }) = first_version(mounts, groups) {
+        if let Some(Hierarchy { own, .. }) = Hierarchy::first(mounts, groups, "memory") {
             return Some(Place {
                 interface: FIRST,
                 parent: own,
                 switch: None,
             });
         }
-        let hierarchy = second_version(mounts, groups)?;
+        let hierarchy = Hierarchy::second(mounts, groups)?;
         let place = |parent: &Path, switch| Place {
             interface: SECOND,
             parent: parent.to_owned(),
@@ -88,31 +81,6 @@ impl Place {
 fn lists_memory(file: &Path) -> bool {
     fs::read_to_string(file)
         .is_ok_and(|text| text.split_ascii_whitespace().any(|name| name == "memory"))
-}
-
-/// Version 1: a hierarchy whose options name the controller.
-fn first_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
-    let has_memory = |list: &str| list.split(',').any(|name| name == "memory");
-    let found = |mount: &Mount<'_>| mount.kind == "cgroup" && has_memory(mount.options);
-    hierarchy(mounts, found, cgroup(groups, has_memory)?)
-}
-
-/// Version 2: the one hierarchy without a list of controllers.
-fn second_version(mounts: &str, groups: &str) -> Option<Hierarchy> {
-    hierarchy(
-        mounts,
-        |mount| mount.kind == "cgroup2",
-        cgroup(groups, str::is_empty)?,
-    )
-}
-
-/// The directory of a group; a container sees only a part of the hierarchy.
-fn hierarchy(mounts: &str, found: impl Fn(&Mount<'_>) -> bool, group: &str) -> Option<Hierarchy> {
-    let mount = mounts.lines().filter_map(Mount::parse).find(found)?;
-    let below = Path::new(group).strip_prefix(mount.root).ok();
-    let (top, below) = (mount.point, below.unwrap_or(Path::new("")));
-    let own = top.join(below);
-    Some(Hierarchy { top, own })
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         return Err(LabError::Usage(text.into()));
     }
     let interrupt = Interrupt::watch()?;
-    let site = Site::new(&options.image, &options.erofast)?;
+    let mut site = Site::new(&options.image, &options.erofast)?;
     let points = Scratch::new(&std::env::temp_dir())?;
     let (engines, left_out) =
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
@@ -54,6 +54,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
+    site.watch = environment.watch();
     let mut bench = Bench::new(options, &site, engines, points.path(), &interrupt)?;
     bench.compare_bytes(progress)?;
     let plan = Plan {

@@ -1,0 +1,109 @@
+//! The CPU quota of our cgroup: the strictest one of the group and of those above it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::Hierarchy;
+use crate::mounts::mountinfo;
+
+/// A quota that binds this process.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Quota {
+    pub(super) quota_us: i64,
+    pub(super) period_us: i64,
+    /// The group that has it.
+    directory: PathBuf,
+}
+
+impl Quota {
+    /// None where there is no quota.
+    pub(super) fn find() -> Option<Quota> {
+        let (mounts, groups) = (mountinfo(), fs::read_to_string("/proc/self/cgroup").ok()?);
+        let first = Hierarchy::first(&mounts, &groups, "cpu");
+        let Hierarchy { top, own } = first.or_else(|| Hierarchy::second(&mounts, &groups))?;
+        Quota::above(&own, &top)
+    }
+
+    fn above(group: &Path, root: &Path) -> Option<Quota> {
+        let groups = group
+            .ancestors()
+            .take_while(|group| group.starts_with(root));
+        let quotas = groups.filter_map(|group| {
+            let (quota_us, period_us) = of(group)?;
+            Some(Quota {
+                quota_us,
+                period_us,
+                directory: group.into(),
+            })
+        });
+        quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
+    }
+
+    /// How many CPUs it leaves.
+    fn cpus(&self) -> f64 {
+        self.quota_us as f64 / self.period_us as f64
+    }
+
+    /// How long it has stopped threads so far, in microseconds.
+    pub(super) fn throttled_us(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.directory.join("cpu.stat")).ok()?;
+        let number = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines
+                .find(|(known, _)| *known == name)?
+                .1
+                .parse::<u64>()
+                .ok()
+        };
+        number("throttled_usec").or_else(|| Some(number("throttled_time")? / 1000))
+    }
+}
+
+/// Quota and period of one group; none where it has no limit.
+fn of(group: &Path) -> Option<(i64, i64)> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let (quota, period) = match read("cpu.max") {
+        Some(line) => {
+            let (quota, period) = line.split_once(' ')?;
+            (quota.to_owned(), period.to_owned())
+        }
+        None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+    };
+    // "max", and -1 in version 1, is no limit.
+    let quota = quota.trim().parse().ok().filter(|quota| *quota > 0)?;
+    Some((
+        quota,
+        period.trim().parse().ok().filter(|period| *period > 0)?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strictest_quota_of_the_group_and_those_above_binds() {
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let root = scratch.path();
+        let group = root.join("a/b");
+        fs::create_dir_all(&group).unwrap();
+        let write = |path: &str, text: &str| fs::write(root.join(path), text).unwrap();
+        assert_eq!(Quota::above(&group, root), None);
+        write("cpu.max", "max 100000\n");
+        write("a/cpu.max", "50000 100000\n");
+        write("a/cpu.stat", "nr_throttled 3\nthrottled_usec 700\n");
+        write("a/b/cpu.max", "200000 100000\n");
+        let quota = Quota::above(&group, root).unwrap();
+        assert_eq!((quota.quota_us, quota.period_us), (50_000, 100_000));
+        assert_eq!(quota.throttled_us(), Some(700));
+        // Version 1 counts nanoseconds.
+        fs::remove_file(group.join("cpu.max")).unwrap();
+        write("a/b/cpu.cfs_quota_us", "-1\n");
+        write("a/b/cpu.cfs_period_us", "100000\n");
+        assert_eq!(of(&group), None);
+        write("a/b/cpu.cfs_quota_us", "25000\n");
+        write("a/b/cpu.stat", "nr_periods 9\nthrottled_time 5000000\n");
+        let quota = Quota::above(&group, root).unwrap();
+        assert_eq!((quota.quota_us, quota.throttled_us()), (25_000, Some(5000)));
+    }
+}
