@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::failure::fails;
 
-/// Launches of two engines, the second one faster, with the fields of an early version.
+/// Launches of two engines, the second one faster, with the fields of an early version. The stored
+/// verdict is not that of the samples.
 fn launches(valid: bool, kernel: &str) -> Value {
     let engine = |name: &str, launch_us: u32, against: Value| {
         let sample = |k: u32| {
@@ -19,9 +20,9 @@ fn launches(valid: bool, kernel: &str) -> Value {
                "queue_source": "n/a", "against_first": against,
                "outliers": {"sched_latency": [], "launch": []}, "thrown_away": []})
     };
-    let shift = json!({"difference_percent": -20.0, "interval_percent": {"low": -21.0, "high": -19.0},
+    let shift = json!({"difference_percent": 50.0, "interval_percent": {"low": 45.0, "high": 55.0},
                        "chance_lower": 1.0, "p_value": 1e-6, "p_adjusted": 3e-6, "comparisons": 3,
-                       "verdict": "lower"});
+                       "verdict": "higher"});
     let reasons = if valid {
         json!([])
     } else {
@@ -77,7 +78,7 @@ fn one_report_becomes_its_answer_its_page_and_its_samples() {
     let sentence = "Against kernel, a launch takes 20 % less time from erofast.\n";
     assert!(text.starts_with(sentence), "{text}");
     assert!(
-        text.lines().count() <= 12 && text.contains("lower, -21 to -19 %"),
+        text.lines().count() <= 12 && text.contains("lower, -20.0"),
         "{text}"
     );
     let all = place.prints(&["a.json", "--details"]);
@@ -86,7 +87,7 @@ fn one_report_becomes_its_answer_its_page_and_its_samples() {
         "{all}"
     );
     let page = std::fs::read_to_string(place.0.path().join("a.html")).unwrap();
-    assert!(page.contains(sentence.trim_end()) && page.contains("lower: -20 %"));
+    assert!(page.contains(sentence.trim_end()) && page.contains("lower: -20.0"));
     let csv = place.prints(&["a.json", "--csv"]);
     assert_eq!(csv.lines().count(), 1 + 2 * 3 * 20);
     assert!(
@@ -143,7 +144,13 @@ fn two_reports_have_their_differences_as_json() {
         (&diff["kind"], &diff["valid"]),
         (&json!("launch"), &json!(true))
     );
-    assert_eq!(diff["rows"].as_array().unwrap().len(), 3);
+    let rows = diff["rows"].as_array().unwrap().iter();
+    assert!(
+        rows.len() == 3
+            && rows
+                .clone()
+                .all(|row| row["comparison"]["comparisons"] == 3)
+    );
     assert_eq!(diff["only_old"][0], "erofast, launch time");
     assert_eq!(diff["only_new"][0], "erofsfuse, launch time");
     assert_eq!(
@@ -193,6 +200,136 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
         "--root differs: false, in b.json true",
     ];
     assert_eq!(diff["notices"], json!(notices));
+}
+
+/// The same with other launch times of the second engine.
+fn with_times(times: impl Fn(u32) -> u32) -> Value {
+    let mut report = launches(true, "6.18");
+    for k in 0..20 {
+        report["engines"][1]["samples"][k as usize]["launch_us"] = json!(times(k));
+    }
+    report
+}
+
+#[test]
+fn engines_of_one_name_are_all_compared_and_have_a_number_everywhere() {
+    let place = Place::new();
+    for (name, slower) in [("a", 2), ("b", 3)] {
+        let mut report = with_times(|k| 5_000 * slower + k % 5);
+        report["engines"][1]["engine"] = json!("kernel");
+        place.file(&format!("{name}.json"), &report.to_string());
+    }
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |name: &str| {
+        let rows = diff["rows"].as_array().unwrap().iter();
+        let of = rows.filter(|row| row["name"] == name).collect::<Vec<_>>();
+        assert_eq!(of.len(), 1, "{diff}");
+        of[0]["comparison"]["verdict"].clone()
+    };
+    assert_eq!(
+        row("kernel, launch time"),
+        "no difference".replace(' ', "-")
+    );
+    assert_eq!(row("kernel (2), launch time"), "higher");
+    for text in [
+        place.prints(&["a.json", "b.json"]),
+        place.prints(&["b.json"]),
+        place.prints(&["b.json", "--details"]),
+        place.prints(&["b.json", "--csv"]),
+        place.prints(&["b.json", "--markdown"]),
+    ] {
+        assert!(text.contains("kernel (2)"), "{text}");
+    }
+}
+
+#[test]
+fn launches_of_which_few_take_long_have_one_verdict_and_a_sentence() {
+    let place = Place::new();
+    let usual = |k: u32| 9_992 + k * 7 % 20;
+    let rare = move |k: u32| usual(k) * if k % 6 == 1 { 2 } else { 1 };
+    place.file("a.json", &with_times(usual).to_string());
+    place.file("b.json", &with_times(rare).to_string());
+    let sentence = "16 samples near 10.0 ms and 4 near 20.0 ms; one number describes neither \
+                    (average 12.0 ms, maximum 20.0 ms)";
+    let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let run = flat(place.prints(&["b.json"]));
+    assert!(run.contains("erofast 10.0 ms not shown"), "{run}");
+    assert!(
+        run.contains(&format!("erofast, launch time: {sentence}")),
+        "{run}"
+    );
+    let diff = place.lab(&["diff", "a.json", "b.json"]);
+    let several = place.prints(&["a.json", "b.json"]);
+    for text in [String::from_utf8(diff.stdout).unwrap(), several].map(flat) {
+        assert!(text.contains("b.json 10.0 ms not shown"), "{text}");
+        assert!(text.contains(", average +20"), "{text}");
+        assert!(
+            text.contains(&format!("b.json, erofast, launch time: {sentence}")),
+            "{text}"
+        );
+    }
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    crate::schema::check("lab-diff", &diff);
+    let mut rows = diff["rows"].as_array().unwrap().iter();
+    let row = rows
+        .find(|row| row["name"] == "erofast, launch time")
+        .unwrap();
+    assert_eq!(
+        (&row["new_modes"]["upper"], &row["old_modes"]),
+        (&json!(4), &Value::Null)
+    );
+    assert!(row["new_summary"]["maximum"].as_f64() > Some(20_000.0));
+}
+
+#[test]
+fn what_else_differs_between_runs_stands_before_the_verdicts() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    for (path, value, line) in [
+        ("/load", json!("fio"), "load differs: none, in b.json fio"),
+        (
+            "/root",
+            json!(true),
+            "--root differs: false, in b.json true",
+        ),
+        (
+            "/environment/image/sha256",
+            json!("1"),
+            "image differs: 0, in b.json 1",
+        ),
+        (
+            "/environment/sched_rt_runtime_us",
+            json!(-1),
+            "sched_rt_runtime_us differs: none, in b.json -1",
+        ),
+        (
+            "/environment/cgroup_cpu",
+            json!("/x"),
+            "cgroup differs: none, in b.json /x",
+        ),
+        (
+            "/environment/cgroup_quota_us",
+            json!(50_000),
+            "CPU quota of the cgroup in us differs: none, in b.json 50000",
+        ),
+    ] {
+        let mut other = launches(true, "6.18");
+        let (parent, field) = path.rsplit_once('/').unwrap();
+        other.pointer_mut(parent).unwrap()[field] = value;
+        place.file("b.json", &other.to_string());
+        let text = place.prints(&["a.json", "b.json"]);
+        assert!(
+            text.starts_with(&format!("{line}\n6 comparisons")),
+            "{text}"
+        );
+        let output = place.lab(&["diff", "a.json", "b.json"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&format!("{line}\n")), "{text}");
+        let markdown = place.prints(&["a.json", "b.json", "--markdown"]);
+        assert!(markdown.contains(&format!("* {line}\n")), "{markdown}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::report::Reports;
-use crate::statistics::{Comparison, median};
+use crate::statistics::{Comparison, Modes, Summary, modes};
 
 /// What `lab diff` prints as JSON.
 #[derive(Debug, Clone, Serialize)]
@@ -23,7 +23,7 @@ pub struct DiffReport {
     pub only_old: Vec<String>,
     /// Names that only the new report has.
     pub only_new: Vec<String>,
-    /// How the environments of the runs differ.
+    /// How settings and environments of the runs differ.
     pub notices: Vec<String>,
     #[serde(skip)]
     reports: Reports,
@@ -40,6 +40,14 @@ pub struct DiffRow {
     pub old_median: Option<f64>,
     /// Median of the new report.
     pub new_median: Option<f64>,
+    /// What else the samples of the old report are.
+    pub old_summary: Option<Summary>,
+    /// Likewise those of the new report.
+    pub new_summary: Option<Summary>,
+    /// Where the samples of the old report fall in two groups: one number describes neither.
+    pub old_modes: Option<Modes>,
+    /// Likewise those of the new report.
+    pub new_modes: Option<Modes>,
     /// The new report against the old one.
     pub comparison: Comparison,
 }
@@ -58,13 +66,18 @@ pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
         reports,
     };
     for figure in diff.reports.figures() {
-        let [old, new] = [0, 1].map(|number| median(&figure.rows[number].samples));
+        let [old, new] = [0, 1].map(|number| figure.rows[number].summary());
+        let [old_modes, new_modes] = [0, 1].map(|number| modes(&figure.rows[number].samples));
         match figure.rows[1].against_first.clone() {
             Some(comparison) => diff.rows.push(DiffRow {
                 name: figure.name,
                 unit: figure.unit,
-                old_median: old,
-                new_median: new,
+                old_median: old.map(|summary| summary.median),
+                new_median: new.map(|summary| summary.median),
+                old_summary: old,
+                new_summary: new,
+                old_modes,
+                new_modes,
                 comparison,
             }),
             None if old.is_some() => diff.only_old.push(figure.name),

@@ -18,6 +18,8 @@ pub(crate) struct Findings {
     pub(crate) environment: Option<Environment>,
     /// Why the figures must not be used; nothing where they may.
     pub(crate) faults: Vec<String>,
+    /// How the reports side by side differ in what was measured, and where.
+    pub(crate) differences: Vec<String>,
     /// What the run shows; otherwise the verdicts are counted.
     pub(crate) conclusion: Option<String>,
     /// The answer.
@@ -120,6 +122,8 @@ impl Findings {
         let mut out: String = faults
             .map(|(reason, sign)| wrapped(&format!("{sign}{reason}"), sign.len()))
             .collect();
+        let differences = self.differences.iter();
+        out.extend(differences.map(|line| wrapped(line, 2)));
         out += &wrapped(&self.conclusion(), 0);
         out += &wrapped(
             &match self.is_valid() {
@@ -130,7 +134,13 @@ impl Findings {
         );
         let tables = self.summary.iter();
         out.extend(tables.map(|table| format!("\n{}", table.text())));
-        out
+        let groups: String = self.groups().map(|line| wrapped(&line, 2)).collect();
+        out + if groups.is_empty() { "" } else { "\n" } + &groups
+    }
+
+    /// A line for each row whose samples fall in two groups.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = String> {
+        self.figures.iter().flat_map(Figure::groups)
     }
 }
 

@@ -1,8 +1,11 @@
 //! What an experiment measured, in the form that tables, charts, comparisons and exports have in
 //! common.
 
+mod groups;
+mod names;
 mod words;
 
+pub(crate) use names::{label, numbers};
 pub(crate) use words::{amount, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};

@@ -53,7 +53,11 @@ impl Figure {
             return format!("{median:>9}");
         };
         let interval = interval(shift, &self.unit).map_or(String::new(), |it| format!(", {it}"));
-        format!("{median:>9}  {}{interval}", word(shift.verdict))
+        format!(
+            "{median:>9}  {}{interval}{}",
+            word(shift.verdict),
+            hidden(shift)
+        )
     }
 
     /// What may be claimed of each row but the first, in words.
@@ -162,6 +166,20 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
+/// What keeps sides from being called equal that have the same typical sample.
+fn hidden(comparison: &Comparison) -> String {
+    if !comparison.hides_in_the_shift() {
+        return String::new();
+    }
+    let part = |name: &str, part: Option<f64>| {
+        part.map_or(String::new(), |it| {
+            format!(", {name} {}", percentage(it, None))
+        })
+    };
+    let average = part("average", comparison.average_percent);
+    average + &part("p90", comparison.p90_percent)
+}
+
 /// What the rows of [`Figure::claims`] have, the first one being called `first`.
 pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
     let mut rows = figures.iter().flat_map(|figure| &figure.rows);
@@ -188,6 +206,7 @@ pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
         let shift = shift.trim_start_matches('(').trim_end_matches(')');
         let _ = write!(text, ": {shift} ({sure:.0} % interval {interval})");
     }
+    text += &hidden(comparison);
     let chance = match comparison.p_adjusted {
         p if p < 0.0001 => "p < 0.0001".to_owned(),
         p => format!("p = {p:.4}"),
@@ -235,6 +254,20 @@ mod tests {
         );
         let narrow = compare(&spread(100.0, 0.01), &spread(90.0, 0.01));
         assert_eq!(difference(&narrow, "us"), "-10.00 %");
+    }
+
+    #[test]
+    fn a_verdict_that_the_shift_alone_does_not_carry_says_what_differs() {
+        let alike = spread(100.0, 1.0);
+        let mut rare = alike.clone();
+        rare.iter_mut().step_by(7).for_each(|it| *it *= 2.0);
+        let text = verdict(&compare(&alike, &rare), "us");
+        assert!(
+            text.starts_with("not shown: +0 %") && text.contains("), average +"),
+            "{text}"
+        );
+        assert!(text.contains(" %, p90 +"), "{text}");
+        assert_eq!(hidden(&compare(&alike, &alike)), "");
     }
 
     #[test]

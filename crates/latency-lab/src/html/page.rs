@@ -29,11 +29,14 @@ pub fn page(title: &str, body: &str, json: &str) -> String {
 /// The page of an experiment.
 pub(crate) fn report(of: &Findings, json: &str) -> String {
     let (figures, caption) = (&of.figures, of.caption());
-    let mut body = faults(&of.faults) + &line("claim", &of.conclusion());
+    let mut body = faults(&of.faults);
+    body.extend(of.differences.iter().map(|text| line("soft", text)));
+    body += &line("claim", &of.conclusion());
     for (number, table) in of.summary.iter().enumerate() {
         // Once: all tables are of one run.
         body += &titled(table, if number == 0 { &caption } else { "" });
     }
+    body.extend(of.groups().map(|text| line("soft", &text)));
     body.extend(of.notes.iter().map(|note| line("soft", note)));
     body += &overview(figures);
     body.extend(figures.iter().map(|figure| section(figure, &caption)));

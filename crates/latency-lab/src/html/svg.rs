@@ -37,7 +37,7 @@ fn drawing(report: &LaunchReport) -> String {
     );
     for (number, engine) in report.engines.iter().enumerate() {
         let place = (number % keys, number / keys);
-        out += &key(number, &engine.engine, place, width / keys as f64);
+        out += &key(number, &engine.label(), place, width / keys as f64);
     }
     // Launch time and scheduling latency.
     for (number, mut figure) in report.figures().into_iter().take(2).enumerate() {
@@ -95,7 +95,7 @@ fn remarks(report: &LaunchReport) -> Vec<String> {
         let values = engine.column(|sample| sample.sched_latency_us);
         !values.is_empty() && is_none(&values)
     });
-    let without: Vec<&str> = without.map(|engine| engine.engine.as_str()).collect();
+    let without: Vec<String> = without.map(|engine| engine.label()).collect();
     if !without.is_empty() {
         lines.push(format!(
             "{}: decompresses in the program's own thread, so its waits are in the launch time",

@@ -83,7 +83,7 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
         "<figure class=\"{}\"><h3>{}, {word}: {} of waiting in a launch of {}</h3>\n\
          <p class=\"zoom\">{zooms}</p>\n<div class=\"scroll\">{}</div>\n{trace}</figure>\n",
         style::series(number),
-        escape(&engine.engine),
+        escape(&engine.label()),
         time(sample.sched_latency_us),
         time(sample.launch_us),
         drawing(&sample.picture)

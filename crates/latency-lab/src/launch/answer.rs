@@ -27,6 +27,7 @@ impl LaunchReport {
             notes: self.notes(),
             drawings: timelines(&self.engines),
             appendix: self.appendix(),
+            ..Findings::default()
         }
     }
 
@@ -56,7 +57,7 @@ impl LaunchReport {
         table.words = true;
         for (number, engine) in self.engines.iter().enumerate() {
             let cells = columns.iter().map(|it| it.claim(&it.rows[number]));
-            table.add(&engine.engine, cells);
+            table.add(&engine.label(), cells);
         }
         let of = columns.iter().filter(|it| !it.of.is_empty());
         let of = of.map(|it| format!("\n{}: {}.", it.name, it.of));
@@ -67,7 +68,7 @@ impl LaunchReport {
     fn details(&self) -> Vec<Table> {
         let lines = |title: &str, text: fn(&EngineReport) -> String| {
             let rows = self.engines.iter();
-            let rows = rows.map(|engine| (engine.engine.clone(), text(engine)));
+            let rows = rows.map(|engine| (engine.label(), text(engine)));
             Table::words(title, rows.collect()).coloured()
         };
         let waiting =
@@ -92,7 +93,7 @@ impl LaunchReport {
 
     fn appendix(&self) -> Vec<(String, Table)> {
         let table = |engine: &EngineReport| {
-            let title = format!("{}: {} samples", engine.engine, engine.samples.len());
+            let title = format!("{}: {} samples", engine.label(), engine.samples.len());
             (title, samples(engine))
         };
         self.engines.iter().map(table).collect()
@@ -189,7 +190,7 @@ impl LaunchReport {
                 share(engine.load_share),
                 share(engine.idle_share),
             ];
-            table.add(&engine.engine, cells);
+            table.add(&engine.label(), cells);
         }
         table
     }
@@ -277,20 +278,9 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
             "outliers, kept: {waits} by scheduling latency, {times} by launch time"
         ));
     }
-    let launch = engine.launch_modes.map(|modes| ("launch time", modes));
-    let latency = engine
-        .sched_latency_modes
-        .map(|modes| ("scheduling latency", modes));
-    lines.extend(launch.into_iter().chain(latency).map(|(what, modes)| {
-        format!(
-            "{what} is bimodal: {} launches near {:.0} us and {} near {:.0} us; an average of both \
-             describes neither",
-            modes.lower, modes.lower_median, modes.upper, modes.upper_median
-        )
-    }));
     lines
         .into_iter()
-        .map(|line| (engine.engine.clone(), line))
+        .map(|line| (engine.label(), line))
         .collect()
 }
 

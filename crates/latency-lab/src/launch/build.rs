@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use super::executor::Launcher;
 use super::explain;
 use super::options::LaunchOptions;
-use super::report::{EngineReport, LaunchReport, RecordingCost, engine};
+use super::report::{EngineReport, LaunchReport, RecordingCost};
 use super::sample::Sample;
 use crate::engine::Engine;
 use crate::environment::Environment;
-use crate::load::{Fio, LoadChoice, LoadReport};
+use crate::load::{Fio, LoadReport};
 use crate::schedule::{Executor, Gathered, Kept};
 use crate::shell::{command_line, lossy};
-use crate::statistics::{Summary, compare, correct};
 
 pub(super) fn build(
     options: &LaunchOptions,
@@ -30,39 +29,24 @@ pub(super) fn build(
             gathered.rounds, options.iterations
         )
     });
-    let mut engines: Vec<EngineReport> = Vec::new();
     let mut kept = gathered.kept;
     // The engines are followed by the same engines without the recorder.
     let twins = kept.split_off(launcher.engines.len());
+    let mut engines: Vec<EngineReport> = Vec::new();
     for (number, kept) in kept.into_iter().enumerate() {
-        let mut report = engine(launcher.name(number), kept, engines.first());
-        if options.load == LoadChoice::None {
-            report.load_share = None;
-        }
-        report.recording = twins.get(number).map(|twin| cost(&report, twin));
+        let engine = &launcher.engines[number];
+        let mut report = EngineReport::of(engine.to_string(), kept);
+        report.keep_two_timelines();
+        let seen = |twin: &Vec<Kept<Sample>>| twin.iter().map(|kept| kept.sample.seen_us).collect();
+        report.recording = twins.get(number).map(|twin| RecordingCost::of(seen(twin)));
         report.thrown_away = gathered.thrown_away[number].clone();
-        report.queue_source = queue_source(&launcher.engines[number]).into();
+        report.queue_source = queue_source(engine).into();
         engines.push(report);
     }
     if let Some(traces) = launcher.traces.take() {
         traces.keep(engines.iter().flat_map(|engine| &engine.samples));
     }
-    let against = engines
-        .iter_mut()
-        .filter_map(|engine| engine.against_first.as_mut());
-    correct(
-        against
-            .flat_map(|against| {
-                [
-                    against.sched_latency.as_mut(),
-                    Some(&mut against.launch),
-                    against.program_off_cpu.as_mut(),
-                ]
-            })
-            .flatten()
-            .collect(),
-    );
-    LaunchReport {
+    let mut report = LaunchReport {
         iterations: gathered.rounds,
         load: options.load.to_string(),
         valid: faults.is_empty(),
@@ -76,22 +60,23 @@ pub(super) fn build(
         seed: options.seed,
         repeat: Some(options.repeat_with.clone().unwrap_or_else(command_line)),
         cold: explain::COLD.into(),
-        notices: options
-            .notices
-            .iter()
-            .cloned()
-            .chain(time_over)
-            .chain(trace_notices(&launcher))
-            .chain(engines.iter().filter_map(times_alone))
-            .chain(starved(&engines))
-            .chain(explain::notices(&environment, load.as_ref(), &engines))
-            .collect(),
+        notices: options.notices.clone(),
         environment,
         load_seen: load,
         left_out,
         engines,
         machine: None,
-    }
+    };
+    report.compute();
+    let engines = &report.engines;
+    let notices = time_over.into_iter().chain(trace_notices(&launcher));
+    let notices = notices
+        .chain(engines.iter().filter_map(times_alone))
+        .chain(starved(engines));
+    let explained = explain::notices(&report.environment, report.load_seen.as_ref(), engines);
+    let notices: Vec<String> = notices.chain(explained).collect();
+    report.notices.extend(notices);
+    report
 }
 
 /// Says of how many launches only the time counts.
@@ -101,7 +86,7 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
     let first = reasons.next()?;
     Some(format!(
         "{}: launch times alone: in {} of {} launches {first}",
-        engine.engine,
+        engine.label(),
         1 + reasons.count(),
         engine.samples.len()
     ))
@@ -138,7 +123,7 @@ const STARVES: f64 = 0.8;
 fn starved(engines: &[EngineReport]) -> Vec<String> {
     let most = engines
         .iter()
-        .filter_map(|engine| Some((engine.load_share?, &engine.engine)))
+        .filter_map(|engine| Some((engine.load_share?, engine.label())))
         .max_by(|a, b| a.0.total_cmp(&b.0));
     let Some((most, name)) = most else {
         return Vec::new();
@@ -151,23 +136,12 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     let line = |engine: &EngineReport| {
         format!(
             "{} leaves the load {:.0} % of the CPU time, {name} {:.0} %: a part of its gain is the load's loss",
-            engine.engine,
+            engine.label(),
             engine.load_share.unwrap_or_default() * 100.0,
             most * 100.0
         )
     };
     engines.iter().filter(starves).map(line).collect()
-}
-
-fn cost(with: &EngineReport, without: &[Kept<Sample>]) -> RecordingCost {
-    let without: Vec<f64> = without.iter().map(|kept| kept.sample.seen_us).collect();
-    let with = with.column(|sample| sample.seen_us);
-    RecordingCost {
-        without_us: Summary::of(&without),
-        with_us: Summary::of(&with),
-        comparison: compare(&without, &with),
-        samples_without_us: without,
-    }
 }
 
 /// Every reason for which the run is not valid.
@@ -208,7 +182,7 @@ fn faults(
         faults.push("a single launch of each engine shows nothing".into());
     }
     for notice in launcher.trace_notices.iter().filter(|notice| notice.spoils) {
-        let engine = &launcher.engines[notice.engine];
+        let engine = launcher.name(notice.engine);
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
     faults.extend(environment.steal_fault(load.map(|load| load.stolen_cpu_share)));
@@ -228,7 +202,7 @@ mod tests {
     fn an_engine_that_takes_the_loads_time_is_named() {
         let with = |name: &str, share| EngineReport {
             load_share: Some(share),
-            ..engine(name.into(), Vec::new(), None)
+            ..EngineReport::of(name.into(), Vec::new())
         };
         let lines = starved(&[with("a", 0.6), with("b", 0.5), with("c", 0.3)]);
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -258,12 +232,27 @@ mod tests {
         }
     }
 
+    /// Of engines of these names and launches.
+    fn report(engines: &[(&str, [bool; 2])]) -> LaunchReport {
+        let engine = |(name, missing): &(&str, [bool; 2])| {
+            EngineReport::of((*name).into(), missing.map(kept).into())
+        };
+        let mut report = LaunchReport {
+            iterations: 2,
+            valid: true,
+            engines: engines.iter().map(engine).collect(),
+            ..LaunchReport::default()
+        };
+        report.compute();
+        report
+    }
+
     #[test]
     fn launches_whose_figure_is_unknown_are_neither_zeros_nor_drawn() {
-        let all = engine("a".into(), vec![kept(false), kept(false)], None);
+        let engines = report(&[("a", [false; 2]), ("b", [false, true])]).engines;
+        let [all, some] = &engines[..] else { panic!() };
         assert_eq!(all.column(|sample| sample.sched_latency_us), [10.0, 10.0]);
         assert_eq!(all.wakeups(), Some(4.0));
-        let some = engine("a".into(), vec![kept(false), kept(true)], None);
         assert_eq!(some.column(|sample| sample.sched_latency_us), [0.0; 0]);
         assert!(some.sched_latency_us.is_none() && some.wakeups().is_none());
         assert!(some.by_thread().is_empty() && some.median_and_worst().is_none());
@@ -271,15 +260,49 @@ mod tests {
 
     #[test]
     fn launches_of_which_only_the_time_is_known_count_as_times() {
-        let first = engine("a".into(), vec![kept(false), kept(false)], None);
-        let second = engine("b".into(), vec![kept(false), kept(true)], Some(&first));
+        let engines = report(&[("a", [false; 2]), ("b", [false, true])]).engines;
+        let [first, second] = &engines[..] else {
+            panic!()
+        };
         assert!(second.launch_us.is_some() && second.sched_latency_us.is_none());
         let against = second.against_first.as_ref().unwrap();
         assert!(against.sched_latency.is_none() && against.program_off_cpu.is_none());
         let json = serde_json::to_value(&second.samples[1]).unwrap();
         assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
-        let line = times_alone(&second).unwrap();
+        let line = times_alone(second).unwrap();
         assert!(line.contains("1 of 2 launches 3 of 200 switches"), "{line}");
-        assert_eq!(times_alone(&first), None);
+        assert_eq!(times_alone(first), None);
+    }
+
+    #[test]
+    fn shares_are_of_the_cpus_that_the_run_had() {
+        let mut report = report(&[("a", [false; 2])]);
+        report.environment.allowed_cpus = Some("0-1,4".into());
+        let shares = |report: &mut LaunchReport, load: &str| {
+            report.load = load.into();
+            report.compute();
+            [report.engines[0].load_share, report.engines[0].idle_share]
+        };
+        assert_eq!(shares(&mut report, "fio"), [None; 2], "of an early version");
+        report.engines[0].samples[0].load_us = 3000.0;
+        report.engines[0].samples[1].idle_us = 600.0;
+        assert_eq!(shares(&mut report, "fio"), [Some(0.5), Some(0.1)]);
+        assert_eq!(shares(&mut report, "none"), [None, Some(0.1)]);
+    }
+
+    #[test]
+    fn engines_of_one_name_have_a_number_in_every_place() {
+        let report = report(&[("a", [false; 2]), ("a", [false; 2]), ("b", [false; 2])]);
+        let json = serde_json::to_value(&report.engines).unwrap();
+        assert_eq!(
+            [0, 1, 2].map(|at| json[at]["number"].as_u64()),
+            [Some(1), Some(2), Some(1)]
+        );
+        assert_eq!(json[1]["engine"], "a", "as requested");
+        let text = crate::Report::Launch(Box::new(report)).table();
+        assert!(
+            text.contains("\n  a (2)  ") && text.contains("  a (2): not shown"),
+            "{text}"
+        );
     }
 }

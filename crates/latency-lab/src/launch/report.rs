@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::picture::{Blocked, Picture, common_name, summed};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
-use crate::figure::{Figure, Row};
+use crate::figure::{Figure, Row, label, numbers};
 use crate::load::LoadReport;
 use crate::schedule::{Kept, Thrown};
-use crate::statistics::{Comparison, Modes, Summary, compare_rounds, modes, outliers};
+use crate::statistics::{
+    Comparison, Modes, Summary, compare, compare_rounds, correct, modes, outliers,
+};
 
 /// An engine against the first one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,6 +56,9 @@ pub struct Outliers {
 pub struct EngineReport {
     /// As requested.
     pub engine: String,
+    /// Which of the engines of this name it is, from 1 on.
+    #[serde(default)]
+    pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
     /// None when no launch counts, or when switches of one are missing.
@@ -90,7 +95,7 @@ pub struct EngineReport {
 }
 
 /// The report of `lab launch`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
     /// Launches per engine: as many as requested, or as time allowed.
     pub iterations: usize,
@@ -151,58 +156,86 @@ pub struct Machine {
     pub cpus: usize,
 }
 
-/// The figures of one engine, against those of the first.
-pub(super) fn engine(
-    name: String,
-    kept: Vec<Kept<Sample>>,
-    first: Option<&EngineReport>,
-) -> EngineReport {
-    let samples: Vec<Sample> = kept
-        .into_iter()
-        .map(|kept| Sample {
+impl EngineReport {
+    /// Of launches alone, for [`LaunchReport::compute`].
+    pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
+        let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
             spoilt: kept.spoilt,
             ..kept.sample
-        })
-        .collect();
-    let column = |of| column(&samples, of);
-    let launch = column(|s| s.launch_us);
-    let latency = column(|s| s.sched_latency_us);
-    let off_cpu = column(Sample::program_off_cpu_us);
-    let queue: Vec<f64> = samples
-        .iter()
-        .filter_map(|sample| sample.queue_us)
-        .collect();
-    let against = first.map(|first| Against {
-        sched_latency: compare_scheduling(first, |s| s.sched_latency_us, &samples),
-        launch: compare_rounds(
-            &in_rounds(&first.samples, |s| s.launch_us),
-            &in_rounds(&samples, |s| s.launch_us),
-        ),
-        program_off_cpu: compare_scheduling(first, Sample::program_off_cpu_us, &samples),
-    });
-    let mut report = EngineReport {
-        engine: name,
-        sched_latency_us: Summary::of(&latency),
-        launch_us: Summary::of(&launch),
-        wakeup_us: Summary::of(&column(|s| s.wakeup_us)),
-        preempted_us: Summary::of(&column(|s| s.preempted_us)),
-        queue_us: Summary::of(&queue),
-        program_off_cpu_us: Summary::of(&off_cpu),
-        load_share: share(&samples, |sample| sample.load_us),
-        idle_share: share(&samples, |sample| sample.idle_us),
-        launch_modes: modes(&launch),
-        sched_latency_modes: modes(&latency),
-        against_first: against,
-        outliers: Outliers {
+        };
+        EngineReport {
+            engine,
+            samples: kept.into_iter().map(sample).collect(),
+            ..EngineReport::default()
+        }
+    }
+
+    /// Everything that follows from the samples, against those of the first engine.
+    fn compute(&mut self, first: Option<&EngineReport>) {
+        let samples = &self.samples;
+        let column = |of| column(samples, of);
+        let launch = column(|s| s.launch_us);
+        let latency = column(|s| s.sched_latency_us);
+        let off_cpu = column(Sample::program_off_cpu_us);
+        let queue = samples.iter().filter_map(|sample| sample.queue_us);
+        self.against_first = first.map(|first| Against {
+            sched_latency: compare_scheduling(first, |s| s.sched_latency_us, samples),
+            launch: compare_rounds(
+                &in_rounds(&first.samples, |s| s.launch_us),
+                &in_rounds(samples, |s| s.launch_us),
+            ),
+            program_off_cpu: compare_scheduling(first, Sample::program_off_cpu_us, samples),
+        });
+        self.sched_latency_us = Summary::of(&latency);
+        self.launch_us = Summary::of(&launch);
+        self.wakeup_us = Summary::of(&column(|s| s.wakeup_us));
+        self.preempted_us = Summary::of(&column(|s| s.preempted_us));
+        self.queue_us = Summary::of(&queue.collect::<Vec<_>>());
+        self.program_off_cpu_us = Summary::of(&off_cpu);
+        self.launch_modes = modes(&launch);
+        self.sched_latency_modes = modes(&latency);
+        self.outliers = Outliers {
             sched_latency: outliers(&latency),
             launch: outliers(&launch),
-        },
-        samples,
-        ..EngineReport::default()
-    };
-    report.keep_two_timelines();
-    report
+        };
+        let with = column(|s| s.seen_us);
+        if let Some(recording) = &mut self.recording {
+            recording.compute(&with);
+        }
+    }
+
+    /// What the load had, and what was left over, of the time of `cpus` within the launches.
+    /// Reports of early versions lack the times.
+    fn share_time(&mut self, cpus: usize, loaded: bool) {
+        let known = self.samples.iter().any(|it| it.load_us + it.idle_us > 0.0);
+        let share = |time| share(&self.samples, cpus, time).filter(|_| known);
+        (self.load_share, self.idle_share) = (share(|it| it.load_us), share(|it| it.idle_us));
+        self.load_share = self.load_share.filter(|_| loaded);
+    }
+
+    /// Its name, with its number if it is not the first one of this name.
+    pub(crate) fn label(&self) -> String {
+        label(&self.engine, self.number)
+    }
+}
+
+impl RecordingCost {
+    /// Of launches without the recorder, for [`RecordingCost::compute`].
+    pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
+        RecordingCost {
+            without_us: None,
+            with_us: None,
+            comparison: compare(&[], &[]),
+            samples_without_us,
+        }
+    }
+
+    fn compute(&mut self, with: &[f64]) {
+        let without = &self.samples_without_us;
+        (self.without_us, self.with_us) = (Summary::of(without), Summary::of(with));
+        self.comparison = compare(without, with);
+    }
 }
 
 /// A figure of every launch, or none where it is unknown of one: the others would be a choice of
@@ -236,14 +269,38 @@ fn compare_scheduling(
 }
 
 /// CPU time of all launches, of all CPUs' time.
-fn share(samples: &[Sample], time: fn(&Sample) -> f64) -> Option<f64> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let all: f64 = samples.iter().map(|sample| sample.launch_us * cpus).sum();
+fn share(samples: &[Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
+    let length = samples.iter().map(|sample| sample.launch_us);
+    let all = length.sum::<f64>() * cpus as f64;
     let share = samples.iter().map(time).sum::<f64>() / all;
     share.is_finite().then_some(share)
 }
 
 impl LaunchReport {
+    /// Numbers the engines, and computes all figures and verdicts from the samples, which are all
+    /// that a stored report is believed.
+    pub(crate) fn compute(&mut self) {
+        let cpus = self.environment.allowed();
+        let numbers = numbers(self.engines.iter().map(|engine| engine.engine.as_str()));
+        for (at, number) in numbers.into_iter().enumerate() {
+            let (before, rest) = self.engines.split_at_mut(at);
+            rest[0].number = number;
+            rest[0].compute(before.first());
+            if let Some(cpus) = cpus {
+                rest[0].share_time(cpus, self.load != "none");
+            }
+        }
+        let against = self
+            .engines
+            .iter_mut()
+            .filter_map(|engine| engine.against_first.as_mut());
+        let comparisons = against.flat_map(|it| {
+            let waits = [it.sched_latency.as_mut(), it.program_off_cpu.as_mut()];
+            waits.into_iter().flatten().chain([&mut it.launch])
+        });
+        correct(comparisons.collect());
+    }
+
     /// Launches of each engine: those that were made, and those that were wanted where they are
     /// more.
     pub(crate) fn launches(&self) -> String {
@@ -264,7 +321,7 @@ impl LaunchReport {
         let wanted = self.iterations;
         let mut few = self.engines.iter().filter(|it| it.samples.len() < wanted);
         let few = few.next().filter(|_| self.valid && !self.interrupted)?;
-        let (name, made) = (&few.engine, few.samples.len());
+        let (name, made) = (few.label(), few.samples.len());
         Some(format!(
             "{name}: {made} of {wanted} launches in the figures"
         ))
@@ -281,7 +338,7 @@ impl LaunchReport {
                     .engines
                     .iter()
                     .map(|engine| Row {
-                        name: engine.engine.clone(),
+                        name: engine.label(),
                         samples: engine.column(value),
                         against_first: engine.against_first.as_ref().and_then(against),
                     })
@@ -376,7 +433,8 @@ impl EngineReport {
         ))
     }
 
-    fn keep_two_timelines(&mut self) {
+    /// All other launches lose theirs.
+    pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
         for sample in &mut self.samples {

@@ -52,7 +52,7 @@ pub struct PressureReport {
 }
 
 /// One way to get buffers: averages over its launches, as the patch's table has them.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolReport {
     /// Pages of the pool.
     pub reserved_pages: usize,
@@ -122,14 +122,7 @@ pub(super) fn build(
 ) -> PressureReport {
     let of = |pages| -> Vec<&Measured> { samples.iter().filter(|s| s.pages == pages).collect() };
     let pool = |&pages: &usize| summed(pages, &of(pages));
-    let mut pools: Vec<PoolReport> = options.pools.iter().filter_map(pool).collect();
-    let without = pools.iter().find(|pool| pool.reserved_pages == 0);
-    let without = without
-        .map(|pool| pool.alloc_cpu_us)
-        .filter(|cpu| *cpu > 0.0);
-    for pool in &mut pools {
-        pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
-    }
+    let pools = options.pools.iter().filter_map(pool).collect();
     let mut unknown = samples
         .iter()
         .map(|sample| &sample.counters.reclaims_unknown);
@@ -137,10 +130,9 @@ pub(super) fn build(
     let environment = environment.ended();
     let mut faults = faults(options, interrupted, &samples, reclaims_unknown.as_deref());
     faults.extend(environment.image.changed.clone());
-    let all: Vec<&Measured> = samples.iter().collect();
-    PressureReport {
+    let mut report = PressureReport {
         pools,
-        sufficient: sufficient(&in_use(&all)),
+        sufficient: None,
         valid: faults.is_empty(),
         not_valid_because: faults,
         interrupted,
@@ -150,7 +142,9 @@ pub(super) fn build(
         limit_bytes: options.limit,
         mount_options: options.mount_options.clone(),
         environment,
-    }
+    };
+    report.compute();
+    report
 }
 
 /// Every reason for which the run is not valid.
@@ -192,24 +186,14 @@ fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
     let average = |value: &dyn Fn(&Measured) -> f64| {
         samples.iter().map(|sample| value(sample)).sum::<f64>() / samples.len() as f64
     };
-    let reclaims: Option<Vec<u64>> = samples.iter().map(|s| s.counters.reclaims).collect();
-    let in_use = in_use(samples);
-    let launches: Vec<f64> = samples.iter().map(|sample| sample.launch_us).collect();
     let memory = samples.iter().filter_map(|sample| sample.memory);
     Some(PoolReport {
         reserved_pages,
-        alloc_cpu_us: average(&|s| s.counters.cpu_us()),
-        alloc_wall_us: average(&|s| s.counters.wall_us()),
-        alloc_cpu_share: None,
-        requests: average(&|s| s.counters.allocations as f64),
-        reclaims: reclaims.map(|all| all.iter().sum::<u64>() as f64 / all.len() as f64),
-        pages_in_use_p95: within(&in_use, QUESTION_SHARE),
-        pages_in_use_max: in_use.keys().next_back().copied().unwrap_or(0),
         hit_pages: average(&|s| s.counters.hit_pages as f64),
         missed_pages: average(&|s| s.counters.missed_pages as f64),
-        launch_us: Summary::of(&launches),
         memory: memory.max_by_key(|memory| memory.peak_rss_bytes),
         samples: samples.iter().map(|sample| one(sample)).collect(),
+        ..PoolReport::default()
     })
 }
 
@@ -229,12 +213,33 @@ fn one(sample: &Measured) -> PoolSample {
 }
 
 /// The histograms of all launches as one.
-fn in_use(samples: &[&Measured]) -> BTreeMap<u64, u64> {
+fn in_use<'a>(samples: impl Iterator<Item = &'a PoolSample>) -> BTreeMap<u64, u64> {
     let mut all = BTreeMap::new();
-    for (&pages, &count) in samples.iter().flat_map(|sample| &sample.counters.in_use) {
+    for &(pages, count) in samples.flat_map(|sample| &sample.pages_in_use) {
         *all.entry(pages).or_insert(0) += count;
     }
     all
+}
+
+impl PoolReport {
+    /// Everything that follows from the samples.
+    fn compute(&mut self) {
+        let samples = &self.samples;
+        let column = |of: fn(&PoolSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
+        let average = |of| Summary::of(&column(of)).map_or(0.0, |it| it.average);
+        let in_use = in_use(samples.iter());
+        self.alloc_cpu_us = average(|sample| sample.alloc_cpu_us);
+        self.alloc_wall_us = average(|sample| sample.alloc_wall_us);
+        self.requests = average(|sample| sample.requests as f64);
+        let reclaims: Option<Vec<f64>> = samples
+            .iter()
+            .map(|sample| Some(sample.reclaims? as f64))
+            .collect();
+        self.reclaims = reclaims.and_then(|all| Some(Summary::of(&all)?.average));
+        self.pages_in_use_p95 = within(&in_use, QUESTION_SHARE);
+        self.pages_in_use_max = in_use.keys().next_back().copied().unwrap_or(0);
+        self.launch_us = Summary::of(&column(|sample| sample.launch_us));
+    }
 }
 
 /// The fewest pages that are enough for `share` of the allocations.
@@ -263,6 +268,20 @@ fn sufficient(in_use: &BTreeMap<u64, u64>) -> Option<Sufficient> {
 }
 
 impl PressureReport {
+    /// Computes all figures from the samples; the verdicts are made when they are shown.
+    pub(crate) fn compute(&mut self) {
+        self.pools.iter_mut().for_each(PoolReport::compute);
+        let without = self.pools.iter().find(|pool| pool.reserved_pages == 0);
+        let without = without
+            .map(|pool| pool.alloc_cpu_us)
+            .filter(|cpu| *cpu > 0.0);
+        for pool in &mut self.pools {
+            pool.alloc_cpu_share = without.map(|without| pool.alloc_cpu_us / without);
+        }
+        let samples = self.pools.iter().flat_map(|pool| &pool.samples);
+        self.sufficient = sufficient(&in_use(samples));
+    }
+
     pub(crate) fn findings(&self) -> Findings {
         let figures = self.figures();
         Findings {

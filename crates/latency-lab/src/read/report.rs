@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount, medians, shown};
+use crate::figure::{Figure, Row, amount, label, medians, shown};
 use crate::findings::Findings;
 use crate::schedule::{Gathered, Kept, Plan};
-use crate::statistics::{Comparison, Summary, compare_rounds, correct, median};
+use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
 /// One test of one engine.
@@ -16,6 +16,9 @@ use crate::table::Table;
 pub struct ReadResult {
     /// As requested.
     pub engine: String,
+    /// Which of the engines of this name it is, from 1 on.
+    #[serde(default)]
+    pub number: usize,
     /// "seq", "rand", "tree", "meta" or "list".
     pub test: String,
     /// Label for the table.
@@ -40,9 +43,9 @@ pub struct ReadResult {
     pub p99_us: Option<f64>,
     /// Against the first engine; none for the first.
     pub against_first: Option<Comparison>,
-    /// The samples with the rounds they were measured in.
-    #[serde(skip)]
-    pub rounds: Vec<(usize, f64)>,
+    /// The rounds that the samples were measured in; reports of early versions lack them.
+    #[serde(default)]
+    pub rounds: Vec<usize>,
     /// Samples discarded and measured again.
     pub thrown_away: usize,
     /// Samples among these that were spoilt and could not be repeated any more.
@@ -79,39 +82,23 @@ pub(super) fn build(
     let valid = gathered.is_whole()
         && environment.steal_fault(None).is_none()
         && environment.image.changed.is_none();
-    let mut results: Vec<ReadResult> = Vec::new();
-    for ((cell, kept), thrown) in cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away) {
-        let same = |it: &&ReadResult| it.title == cell.test.title() && it.image == cell.image;
-        let result = result(cell, kept, thrown.len(), results.iter().find(same));
-        results.push(result);
-    }
-    let comparisons = results.iter_mut();
-    correct(
-        comparisons
-            .filter_map(|result| result.against_first.as_mut())
-            .collect(),
-    );
-    ReadReport {
+    let cells = cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away);
+    let mut report = ReadReport {
         iterations: plan.iterations,
         valid,
         interrupted: gathered.interrupted,
         environment,
         left_out,
-        results,
-    }
+        results: cells
+            .map(|((cell, kept), thrown)| result(cell, kept, thrown.len()))
+            .collect(),
+    };
+    report.compute();
+    report
 }
 
-fn result(
-    cell: &Cell,
-    kept: &[Kept<Measured>],
-    thrown_away: usize,
-    first: Option<&ReadResult>,
-) -> ReadResult {
-    let samples: Vec<f64> = kept.iter().map(|kept| kept.sample.value).collect();
-    let in_round = |kept: &Kept<Measured>| (kept.iteration, kept.sample.value);
-    let rounds: Vec<(usize, f64)> = kept.iter().map(in_round).collect();
+fn result(cell: &Cell, kept: &[Kept<Measured>], thrown_away: usize) -> ReadResult {
     let tails: Vec<f64> = kept.iter().filter_map(|kept| kept.sample.p99_us).collect();
-    let summary = Summary::of(&samples);
     ReadResult {
         engine: cell.engine.to_string(),
         test: cell.test.word().into(),
@@ -120,26 +107,65 @@ fn result(
         block: cell.test.block(),
         image: cell.image,
         unit: cell.test.unit().into(),
-        median: summary.map(|summary| summary.median),
-        minimum: summary.map(|summary| summary.minimum),
-        maximum: summary.map(|summary| summary.maximum),
         p99_us: median(&tails),
-        against_first: first.map(|first| compare_rounds(&first.rounds, &rounds)),
-        rounds,
+        rounds: kept.iter().map(|kept| kept.iteration).collect(),
         thrown_away,
         spoilt: kept.iter().filter(|kept| kept.spoilt.is_some()).count(),
         spoilt_by: kept.iter().find_map(|kept| kept.spoilt.clone()),
-        samples,
+        samples: kept.iter().map(|kept| kept.sample.value).collect(),
+        ..ReadResult::default()
     }
 }
 
 impl ReadResult {
+    /// Everything that follows from the samples, against those of the first engine.
+    fn compute(&mut self, first: Option<&ReadResult>) {
+        let summary = Summary::of(&self.samples);
+        self.median = summary.map(|summary| summary.median);
+        self.minimum = summary.map(|summary| summary.minimum);
+        self.maximum = summary.map(|summary| summary.maximum);
+        self.against_first =
+            first.map(|first| compare_rounds(&first.in_rounds(), &self.in_rounds()));
+    }
+
+    fn in_rounds(&self) -> Vec<(usize, f64)> {
+        in_rounds(&self.rounds, &self.samples)
+    }
+
+    /// Its engine's name, with the number if it is not the first one of this name.
+    pub(crate) fn label(&self) -> String {
+        label(&self.engine, self.number)
+    }
+
     pub(crate) fn name(&self) -> String {
         format!("{}, image {}", self.title, self.image.word())
+    }
+
+    /// Whether it is the same test.
+    fn is_beside(&self, other: &ReadResult) -> bool {
+        self.title == other.title && self.image == other.image
     }
 }
 
 impl ReadReport {
+    /// Numbers the engines, and computes all figures and verdicts from the samples.
+    pub(crate) fn compute(&mut self) {
+        for at in 0..self.results.len() {
+            let (before, rest) = self.results.split_at_mut(at);
+            let same: Vec<&ReadResult> =
+                before.iter().filter(|it| it.is_beside(&rest[0])).collect();
+            let of_name = same.iter().filter(|it| it.engine == rest[0].engine);
+            rest[0].number = 1 + of_name.count();
+            rest[0].compute(same.first().copied());
+        }
+        let comparisons = self.results.iter_mut();
+        correct(
+            comparisons
+                .filter_map(|it| it.against_first.as_mut())
+                .collect(),
+        );
+    }
+
     pub(crate) fn findings(&self) -> Findings {
         let figures = shown(self.figures(), self.valid);
         Findings {
@@ -192,7 +218,7 @@ impl ReadReport {
         for result in self.results.iter().filter(|result| result.median.is_some()) {
             let name = result.name();
             let row = Row {
-                name: result.engine.clone(),
+                name: result.label(),
                 samples: result.samples.clone(),
                 against_first: result.against_first.clone(),
             };

@@ -50,6 +50,7 @@ impl Report {
     /// The reason is without the name of the file.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         let mut report = Report::parsed(text)?;
+        report.compute();
         report.judge();
         Ok(report)
     }
@@ -66,6 +67,18 @@ impl Report {
             () => {
                 Err("is no report of lab launch, kernel, read, suite, pressure or hotplug".into())
             }
+        }
+    }
+
+    /// Figures and verdicts follow from the samples, whatever the file says they are.
+    fn compute(&mut self) {
+        match self {
+            Report::Launch(it) => it.compute(),
+            Report::Read(it) => it.compute(),
+            Report::Suite(it) => it.compute(),
+            Report::Pressure(it) => it.compute(),
+            // Its counts are all there is.
+            Report::Hotplug(_) => {}
         }
     }
 

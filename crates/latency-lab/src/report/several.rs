@@ -46,8 +46,7 @@ impl Reports {
             }
             reports.check_samples()?;
         }
-        let different = reports.differences(&EXPERIMENT).next();
-        if let Some((name, what)) = different {
+        if let Some((name, what)) = reports.differences(&EXPERIMENT).into_iter().next() {
             let text = format!("{first} and {name} do not compare: {what}");
             return Err(LabError::Usage(text));
         }
@@ -112,27 +111,48 @@ impl Reports {
         invalid.collect()
     }
 
-    /// How the environments differ from that of the first report.
+    /// How settings and environments differ from those of the first report.
     pub(crate) fn notices(&self) -> Vec<String> {
         let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let same = |place: &usize| texts[..*place].contains(&texts[*place]);
         let again = (1..texts.len()).filter(same);
         let again =
             again.map(|place| format!("{} is a run that is there twice", self.all[place].0));
-        let differences = self.differences(&SAME).map(|(_, what)| what);
-        again.chain(differences).collect()
+        let differences = self.differences(&SETTINGS).into_iter();
+        again
+            .chain(differences.map(|(_, what)| what))
+            .chain(self.elsewhere())
+            .collect()
     }
 
     /// Values at these paths that are others than in the first report, by the names of the reports.
-    fn differences<'a>(&'a self, paths: &'a [Path]) -> impl Iterator<Item = (&'a str, String)> {
-        let value = |report: &Report| serde_json::to_value(report).unwrap_or_default();
+    fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
-        self.others().flat_map(move |(name, other)| {
-            let differences = differences(paths, &first, name, &value(other));
-            differences
-                .into_iter()
-                .map(move |what| (name.as_str(), what))
-        })
+        let mut found = Vec::new();
+        for (name, other) in self.others() {
+            let other = value(other);
+            let differs = |(path, what): &Path| difference(what, path, &first, name, &other);
+            found.extend(
+                paths
+                    .iter()
+                    .filter_map(differs)
+                    .map(|what| (name.as_str(), what)),
+            );
+        }
+        found
+    }
+
+    /// How the environments differ.
+    fn elsewhere(&self) -> Vec<String> {
+        let first = value(&self.all[0].1);
+        let mut found = Vec::new();
+        for (name, other) in self.others() {
+            let other = value(other);
+            let differs =
+                |(path, what): (String, String)| difference(&what, &path, &first, name, &other);
+            found.extend(environment(&first).into_iter().filter_map(differs));
+        }
+        found
     }
 
     /// Those of the one report, or of all beside one another.
@@ -149,7 +169,7 @@ impl Reports {
             about: format!("{} reports of lab {}", self.all.len(), self.kind()),
             faults: self.faults(),
             summary: figures.iter().map(Figure::claims).collect(),
-            notes: self.notices(),
+            differences: self.notices(),
             legend: format!(
                 "{}\nThe runs were not interleaved: what else changed counts too.\n",
                 medians(&figures, "report")
@@ -205,11 +225,13 @@ impl Reports {
         let captions = self.all.iter();
         let captions =
             captions.map(|(name, report)| format!("* {name}: {}\n", report.findings().caption()));
+        let differences = self.findings().differences.into_iter();
+        let differences = differences.map(|line| format!("* {line}\n"));
         let figures = self.findings().figures;
         let tables = figures
             .iter()
             .map(|it| format!("\n{}", it.table().markdown()));
-        Ok(captions.chain(tables).collect())
+        Ok(captions.chain(differences).chain(tables).collect())
     }
 }
 
@@ -244,8 +266,8 @@ const EXPERIMENT: [Path; 3] = [
     ("/chdir", "--chdir"),
 ];
 
-/// Values that limit a comparison when they differ.
-const SAME: [Path; 27] = [
+/// How it was measured: such a difference is part of every verdict, so it is named before them.
+const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
     ("/root", "--root"),
@@ -254,37 +276,90 @@ const SAME: [Path; 27] = [
     ("/mount_options", "--options"),
     ("/machine/accelerator", "accelerator"),
     ("/load", "load"),
-    ("/environment/kernel", "kernel"),
-    ("/environment/cpus", "CPUs"),
-    ("/environment/cpu_model", "CPU"),
-    ("/environment/governor", "governor"),
-    ("/environment/smt", "SMT"),
-    ("/environment/isolated_cpus", "isolated CPUs"),
-    ("/environment/nice", "nice value"),
-    ("/environment/scheduling_policy", "scheduling policy"),
-    ("/environment/allowed_cpus", "allowed CPUs"),
-    ("/environment/sched_ext", "sched_ext"),
-    ("/environment/base_slice_ns", "base slice in ns"),
-    ("/environment/preemption", "preemption"),
-    ("/environment/mitigations", "mitigations"),
-    ("/environment/swaps", "swap"),
-    (
-        "/environment/sched_autogroup_enabled",
-        "sched_autogroup_enabled",
-    ),
-    ("/environment/fuse_uring_enabled", "FUSE over io_uring"),
-    ("/environment/programs/erofast", "erofast"),
-    ("/environment/image/sha256", "image"),
-    ("/environment/image/filesystem", "file system of the image"),
 ];
 
-/// What a report of an early version lacks is not known to differ.
-fn differences(paths: &[Path], first: &Value, name: &str, other: &Value) -> Vec<String> {
-    let differs = |(path, what): &Path| {
-        let (old, new) = first.pointer(path).zip(other.pointer(path))?;
-        (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
+/// What is of one run alone, or follows from another value.
+const OF_ONE_RUN: [&str; 8] = [
+    "/date",
+    "/cpu_steal_share",
+    "/cgroup_throttled_us",
+    "/load_average",
+    "/memory_available_kib",
+    "/image/path",
+    "/image/bytes",
+    "/image/changed",
+];
+
+/// Names of values of the environment, those that matter most first; others are called as their
+/// fields are.
+const NAMES: [Path; 22] = [
+    ("/kernel", "kernel"),
+    ("/cpus", "CPUs"),
+    ("/cpu_model", "CPU"),
+    ("/smt", "SMT"),
+    ("/isolated_cpus", "isolated CPUs"),
+    ("/nice", "nice value"),
+    ("/scheduling_policy", "scheduling policy"),
+    ("/allowed_cpus", "allowed CPUs"),
+    ("/sched_ext", "sched_ext"),
+    ("/base_slice_ns", "base slice in ns"),
+    ("/swaps", "swap"),
+    ("/sched_autogroup_enabled", "sched_autogroup_enabled"),
+    ("/sched_rt_runtime_us", "sched_rt_runtime_us"),
+    ("/sched_rt_period_us", "sched_rt_period_us"),
+    ("/cgroup_cpu", "cgroup"),
+    (
+        "/cgroup_rt_runtime_us",
+        "real-time budget of the cgroup in us",
+    ),
+    ("/memory_kib", "memory in KiB"),
+    ("/fuse_uring_enabled", "FUSE over io_uring"),
+    ("/cgroup_quota_us", "CPU quota of the cgroup in us"),
+    ("/cgroup_period_us", "period of that quota in us"),
+    ("/image/sha256", "image"),
+    ("/image/filesystem", "file system of the image"),
+];
+
+/// Every value of the environment that is not of one run alone, by its path and name. A new one is
+/// compared until it is named above.
+fn environment(report: &Value) -> Vec<(String, String)> {
+    let mut values = Vec::new();
+    if let Some(environment) = report.get("environment").and_then(Value::as_object) {
+        for (field, value) in environment {
+            match value {
+                Value::Object(parts) if matches!(&field[..], "programs" | "image") => {
+                    let path = |part| format!("/{field}/{part}");
+                    values.extend(parts.keys().map(path));
+                }
+                _ => values.push(format!("/{field}")),
+            }
+        }
+    }
+    values.retain(|path| !OF_ONE_RUN.contains(&path.as_str()));
+    let place = |path: &String| NAMES.iter().position(|(known, _)| known == path);
+    values.sort_by_key(|path| place(path).unwrap_or(NAMES.len()));
+    let name = |path: &String| match NAMES.iter().find(|(known, _)| known == path) {
+        Some((_, name)) => (*name).to_owned(),
+        None => path
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .replace('_', " "),
     };
-    paths.iter().filter_map(differs).collect()
+    values
+        .into_iter()
+        .map(|path| (format!("/environment{path}"), name(&path)))
+        .collect()
+}
+
+fn value(report: &Report) -> Value {
+    serde_json::to_value(report).unwrap_or_default()
+}
+
+/// What a report of an early version lacks is not known to differ.
+fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) -> Option<String> {
+    let (old, new) = first.pointer(path).zip(other.pointer(path))?;
+    (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
 }
 
 /// As a user writes it.
@@ -354,10 +429,9 @@ mod tests {
         assert!(figures[1].rows[2].against_first.is_none());
         assert_eq!(reports.notices(), ["kernel differs: 6.18, in b.json 6.19"]);
         let text = reports.answer();
-        assert!(
-            text.starts_with("1 comparison: 1 lower.\n3 reports of lab read; valid\n"),
-            "{text}"
-        );
+        let head = "kernel differs: 6.18, in b.json 6.19\n1 comparison: 1 lower.\n\
+                    3 reports of lab read; valid\n";
+        assert!(text.starts_with(head), "{text}");
         assert!(
             text.contains("\nkernel, tree, image warm\n  a.json      102 s\n"),
             "{text}"

@@ -1,17 +1,16 @@
-//! When a difference may be claimed: only if its interval excludes zero. When there is
-//! no difference: only if the whole interval is small. Otherwise nothing was shown.
+//! When a difference may be claimed: only if its interval excludes zero. When there is no
+//! difference: only if the whole interval is small, and averages and 90th percentiles are alike.
+//! Otherwise nothing was shown.
 
 use serde::{Deserialize, Serialize};
 
 use super::median;
 use super::shift::{Interval, Shifts};
+use super::spread::{SAME_PERCENT, Spread, percent};
 
 /// How often a claim may be made where there is no difference: 1 in 100, for all comparisons of a
 /// report together.
 pub const LEVEL: f64 = 0.01;
-
-/// Sides that differ by less than this, in per cent, do not differ for a user.
-pub const SAME_PERCENT: f64 = 10.0;
 
 /// A second side that is more times the first than this has no percentage that says anything.
 const MOST_TIMES: f64 = 10.0;
@@ -24,7 +23,7 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// They are the same within [`SAME_PERCENT`].
+    /// They are the same within [`SAME_PERCENT`]: the shift, the average and the 90th percentile.
     NoDifference,
     /// The samples show neither a difference nor that there is none.
     NotShown,
@@ -43,6 +42,12 @@ pub struct Comparison {
     pub difference: Option<f64>,
     /// Likewise its interval.
     pub interval: Option<Interval>,
+    /// The second side's average against that of the first, in per cent; none where one is zero.
+    pub average_percent: Option<f64>,
+    /// Where that lies with a probability of 95 %, as the only comparison.
+    pub average_interval_percent: Option<Interval>,
+    /// The same of the 90th percentiles, without an interval.
+    pub p90_percent: Option<f64>,
     /// The part of all pairs in which the second side is lower, ties counted half; 0.5 without a
     /// difference.
     pub chance_lower: f64,
@@ -58,6 +63,8 @@ pub struct Comparison {
     shifts: Shifts,
     #[serde(skip)]
     scale: Scale,
+    #[serde(skip)]
+    spread: Spread,
 }
 
 /// What shifts are of.
@@ -91,11 +98,6 @@ impl Scale {
     }
 }
 
-/// A shift of logarithms in per cent.
-fn percent(shift: f64) -> f64 {
-    (shift.exp() - 1.0) * 100.0
-}
-
 impl Interval {
     fn percent(self) -> Interval {
         Interval {
@@ -109,7 +111,8 @@ impl Interval {
 pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
     let scale = Scale::of(first, second);
     let values = |side: &[f64]| -> Vec<f64> { side.iter().map(|&v| scale.value(v)).collect() };
-    Comparison::new(Shifts::of_sides(&values(first), &values(second)), scale)
+    let shifts = Shifts::of_sides(&values(first), &values(second));
+    Comparison::new(shifts, scale, Spread::of_sides(first, second))
 }
 
 /// Compares the samples of one run, each with the round it was measured in; those without a partner
@@ -125,7 +128,20 @@ pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Compar
     let values = pairs
         .iter()
         .map(|(a, b)| (scale.value(*a), scale.value(*b)));
-    Comparison::new(Shifts::of_rounds(&values.collect::<Vec<_>>()), scale)
+    let shifts = Shifts::of_rounds(&values.collect::<Vec<_>>());
+    Comparison::new(shifts, scale, Spread::of_rounds(&first, &second))
+}
+
+/// Samples with their rounds. Of those of early versions, whose rounds are not known, the first one
+/// is of the first round, and so on.
+pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> {
+    let known = rounds.len() == samples.len();
+    let round = |at: usize| if known { rounds[at] } else { at };
+    samples
+        .iter()
+        .enumerate()
+        .map(|(at, &value)| (round(at), value))
+        .collect()
 }
 
 /// The fewest rounds of a run with so many comparisons that can carry a claim: all on one side.
@@ -163,13 +179,16 @@ pub fn correct(comparisons: Vec<&mut Comparison>) {
 }
 
 impl Comparison {
-    fn new(shifts: Shifts, scale: Scale) -> Comparison {
+    fn new(shifts: Shifts, scale: Scale, spread: Spread) -> Comparison {
         let shift = shifts.median();
         let mut comparison = Comparison {
             difference_percent: shift.filter(|_| scale == Scale::Ratio).map(percent),
             interval_percent: None,
             difference: shift.filter(|_| scale == Scale::Plain),
             interval: None,
+            average_percent: spread.average,
+            average_interval_percent: spread.interval,
+            p90_percent: spread.p90,
             chance_lower: shifts.below_zero(),
             p_value: shifts.p_value(),
             p_adjusted: 1.0,
@@ -177,6 +196,7 @@ impl Comparison {
             verdict: Verdict::NotShown,
             shifts,
             scale,
+            spread,
         };
         comparison.judge(1);
         comparison
@@ -194,14 +214,14 @@ impl Comparison {
         self.verdict = match interval {
             Some(it) if it.high < 0.0 => Verdict::Lower,
             Some(it) if it.low > 0.0 => Verdict::Higher,
-            _ if self.is_small() => Verdict::NoDifference,
+            _ if self.shift_is_small() && self.spread.is_small() => Verdict::NoDifference,
             _ => Verdict::NotShown,
         };
     }
 
     /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
     /// do not matter: a difference of [`SAME_PERCENT`] is called none in 1 of 200 comparisons.
-    fn is_small(&self) -> bool {
+    fn shift_is_small(&self) -> bool {
         self.shifts
             .interval(LEVEL)
             .is_some_and(|it| match self.scale {
@@ -211,6 +231,12 @@ impl Comparison {
                     it.low > -SAME_PERCENT && it.high < SAME_PERCENT
                 }
             })
+    }
+
+    /// Whether a typical sample is the same and the others are not: the shift alone would say that
+    /// there is no difference.
+    pub(crate) fn hides_in_the_shift(&self) -> bool {
+        self.verdict == Verdict::NotShown && self.shift_is_small()
     }
 
     /// Whether a difference may be claimed.
@@ -311,6 +337,21 @@ mod tests {
             (&[100.0, 101.0, 102.0], &[1.0, 2.0, 3.0]),
         ] {
             assert_eq!(compare(first, second).verdict, Verdict::NotShown);
+        }
+    }
+
+    #[test]
+    fn rare_long_samples_have_one_verdict_in_a_run_and_between_two() {
+        let mut random = Rng::with_seed(23);
+        let first = launches(&mut random, 130.0, 42);
+        for (every, times) in [(7, 2.0), (20, 4.0)] {
+            let mut second = launches(&mut random, 130.0, 42);
+            second.iter_mut().step_by(every).for_each(|it| *it *= times);
+            let verdicts = [
+                compare(&first, &second).verdict,
+                compare_rounds(&rounds(first.clone()), &rounds(second)).verdict,
+            ];
+            assert_eq!(verdicts, [Verdict::NotShown; 2], "{every} {times}");
         }
     }
 

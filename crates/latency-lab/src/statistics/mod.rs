@@ -6,10 +6,12 @@ mod compare;
 mod modes;
 mod outliers;
 mod shift;
+mod spread;
 
-pub use compare::{Comparison, LEVEL, SAME_PERCENT, Verdict, compare, compare_rounds, correct};
-pub(crate) use compare::{fewest_rounds, fewest_samples, too_few};
+pub use compare::{Comparison, LEVEL, Verdict, compare, compare_rounds, correct};
+pub(crate) use compare::{fewest_rounds, fewest_samples, in_rounds, too_few};
 pub use modes::{Modes, modes};
 pub use outliers::outliers;
 pub use sched_trace::stats::{Summary, median, percentile};
 pub use shift::Interval;
+pub use spread::SAME_PERCENT;

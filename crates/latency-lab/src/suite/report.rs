@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount, shown};
+use crate::figure::{Figure, Row, amount, label, numbers, shown};
 use crate::findings::Findings;
-use crate::launch::LaunchReport;
-use crate::read::{ReadReport, ReadResult};
-use crate::statistics::{Comparison, Summary, correct};
+use crate::launch::{EngineReport, LaunchReport};
+use crate::read::ReadReport;
+use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
 /// How often trees are read: as a claim needs where four engines are compared in all rows.
@@ -55,8 +55,14 @@ pub struct SuiteRow {
 pub struct SuiteCell {
     /// As requested.
     pub engine: String,
+    /// Which of the engines of this name it is, from 1 on.
+    #[serde(default)]
+    pub number: usize,
     /// In the order of the run.
     pub samples: Vec<f64>,
+    /// The rounds that the samples were measured in; reports of early versions lack them.
+    #[serde(default)]
+    pub rounds: Vec<usize>,
     /// None without samples.
     pub median: Option<f64>,
     /// How long it takes, the first engine being 1, whatever the unit: by the shift of
@@ -71,6 +77,9 @@ pub struct SuiteCell {
 pub struct SuiteEngine {
     /// As requested.
     pub engine: String,
+    /// Which of the engines of this name it is, from 1 on.
+    #[serde(default)]
+    pub number: usize,
     /// Of the time ratios; 1 for the first engine.
     pub geometric_mean: Option<f64>,
     /// The row with the greatest time ratio.
@@ -93,8 +102,17 @@ impl SuiteReport {
         self.not_valid_because
             .extend(faults.map(|fault| format!("{title}: {fault}")));
         self.interrupted |= report.interrupted;
-        let launch_time = report.figures().swap_remove(0);
-        self.add_row(title.into(), "launch", launch_time);
+        let cell = |engine: &EngineReport| {
+            let rounds = engine.samples.iter().map(|sample| sample.iteration);
+            let times = engine.column(|sample| sample.launch_us);
+            SuiteCell::new(&engine.engine, rounds.collect(), times)
+        };
+        self.rows.push(SuiteRow {
+            name: title.into(),
+            test: "launch".into(),
+            unit: "us".into(),
+            cells: report.engines.iter().map(cell).collect(),
+        });
     }
 
     pub(super) fn add_read(&mut self, title: &str, report: ReadReport) {
@@ -102,36 +120,19 @@ impl SuiteReport {
         let faults = report.faults().into_iter();
         self.not_valid_because
             .extend(faults.map(|fault| format!("{title}: {fault}")));
-        for figure in report.figures() {
-            let of = report.results.iter().find(|it| it.name() == figure.name);
-            let Some(ReadResult {
-                title: read, test, ..
-            }) = of
-            else {
-                continue;
-            };
-            self.add_row(format!("{title}, {read}"), test, figure);
+        for result in report.results.into_iter().filter(|it| it.median.is_some()) {
+            let name = format!("{title}, {}", result.title);
+            let cell = SuiteCell::new(&result.engine, result.rounds, result.samples);
+            match self.rows.iter_mut().find(|row| row.name == name) {
+                Some(row) => row.cells.push(cell),
+                None => self.rows.push(SuiteRow {
+                    name,
+                    test: result.test,
+                    unit: result.unit,
+                    cells: vec![cell],
+                }),
+            }
         }
-    }
-
-    fn add_row(&mut self, name: String, test: &str, figure: Figure) {
-        let cell = |row: Row| SuiteCell {
-            median: row.summary().map(|summary| summary.median),
-            engine: row.name,
-            samples: row.samples,
-            time_ratio: None,
-            against_first: row.against_first,
-        };
-        let mut row = SuiteRow {
-            name,
-            test: test.into(),
-            unit: figure.unit,
-            cells: figure.rows.into_iter().map(cell).collect(),
-        };
-        for number in 0..row.cells.len() {
-            row.cells[number].time_ratio = row.ratio(&row.cells[number]);
-        }
-        self.rows.push(row);
     }
 
     /// The figures over all rows.
@@ -142,29 +143,35 @@ impl SuiteReport {
         }
         self.environment = self.environment.take().map(Environment::ended);
         self.valid = self.not_valid_because.is_empty();
+        self.compute();
+    }
+
+    /// Numbers the engines, and computes all figures and verdicts from the samples.
+    pub(crate) fn compute(&mut self) {
+        self.rows.iter_mut().for_each(SuiteRow::compare);
         let cells = self.rows.iter_mut().flat_map(|row| &mut row.cells);
         correct(
             cells
                 .filter_map(|cell| cell.against_first.as_mut())
                 .collect(),
         );
+        self.rows.iter_mut().for_each(SuiteRow::take_ratios);
         let first = self.rows.first().map_or(&[][..], |row| &row.cells);
         let engines = first.iter().enumerate();
-        self.engines = engines
-            .map(|(number, cell)| self.overall(number, cell.engine.clone()))
-            .collect();
+        self.engines = engines.map(|(at, cell)| self.overall(at, cell)).collect();
     }
 
-    fn overall(&self, number: usize, engine: String) -> SuiteEngine {
+    fn overall(&self, at: usize, cell: &SuiteCell) -> SuiteEngine {
         let ratios: Vec<(f64, &str)> = self
             .rows
             .iter()
-            .filter_map(|row| Some((row.cells.get(number)?.time_ratio?, row.name.as_str())))
+            .filter_map(|row| Some((row.cells.get(at)?.time_ratio?, row.name.as_str())))
             .collect();
         let logs: Vec<f64> = ratios.iter().map(|(ratio, _)| ratio.ln()).collect();
         let worst = ratios.iter().max_by(|a, b| a.0.total_cmp(&b.0));
         SuiteEngine {
-            engine,
+            engine: cell.engine.clone(),
+            number: cell.number,
             geometric_mean: Summary::of(&logs).map(|summary| summary.average.exp()),
             worst_row: worst.map(|(_, row)| (*row).to_owned()),
             worst_ratio: worst.map(|(ratio, _)| *ratio),
@@ -197,7 +204,7 @@ impl SuiteReport {
     /// Every row.
     fn figures(&self) -> Vec<Figure> {
         let row = |cell: &SuiteCell| Row {
-            name: cell.engine.clone(),
+            name: label(&cell.engine, cell.number),
             samples: cell.samples.clone(),
             against_first: cell.against_first.clone(),
         };
@@ -216,7 +223,7 @@ impl SuiteReport {
             .map(|it| format!("[{it}]"))
             .collect();
         let names = numbers.iter().zip(&self.engines);
-        let names = names.map(|(number, it)| (number.clone(), it.engine.clone()));
+        let names = names.map(|(number, it)| (number.clone(), label(&it.engine, it.number)));
         let names = Table::words("", names.collect()).coloured();
         let mut table = Table {
             heads: numbers,
@@ -251,7 +258,48 @@ impl SuiteReport {
     }
 }
 
+impl SuiteCell {
+    /// Of samples alone, for [`SuiteReport::compute`].
+    fn new(engine: &str, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
+        SuiteCell {
+            engine: engine.into(),
+            number: 1,
+            samples,
+            rounds,
+            median: None,
+            time_ratio: None,
+            against_first: None,
+        }
+    }
+
+    fn in_rounds(&self) -> Vec<(usize, f64)> {
+        in_rounds(&self.rounds, &self.samples)
+    }
+}
+
 impl SuiteRow {
+    /// Every engine with the first one, where there are samples of both.
+    fn compare(&mut self) {
+        let numbers = numbers(self.cells.iter().map(|cell| cell.engine.as_str()));
+        let first = self
+            .cells
+            .first()
+            .map(SuiteCell::in_rounds)
+            .unwrap_or_default();
+        for (at, (cell, number)) in self.cells.iter_mut().zip(numbers).enumerate() {
+            cell.number = number;
+            cell.median = median(&cell.samples);
+            let known = at > 0 && !first.is_empty() && !cell.samples.is_empty();
+            cell.against_first = known.then(|| compare_rounds(&first, &cell.in_rounds()));
+        }
+    }
+
+    fn take_ratios(&mut self) {
+        for at in 0..self.cells.len() {
+            self.cells[at].time_ratio = self.ratio(at);
+        }
+    }
+
     fn text(&self, number: usize, cell: &SuiteCell, valid: bool) -> String {
         let claims = valid && cell.against_first.as_ref().is_some_and(Comparison::claims);
         match (number, cell.median, cell.time_ratio) {
@@ -262,9 +310,9 @@ impl SuiteRow {
         }
     }
 
-    /// How long `cell` takes, the first engine being 1.
-    fn ratio(&self, cell: &SuiteCell) -> Option<f64> {
-        let first = self.cells.first()?.median?;
+    /// How long the engine `at` this place takes, the first engine being 1.
+    fn ratio(&self, at: usize) -> Option<f64> {
+        let (cell, first) = (&self.cells[at], self.cells.first()?.median?);
         let times = match &cell.against_first {
             None => cell.median? / first,
             Some(shift) => match (shift.difference_percent, shift.difference) {
@@ -284,24 +332,15 @@ impl SuiteRow {
 mod tests {
     use super::*;
     use crate::Report;
-    use crate::statistics::compare;
 
     /// Of two engines.
-    fn figure(unit: &str, first: &[f64], second: &[f64]) -> Figure {
-        let row = |name: &str, samples: &[f64], against_first| Row {
+    fn row(name: &str, unit: &str, first: &[f64], second: &[f64]) -> SuiteRow {
+        let cell = |name: &str, samples: &[f64]| SuiteCell::new(name, Vec::new(), samples.into());
+        SuiteRow {
             name: name.into(),
-            samples: samples.into(),
-            against_first,
-        };
-        let against = compare(first, second);
-        Figure {
-            name: String::new(),
-            of: "",
+            test: "launch".into(),
             unit: unit.into(),
-            rows: vec![
-                row("kernel", first, None),
-                row("other", second, Some(against)),
-            ],
+            cells: vec![cell("kernel", first), cell("other", second)],
         }
     }
 
@@ -310,12 +349,18 @@ mod tests {
         let mut report = SuiteReport::new(&SuiteOptions::default());
         let first = [100.0, 100.0, 100.0, 200.0, 200.0];
         let second = [110.0, 110.0, 220.0, 220.0, 220.0];
-        let percent = compare(&first, &second).difference_percent.unwrap();
-        report.add_row("launch".into(), "launch", figure("us", &first, &second));
+        report.rows.push(row("launch", "us", &first, &second));
+        report.compute();
+        let other = &report.rows[0].cells[1];
+        let percent = other
+            .against_first
+            .as_ref()
+            .unwrap()
+            .difference_percent
+            .unwrap();
         // The ratio of the medians is 2.2.
-        let ratio = report.rows[0].cells[1].time_ratio;
-        assert_eq!(ratio, Some(1.0 + percent / 100.0));
-        assert!(percent < 20.0, "{percent}");
+        assert_eq!(other.time_ratio, Some(1.0 + percent / 100.0));
+        assert!(percent < 80.0, "{percent}");
     }
 
     #[test]
@@ -326,7 +371,7 @@ mod tests {
             ("stream", "MB/s", 500.0, 1000.0),
             ("list", "s", 1.0, 1.0),
         ] {
-            report.add_row(name.into(), name, figure(unit, &[first], &[second]));
+            report.rows.push(row(name, unit, &[first], &[second]));
         }
         report.finish();
         let rows = report.rows.iter();

@@ -1,0 +1,38 @@
+//! Engines of one name: each but the first has a number.
+
+/// The place of each name among equal ones, from 1 on.
+pub(crate) fn numbers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
+    let names: Vec<&str> = names.into_iter().collect();
+    let before = |at: usize| names[..=at].iter().filter(|it| **it == names[at]).count();
+    (0..names.len()).map(before).collect()
+}
+
+/// "erofast", and "erofast (2)" for the second engine of this name.
+pub(crate) fn label(name: &str, number: usize) -> String {
+    match number {
+        0 | 1 => name.into(),
+        number => format!("{name} ({number})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_of_one_name_are_told_apart() {
+        let names = ["kernel", "erofast", "erofast", "kernel", "erofast"];
+        let labels = names
+            .iter()
+            .zip(numbers(names))
+            .map(|(name, number)| label(name, number));
+        let expected = [
+            "kernel",
+            "erofast",
+            "erofast (2)",
+            "kernel (2)",
+            "erofast (3)",
+        ];
+        assert!(labels.eq(expected));
+    }
+}
