@@ -8,7 +8,7 @@ use std::rc::Rc;
 use remote_image::message::{HELLO, Order, PACKET, Question, Reply, receive};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_local;
 
 use crate::client::Client;
@@ -36,9 +36,12 @@ pub async fn next(orders: &UnixDatagram) -> Option<UnixDatagram> {
 /// A reader repeats the questions that it asked before it got HELLO, at most so many.
 const EARLY: usize = 256;
 
+/// Replies that a reader has not taken, at most: as many as it may ask for.
+const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
+
 /// Takes the reader's questions until it closes its end.
 pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
-    let (replies, outgoing) = unbounded_channel();
+    let (replies, outgoing) = channel(UNREAD);
     let client = Client::new(replies);
     fetch.join(client.clone());
     client.reply(Reply::new(HELLO, 0, String::new()));
@@ -58,7 +61,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
     });
 }
 
-async fn write(socket: Rc<UnixDatagram>, mut replies: UnboundedReceiver<Reply>) {
+async fn write(socket: Rc<UnixDatagram>, mut replies: Receiver<Reply>) {
     while let Some(reply) = replies.recv().await {
         // A reader that has gone is noticed where its questions are received.
         let _ = socket.send(&reply.encode()).await;

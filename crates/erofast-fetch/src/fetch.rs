@@ -151,6 +151,13 @@ impl Fetch {
         if let Some(text) = self.was_given_up(&asked) {
             return self.answer(asked, Errno::TIMEDOUT.raw_os_error(), text);
         }
+        if self.waiting.borrow().is_too_much(client.number, &asked) {
+            return self.answer(
+                asked,
+                Errno::AGAIN.raw_os_error(),
+                "too many questions".into(),
+            );
+        }
         let mut ahead = 0..0;
         if asked.class == Class::Demand && !self.waiting.borrow().has_profile() {
             (ahead, asked.mark) = self.ahead(&asked.missing);

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use remote_image::message::{News, Order, receive, send};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 fn main() -> ExitCode {
     let socket = rustix::stdio::stdin().try_clone_to_owned();
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         eprintln!("erofast-fetch: programs start it, with their orders on standard input");
         return ExitCode::from(2);
     };
+    continue_without_parent();
     die_of_panics();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -66,6 +68,12 @@ fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
     let line = line.to_owned();
     let _ = send(socket, &News::Failed { line, missing }, &[]);
     ExitCode::FAILURE
+}
+
+/// Has a stopped process continue when its parent dies: nobody else would end it.
+fn continue_without_parent() {
+    // Without it a process that is stopped stays stopped.
+    let _ = set_parent_process_death_signal(Some(Signal::CONT));
 }
 
 /// Until the parent closes its end, and the readers theirs.

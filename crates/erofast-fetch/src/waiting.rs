@@ -12,6 +12,11 @@ use crate::failure::Failure;
 
 /// Most blocks of one request to the server: 1 MiB.
 pub const RUN: u64 = (1 << 20) / BLOCK;
+/// Questions of one reader that are not answered yet. A mount has as many as it has programs that
+/// wait.
+pub const MOST_OF_A_READER: usize = 1 << 16;
+/// Blocks of one reader that are missing, all of its questions together: 16 GiB.
+const MOST_MISSING: usize = 1 << 22;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -233,6 +238,20 @@ impl Waiting {
         })
     }
 
+    /// Whether a reader asks for more than any that is in order.
+    pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
+        let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
+        let missing = self
+            .asked
+            .iter()
+            .filter(is_of)
+            .map(|asked| asked.missing.len());
+        let (count, total) = missing.fold((1, more.missing.len()), |(count, total), missing| {
+            (count + 1, total + missing)
+        });
+        count > MOST_OF_A_READER || total > MOST_MISSING && count > 1
+    }
+
     /// A client has gone.
     pub fn leave(&mut self, client: u64) {
         self.take(|asked| {
@@ -293,6 +312,29 @@ mod tests {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
         assert_eq!(waiting.arrived(7).len(), 1);
+    }
+
+    #[test]
+    fn a_reader_may_ask_for_much_but_not_without_end() {
+        let (replies, _taken) = tokio::sync::mpsc::channel(1);
+        let client = Client::new(replies);
+        let question = |blocks: std::ops::Range<u64>| {
+            let order = VecDeque::from([blocks.clone()]);
+            let asker = (Some(client.clone()), 0);
+            Asked::new(asker, Class::Demand, blocks.collect(), order)
+        };
+        let mut waiting = Waiting::new();
+        let whole = MOST_MISSING as u64 + 1;
+        assert!(
+            !waiting.is_too_much(client.number, &question(0..whole)),
+            "all of an image"
+        );
+        waiting.push(question(0..whole));
+        assert!(waiting.is_too_much(client.number, &question(0..1)));
+        assert!(!waiting.is_too_much(client.number + 1, &question(0..1)));
+        waiting.take_all();
+        (0..MOST_OF_A_READER).for_each(|_| waiting.push(question(0..1)));
+        assert!(waiting.is_too_much(client.number, &question(0..1)));
     }
 
     #[test]

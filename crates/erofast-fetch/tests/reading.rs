@@ -122,6 +122,26 @@ fn a_proxy_of_the_environment_is_asked() {
     );
 }
 
+#[test]
+fn readers_come_and_go_but_are_not_without_end() {
+    let (server, cache) = (Server::start(image(LENGTH)), cache());
+    let mut fetcher = start_behind(&server.url(""), "http://images.test/a", &cache).unwrap();
+    for _ in 0..3 {
+        let mut readers = Vec::new();
+        let refused = loop {
+            match fetcher.client() {
+                Ok(reader) if readers.len() < 1000 => readers.push(reader),
+                Ok(_) => panic!("a thousand readers"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(refused.ends_with("readers already"), "{refused}");
+        assert!(readers.len() > 8);
+    }
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+}
+
 /// Blocks come all the same, again and again, and none of them is wrong.
 #[test]
 fn a_disk_that_is_full_is_one_line() {

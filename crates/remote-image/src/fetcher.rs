@@ -18,6 +18,9 @@ use crate::{ImageUrl, Options};
 const PROGRAM: &str = "erofast-fetch";
 /// Before another one: those that die at once shall not keep a CPU busy.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Readers at a time. A mount has one, and another one while servers change; one that was taken over
+/// must not fill the memory of others.
+const MOST_CLIENTS: usize = 64;
 
 /// What a fetcher has to say, once [`Fetcher::as_fd`] is readable.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,6 +115,10 @@ impl Fetcher {
         let limit = Some(Duration::from_secs(5));
         set_socket_timeout(&socket, Timeout::Send, limit)?;
         self.clients.retain(|client| !is_closed(client));
+        if self.clients.len() >= MOST_CLIENTS {
+            let line = format!("{}: has {MOST_CLIENTS} readers already", self.source);
+            return Err(io::Error::other(line));
+        }
         // Where it is dead, the next one gets all of them.
         let _ = send(&self.process.socket, &Order::Client, &[end.as_fd()]);
         self.clients.push(end);

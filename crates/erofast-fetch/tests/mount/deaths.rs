@@ -54,13 +54,48 @@ pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     let helper = site.stat()["restart"]["helper"].as_i64().unwrap();
     let helper = Pid::from_raw(helper as i32).unwrap();
     kill_process(helper, Signal::KILL).unwrap();
-    soon("the end of the helper", || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", helper.as_raw_pid()));
-        stat.map_or(true, |stat| stat.contains(") Z "))
-    });
+    soon("the end of the helper", || is_gone(helper));
     for (name, bytes) in &files {
         assert!(fs::read(site.path(name)).unwrap() == *bytes);
     }
+}
+
+/// One that was stopped does not see that the others are dead.
+pub fn no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before() {
+    // Helper, server and fetcher by their number.
+    const KILL_HELPER: (usize, Signal) = (0, Signal::KILL);
+    const KILL_SERVER: (usize, Signal) = (1, Signal::KILL);
+    const KILL_FETCHER: (usize, Signal) = (2, Signal::KILL);
+    const STOP_FETCHER: (usize, Signal) = (2, Signal::STOP);
+    for steps in [
+        &[STOP_FETCHER][..],
+        &[STOP_FETCHER, KILL_HELPER],
+        &[STOP_FETCHER, KILL_SERVER],
+        &[STOP_FETCHER, KILL_HELPER, KILL_SERVER],
+        &[KILL_FETCHER, KILL_HELPER, KILL_SERVER],
+    ] {
+        let site = Site::mounted("restart=on,prefetch=none,timeout.read=2");
+        let [server, fetcher] = [Process::Server, Process::Fetcher].map(|it| pid(&site, it));
+        let processes = [parent_of(server), server, fetcher];
+        for (process, signal) in steps {
+            kill_process(processes[*process], *signal).unwrap();
+        }
+        erofs_fuse::umount(&site.point(), false).unwrap();
+        soon("the end of the processes", || {
+            processes.into_iter().all(is_gone)
+        });
+    }
+}
+
+fn parent_of(pid: Pid) -> Pid {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap();
+    let parent = stat.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap();
+    Pid::from_raw(parent.parse().unwrap()).unwrap()
+}
+
+fn is_gone(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
 pub fn why_no_fetcher_can_be_started_is_logged_once() {

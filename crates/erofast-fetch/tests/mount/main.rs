@@ -27,6 +27,7 @@ use std::process::{Command, ExitCode};
 
 use deaths::{
     a_mount_whose_helper_is_dead_goes_on_fetching, deaths_are_noticed_by_no_reader,
+    no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before,
     why_no_fetcher_can_be_started_is_logged_once,
 };
 use faults::{
@@ -52,6 +53,7 @@ const TESTS: &[harness::Test] = tests![
     an_image_that_changed_is_an_error,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
     a_mount_whose_helper_is_dead_goes_on_fetching,
+    no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before,
     why_no_fetcher_can_be_started_is_logged_once,
     the_password_of_a_proxy_is_in_no_server,
     a_password_that_others_can_read_is_a_notice,
