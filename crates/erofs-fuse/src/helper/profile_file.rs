@@ -139,6 +139,8 @@ impl ProfileFile {
         &mut self,
         decoded: Option<DecodedFile>,
     ) -> Result<Option<OwnedFd>, Error> {
+        // Once: a server that asks again may not write more often.
+        let decoded = self.decoded.take().or(decoded);
         self.decoded = decoded.filter(|_| self.unreachable.is_none());
         Ok(self.decoded()?.open())
     }
@@ -354,6 +356,32 @@ mod tests {
         let _ = file.open(b"0123.profile");
         assert!(file.open(b"4567.profile").is_err());
         let _ = file.open(b"0123.profile").unwrap();
+    }
+
+    #[test]
+    fn who_asks_again_for_decoded_bytes_may_not_write_more_often() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, "one").unwrap();
+        let image = std::fs::File::open(image).unwrap().into();
+        let decoded = || DecodedFile::of(&image, erofs_engine::Offset::Bytes(0), 1);
+        if decoded().is_none() {
+            return println!("skipped: {} is no place for them", folder.path().display());
+        }
+        let location = ProfileLocation::File(folder.path().join("a.profile"));
+        let mut file = ProfileFile::new(location, Path::new("/proc"));
+        let mut written = 0;
+        while written < 100 {
+            file.keep_decoded(decoded()).unwrap();
+            // More than it may have: begun, and not written.
+            let refused = file.decoded().unwrap().add(&[0; 9000]).unwrap_err();
+            let refused = refused.to_string();
+            if refused.contains("as often as they may be") {
+                break;
+            }
+            written += 1;
+        }
+        assert!(written < 100);
     }
 
     #[test]
