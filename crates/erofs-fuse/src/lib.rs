@@ -38,6 +38,8 @@ pub use options::{
 };
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
+pub use sandbox::allowed_calls;
+#[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use serve::{profile_identity, prometheus, stat, take_spans};
 pub use upgrade::upgrade;

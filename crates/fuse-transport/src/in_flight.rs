@@ -123,7 +123,10 @@ impl RequestsInFlight {
     /// Another server begins with nothing in flight. If a request may have killed the last server,
     /// repeated requests are served one by one, so that at the next crash only one is in flight.
     pub fn begin_again(&self, one_by_one: bool) {
-        (0..SLOTS).for_each(|slot| self.set(place(slot), 0));
+        for slot in (0..SLOTS).map(place) {
+            self.set(slot, 0);
+            self.set(slot + 1, 0);
+        }
         self.set(ONE_BY_ONE, one_by_one.into());
     }
 
@@ -134,7 +137,13 @@ impl RequestsInFlight {
         slots.map(|slot| self.request(place(slot))).collect()
     }
 
-    /// The request that was taken last.
+    /// Whether a server has answered a request since [`begin_again`](Self::begin_again).
+    pub fn has_answered(&self) -> bool {
+        let is_answered = |slot| self.get(slot) == 0 && self.get(slot + 1) != 0;
+        (0..SLOTS).map(place).any(is_answered)
+    }
+
+    /// The request that was taken last since [`begin_again`](Self::begin_again).
     pub fn last(&self) -> Option<TakenRequest> {
         let all = (0..SLOTS).map(|slot| self.request(place(slot)));
         let taken = all.filter(|request| request.unique != 0);
@@ -269,9 +278,15 @@ mod tests {
         let requests = helper.requests();
         assert_eq!(requests[0].to_string(), "request 4 (read of node 38)");
         assert_eq!((requests.len(), helper.last().unwrap().unique), (1, 6));
+        assert!(helper.has_answered());
         helper.count_restart();
         helper.begin_again(false);
         assert_eq!((server.restarts(), helper.requests().len()), (1, 0));
+        assert!(!helper.has_answered() && helper.last().is_none());
+        let taken = server.begin(one, &header(8));
+        assert!(!helper.has_answered());
+        drop(taken);
+        assert!(helper.has_answered());
     }
 
     #[test]

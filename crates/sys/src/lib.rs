@@ -24,6 +24,7 @@ pub mod lend;
 pub mod mapping;
 pub mod memory;
 pub mod microlzma;
+pub mod namespace;
 pub mod parent;
 pub mod pi_condvar;
 pub mod pi_mutex;

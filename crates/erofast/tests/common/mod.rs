@@ -41,7 +41,9 @@ pub fn erofast() -> Command {
 /// the copy open for writing until they exec, and such a file cannot be executed.
 pub fn copy_program(to: &Path) {
     let mut copy = Command::new("cp");
-    let copied = copy.arg(env!("CARGO_BIN_EXE_erofast")).arg(to).status();
+    copy.arg("--remove-destination")
+        .arg(env!("CARGO_BIN_EXE_erofast"));
+    let copied = copy.arg(to).status();
     assert!(copied.expect("it starts").success());
 }
 

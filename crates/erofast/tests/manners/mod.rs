@@ -10,6 +10,7 @@ mod points;
 mod prometheus;
 mod site;
 mod stopped;
+mod unmounted;
 mod upgrades;
 mod users;
 

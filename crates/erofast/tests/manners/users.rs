@@ -10,7 +10,7 @@ use super::site::{Site, fine};
 
 /// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
 /// `$0` is a copy of the program that this user can reach.
-fn as_nobody(site: &Site, script: &str) -> Option<Output> {
+pub(super) fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     let binary = site.path("erofast");
     copy_program(&binary);
     if !site.is_mounted() {

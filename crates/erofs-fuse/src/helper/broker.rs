@@ -14,6 +14,7 @@ use std::thread;
 
 use sys::pi_mutex::PiMutex;
 
+use super::detached_copy::DetachedCopy;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
 use super::protocol::{
@@ -166,10 +167,15 @@ impl BrokerThread {
     }
 
     fn run(&self) {
-        while let Ok((packet, _)) = receive_bytes(&self.socket)
+        let mut copy = DetachedCopy::new(self.mounted.clone());
+        let receive = |copy: &mut DetachedCopy| {
+            copy.wait_beside(&self.socket);
+            receive_bytes(&self.socket)
+        };
+        while let Ok((packet, _)) = receive(&mut copy)
             && let Some((letter, body)) = packet.split_first()
         {
-            let response = self.handle(*letter, body);
+            let response = self.handle(*letter, body, &mut copy);
             if respond(&self.socket, &response.map_err(|error| (&error).into())).is_err() {
                 break;
             }
@@ -182,15 +188,20 @@ impl BrokerThread {
         Ok(file.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn handle(&self, letter: u8, body: &[u8]) -> Result<Option<OwnedFd>, Error> {
+    fn handle(
+        &self,
+        letter: u8,
+        body: &[u8],
+        copy: &mut DetachedCopy,
+    ) -> Result<Option<OwnedFd>, Error> {
         match letter {
             OPEN => self.file()?.open(body),
             ADD => self.file()?.add(body).map(|()| None),
             COMMIT => self.file()?.commit().map(|()| None),
             ADD_DECODED => self.file()?.decoded()?.add(body).map(|()| None),
             COMMIT_DECODED => self.file()?.decoded()?.commit().map(|()| None),
-            LIST => visit::list(&self.mounted, body).map(|()| None),
-            LOOK_UP => visit::look_up(&self.mounted, body).map(|()| None),
+            LIST => visit::list(copy, body).map(|()| None),
+            LOOK_UP => visit::look_up(copy, body).map(|()| None),
             MEMORY => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),
             _ => Err(Error::std_io("broker")(io::ErrorKind::InvalidInput.into())),
         }

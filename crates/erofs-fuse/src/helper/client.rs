@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{RequestsInFlight, Restartable, Session};
@@ -24,6 +24,8 @@ pub(crate) struct MountHelper {
     socket: OwnedFd,
     /// Atomic: devices opened that a manifest lists.
     listed: AtomicUsize,
+    /// Set once the handshake is done, with `auto_unmount`: shows that this server is alive.
+    alive: OnceLock<OwnedFd>,
 }
 
 impl AsFd for MountHelper {
@@ -50,7 +52,12 @@ impl MountHelper {
 
     fn new(socket: OwnedFd) -> Self {
         let listed = AtomicUsize::new(0);
-        Self { socket, listed }
+        let alive = OnceLock::new();
+        Self {
+            socket,
+            listed,
+            alive,
+        }
     }
 
     /// The helper that started this server, with a socket as its standard input, which becomes
@@ -126,9 +133,26 @@ impl MountHelper {
     /// reported that the mount is there, so that the mount must not end.
     pub(crate) fn served(&self) -> Result<bool, Error> {
         match self.ask(HelperRequest::Served) {
-            Ok(outcome) => Ok(outcome.map(|_| true)?),
+            Ok(outcome) => {
+                self.hold(outcome?);
+                Ok(true)
+            }
             Err(_) => Ok(false),
         }
+    }
+
+    /// Until this process ends.
+    fn hold(&self, alive: Option<OwnedFd>) {
+        if let Some(alive) = alive {
+            let _ = self.alive.set(alive);
+        }
+    }
+
+    /// The descriptors whose end shows others that this server is dead: for a thread with
+    /// descriptors of its own to close.
+    pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
+        let held = [Some(&self.socket), self.alive.get()];
+        held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
     /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
@@ -139,7 +163,8 @@ impl MountHelper {
     /// To be called when the handshake is complete: settings that need the kernel's side of the
     /// mount are made then.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
-        self.call(HelperRequest::HandshakeDone).map(drop)
+        self.hold(self.call(HelperRequest::HandshakeDone)?);
+        Ok(())
     }
 
     /// To be called when the handshake is complete.

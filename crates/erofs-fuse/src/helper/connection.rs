@@ -50,7 +50,7 @@ impl Connection {
 }
 
 /// The `abort` file of a connection, which belongs to the user that mounted.
-fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
+pub(super) fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
     let number = device.rsplit(':').next().unwrap_or(device);
     let path = format!("/sys/fs/fuse/connections/{number}/abort");
     std::fs::File::options().write(true).open(path)

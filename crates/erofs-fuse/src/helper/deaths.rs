@@ -10,14 +10,34 @@ use fuse_transport::TakenRequest;
 
 use super::child::ChildProcess;
 
-/// This many deaths within [`WITHIN`] end a mount.
+/// This many crashes within [`WITHIN`] end a mount, and so do as many deaths of another kind if no
+/// server has answered a request for so long. After this many deaths in a row a request is refused
+/// that was being served at each of them, however they died.
+///
+/// A kill says nothing about the server: at any rate of kills the mount stays as long as a server
+/// answers something in between. The limit in time ends a mount whose servers lack the memory to
+/// start.
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
+
+/// Before a server is started after one that answered nothing: at first, and at most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
 /// How long the start of the next server waits for the outcome of the last one. Each further death
 /// makes it four times as long: on a busy machine one request killed five servers before the first
 /// death was judged.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// What a server had done when it died.
+#[derive(Debug, Default)]
+pub(super) struct Death {
+    /// What it was serving.
+    pub(super) taken: Vec<TakenRequest>,
+    /// The last request that it took.
+    pub(super) last: Option<TakenRequest>,
+    /// It had answered a request.
+    pub(super) answered: bool,
+}
 
 /// A process that has to be waited for.
 #[derive(Debug)]
@@ -46,36 +66,84 @@ impl Dying {
 }
 
 /// The deaths of one mount's servers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Deaths {
     recent: VecDeque<Instant>,
+    /// Those among them by a crash or an error.
+    failed: VecDeque<Instant>,
+    /// Deaths in a row of servers that answered nothing.
+    fruitless: u32,
+    /// When a server was last seen that had answered a request.
+    answered: Instant,
     dying: Vec<Dying>,
     /// The requests that were being served at the last crash.
     suspects: Vec<TakenRequest>,
+    /// The requests that were being served at the last death, and at how many before it.
+    stuck: Vec<(TakenRequest, usize)>,
     /// How the last server died whose outcome is known.
     last: Option<ExitStatus>,
+    last_taken: Option<TakenRequest>,
+}
+
+impl Default for Deaths {
+    fn default() -> Self {
+        Self {
+            recent: VecDeque::new(),
+            failed: VecDeque::new(),
+            fruitless: 0,
+            answered: Instant::now(),
+            dying: Vec::new(),
+            suspects: Vec::new(),
+            stuck: Vec::new(),
+            last: None,
+            last_taken: None,
+        }
+    }
 }
 
 impl Deaths {
-    /// A server died while it was serving `taken`. The result: requests that killed twice.
-    pub(super) fn add(
-        &mut self,
-        child: Option<ChildProcess>,
-        taken: Vec<TakenRequest>,
-    ) -> Vec<TakenRequest> {
+    /// A server died. The result: requests that are to be refused.
+    pub(super) fn add(&mut self, child: Option<ChildProcess>, death: Death) -> Vec<TakenRequest> {
         let now = Instant::now();
         self.recent.push_back(now);
         self.recent.retain(|death| now - *death < WITHIN);
+        self.last_taken = death.last.or(self.last_taken);
+        if death.answered {
+            (self.answered, self.fruitless) = (now, 0);
+        } else {
+            self.fruitless += 1;
+        }
+        let mut refused = self.count_stuck(&death.taken);
         self.dying
-            .extend(child.map(|child| Dying::new(child, taken)));
-        let mut twice = self.judge();
+            .extend(child.map(|child| Dying::new(child, death.taken)));
+        refused.extend(self.judge());
         let others = self.recent.len().min(MOST) as u32 - 1;
         let patience = PATIENCE * 4_u32.pow(others);
         while self.is_outcome_missing() && now.elapsed() < patience {
             thread::sleep(Duration::from_micros(200));
-            twice.extend(self.judge());
+            refused.extend(self.judge());
         }
-        twice
+        refused
+    }
+
+    /// The requests that were being served at [`MOST`] deaths in a row.
+    fn count_stuck(&mut self, taken: &[TakenRequest]) -> Vec<TakenRequest> {
+        let before = |request: &TakenRequest| {
+            let known = self.stuck.iter().find(|(other, _)| other == request);
+            known.map_or(0, |(_, deaths)| *deaths)
+        };
+        let counted = taken.iter().map(|request| (*request, before(request) + 1));
+        self.stuck = counted.collect();
+        let most = self.stuck.iter().filter(|(_, deaths)| *deaths >= MOST);
+        most.map(|(request, _)| *request).collect()
+    }
+
+    /// How long the start of the next server waits: those before it answered nothing.
+    pub(super) fn pause(&self) -> Duration {
+        let [first, longest] = PAUSES;
+        let doubled = |before: u32| first * 2_u32.pow(before.min(16));
+        let before = self.fruitless.checked_sub(1);
+        before.map_or(Duration::ZERO, |before| doubled(before).min(longest))
     }
 
     /// Waits for a process whose end is wanted.
@@ -104,6 +172,11 @@ impl Deaths {
     /// Only a crash is a request's fault: SIGKILL comes from outside, or from the OOM killer.
     fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
         self.last = Some(status);
+        if is_crash(status) || status.code().is_some() {
+            let now = Instant::now();
+            self.failed.push_back(now);
+            self.failed.retain(|death| now - *death < WITHIN);
+        }
         if !is_crash(status) || taken.is_empty() {
             return Vec::new();
         }
@@ -133,18 +206,21 @@ impl Deaths {
         after.count() >= 2
     }
 
-    /// Whether there were so many lately that another server would die too.
+    /// Whether there were so many that another server would die too.
     pub(super) fn are_too_many(&self) -> bool {
-        self.recent.len() >= MOST
+        let is_silent = self.fruitless as usize >= MOST && self.answered.elapsed() >= WITHIN;
+        self.failed.len() >= MOST || is_silent
     }
 
     /// For the line that says why a mount ends.
-    pub(super) fn describe(&self, last: Option<TakenRequest>) -> String {
+    pub(super) fn describe(&self) -> String {
         let (count, seconds) = (self.recent.len(), WITHIN.as_secs());
         let how = self
             .last
             .map_or(String::new(), |status| format!(", last by {status}"));
-        let what = last.map_or(String::new(), |request| format!("; last served: {request}"));
+        let what = self
+            .last_taken
+            .map_or(String::new(), |request| format!("; last served: {request}"));
         format!("the server died {count} times in {seconds} s{how}{what}")
     }
 }
@@ -178,14 +254,23 @@ mod tests {
         }
     }
 
+    fn answered(taken: Vec<TakenRequest>) -> Death {
+        Death {
+            last: taken.last().copied(),
+            taken,
+            answered: true,
+        }
+    }
+
     #[test]
     fn a_request_that_crashes_two_servers_is_refused() {
         let mut deaths = Deaths::default();
-        assert_eq!(deaths.add(died("SEGV"), vec![request(2), request(4)]), []);
-        assert_eq!(deaths.add(died("KILL"), vec![request(4)]), []);
-        let twice = deaths.add(died("ABRT"), vec![request(4), request(6)]);
+        let mut add = |signal, taken| deaths.add(died(signal), answered(taken));
+        assert_eq!(add("SEGV", vec![request(2), request(4)]), []);
+        assert_eq!(add("KILL", vec![request(4)]), []);
+        let twice = add("ABRT", vec![request(4), request(6)]);
         assert_eq!(twice, [request(4)]);
-        assert_eq!(deaths.add(died("ABRT"), vec![request(8)]), []);
+        assert_eq!(add("ABRT", vec![request(8)]), []);
     }
 
     #[test]
@@ -196,27 +281,64 @@ mod tests {
             Some(ChildProcess::from(child.unwrap()))
         };
         let mut deaths = Deaths::default();
-        let mut add = || deaths.add(slowly(), vec![request(4)]);
+        let mut add = || deaths.add(slowly(), answered(vec![request(4)]));
         let refused = (1..MOST).position(|_| !add().is_empty());
         assert!(refused.is_some());
     }
 
     #[test]
-    fn five_deaths_in_ten_seconds_are_too_many() {
+    fn five_crashes_in_ten_seconds_are_too_many() {
         let mut deaths = Deaths::default();
-        for _ in 0..MOST {
+        for number in 0..MOST {
             assert!(!deaths.are_too_many());
-            deaths.add(died("KILL"), Vec::new());
+            let how = ["ABRT", "SEGV"][number % 2];
+            deaths.add(died(how), answered(vec![request(8)]));
         }
         assert!(deaths.are_too_many());
-        let line = deaths.describe(Some(request(8)));
+        let line = deaths.describe();
         assert!(
-            line.starts_with("the server died 5 times in 10 s, last by signal: 9"),
+            line.starts_with("the server died 5 times in 10 s, last by signal: 6"),
             "{line}"
         );
         assert!(
             line.ends_with("last served: request 8 (read of node 1)"),
             "{line}"
         );
+    }
+
+    #[test]
+    fn kills_are_never_too_many_while_servers_answer() {
+        let mut deaths = Deaths::default();
+        for _ in 0..MOST * 4 {
+            deaths.add(died("KILL"), answered(Vec::new()));
+            assert!(!deaths.are_too_many());
+            assert_eq!(deaths.pause(), Duration::ZERO);
+        }
+        // Then none answers.
+        for _ in 0..MOST {
+            deaths.add(died("KILL"), Death::default());
+            assert!(!deaths.are_too_many());
+        }
+        assert_eq!(deaths.pause(), PAUSES[0] * 16);
+        deaths.answered = Instant::now().checked_sub(WITHIN).unwrap();
+        assert!(deaths.are_too_many());
+        deaths.add(died("KILL"), answered(Vec::new()));
+        assert!(!deaths.are_too_many());
+    }
+
+    #[test]
+    fn a_request_that_no_server_survives_is_refused_however_they_die() {
+        let mut deaths = Deaths::default();
+        let mut add = |unique: &[u64]| {
+            let taken = unique.iter().copied().map(request).collect();
+            deaths.add(died("KILL"), answered(taken))
+        };
+        for other in 1..MOST as u64 {
+            assert_eq!(add(&[4, 100 + other]), []);
+        }
+        assert_eq!(add(&[4]), [request(4)]);
+        // One that was answered in between begins anew.
+        assert_eq!(add(&[6]), []);
+        assert_eq!(add(&[4, 6]), []);
     }
 }

@@ -11,6 +11,8 @@
 //!    waits for an answer, and unmounts if the handshake was never completed, or with
 //!    `auto_unmount`.
 //!
+//!    With `auto_unmount` a third process does that where the helper is killed, too ([`watcher`]).
+//!
 //!    In the background it forks another server instead, for which it keeps files and descriptors
 //!    ([`replaceable`]), unless too many have died ([`deaths`]).
 //!
@@ -30,6 +32,7 @@ mod client;
 mod connection;
 mod deaths;
 mod decoded_file;
+mod detached_copy;
 mod direct;
 mod directory_lister;
 mod enable_uring;
@@ -53,6 +56,7 @@ mod umount;
 mod upgrades;
 mod users;
 mod visit;
+mod watcher;
 
 pub(crate) use broker::Broker;
 pub use cache_folder::cache_folder as profile_folder;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fuse_transport::TakenRequest;
@@ -168,8 +169,8 @@ impl Helper {
                 }
             }
             self.state.fetchers_mut().start_due(&self.servers.log);
-            let twice = self.deaths.judge();
-            self.refuse(&twice);
+            let refused = self.deaths.judge();
+            self.refuse(&refused);
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
                 self.kill_late_server();
                 return;
@@ -256,12 +257,15 @@ impl Helper {
     /// # Errors
     /// There is none, and why.
     fn replace(&mut self, signals: &Signals) -> Result<(), Error> {
-        let (taken, last) = self.state.death();
-        let twice = self.deaths.add(self.server.take_child(), taken);
-        self.refuse(&twice);
+        let death = self.state.death();
+        let refused = self.deaths.add(self.server.take_child(), death);
+        self.refuse(&refused);
         let started = match self.deaths.are_too_many() {
-            true => Err(Error::Server(self.deaths.describe(last))),
-            false => self.start_replacement(signals),
+            true => Err(Error::Server(self.deaths.describe())),
+            false => {
+                thread::sleep(self.deaths.pause());
+                self.start_replacement(signals)
+            }
         };
         let asks = started.inspect_err(|error| self.servers.report(&error.to_string()))?;
         // Before the new server has the mount, since it must ask this thread for it.
@@ -316,7 +320,7 @@ impl Helper {
             .filter(|&&request| self.state.refuse(request))
         {
             self.servers.report(&format!(
-                "{request} killed the server twice and is answered with EIO"
+                "{request} was being served each time the server died, and is answered with EIO"
             ));
         }
     }

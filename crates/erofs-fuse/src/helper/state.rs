@@ -8,6 +8,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 use super::broker::{BrokerThread, SharedProfile};
 use super::connection::Connection;
+use super::deaths::Death;
 use super::decoded_file::DecodedFile;
 use super::enable_uring::EnableUringGuard;
 use super::fetchers::Fetchers;
@@ -17,7 +18,7 @@ use super::profile_file::ProfileFile;
 use super::protocol::HelperRequest;
 use super::replaceable::Replaceable;
 use super::upgrades::UpgradeRecord;
-use super::{passed, read_ahead};
+use super::{passed, read_ahead, watcher};
 use crate::error::Error;
 use crate::options::ProfileLocation;
 use crate::request::MountRequest;
@@ -42,6 +43,8 @@ pub(super) struct MountState {
     handshake_done: bool,
     /// While the mount can be upgraded.
     upgrades: Option<UpgradeRecord>,
+    /// With `auto_unmount`: what shows that a process of the mount is alive.
+    alive: Option<OwnedFd>,
 }
 
 impl MountState {
@@ -60,6 +63,7 @@ impl MountState {
             uring_guard: None,
             handshake_done: false,
             upgrades: None,
+            alive: None,
         }
     }
 
@@ -82,7 +86,7 @@ impl MountState {
             (HelperRequest::Served, Some(_)) if self.handshake_done => {
                 replaceable.served = true;
                 self.record_upgrades();
-                Ok(None)
+                self.alive()
             }
             // The mount stays detached; a server that is asked to end asks again.
             (HelperRequest::Detach, _) if self.detached => Ok(None),
@@ -92,7 +96,7 @@ impl MountState {
                 self.uring_guard = None;
                 self.handshake_done = true;
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
-                Ok(None)
+                self.alive()
             }
             (HelperRequest::Broker, Some((mounted, _))) => {
                 let profile = self.profile_file.clone();
@@ -135,8 +139,20 @@ impl MountState {
     fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
         self.uring_guard = EnableUringGuard::new(&self.request.options)?;
         let (mounted, device) = mount::mount(&self.request, max_read)?;
+        if self.request.options.auto_unmount {
+            let watcher = watcher::start(&mounted);
+            let held = watcher.inspect_err(|_| drop(mounted.detach()))?;
+            self.alive = Some(held);
+        }
         self.mounted = Some((mounted, Connection::new(&device)?));
         Ok(device)
+    }
+
+    /// For the server to hold.
+    fn alive(&self) -> Result<Option<OwnedFd>, Error> {
+        let held = self.alive.as_ref();
+        let held = held.map(|held| fcntl_dupfd_cloexec(held, 0));
+        held.transpose().map_err(Error::io("a descriptor"))
     }
 
     /// The end of the server is no death, and there is nothing to upgrade: the next mount may get
@@ -210,11 +226,15 @@ impl MountState {
         self.replaceable.in_flight()
     }
 
-    /// What a server that died was serving, and the last request that one took. Counts the death.
-    pub(super) fn death(&self) -> (Vec<TakenRequest>, Option<TakenRequest>) {
-        self.in_flight().map_or_else(Default::default, |shared| {
+    /// What a server that died had done. Counts the death.
+    pub(super) fn death(&self) -> Death {
+        self.in_flight().map_or_else(Death::default, |shared| {
             shared.count_restart();
-            (shared.requests(), shared.last())
+            Death {
+                taken: shared.requests(),
+                last: shared.last(),
+                answered: shared.has_answered(),
+            }
         })
     }
 

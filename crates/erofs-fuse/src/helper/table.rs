@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, statx};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -153,6 +153,12 @@ pub(super) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
 pub(super) fn status(handle: impl AsFd, fields: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(handle, c"", flags, fields)
+}
+
+/// `MAJOR:MINOR` as a number.
+pub(super) fn device_number(device: &str) -> Option<u64> {
+    let (major, minor) = device.split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.

@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use super::fusermount;
 use super::table::{self, Entry};
-use super::{fusermount, users};
+use super::users::Users;
 use crate::error::Error;
 use crate::request::FSTYPE;
+
+/// How long a program uses a mount that asks for its counters.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// How long a server may take to end when its helper was killed. After that it is another's mount.
 const DYING: Duration = Duration::from_secs(2);
@@ -39,17 +43,25 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
         // Programs that keep a dead mount busy get only errors from it. The server is asked only
         // now, for it may not answer.
         Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
-        Err(Error::Busy) => {
-            let users = users::list(&entry.device);
-            // One that was found nowhere may have been there for a moment only.
-            let is_gone = users.is_empty() && unmount(&entry, false).is_ok();
-            if is_gone {
-                Ok(())
-            } else {
-                Err(busy(path, &entry, &users))
-            }
-        }
+        Err(Error::Busy) => wait_for_users(path, &entry),
         outcome => outcome,
+    }
+}
+
+/// Unmounts when the programs are gone that use a mount for a moment only: those of this name,
+/// such as `erofast stat`, and those that end before they are found.
+fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
+    let begin = Instant::now();
+    loop {
+        let users = Users::of(&entry.device);
+        let stay = covering(entry).is_some() || !users.have_this_name();
+        if stay || begin.elapsed() > MOMENT {
+            return Err(busy(path, entry, &users));
+        }
+        match unmount(entry, false) {
+            Err(Error::Busy) => thread::sleep(Duration::from_millis(5)),
+            outcome => return outcome,
+        }
     }
 }
 
@@ -107,22 +119,28 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
 }
 
 /// What keeps a mount busy, as far as this user may know.
-fn busy(path: &Path, entry: &Entry, users: &str) -> Error {
-    let table = table::read().unwrap_or_default();
-    if let Some(other) = table.iter().find(|other| other.parent == entry.id) {
+fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
+    if let Some(other) = covering(entry) {
         return Error::covered(path, &other.mountpoint);
     }
-    let why = match users {
-        "" if std::env::current_dir().is_ok_and(|place| place.starts_with(path)) => {
+    let is_here = || std::env::current_dir().is_ok_and(|place| place.starts_with(path));
+    let why = match users.is_empty() {
+        true if is_here() => {
             "is busy: it has the working directory of this command; cd elsewhere first".to_owned()
         }
-        "" => format!(
+        true => format!(
             "is busy: as root, fuser -m {} shows by what",
             path.display()
         ),
-        users => format!("is busy with {users}; umount --lazy unmounts it all the same"),
+        false => format!("is busy with {users}; umount --lazy unmounts it all the same"),
     };
     Error::mountpoint(path, why)
+}
+
+/// A mount on it or below it.
+fn covering(entry: &Entry) -> Option<Entry> {
+    let table = table::read().unwrap_or_default();
+    table.into_iter().find(|other| other.parent == entry.id)
 }
 
 /// The absolute path of a mount point, whose last component cannot be resolved when its daemon is

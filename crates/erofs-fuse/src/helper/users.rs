@@ -5,6 +5,7 @@
 //! the address space locked, such as a page of a mount whose server has stopped. So a thread reads,
 //! and is left behind when it takes too long.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -14,31 +15,52 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
+use super::table;
+
 /// Programs that are named; there may be more.
 const NAMED: usize = 5;
 
 /// Far more than reading `/proc` takes where nothing waits.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// `NAME (PID)` of the programs that use the filesystem `MAJOR:MINOR`, of those that this process
-/// may inspect, and without itself; empty if there are none.
-pub(super) fn list(device: &str) -> String {
-    let Some(device) = parse(device) else {
-        return String::new();
-    };
-    let others = pids().filter(|pid| *pid != std::process::id()).collect();
-    let mut users = within(LIMIT, move |found| scan(others, device, found));
-    users.sort();
-    let more = users.len().saturating_sub(NAMED);
-    users.truncate(NAMED);
-    let mut names: Vec<String> = users
-        .into_iter()
-        .map(|(pid, name)| format!("{name} ({pid})"))
-        .collect();
-    if more > 0 {
-        names.push(format!("{more} more"));
+/// The programs that use a filesystem, of those that this process may inspect, without itself.
+pub(super) struct Users(Vec<(u32, String)>);
+
+impl Users {
+    /// Of the filesystem `MAJOR:MINOR`.
+    pub(super) fn of(device: &str) -> Self {
+        let Some(device) = table::device_number(device) else {
+            return Self(Vec::new());
+        };
+        let others = pids().filter(|pid| *pid != std::process::id()).collect();
+        let mut users = within(LIMIT, move |found| scan(others, device, found));
+        users.sort();
+        Self(users)
     }
-    names.join(", ")
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all have the name of this program.
+    pub(super) fn have_this_name(&self) -> bool {
+        let own = name(std::process::id());
+        self.0.iter().all(|(_, name)| *name == own)
+    }
+}
+
+/// `NAME (PID)` of each.
+impl Display for Users {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (number, (pid, name)) in self.0.iter().take(NAMED).enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            write!(f, "{comma}{name} ({pid})")?;
+        }
+        match self.0.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, ", {more} more"),
+        }
+    }
 }
 
 /// What `work` sends until it ends, or until `limit` is over: then its thread is left behind.
@@ -67,11 +89,6 @@ fn scan(pids: Vec<u32>, device: u64, found: &Sender<(u32, String)>) {
             !is_user
         });
     }
-}
-
-fn parse(device: &str) -> Option<u64> {
-    let (major, minor) = device.split_once(':')?;
-    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn pids() -> impl Iterator<Item = u32> {
@@ -156,9 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn five_programs_are_named() {
+        let of = |count| Users((1..=count).map(|pid| (pid, "sh".to_owned())).collect());
+        assert_eq!(of(2).to_string(), "sh (1), sh (2)");
+        assert!(of(7).to_string().ends_with(", sh (5), 2 more"));
+        assert!(!of(1).have_this_name() && of(0).have_this_name());
+    }
+
+    #[test]
     fn a_device_that_no_program_uses_has_no_users() {
-        assert_eq!(list("4095:7"), "");
-        assert_eq!(list("nonsense"), "");
+        assert!(Users::of("4095:7").is_empty());
+        assert!(Users::of("nonsense").is_empty());
         assert!(name(std::process::id()).len() > 2);
     }
 }

@@ -1,68 +1,61 @@
 //! Looks up names of a mount, so that the kernel caches them.
 //!
-//! Works in a detached copy of the mount (open_tree(2)), so that the mount can be unmounted.
+//! Works in a [detached copy](super::detached_copy) of the mount, and ends when the mount is gone.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, ResolveFlags, openat2, readlinkat, statat};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::mounted::Mounted;
+use super::detached_copy::DetachedCopy;
 use crate::error::Error;
 
 /// The kernel asks for as many bytes of entries with one request as the program has room for.
 const ENTRIES_BYTES: usize = 256 << 10;
 
 /// Lists the directories of paths that are separated by zeros.
-pub(super) fn list(mounted: &Mounted, paths: &[u8]) -> Result<(), Error> {
-    let root = root(mounted)?;
+pub(super) fn list(copy: &mut DetachedCopy, paths: &[u8]) -> Result<(), Error> {
     let mut room = vec![MaybeUninit::uninit(); ENTRIES_BYTES];
-    for path in paths.split(|byte| *byte == 0) {
+    each(copy, paths, |root, path| {
         // Skip a directory that cannot be opened: the launch meets the error itself.
-        let Ok(directory) = open(&root, path, OFlags::RDONLY) else {
-            continue;
-        };
-        let mut entries = RawDir::new(directory, &mut room);
-        while let Some(Ok(_)) = entries.next() {}
-    }
-    Ok(())
+        if let Ok(directory) = open(root, path, OFlags::RDONLY) {
+            let mut entries = RawDir::new(directory, &mut room);
+            while let Some(Ok(_)) = entries.next() {}
+        }
+    })
 }
 
 /// Looks the names up; links are read too.
-pub(super) fn look_up(mounted: &Mounted, paths: &[u8]) -> Result<(), Error> {
-    let root = root(mounted)?;
-    for path in paths.split(|byte| *byte == 0) {
+pub(super) fn look_up(copy: &mut DetachedCopy, paths: &[u8]) -> Result<(), Error> {
+    each(copy, paths, |root, path| {
         let at = path.iter().rposition(|byte| *byte == b'/');
         let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
-        let Ok(parent) = open(&root, parent, OFlags::PATH) else {
-            continue;
+        let Ok(parent) = open(root, parent, OFlags::PATH) else {
+            return;
         };
         if matches!(name, b"" | b"." | b"..") {
-            continue;
+            return;
         }
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
         if found.is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFLNK) {
             let _ = readlinkat(&parent, name, Vec::new());
         }
+    })
+}
+
+/// Calls `visit` with the root and each path.
+fn each(
+    copy: &mut DetachedCopy,
+    paths: &[u8],
+    mut visit: impl FnMut(&OwnedFd, &[u8]),
+) -> Result<(), Error> {
+    copy.make()?;
+    for path in paths.split(|byte| *byte == 0) {
+        // The mount is gone: the rest is not needed.
+        let Some(root) = copy.root() else { break };
+        visit(root, path);
     }
     Ok(())
-}
-
-/// The root of the mount, if nothing is mounted over it.
-fn root(mounted: &Mounted) -> Result<OwnedFd, Error> {
-    let at = &mounted.mountpoint;
-    let covered = || Error::mountpoint(at, "is not the topmost mount");
-    let root = mounted.id.open(at)?.ok_or_else(covered)?;
-    // Without the right to copy mounts, the mount is in use for the moment.
-    Ok(copy_of(&root).unwrap_or(root))
-}
-
-fn copy_of(root: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(root, "", flags)
 }
 
 /// A directory of the mount, by a path that leads nowhere else.

@@ -173,6 +173,12 @@ pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
     apply_filter(&allowed).map_err(describe)
 }
 
+/// Numbers of the calls that are allowed with any or some arguments, for tests.
+#[cfg(feature = "fail-points")]
+pub fn allowed_calls() -> Vec<i64> {
+    rules(true).map_or_else(|_| Vec::new(), |rules| rules.into_keys().collect())
+}
+
 fn rules(io_uring: bool) -> Outcome<Rules> {
     let always = ALWAYS.concat().into_iter().map(|call| (call, Vec::new()));
     let rings = if io_uring { of_rings() } else { Vec::new() };

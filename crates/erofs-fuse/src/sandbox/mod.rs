@@ -34,7 +34,15 @@ mod calls {
     pub(super) fn restrict(_: bool) -> Result<(), String> {
         Err(format!("not for {}", std::env::consts::ARCH))
     }
+
+    #[cfg(feature = "fail-points")]
+    pub fn allowed_calls() -> Vec<i64> {
+        Vec::new()
+    }
 }
+
+#[cfg(feature = "fail-points")]
+pub use calls::allowed_calls;
 
 use erofs_engine::Hipri;
 use rustix::thread::CapabilitySet;

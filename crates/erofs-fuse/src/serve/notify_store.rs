@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Weak};
 
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
@@ -67,8 +66,8 @@ impl NotifyStoreWriter {
         // Weak: the engine owns the writer.
         let engine = Arc::downgrade(engine);
         let name = "erofs_pagecache";
-        let socket = helper.as_fd().as_raw_fd();
-        storing_threads::start(name, Arc::clone(session), socket, move |store| {
+        let signs = helper.signs_of_life();
+        storing_threads::start(name, Arc::clone(session), signs, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
         Ok(Self(queue))

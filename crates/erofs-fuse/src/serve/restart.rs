@@ -107,6 +107,8 @@ const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 /// A line for each request that is refused since it killed servers.
 pub(super) fn notices(in_flight: Option<&RequestsInFlight>) -> Vec<String> {
     let refused = in_flight.map(RequestsInFlight::refused).unwrap_or_default();
-    let line = |request| format!("{request} killed the server twice and was answered with EIO");
+    let line = |request| {
+        format!("{request} was being served each time the server died, and was answered with EIO")
+    };
     refused.into_iter().map(line).collect()
 }

@@ -12,7 +12,7 @@
 //! before any ring is opened; it starts the others, with what its own table has.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use fuse_transport::{PageStore, Session};
@@ -50,12 +50,12 @@ impl StoringThreads<'_> {
         work: impl FnOnce(&PageStore) + Send + 'static,
     ) {
         // Of the main thread, which starts all threads and ends after them.
-        let socket = self.helper.as_fd().as_raw_fd();
+        let signs = self.helper.signs_of_life();
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);
         self.on_demand.starts(demand, move || {
             // One that cannot be started leaves undone what it would store.
-            first(Box::new(move || drop(start(name, session, socket, work))));
+            first(Box::new(move || drop(start(name, session, signs, work))));
             Ok(())
         });
     }
@@ -65,17 +65,17 @@ impl StoringThreads<'_> {
 pub(super) fn start(
     name: &str,
     session: Arc<Session>,
-    socket: RawFd,
+    signs_of_life: Vec<RawFd>,
     work: impl FnOnce(&PageStore) + Send + 'static,
 ) -> Result<(), Error> {
-    let prepare = move || own_store(&session, socket);
+    let prepare = move || own_store(&session, signs_of_life);
     spawn(name, prepare, move |store| work(&store))
 }
 
 /// In a descriptor table of the calling thread's own.
-fn own_store(session: &Session, socket: RawFd) -> io::Result<PageStore> {
+fn own_store(session: &Session, signs_of_life: Vec<RawFd>) -> io::Result<PageStore> {
     // A ring, and a descriptor of the device, end their requests when they are closed for good.
     let channels = session.channel_descriptors();
-    sys::inherited::unshare_without(channels.into_iter().chain([socket]))?;
+    sys::inherited::unshare_without(channels.into_iter().chain(signs_of_life))?;
     session.page_store()
 }

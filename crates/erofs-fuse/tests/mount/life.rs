@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ pub const TESTS: &[Test] = tests![
     a_signal_unmounts_and_ends,
     a_signal_to_the_mount_helper_unmounts_and_ends,
     auto_unmount_outlives_the_daemon,
+    auto_unmount_outlives_all_processes_of_a_mount,
     io_uring_serves_on_the_cpu_that_asks,
     after_bursts_io_uring_serves_on_the_cpu_that_asks,
     over_the_device_same_cpu_is_counted_too,
@@ -153,15 +156,11 @@ fn a_signal_unmounts_and_ends() {
 }
 
 fn a_signal_to_the_mount_helper_unmounts_and_ends() {
-    use rustix::process::{Pid, Signal};
+    use rustix::process::Signal;
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let place = mounted("lz4-4k", "");
         let server = pid_of(&place);
-        let status = fs::read_to_string(format!("/proc/{}/stat", server.as_raw_nonzero()));
-        let status = status.unwrap();
-        let (_, behind_name) = status.rsplit_once(") ").unwrap();
-        let parent = behind_name.split(' ').nth(1).unwrap().parse().unwrap();
-        let helper = Pid::from_raw(parent).unwrap();
+        let helper = parent_of(server);
         kill(helper, signal);
         soon("the unmounting", || place.mount_line().is_none());
         soon("the end of the server", || place::is_gone(server));
@@ -174,6 +173,81 @@ fn auto_unmount_outlives_the_daemon() {
     let pid = pid_of(&place);
     kill(pid, rustix::process::Signal::KILL);
     soon("the unmounting", || place.mount_line().is_none());
+}
+
+/// No process is left that could unmount, other than the one that waits for that.
+fn auto_unmount_outlives_all_processes_of_a_mount() {
+    use rustix::process::Signal;
+    for (number, options) in ["", ",restart=off", ",io_uring=on"]
+        .iter()
+        .cycle()
+        .take(9)
+        .enumerate()
+    {
+        let options = format!("auto_unmount{options}");
+        let Some(place) = crate::mounted_or_skipped("lz4-4k", &options) else {
+            continue;
+        };
+        let server = pid_of(&place);
+        let helper = parent_of(server);
+        let ended = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (path, ended) = (place.path.clone(), Arc::clone(&ended));
+            std::thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    let _ = crate::read_tree(&path);
+                }
+            })
+        };
+        let order = match number % 2 {
+            0 => [helper, server],
+            _ => [server, helper],
+        };
+        // The helper is dead before it can replace the server, or see the end of it.
+        kill(helper, Signal::STOP);
+        order.into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        soon("the unmounting", || place.mount_line().is_none());
+        soon("the end of the server", || place::is_gone(server));
+        ended.store(true, Ordering::Relaxed);
+        soon("the end of the reader", || reader.is_finished());
+    }
+    // The death of the helper alone is no reason.
+    let place = mounted("lz4-4k", "auto_unmount");
+    let server = pid_of(&place);
+    kill(parent_of(server), Signal::KILL);
+    let is_alone = || stat(&place.path).unwrap()["restart"]["on"] == false;
+    soon("the death of the helper", is_alone);
+    crate::read_tree(&place.path).unwrap();
+    kill(server, Signal::KILL);
+    soon("the unmounting", || place.mount_line().is_none());
+    // Nothing is left of the watcher where the mount is unmounted.
+    let place = mounted("lz4-4k", "auto_unmount");
+    let watchers = || processes_named("erofs_unmount", &place);
+    assert_eq!(watchers(), 1);
+    umount(&place.path, false).unwrap();
+    soon("the end of the watcher", || watchers() == 0);
+}
+
+/// Processes of this name for a mount.
+fn processes_named(name: &str, place: &Place) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let here = place.path.as_os_str().as_encoded_bytes();
+    let is_one = |process: &fs::DirEntry| {
+        let read = |file| fs::read(process.path().join(file)).unwrap_or_default();
+        let line = read("cmdline");
+        read("comm").trim_ascii_end() == name.as_bytes()
+            && line
+                .split(|byte| *byte == 0)
+                .any(|argument| argument == here)
+    };
+    processes.filter(is_one).count()
+}
+
+pub fn parent_of(pid: rustix::process::Pid) -> rustix::process::Pid {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
+    let (_, behind_name) = status.rsplit_once(") ").unwrap();
+    let parent = behind_name.split(' ').nth(1).unwrap().parse().unwrap();
+    rustix::process::Pid::from_raw(parent).unwrap()
 }
 
 fn io_uring_serves_on_the_cpu_that_asks() {

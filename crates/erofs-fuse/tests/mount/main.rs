@@ -28,6 +28,7 @@ mod fallback;
 mod faults;
 mod holes;
 mod hostile;
+mod injected;
 mod killed;
 mod life;
 mod manifest;
@@ -54,6 +55,7 @@ const TESTS: &[&[Test]] = &[
     read_ahead::TESTS,
     profile::TESTS,
     sandboxed::TESTS,
+    injected::TESTS,
     covered::TESTS,
     faults::TESTS,
     fallback::TESTS,

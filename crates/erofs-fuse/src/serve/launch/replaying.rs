@@ -25,7 +25,7 @@ pub(super) struct Replaying {
     pub(super) broker: Arc<Broker>,
     pub(super) session: Arc<Session>,
     /// Of the mount helper; the main thread's, which ends last.
-    pub(super) socket: RawFd,
+    pub(super) signs_of_life: Vec<RawFd>,
     /// Has the first of the threads that store do something.
     pub(super) first: First,
     /// Nothing is replayed without.
@@ -72,7 +72,11 @@ impl Replaying {
                     };
                     match named.visit(|| visit(profile, &broker, replay)) {
                         Ok(listed) => replay.count_listed(listed),
-                        Err(error) => named.fail(error.to_string()),
+                        // Pages can be stored of what the kernel knows by a name.
+                        Err(error) => {
+                            replay.stop();
+                            named.fail(format!("nothing is read ahead: {error}"));
+                        }
                     }
                     replay.names_are_known();
                 }
@@ -84,10 +88,11 @@ impl Replaying {
     }
 
     fn spawn(&self, number: usize, work: impl FnOnce(&PageStore) + Send + 'static) {
-        let (session, socket) = (Arc::clone(&self.session), self.socket);
+        let session = Arc::clone(&self.session);
+        let signs = self.signs_of_life.clone();
         let name = format!("erofs_replay/{number}");
         (self.first)(Box::new(move || {
-            drop(storing_threads::start(&name, session, socket, work));
+            drop(storing_threads::start(&name, session, signs, work));
         }));
     }
 }

@@ -1,6 +1,5 @@
 //! Starts to learn and replay launches, by the option `profile=`.
 
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -76,7 +75,7 @@ pub(in super::super) fn start(
         },
         broker: Arc::new(broker),
         session: Arc::clone(mount.session),
-        socket: helper.as_fd().as_raw_fd(),
+        signs_of_life: helper.signs_of_life(),
         prefetches: mount.prefetches,
         first: mount.first,
     };

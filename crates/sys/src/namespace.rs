@@ -1,0 +1,51 @@
+//! A mount namespace of a process's own.
+
+use std::io;
+
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// Gives a process with one thread a mount namespace of its own: with a copy of each mount, which
+/// is in use by nobody. Who may not do that gets a user namespace, too.
+///
+/// # Errors
+/// As unshare(2): EPERM where user namespaces are refused, ENOSPC where there are too many, EINVAL
+/// in a process with more threads.
+pub fn own_mounts() -> io::Result<()> {
+    let unshare = |flags| {
+        // SAFETY: no memory is touched, and descriptors stay shared: mounts and rights are those of
+        // this process alone.
+        unsafe { unshare_unsafe(flags) }
+    };
+    match unshare(UnshareFlags::NEWNS) {
+        Err(Errno::PERM) => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER)?,
+        outcome => outcome?,
+    }
+    // A use of a copy would count where the mount itself is unmounted. In a chroot the root may be
+    // no mount.
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    let _ = mount_change("/", private);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::{exit_status, fork};
+
+    #[test]
+    fn a_process_gets_copies_of_all_mounts() {
+        let table = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let before = table().lines().count();
+        let (stdin, _end) = io::pipe().unwrap();
+        let pid = fork(stdin.into(), &[], || match own_mounts() {
+            Ok(()) => i32::from(table().lines().count() < before || table().contains(" shared:")),
+            Err(_) => 2,
+        });
+        match exit_status(pid.unwrap()) {
+            2 => println!("skipped: namespaces are refused"),
+            code => assert_eq!(code, 0),
+        }
+    }
+}
