@@ -18,8 +18,8 @@ use crate::{ImageUrl, Options};
 const PROGRAM: &str = "erofast-fetch";
 /// Before another one: those that die at once shall not keep a CPU busy.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Readers at a time. A mount has one, and another one while servers change; one that was taken over
-/// must not fill the memory of others.
+/// Readers at a time. A mount has one, and another one while servers change; a server that was
+/// taken over must not fill the memory of others.
 const MOST_CLIENTS: usize = 64;
 
 /// What a fetcher has to say, once [`Fetcher::as_fd`] is readable.

@@ -1,5 +1,5 @@
-//! Unmounting right after mounting, while a replay reads ahead: no process of ours is in the way, of
-//! whatever program.
+//! Unmounting right after mounting, while a replay reads ahead: no process of ours is in the way,
+//! whichever program unmounts.
 
 use std::fs;
 use std::process::{Command, Output};
