@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
 use remote_image::store::{BLOCK, blocks};
@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::given_up::GivenUp;
 use crate::http::{Server, stalled};
 use crate::pace::Pace;
 use crate::room::Room;
@@ -28,9 +29,6 @@ use crate::waiting::{Asked, Waiting, in_words};
 
 /// How exactly pauses and time limits end.
 const TICK: Duration = Duration::from_millis(100);
-/// After a block was given up its reader is refused for so long: the kernel asks for a page again
-/// whose read-ahead failed.
-const REFUSED_FOR: Duration = Duration::from_millis(200);
 
 /// One image at one URL.
 #[derive(Debug)]
@@ -56,8 +54,7 @@ pub struct Fetch {
     pub pace: Pace,
     asked: Notify,
     counters: Cell<Counters>,
-    /// The last time that blocks were given up, which ones, and why.
-    given_up: RefCell<Option<(Instant, BTreeSet<u64>, String)>>,
+    given_up: RefCell<GivenUp>,
 }
 
 impl Fetch {
@@ -270,9 +267,9 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sends nothing".to_owned());
         let text = self.about(&asked, &why);
-        if errno == Errno::TIMEDOUT {
-            let given_up = (Instant::now(), asked.missing.clone(), why);
-            self.given_up.replace(Some(given_up));
+        // Of read-ahead no reader has waited for the blocks.
+        if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
+            self.given_up.borrow_mut().add(&asked.missing, &why);
         }
         self.answer(asked, errno.raw_os_error(), text);
     }
@@ -285,21 +282,19 @@ impl Fetch {
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
-    /// Why a reader need not wait for these blocks: they were given up a moment ago, or by
-    /// [`Options::gives_up`] others, and nothing came since.
+    /// Why a reader need not wait for these blocks: it has, or by [`Options::gives_up`] others
+    /// have, and nothing came since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
-        let given_up = self.given_up.borrow();
-        let (when, blocks, why) = given_up.as_ref()?;
-        let again = asked.missing.is_subset(blocks) && when.elapsed() < REFUSED_FOR;
-        let limit = self.options.timeout;
-        let silent = || when.elapsed() < limit && self.waiting.borrow().silence() >= limit;
-        match asked.class == Class::Demand {
-            true if again => Some(self.about(asked, why)),
-            true if self.options.gives_up && silent() => {
-                Some(self.about(asked, &format!("not asked for: {why}")))
-            }
-            _ => None,
+        if asked.class != Class::Demand {
+            return None;
         }
+        let (given_up, limit) = (self.given_up.borrow(), self.options.timeout);
+        if let Some(why) = given_up.why(&asked.missing) {
+            return Some(self.about(asked, why));
+        }
+        let gives_up = self.options.gives_up && self.waiting.borrow().silence() >= limit;
+        let why = given_up.last_within(limit).filter(|_| gives_up)?;
+        Some(self.about(asked, &format!("not asked for: {why}")))
     }
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {

@@ -11,6 +11,7 @@ mod dispatch;
 mod endpoint;
 mod failure;
 mod fetch;
+mod given_up;
 mod http;
 mod netrc;
 mod opening;

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -26,6 +27,11 @@ pub const REFUSED: u64 = 2;
 
 /// Readers of an image that a fetcher follows at the same time; a client keeps as many marks.
 pub const STREAMS: usize = 16;
+
+/// After a read failed, questions for its bytes are taken for the same read for so long: the kernel
+/// asks again for pages whose read-ahead failed. Far more than that takes on a busy machine, and
+/// little for a reader that tries again by itself.
+pub const SAME_READ: Duration = Duration::from_secs(1);
 
 /// What a reader wants bytes for; what comes first is fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,15 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::marks::Marks;
-use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply};
+use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply, SAME_READ};
 
 /// A fetcher says at least so often that it is there.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// What it knows without asking the server, it says within this time.
 const SOON: Duration = Duration::from_secs(2);
-/// After a silent fetcher was given up others do not wait for it: the kernel asks for a page again
-/// whose read-ahead failed.
-const GIVEN_UP: Duration = Duration::from_millis(200);
 
 /// What waiters and the receiving thread share.
 #[derive(Debug)]
@@ -195,7 +192,9 @@ impl Conversation {
         let end = Instant::now() + most;
         let mut state = self.lock();
         loop {
-            let given_up = state.given_up.is_some_and(|when| when.elapsed() < GIVEN_UP);
+            let given_up = state
+                .given_up
+                .is_some_and(|when| when.elapsed() < SAME_READ);
             let heard = match given_up {
                 true => state.heard,
                 false => state.heard.max(request.started),

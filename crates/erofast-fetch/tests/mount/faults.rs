@@ -1,6 +1,9 @@
 //! Faults of the web server, as readers of a mount meet them.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::server::Fault;
 use crate::site::{Site, files};
@@ -46,3 +49,78 @@ pub fn an_image_that_changed_is_an_error() {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(fs::read(site.path(cached)).unwrap() == *bytes);
 }
+
+/// Of a program, a read has one time limit, however often the kernel asks for its pages. The
+/// server's requests show that, which are the fewer the slower the machine is.
+pub fn one_read_has_one_time_limit() {
+    // An answer that stalls has a second, in which others are tried four times.
+    let tried = [
+        (Fault::Status(500), 1, 4),
+        (Fault::Closed, 1, 4),
+        (Fault::Stalled, 3, 3),
+        (Fault::Drip, 3, 3),
+    ];
+    for (fault, limit, tries) in tried {
+        std::thread::scope(|scope| {
+            for (program, arguments) in READERS {
+                let fault = fault.clone();
+                scope.spawn(move || tries_at_most(tries + 1, &fault, limit, program, arguments));
+            }
+        });
+    }
+}
+
+/// Has the program read what the server does not send.
+fn tries_at_most(most: u64, fault: &Fault, limit: u64, program: &str, arguments: &[&str]) {
+    let site = Site::new();
+    let directory = crate::site::image().with_file_name("dir.erofs");
+    let mut name = Path::new("many").to_owned();
+    if program == "ls" {
+        site.server.state().image = fs::read(directory).unwrap().into();
+    } else {
+        let files = files().into_iter();
+        name = files.max_by_key(|(_, bytes)| bytes.len()).unwrap().0;
+    }
+    site.mount(&format!("timeout.read={limit},profile=off"))
+        .unwrap();
+    fs::metadata(site.path(&name)).unwrap();
+    site.server.state().asked.clear();
+    site.server.state().always = Some(fault.clone());
+    let (file, copy) = (site.path(&name), site.point().with_file_name("copy"));
+    let read = Command::new(program)
+        .args(arguments.iter().map(|argument| {
+            let argument = argument.replace("FILE", file.to_str().unwrap());
+            argument.replace("COPY", copy.to_str().unwrap())
+        }))
+        .output();
+    let Ok(read) = read else {
+        println!("skipped: no {program}");
+        return;
+    };
+    assert!(!read.status.success(), "{fault:?} {program} {read:?}");
+    let mut requests = BTreeMap::new();
+    let asked = site.server.state().asked.clone();
+    for range in asked.iter().filter_map(crate::server::Asked::range) {
+        *requests.entry(range.start).or_insert(0) += 1;
+    }
+    let of_one = requests.values().max().copied().unwrap_or(0);
+    assert!(
+        (1..=most).contains(&of_one),
+        "{fault:?} {program}: {requests:?} {read:?}"
+    );
+}
+
+/// Programs that read FILE in different ways.
+const READERS: [(&str, &[&str]); 4] = [
+    ("dd", &["if=FILE", "of=/dev/null", "bs=64K", "count=1"]),
+    ("cp", &["FILE", "COPY"]),
+    (
+        "python3",
+        &[
+            "-c",
+            "import mmap, sys\nwith open('FILE', 'rb') as file:\n    \
+             mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[5000]",
+        ],
+    ),
+    ("ls", &["-l", "FILE"]),
+];

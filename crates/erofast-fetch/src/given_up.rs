@@ -1,0 +1,74 @@
+//! Blocks that were given up a moment ago, whose readers need not wait for them again.
+//!
+//! The kernel reads ahead of read(2) and of a page fault. If that fails, it asks for the pages
+//! again, one by one, before the program gets its error: the same read, which has one time limit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use remote_image::message::SAME_READ;
+
+/// By block: when, and why.
+#[derive(Debug, Default)]
+pub struct GivenUp {
+    blocks: BTreeMap<u64, (Instant, String)>,
+    last: Option<(Instant, String)>,
+}
+
+impl GivenUp {
+    /// A reader waited for these blocks, and gets an error.
+    pub fn add(&mut self, blocks: &BTreeSet<u64>, why: &str) {
+        let now = Instant::now();
+        self.blocks.retain(|_, (when, _)| is_same_read(*when));
+        let given_up = blocks.iter().map(|&block| (block, (now, why.to_owned())));
+        self.blocks.extend(given_up);
+        self.last = Some((now, why.to_owned()));
+    }
+
+    /// Why these blocks are not waited for; none if one of them was not given up.
+    pub fn why(&self, blocks: &BTreeSet<u64>) -> Option<&str> {
+        let given_up = |block| {
+            self.blocks
+                .get(block)
+                .filter(|(when, _)| is_same_read(*when))
+        };
+        let all: Option<Vec<_>> = blocks.iter().map(given_up).collect();
+        Some(all?.first()?.1.as_str())
+    }
+
+    /// Why any block was given up within this time.
+    pub fn last_within(&self, limit: Duration) -> Option<&str> {
+        let last = self
+            .last
+            .as_ref()
+            .filter(|(when, _)| when.elapsed() < limit);
+        last.map(|(_, why)| why.as_str())
+    }
+}
+
+fn is_same_read(when: Instant) -> bool {
+    when.elapsed() < SAME_READ
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readers of other blocks, which are given up at the same time, are no reason to wait.
+    #[test]
+    fn all_blocks_of_a_moment_ago_are_remembered() {
+        let set = |blocks: &[u64]| blocks.iter().copied().collect();
+        let mut given_up = GivenUp::default();
+        given_up.add(&set(&[1, 2, 3]), "one");
+        given_up.add(&set(&[4, 5]), "other");
+        assert_eq!(given_up.why(&set(&[2])), Some("one"));
+        assert_eq!(given_up.why(&set(&[3, 4])), Some("one"));
+        assert_eq!(given_up.why(&set(&[5, 6])), None);
+        assert_eq!(given_up.last_within(SAME_READ), Some("other"));
+        let ago = Instant::now() - 2 * SAME_READ;
+        given_up.blocks.insert(2, (ago, String::new()));
+        assert_eq!(given_up.why(&set(&[2])), None);
+        given_up.add(&set(&[7]), "later");
+        assert!(!given_up.blocks.contains_key(&2));
+    }
+}
