@@ -12,6 +12,7 @@ use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
 use remote_image::{ImageUrl, Options};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
+use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
 
@@ -47,6 +48,7 @@ impl Room {
             modified,
             digest,
         } = identity;
+        check_limit(*length)?;
         let known = [etag, modified, digest, &options.root_hash]
             .iter()
             .any(|what| what.is_some());
@@ -219,6 +221,17 @@ impl Room {
             // What cannot be removed now is tried again.
             let _ = cache::prune(directory, *size);
         }
+    }
+}
+
+/// Files in memory have the limit of the process, too. Reads would fail, one by one.
+fn check_limit(length: u64) -> Result<(), Failure> {
+    let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    match length > limit {
+        true => Err(Failure::lasting(format!(
+            "the image has {length} bytes, and files of this process may have {limit} (ulimit -f)"
+        ))),
+        false => Ok(()),
     }
 }
 

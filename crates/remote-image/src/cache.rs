@@ -23,6 +23,9 @@ use crate::{ImageUrl, Options};
 /// Where [`default_directory`] has none.
 pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
 
+/// Where caches of root are.
+const SYSTEM_CACHES: &str = "/var/cache";
+
 /// What says which image it is; as long as a packet at most, in which its parts came.
 const RECORD: &str = "image.json";
 
@@ -35,10 +38,25 @@ pub fn default_directory() -> Option<PathBuf> {
     };
     let root = rustix::process::geteuid().is_root();
     let caches = set("XDG_CACHE_HOME").or_else(|| match root {
-        true => Some("/var/cache".into()),
+        true => Some(SYSTEM_CACHES.into()),
         false => Some(set("HOME")?.join(".cache")),
     });
     Some(caches?.join("erofast"))
+}
+
+/// Makes a directory that only its owner may enter, and those above it that are missing, as the XDG
+/// base directory specification has it. The system's own is for all users.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    let make = |path: &Path, mode| {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path)
+    };
+    if path.starts_with(SYSTEM_CACHES) {
+        make(Path::new(SYSTEM_CACHES), 0o755)?;
+    }
+    make(path, 0o700)
 }
 
 /// What an entry of the cache holds.
@@ -93,10 +111,7 @@ fn open_entry(
 ) -> io::Result<Store> {
     let key = key(source, options, identity);
     let path = root.join(format!("{:016x}", XxHash3_64::oneshot(key.as_bytes())));
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&path)?;
+    make_directory(&path)?;
     let folder = Folder::open(&path)?;
     folder.check_owner()?;
     let made = OFlags::RDWR | OFlags::CREATE;

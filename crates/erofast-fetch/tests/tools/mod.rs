@@ -250,6 +250,31 @@ fn a_launch_profile_is_found_by_a_url_that_wants_a_token() {
 }
 
 #[test]
+fn an_image_larger_than_files_may_be_is_refused_at_once() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let (point, url) = (site.path(""), site.url());
+    let point = point.to_str().expect("ASCII");
+    for arguments in [&["cat", &url, "/text/a"][..], &["mount", &url, point]] {
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "ulimit -f 512 && exec \"$@\"", "sh"])
+            .arg(erofast())
+            .args(arguments)
+            .env("XDG_CACHE_HOME", site.path(""));
+        let output = limited.output().expect("a shell");
+        let line = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {line}");
+        let why = "the image has 1343488 bytes, and files of this process may have ";
+        assert!(
+            line.contains(why) && line.ends_with("(ulimit -f)\n") && line.lines().count() == 1,
+            "{arguments:?}: {line}"
+        );
+    }
+}
+
+#[test]
 fn io_uring_is_refused() {
     let Some(site) = Site::new("lz4-4k.erofs") else {
         return;

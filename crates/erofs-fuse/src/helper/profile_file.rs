@@ -3,9 +3,10 @@
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use erofs_engine::remote_image::cache::make_directory;
 use launch_profile::limits;
 use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -87,15 +88,7 @@ impl ProfileFile {
             return Ok(());
         }
         if *location == ProfileLocation::Learned {
-            // Not asked for: no caches are made where there are none.
-            let caches = path.parent().unwrap_or(Path::new("/"));
-            return caches.is_dir().then_some(()).ok_or_else(|| {
-                let caches = caches.display();
-                let remedy = "mkdir it, or profile=PATH";
-                Error::Profile(format!(
-                    "nothing is learned: {caches} is missing ({remedy})"
-                ))
-            });
+            return can_be_made(&path);
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
         rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
@@ -177,8 +170,7 @@ impl ProfileFile {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let ours = !matches!(self.location, ProfileLocation::File(_));
         if ours {
-            let mut builder = std::fs::DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(folder);
+            let made = make_directory(folder);
             made.map_err(Error::std_io(folder.display().to_string()))?;
         }
         let write = || -> io::Result<()> {
@@ -210,6 +202,19 @@ impl ProfileFile {
             }
         }
     }
+}
+
+/// Whether the folder, which is not there, can be made when there is something to write.
+fn can_be_made(folder: &Path) -> Result<(), Error> {
+    let above = folder.ancestors().find(|path| path.exists());
+    // A file is no folder.
+    let above = above.unwrap_or(Path::new("/")).join(".");
+    rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+        let (folder, why) = (folder.display(), io::Error::from(errno));
+        Error::Profile(format!(
+            "nothing is learned: {folder} cannot be made: {why} (profile=PATH)"
+        ))
+    })
 }
 
 fn not_regular(path: &Path) -> Error {
@@ -326,6 +331,29 @@ mod tests {
         std::fs::remove_file(target).unwrap();
         let why = folder.file().open(b"").unwrap_err().to_string();
         assert!(why.contains("is a symbolic link; "), "{why}");
+    }
+
+    /// As for a new user, who has no ~/.cache.
+    #[test]
+    fn missing_folders_are_made_for_their_owner_alone() {
+        let folder = Folder::new();
+        let caches = folder.join(".cache");
+        can_be_made(&caches.join("erofast")).unwrap();
+        assert!(!caches.exists(), "there is nothing to write yet");
+        let mut file = ProfileFile::new(ProfileLocation::Learned, Path::new("/proc"));
+        file.path = Some(caches.join("erofast/0123.profile"));
+        file.add(b"x").unwrap();
+        file.commit().unwrap();
+        for made in [caches.clone(), caches.join("erofast")] {
+            let mode = made.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", made.display());
+        }
+        std::fs::write(folder.path(), b"").unwrap();
+        let why = can_be_made(&folder.path().join("erofast")).unwrap_err();
+        assert!(
+            why.to_string().contains("cannot be made: Not a directory"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod tree;
 pub use options::{SuiteOptions, part_names};
 pub use report::{SuiteCell, SuiteEngine, SuiteReport, SuiteRow};
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::engine::{Engine, Site, present};
@@ -35,7 +36,10 @@ use program::PROGRAMS;
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
     let directory = options.work.clone().unwrap_or_else(default_directory);
-    std::fs::create_dir_all(&directory).doing("making the directory", &directory)?;
+    // It may be the first one below ~/.cache, which is for its user alone.
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(&directory);
+    made.doing("making the directory", &directory)?;
     let mut suite = Suite {
         options,
         directory,
