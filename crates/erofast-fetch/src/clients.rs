@@ -21,16 +21,10 @@ pub fn packets(socket: OwnedFd) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-/// The next reader's socket; None: the parent has gone.
-pub async fn next(orders: &UnixDatagram) -> Option<UnixDatagram> {
-    loop {
-        let receive = || receive::<Order>(orders);
-        let (_, files) = orders.async_io(Interest::READABLE, receive).await.ok()??;
-        let client = files.into_iter().next().map(packets);
-        if let Some(Ok(client)) = client {
-            return Some(client);
-        }
-    }
+/// The next order, with its files; None: the parent has gone.
+pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
+    let receive = || receive::<Order>(orders);
+    orders.async_io(Interest::READABLE, receive).await.ok()?
 }
 
 /// A reader repeats the questions that it asked before it got HELLO, at most so many.

@@ -3,7 +3,7 @@
 mod comparison;
 mod window;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::given_up::GivenUp;
 use crate::http::{Server, stalled};
 use crate::pace::Pace;
+use crate::readers::Readers;
 use crate::room::Room;
 use crate::streams::Streams;
 use crate::verification::Verification;
@@ -44,6 +45,7 @@ pub struct Fetch {
     /// Where blocks are put.
     pub room: Room,
     parent: Rc<OwnedFd>,
+    readers: Rc<Readers>,
     /// Lines from before the parent knows the image; None: it does.
     early: RefCell<Option<Vec<String>>>,
     clients: RefCell<Vec<Client>>,
@@ -53,7 +55,7 @@ pub struct Fetch {
     /// How much is worth a round trip.
     pub pace: Pace,
     asked: Notify,
-    counters: Cell<Counters>,
+    counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
 }
 
@@ -63,7 +65,7 @@ impl Fetch {
         (source, options): (ImageUrl, Options),
         identity: Identity,
         (server, room): (Server, Room),
-        parent: &Rc<OwnedFd>,
+        (parent, readers): (Rc<OwnedFd>, Rc<Readers>),
     ) -> Rc<Fetch> {
         let fetch = Rc::new(Fetch {
             verification: Verification::new(&identity, &room),
@@ -72,14 +74,15 @@ impl Fetch {
             identity,
             server,
             room,
-            parent: Rc::clone(parent),
+            parent,
+            readers,
             early: RefCell::default(),
             clients: RefCell::default(),
             waiting: RefCell::new(Waiting::new()),
             streams: RefCell::default(),
             pace: Pace::default(),
             asked: Notify::new(),
-            counters: Cell::default(),
+            counters: RefCell::default(),
             given_up: RefCell::default(),
         });
         fetch.look_for_end(0);
@@ -93,8 +96,11 @@ impl Fetch {
 
     /// Reports to the parent which image it is, then the lines that were kept.
     pub fn report(&self, devices: Vec<ImageUrl>) -> std::io::Result<()> {
-        let identity = self.identity.clone();
-        let opened = News::Opened { identity, devices };
+        let opened = News::Opened {
+            identity: self.identity.clone(),
+            devices,
+            not_kept: self.room.not_kept(),
+        };
         send(&self.parent, &opened, &self.room.files())?;
         let lines = self.early.take().into_iter().flatten();
         lines.for_each(|line| self.note(&line));
@@ -113,9 +119,7 @@ impl Fetch {
 
     /// Changes the counters.
     pub fn count(&self, change: impl Fn(&mut Counters)) {
-        let mut counters = self.counters.get();
-        change(&mut counters);
-        self.counters.set(counters);
+        change(&mut self.counters.borrow_mut());
     }
 
     /// Takes a question.
@@ -196,7 +200,8 @@ impl Fetch {
             waiting,
             cached_bytes,
             kept: self.room.is_kept(),
-            ..self.counters.get()
+            not_kept: self.room.not_kept(),
+            ..self.counters.borrow().clone()
         };
         serde_json::to_string(&counters).unwrap_or_default()
     }
@@ -204,22 +209,15 @@ impl Fetch {
     /// A client has come.
     pub fn join(&self, client: Client) {
         self.clients.borrow_mut().push(client);
+        self.readers.join();
     }
 
-    /// Whether there is one.
-    pub fn has_clients(&self) -> bool {
-        !self.clients.borrow().is_empty()
-    }
-
-    /// A client has gone. After the last one there is nothing to do: a parent that has another one
-    /// finds a dead fetcher, and starts it again.
+    /// A client has gone.
     pub fn leave(&self, client: u64) {
         self.waiting.borrow_mut().leave(client);
         let mut clients = self.clients.borrow_mut();
         clients.retain(|other| other.number != client);
-        if clients.is_empty() {
-            std::process::exit(0);
-        }
+        self.readers.leave();
     }
 
     /// Bytes came.

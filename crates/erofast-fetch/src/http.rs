@@ -10,13 +10,13 @@ use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue,
     IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
 };
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Client, Response, StatusCode, Url};
 
 use crate::answer::{refused, text};
+use crate::connections::Connections;
 use crate::credentials::Credentials;
 use crate::endpoint;
 use crate::failure::Failure;
-use crate::proxy;
 
 const REDIRECTS: usize = 10;
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
@@ -37,24 +37,18 @@ pub struct Server {
 
 impl Server {
     /// Connects to nothing.
-    pub fn new(source: &ImageUrl, options: &Options) -> Result<Server, Failure> {
+    pub fn new(
+        source: &ImageUrl,
+        options: &Options,
+        connections: &Connections,
+    ) -> Result<Server, Failure> {
         let reference = source.reference();
         let url = match &reference {
             Some(reference) => endpoint::manifest(reference, options)?,
             None => Url::parse(source.url()).map_err(Failure::lasting)?,
         };
-        let stalled = stalled(options);
-        let client = proxy::client()
-            .redirect(redirect::Policy::none())
-            .connect_timeout(stalled)
-            .read_timeout(stalled)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .http2_initial_stream_window_size(2 << 20)
-            .http2_initial_connection_window_size(32 << 20)
-            .user_agent(concat!("erofast/", env!("CARGO_PKG_VERSION")))
-            .build()?;
         Ok(Server {
-            client,
+            client: connections.client(options)?,
             credentials: Credentials::new(options, &url, reference.is_some()),
             url,
             location: RefCell::new(None),

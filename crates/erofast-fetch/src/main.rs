@@ -6,6 +6,7 @@ mod answer;
 mod challenge;
 mod client;
 mod clients;
+mod connections;
 mod credentials;
 mod dispatch;
 mod endpoint;
@@ -18,19 +19,26 @@ mod opening;
 mod pace;
 mod proxy;
 mod range;
+mod readers;
 mod registry;
 mod room;
 mod streams;
 mod verification;
 mod waiting;
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use remote_image::message::{News, Order, receive, send};
+use remote_image::{ImageUrl, Options};
 use rustix::process::{Signal, set_parent_process_death_signal};
+
+use connections::Connections;
+use fetch::Fetch;
+use readers::Readers;
 
 fn main() -> ExitCode {
     let socket = rustix::stdio::stdin().try_clone_to_owned();
@@ -78,47 +86,99 @@ fn continue_without_parent() {
 }
 
 /// Until the parent closes its end, and the readers theirs.
-async fn run(socket: OwnedFd, (order, files): (Order, Vec<OwnedFd>)) -> ExitCode {
-    let taken = socket.try_clone().and_then(clients::packets);
-    let (
-        Ok(orders),
-        Order::Open {
-            source,
-            options,
-            identity,
-        },
-    ) = (taken, order)
-    else {
-        return fail(&socket, "the first order opens no image", false);
+async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
+    let orders = match socket.try_clone().and_then(clients::packets) {
+        Ok(orders) => orders,
+        Err(error) => return fail(&socket, &error.to_string(), false),
     };
-    let (parent, opened) = (Rc::new(socket), Rc::new(OnceCell::new()));
-    let opening = Rc::clone(&opened);
-    tokio::task::spawn_local(async move {
-        let fetch = match identity {
-            Some(identity) => opening::resume((source, *options), identity, files, &parent),
-            None => {
-                let shown = source.clone();
-                let opened = opening::open((source, *options), &parent).await;
-                opened.map_err(|failure| failure.about(shown))
-            }
-        };
-        match fetch {
-            Ok(fetch) => dispatch::run(opening.get_or_init(|| fetch)).await,
-            Err(failure) => {
-                fail(&parent, &failure.text, failure.missing);
-                std::process::exit(1);
-            }
-        }
-    });
-    while let Some(client) = clients::next(&orders).await {
-        // The parent has readers once the image is open.
-        if let Some(fetch) = opened.get() {
-            clients::serve(fetch, client);
+    let images = Images::new(socket);
+    loop {
+        images.take(order);
+        match clients::next(&orders).await {
+            Some(next) => order = next,
+            None => break,
         }
     }
     // Readers may outlive the parent; the last one of them ends this process.
-    if opened.get().is_some_and(|fetch| fetch.has_clients()) {
-        std::future::pending::<()>().await;
+    images.readers.end_with_last();
+    std::future::pending().await
+}
+
+/// What this process fetches.
+#[derive(Clone)]
+struct Images {
+    parent: Rc<OwnedFd>,
+    connections: Rc<Connections>,
+    readers: Rc<Readers>,
+    open: Rc<RefCell<BTreeMap<usize, Rc<Fetch>>>>,
+}
+
+impl Images {
+    fn new(parent: OwnedFd) -> Images {
+        Images {
+            parent: Rc::new(parent),
+            connections: Rc::default(),
+            readers: Rc::default(),
+            open: Rc::default(),
+        }
     }
-    ExitCode::SUCCESS
+
+    fn take(&self, (order, files): (Order, Vec<OwnedFd>)) {
+        match order {
+            Order::Open {
+                image,
+                source,
+                options,
+                identity: Some(identity),
+            } => match opening::resume(self.with(source, *options), identity, files) {
+                Ok(fetch) => self.serve(image, fetch),
+                // Its readers wait: the parent starts another process.
+                Err(failure) => {
+                    fail(&self.parent, &failure.text, failure.missing);
+                    std::process::exit(1);
+                }
+            },
+            Order::Open {
+                image,
+                source,
+                options,
+                identity: None,
+            } => {
+                let images = self.clone();
+                tokio::task::spawn_local(async move {
+                    let shown = source.clone();
+                    match opening::open(images.with(source, *options)).await {
+                        Ok(fetch) => images.serve(image, fetch),
+                        Err(failure) => {
+                            let failure = failure.about(shown);
+                            fail(&images.parent, &failure.text, failure.missing);
+                        }
+                    }
+                });
+            }
+            Order::Client { image } => {
+                let client = files.into_iter().next().map(clients::packets);
+                // The parent has readers once the image is open.
+                if let (Some(fetch), Some(Ok(client))) = (self.open.borrow().get(&image), client) {
+                    clients::serve(fetch, client);
+                }
+            }
+            Order::EndWithReaders => self.readers.end_with_last(),
+        }
+    }
+
+    fn with(&self, source: ImageUrl, options: Options) -> opening::Wanted<'_> {
+        opening::Wanted {
+            source,
+            options,
+            parent: &self.parent,
+            connections: &self.connections,
+            readers: &self.readers,
+        }
+    }
+
+    fn serve(&self, image: usize, fetch: Rc<Fetch>) {
+        self.open.borrow_mut().insert(image, Rc::clone(&fetch));
+        tokio::task::spawn_local(async move { dispatch::run(&fetch).await });
+    }
 }

@@ -9,12 +9,14 @@ use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 
+use crate::connections::Connections;
 use crate::failure::{Failure, in_time};
 use crate::fetch::Fetch;
 use crate::http::{Server, check_range, identity};
 use crate::range::{NO_RANGES, take};
+use crate::readers::Readers;
 use crate::registry::{self, Blob};
-use crate::room::Room;
+use crate::room::{NOT_KEPT, Room};
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -23,38 +25,57 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
+/// An image that is to be opened, and what it shares with others.
+pub struct Wanted<'w> {
+    pub source: ImageUrl,
+    pub options: Options,
+    pub parent: &'w Rc<OwnedFd>,
+    pub connections: &'w Connections,
+    pub readers: &'w Rc<Readers>,
+}
+
+impl Wanted<'_> {
+    fn server(&self) -> Result<Server, Failure> {
+        Server::new(&self.source, &self.options, self.connections)
+    }
+
+    fn fetch(self, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
+        let (parent, readers) = (Rc::clone(self.parent), Rc::clone(self.readers));
+        let what = (self.source, self.options);
+        Fetch::new(what, identity, (server, room), (parent, readers))
+    }
+}
+
 /// Goes on with the files of a fetcher that died; asks the server nothing.
 pub fn resume(
-    (source, options): (ImageUrl, Options),
+    wanted: Wanted<'_>,
     identity: Identity,
     files: Vec<OwnedFd>,
-    parent: &Rc<OwnedFd>,
 ) -> Result<Rc<Fetch>, Failure> {
-    let mut server = Server::new(&source, &options)?;
+    let mut server = wanted.server()?;
     if let Some(digest) = &identity.digest {
         server.choose_blob(digest)?;
     }
-    let room = Room::resume(files, &options, identity.length)?;
-    let place = (server, room);
-    Ok(Fetch::new((source, options), identity, place, parent))
+    let room = Room::resume(files, &wanted.options, identity.length)?;
+    Ok(wanted.fetch(identity, server, room))
 }
 
 /// Asks for the first block, and reports to the parent which image it is of.
-pub async fn open(
-    (source, options): (ImageUrl, Options),
-    parent: &Rc<OwnedFd>,
-) -> Result<Rc<Fetch>, Failure> {
-    let mut server = Server::new(&source, &options)?;
-    let blob = find_blob(&source, &options, &mut server).await?;
-    let response = first_block(&server, &options).await?;
+pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
+    let mut server = wanted.server()?;
+    let options = &wanted.options;
+    let blob = find_blob(&wanted.source, options, &mut server).await?;
+    let response = first_block(&server, options).await?;
     let identity = identify(&response, blob.as_ref())?;
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
     check(&response, &identity, part || options.whole)?;
-    let (room, line) = Room::open(&source, &options, &identity)?;
-    let fetch = Fetch::new((source, options), identity, (server, room), parent);
+    let room = Room::open(&wanted.source, options, &identity)?;
+    let fetch = wanted.fetch(identity, server, room);
     fetch.keep_notes();
     let pinned = blob.iter().filter_map(Blob::pinned);
-    pinned.chain(line).for_each(|line| fetch.note(&line));
+    let not_kept = fetch.room.not_kept();
+    let not_kept = not_kept.iter().map(|why| format!("{NOT_KEPT}: {why}"));
+    pinned.chain(not_kept).for_each(|line| fetch.note(&line));
     match part {
         // What it is short of is asked for again.
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),

@@ -16,6 +16,9 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
 
+/// What is said where the cache is not used.
+pub const NOT_KEPT: &str = "nothing is kept in the cache";
+
 /// Blocks that the spare has at most: they are memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
 /// After so many bytes the size of the cache is checked again.
@@ -31,17 +34,18 @@ pub struct Room {
     /// The cache's directory, and how large it may be.
     cache: Option<(PathBuf, u64)>,
     grown: Cell<u64>,
-    full: Cell<bool>,
+    /// Why what comes now is not in the cache, if that was wanted.
+    not_kept: RefCell<Option<String>>,
     began_empty: bool,
 }
 
 impl Room {
-    /// Files of the cache, or without it a file that goes when it is closed. The text says why.
+    /// Files of the cache, or without it a file that goes when it is closed.
     pub fn open(
         source: &ImageUrl,
         options: &Options,
         identity: &Identity,
-    ) -> Result<(Room, Option<String>), Failure> {
+    ) -> Result<Room, Failure> {
         let Identity {
             length,
             etag,
@@ -67,10 +71,8 @@ impl Room {
         let spare = in_memory(*length).map_err(cannot)?;
         let room = Room::new(store, spare, options);
         room.prune();
-        Ok((
-            room,
-            why.map(|why| format!("nothing is kept in the cache: {why}")),
-        ))
+        room.not_kept.replace(why);
+        Ok(room)
     }
 
     /// Of the files that a fetcher had which died.
@@ -96,7 +98,7 @@ impl Room {
             spared: RefCell::default(),
             cache: directory.map(|directory| (directory, options.cache_size)),
             grown: Cell::new(0),
-            full: Cell::new(false),
+            not_kept: RefCell::default(),
         }
     }
 
@@ -119,6 +121,11 @@ impl Room {
     /// Whether the store is in the cache: its files have names.
     pub fn is_kept(&self) -> bool {
         fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
+    }
+
+    /// Why what comes now is not in the cache, if that was wanted.
+    pub fn not_kept(&self) -> Option<String> {
+        self.not_kept.borrow().clone()
     }
 
     /// Whether the bytes were found to be those of the digest.
@@ -177,13 +184,15 @@ impl Room {
     /// Puts a block where there is room. The text is a line for the log, once in a row.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
         let Err(error) = self.put_in_store(block, bytes) else {
-            self.full.set(false);
+            if self.is_kept() {
+                self.not_kept.take();
+            }
             return Ok(None);
         };
         let cannot = |error| Failure::new(format!("no room for a block: {error}"));
         self.put_in_spare(block, bytes).map_err(cannot)?;
-        let line = || format!("nothing is kept in the cache now: {error}");
-        Ok((!self.full.replace(true)).then(line))
+        let before = self.not_kept.replace(Some(error.to_string()));
+        Ok(before.is_none().then(|| format!("{NOT_KEPT} now: {error}")))
     }
 
     fn put_in_store(&self, block: u64, bytes: &[u8]) -> io::Result<()> {

@@ -111,6 +111,10 @@ impl Engine {
         } = opened;
         crate::engine::opened::locate_image(&name, &options, &mut devices)?;
         let primary = Arc::clone(&devices[0]);
+        let not_kept: Vec<_> = devices
+            .iter()
+            .filter_map(|device| device.not_kept())
+            .collect();
         let devices = StoredDevice::all(&name, devices, hash_area)?;
         let control = Arc::new(Control::default());
         let scope = Scope::begin(&for_thread(&control), 0);
@@ -153,7 +157,7 @@ impl Engine {
         drop(scope);
         let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
-        notices.extend(cut_short.into_iter().chain(exposed_files));
+        notices.extend(cut_short.into_iter().chain(exposed_files).chain(not_kept));
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);

@@ -182,6 +182,31 @@ pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     }
 }
 
+/// The process that fetches all files of one image; none until the first is opened.
+#[derive(Debug, Default)]
+pub(crate) struct ImageFetcher(RefCell<Option<Fetcher>>);
+
+impl ImageFetcher {
+    /// Opens a URL for reading: a socket with [`Parts`](remote_image::Parts).
+    pub(crate) fn open(&self, source: &ImageUrl, options: &Options) -> io::Result<File> {
+        let mut fetcher = self.0.borrow_mut();
+        let (fetcher, number) = match fetcher.as_mut() {
+            Some(fetcher) => {
+                let number = fetcher.open(&[], source, options)?;
+                (fetcher, number)
+            }
+            None => (fetcher.insert(Fetcher::start(&[], source, options)?), 0),
+        };
+        Ok(fetcher.client_of(number)?.into_descriptor()?.into())
+    }
+
+    /// All files are open: the fetcher goes on until they are closed.
+    pub(crate) fn watch(self) -> io::Result<()> {
+        let fetcher = self.0.into_inner();
+        fetcher.map_or(Ok(()), |fetcher| fetcher.watch(|_| {}))
+    }
+}
+
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
 /// remain. `waiting`: see [`Fetcher::start`].
 ///

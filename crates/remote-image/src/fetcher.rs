@@ -1,5 +1,6 @@
 //! The program erofast-fetch, as its parent sees it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -31,19 +32,29 @@ pub enum Event {
     Died,
 }
 
-/// A fetcher with an open image. It ends when this is dropped.
+/// A fetcher with open images. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Fetcher {
     program: PathBuf,
+    images: Vec<Image>,
+    process: Process,
+    /// Lines that came while an image was opened.
+    heard: VecDeque<String>,
+    ends_with_readers: bool,
+}
+
+/// What the next fetcher needs after a death.
+#[derive(Debug)]
+struct Image {
     source: ImageUrl,
     options: Options,
     identity: Identity,
     devices: Vec<ImageUrl>,
+    not_kept: Option<String>,
     /// Bytes and map of the store, and of the spare: writable.
     files: Vec<OwnedFd>,
-    /// The fetcher's ends of the sockets, for the one that comes after a death.
+    /// The fetcher's ends of the sockets.
     clients: Vec<OwnedFd>,
-    process: Process,
 }
 
 #[derive(Debug)]
@@ -55,8 +66,9 @@ struct Process {
 }
 
 impl Fetcher {
-    /// Starts the program and waits until it knows the image; gives up when the other end of one of
-    /// `waiting` is closed: nobody waits. The error is one line without secrets.
+    /// Starts the program and waits until it knows the image, which has the number 0; gives up when
+    /// the other end of one of `waiting` is closed: nobody waits. The error is one line without
+    /// secrets.
     pub fn start(
         waiting: &[BorrowedFd],
         source: &ImageUrl,
@@ -75,68 +87,114 @@ impl Fetcher {
         let process = Process::start(&program)?;
         let mut fetcher = Fetcher {
             program,
-            source: source.clone(),
-            options: options.clone(),
-            identity: Identity::default(),
-            devices: Vec::new(),
-            files: Vec::new(),
-            clients: Vec::new(),
+            images: Vec::new(),
             process,
+            heard: VecDeque::new(),
+            ends_with_readers: false,
         };
-        fetcher.order_open(None)?;
-        fetcher.process.wait_while(waiting)?;
-        match receive(&fetcher.process.socket)? {
-            Some((News::Opened { identity, devices }, files)) if files.len() == 4 => {
-                fetcher.devices = devices;
-                (fetcher.identity, fetcher.files) = (identity, files);
-                Ok(fetcher)
+        fetcher.open(waiting, source, options)?;
+        Ok(fetcher)
+    }
+
+    /// Opens another image, and returns its number. For `waiting` and the error see
+    /// [`start`](Self::start); the images that are open stay so.
+    pub fn open(
+        &mut self,
+        waiting: &[BorrowedFd],
+        source: &ImageUrl,
+        options: &Options,
+    ) -> io::Result<usize> {
+        let number = self.images.len();
+        let (source, options) = (source.clone(), options.clone());
+        self.process
+            .order_open(number, (&source, &options), None, &[])?;
+        loop {
+            self.process.wait_while(waiting)?;
+            match receive(&self.process.socket)? {
+                Some((News::Note(line), _)) => self.heard.push_back(line),
+                Some((
+                    News::Opened {
+                        identity,
+                        devices,
+                        not_kept,
+                    },
+                    files,
+                )) if files.len() == 4 => {
+                    self.images.push(Image {
+                        source,
+                        options,
+                        identity,
+                        devices,
+                        not_kept,
+                        files,
+                        clients: Vec::new(),
+                    });
+                    return Ok(number);
+                }
+                Some((News::Failed { line, missing }, _)) if missing => {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, line));
+                }
+                Some((News::Failed { line, .. }, _)) => return Err(io::Error::other(line)),
+                _ => return Err(io::Error::other(format!("{source}: {PROGRAM} ended"))),
             }
-            Some((News::Failed { line, missing }, _)) if missing => {
-                Err(io::Error::new(io::ErrorKind::NotFound, line))
-            }
-            Some((News::Failed { line, .. } | News::Note(line), _)) => Err(io::Error::other(line)),
-            _ => Err(io::Error::other(format!("{source}: {PROGRAM} ended"))),
         }
     }
 
-    /// Bytes of the image.
+    /// Bytes of the first image.
     pub fn length(&self) -> u64 {
-        self.identity.length
+        self.images[0].identity.length
     }
 
     /// Its extra devices, as its manifest in a registry lists them.
     pub fn devices(&self) -> &[ImageUrl] {
-        &self.devices
+        &self.images[0].devices
     }
 
-    /// What a new reader needs; works while the fetcher is dead, too.
+    /// What a new reader of the first image needs.
     pub fn client(&mut self) -> io::Result<Parts> {
+        self.client_of(0)
+    }
+
+    /// What a new reader needs of the image with this number, of which there must be one; works
+    /// while the fetcher is dead, too.
+    pub fn client_of(&mut self, number: usize) -> io::Result<Parts> {
         let (socket, end) = pair()?;
         let limit = Some(Duration::from_secs(5));
         set_socket_timeout(&socket, Timeout::Send, limit)?;
-        self.clients.retain(|client| !is_closed(client));
-        if self.clients.len() >= MOST_CLIENTS {
-            let line = format!("{}: has {MOST_CLIENTS} readers already", self.source);
+        let image = &mut self.images[number];
+        image.clients.retain(|client| !is_closed(client));
+        if image.clients.len() >= MOST_CLIENTS {
+            let line = format!("{}: has {MOST_CLIENTS} readers already", image.source);
             return Err(io::Error::other(line));
         }
         // Where it is dead, the next one gets all of them.
-        let _ = send(&self.process.socket, &Order::Client, &[end.as_fd()]);
-        self.clients.push(end);
-        let files: Vec<_> = self.files.iter().map(reopen).collect::<io::Result<_>>()?;
+        let order = Order::Client { image: number };
+        let _ = send(&self.process.socket, &order, &[end.as_fd()]);
+        image.clients.push(end);
+        let files: Vec<_> = image.files.iter().map(reopen).collect::<io::Result<_>>()?;
         Ok(Parts {
             files: files.try_into().map_err(|_| io::ErrorKind::InvalidData)?,
             socket,
             about: About {
-                length: self.identity.length,
-                compared: self.identity.digest.is_some(),
-                timeout: self.options.timeout,
-                devices: self.devices.clone(),
+                length: image.identity.length,
+                compared: image.identity.digest.is_some(),
+                timeout: image.options.timeout,
+                devices: image.devices.clone(),
+                not_kept: image.not_kept.clone(),
             },
         })
     }
 
+    /// The next line that came while an image was opened.
+    pub fn heard(&mut self) -> Option<String> {
+        self.heard.pop_front()
+    }
+
     /// Waits for the next event.
     pub fn event(&mut self) -> io::Result<Event> {
+        if let Some(line) = self.heard() {
+            return Ok(Event::Note(line));
+        }
         loop {
             match receive(&self.process.socket) {
                 Ok(Some((News::Note(line), _))) => return Ok(Event::Note(line)),
@@ -151,26 +209,37 @@ impl Fetcher {
         }
     }
 
-    /// Starts the program again, with the same image and the same readers, which ask again.
+    /// Starts the program again, with the same images and the same readers, which ask again.
     pub fn restart(&mut self) -> io::Result<()> {
         std::thread::sleep(PAUSE);
         self.process = Process::start(&self.program)?;
-        self.clients.retain(|client| !is_closed(client));
-        self.order_open(Some(self.identity.clone()))?;
-        for client in &self.clients {
-            send(&self.process.socket, &Order::Client, &[client.as_fd()])?;
+        for (number, image) in self.images.iter_mut().enumerate() {
+            image.clients.retain(|client| !is_closed(client));
+            let what = (&image.source, &image.options);
+            let identity = Some(image.identity.clone());
+            self.process
+                .order_open(number, what, identity, &image.files)?;
+            for client in &image.clients {
+                let order = Order::Client { image: number };
+                send(&self.process.socket, &order, &[client.as_fd()])?;
+            }
         }
-        Ok(())
+        self.order_end()
     }
 
     /// False: the last reader has gone.
     fn attend(&mut self, note: &impl Fn(&str)) -> io::Result<bool> {
         match self.event()? {
             Event::Note(line) => note(&line),
-            Event::Died if self.clients.iter().all(is_closed) => return Ok(false),
+            Event::Died if self.has_no_readers() => return Ok(false),
             Event::Died => self.restart()?,
         }
         Ok(true)
+    }
+
+    fn has_no_readers(&self) -> bool {
+        let mut clients = self.images.iter().flat_map(|image| &image.clients);
+        clients.all(is_closed)
     }
 
     /// The process's number, for tests of its death.
@@ -178,20 +247,11 @@ impl Fetcher {
         self.process.child.id()
     }
 
-    fn order_open(&self, identity: Option<Identity>) -> io::Result<()> {
-        let (source, options) = (self.source.clone(), Box::new(self.options.clone()));
-        let order = Order::Open {
-            source,
-            options,
-            identity,
-        };
-        let files: Vec<BorrowedFd> = self.files.iter().map(AsFd::as_fd).collect();
-        send(&self.process.socket, &order, &files)
-    }
-
     /// Starts a thread that starts the program again when it dies, and gives its lines to `note`,
     /// until the last reader has gone.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
+        self.ends_with_readers = true;
+        self.order_end()?;
         let watch = move || {
             // The error is the end: a fetcher that cannot be started.
             while let Ok(true) = self
@@ -203,6 +263,17 @@ impl Fetcher {
             .name("fetcher".into())
             .spawn(watch)?;
         Ok(())
+    }
+
+    fn order_end(&self) -> io::Result<()> {
+        if !self.ends_with_readers {
+            return Ok(());
+        }
+        match send(&self.process.socket, &Order::EndWithReaders, &[]) {
+            // It is dead, which is an event.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            sent => sent,
+        }
     }
 }
 
@@ -236,6 +307,23 @@ impl Process {
             parent: std::process::id(),
             socket,
         })
+    }
+
+    fn order_open(
+        &self,
+        image: usize,
+        (source, options): (&ImageUrl, &Options),
+        identity: Option<Identity>,
+        files: &[OwnedFd],
+    ) -> io::Result<()> {
+        let order = Order::Open {
+            image,
+            source: source.clone(),
+            options: Box::new(options.clone()),
+            identity,
+        };
+        let files: Vec<BorrowedFd> = files.iter().map(AsFd::as_fd).collect();
+        send(&self.socket, &order, &files)
     }
 
     /// Waits until the program says something.

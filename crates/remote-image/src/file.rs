@@ -60,6 +60,11 @@ impl RemoteFile {
         &self.about.devices
     }
 
+    /// Why nothing is kept for the next to open the image, if that was wanted.
+    pub fn not_kept(&self) -> Option<&str> {
+        self.about.not_kept.as_deref()
+    }
+
     /// Reads `bytes.len()` bytes, without waiting for the network. False: some are not there, and
     /// `bytes` may be written in part. An error: the range ends after the image, or the disk's.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
@@ -213,4 +218,20 @@ pub fn open(
     let file = RemoteFile::new(fetcher.client()?);
     fetcher.watch(note)?;
     Ok(file)
+}
+
+/// The same of an image and the devices that its manifest in a registry lists, with one fetcher.
+pub fn open_with_devices(
+    source: &ImageUrl,
+    options: &Options,
+    note: impl Fn(&str) + Send + 'static,
+) -> io::Result<Vec<(ImageUrl, RemoteFile)>> {
+    let mut fetcher = Fetcher::start(&[], source, options)?;
+    let mut files = vec![(source.clone(), RemoteFile::new(fetcher.client()?))];
+    for device in fetcher.devices().to_vec() {
+        let number = fetcher.open(&[], &device, options)?;
+        files.push((device, RemoteFile::new(fetcher.client_of(number)?)));
+    }
+    fetcher.watch(note)?;
+    Ok(files)
 }

@@ -31,7 +31,7 @@ pub mod store;
 mod url;
 
 pub use fetcher::{Event, Fetcher};
-pub use file::{RemoteFile, open};
+pub use file::{RemoteFile, open, open_with_devices};
 pub use message::{Class, Counters};
 pub use parts::{About, Parts};
 pub use receiver::Request;

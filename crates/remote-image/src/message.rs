@@ -56,7 +56,7 @@ pub enum Class {
 }
 
 /// What a fetcher did since it was started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Bytes of blocks that came over the network.
     pub fetched_bytes: u64,
@@ -70,6 +70,9 @@ pub struct Counters {
     pub failures: u64,
     /// The bytes are in the cache, and not in a file that goes with the fetcher.
     pub kept: bool,
+    /// Why blocks that come now are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_kept: Option<String>,
 }
 
 /// Ranges of bytes that a reader asks for.
@@ -178,8 +181,11 @@ pub struct Identity {
 /// From a parent to its fetcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// The first packet. With an identity the four files of the store and the spare come along.
+    /// The first packet, and others for more images. With an identity the four files of the store
+    /// and the spare come along.
     Open {
+        /// The parent's number for it, by which it is named from now on.
+        image: usize,
         /// What to fetch.
         source: ImageUrl,
         /// And how.
@@ -188,18 +194,25 @@ pub enum Order {
         identity: Option<Identity>,
     },
     /// A reader's socket comes along.
-    Client,
+    Client {
+        /// Which it reads.
+        image: usize,
+    },
+    /// No reader comes after the last one has gone.
+    EndWithReaders,
 }
 
 /// From a fetcher to its parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News {
-    /// The image is open. Four files come along: bytes and map of the store, and of the spare.
+    /// An image is open. Four files come along: bytes and map of the store, and of the spare.
     Opened {
         /// Which bytes it has.
         identity: Identity,
         /// Its extra devices, as its manifest in a registry lists them.
         devices: Vec<ImageUrl>,
+        /// Why nothing is kept for the next to open it, if that was wanted.
+        not_kept: Option<String>,
     },
     /// It cannot be opened: one line without secrets, and whether there is nothing at the URL.
     Failed {
@@ -221,6 +234,11 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Sends a message with descriptors.
 pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
+    if text.len() > PACKET {
+        let bytes = text.len();
+        let line = format!("a message of {bytes} bytes; {PACKET} are the most");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !files.is_empty() {

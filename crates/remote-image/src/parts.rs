@@ -34,6 +34,9 @@ pub struct About {
     /// The image's extra devices, as its manifest in a registry lists them.
     #[serde(default)]
     pub devices: Vec<ImageUrl>,
+    /// Why nothing is kept for the next to open the image, if that was wanted.
+    #[serde(default)]
+    pub not_kept: Option<String>,
 }
 
 impl Parts {

@@ -136,6 +136,8 @@ pub struct Options {
     pub user_file: Option<PathBuf>,
     /// A file with users and passwords by host, in the format of netrc.
     pub netrc_file: Option<PathBuf>,
+    /// Certificates that are trusted besides those of the system, in PEM.
+    pub ca_file: Option<PathBuf>,
     /// Whether registries are asked without TLS. None: those on this machine are.
     pub plain_http: Option<bool>,
     /// The image's root hash, in hexadecimal: then the same image at another URL is the same
@@ -178,6 +180,7 @@ impl Default for Options {
             token_file: None,
             user_file: None,
             netrc_file: None,
+            ca_file: None,
             plain_http: None,
             root_hash: None,
         }

@@ -147,17 +147,25 @@ pub fn pid(site: &Site, process: Process) -> Pid {
 
 fn find(site: &Site, process: Process) -> Option<Pid> {
     let stat = erofs_fuse::stat(&site.point()).ok()?;
-    if process == Process::Server {
-        return Pid::from_raw(stat["pid"].as_i64()? as i32);
+    match process {
+        Process::Server => Pid::from_raw(stat["pid"].as_i64()? as i32),
+        Process::Fetcher => fetchers(&stat).pop(),
     }
-    let helper = stat["restart"]["helper"].as_i64()?;
-    let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
-    let fetcher = children.split_whitespace().find(|pid| {
+}
+
+/// Those of a mount with this report.
+pub fn fetchers(stat: &serde_json::Value) -> Vec<Pid> {
+    let helper = stat["restart"]["helper"].as_i64().unwrap_or_default();
+    let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children"));
+    let children = children.unwrap_or_default();
+    let is_one = |pid: &&str| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         name.trim() == "erofast-fetch" && !state.contains(") Z ")
-    })?;
-    Pid::from_raw(fetcher.parse().ok()?)
+    };
+    let pids = children.split_whitespace().filter(is_one);
+    pids.filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
 }
 
 fn read_until(

@@ -50,6 +50,24 @@ pub fn an_image_that_changed_is_an_error() {
     assert!(fs::read(site.path(cached)).unwrap() == *bytes);
 }
 
+pub fn a_cache_that_cannot_be_used_is_a_notice() {
+    let site = Site::new();
+    let nowhere = site.point().with_file_name("file");
+    fs::write(&nowhere, "").unwrap();
+    site.mount(&format!("cache_dir={}", nowhere.display()))
+        .unwrap();
+    let (url, stat) = (site.server.url("/x.erofs"), site.stat());
+    let why = format!("{}: Not a directory (os error 20)", nowhere.display());
+    let line = format!("{url}: nothing is kept in the cache: {why}");
+    let notices = stat["notices"].as_array().unwrap();
+    assert!(notices.contains(&line.into()), "{notices:?}");
+    assert_eq!(stat["remote"][0]["not_kept"], why, "{stat}");
+    assert_eq!(stat["remote"][0]["kept"], false);
+    for (name, bytes) in files().iter().take(3) {
+        assert!(fs::read(site.path(name)).unwrap() == *bytes);
+    }
+}
+
 /// Of a program, a read has one time limit, however often the kernel asks for its pages. The
 /// server's requests show that, which are the fewer the slower the machine is.
 pub fn one_read_has_one_time_limit() {

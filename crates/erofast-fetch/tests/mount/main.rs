@@ -31,8 +31,8 @@ use deaths::{
     why_no_fetcher_can_be_started_is_logged_once,
 };
 use faults::{
-    an_image_that_changed_is_an_error, one_read_has_one_time_limit,
-    the_time_limit_is_an_error_until_the_server_returns,
+    a_cache_that_cannot_be_used_is_a_notice, an_image_that_changed_is_an_error,
+    one_read_has_one_time_limit, the_time_limit_is_an_error_until_the_server_returns,
 };
 use registry::an_image_of_a_registry_has_its_device_and_stays_when_processes_die;
 use secrets::{
@@ -53,6 +53,7 @@ const TESTS: &[harness::Test] = tests![
     the_time_limit_is_an_error_until_the_server_returns,
     an_image_that_changed_is_an_error,
     one_read_has_one_time_limit,
+    a_cache_that_cannot_be_used_is_a_notice,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
     a_mount_whose_helper_is_dead_goes_on_fetching,
     no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before,

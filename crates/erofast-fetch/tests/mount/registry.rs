@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::deaths::{Process, replace};
+use crate::deaths::{Process, fetchers, replace};
 use crate::repository::{EROFS, Repository, TAR};
 use crate::site::Site;
 
@@ -28,6 +28,7 @@ pub fn an_image_of_a_registry_has_its_device_and_stays_when_processes_die() {
     let remote = site.stat()["remote"].clone();
     assert_eq!(remote[0]["url"], registry.url(":v1"), "{remote}");
     assert_eq!(remote.as_array().map(Vec::len), Some(2), "{remote}");
+    assert_eq!(fetchers(&site.stat()).len(), 1, "one for both files");
     let read = |name: &str| {
         let bytes = fs::read(site.path(Path::new(name))).unwrap();
         assert!(bytes.len() > 10_000 && tar.windows(bytes.len()).any(|part| part == bytes));

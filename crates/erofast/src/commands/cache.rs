@@ -1,22 +1,17 @@
 //! `erofast cache`: images that were fetched from URLs.
 
 use std::path::PathBuf;
-use std::sync::mpsc;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open};
+use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open_with_devices};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
 
 use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, set_flag};
-
-/// The fetcher has written its line before the image could be opened.
-const SOON: Duration = Duration::from_secs(1);
 
 /// Runs `cache list`.
 pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
@@ -108,7 +103,7 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     }
     let engine = Engine::open(&args.url, &options)?;
     for (name, file) in engine.remote_files() {
-        fetch_all(&name, file, || None)?;
+        fetch_all(&name, file)?;
     }
     let mut first = None;
     engine.verify_blocks(&mut |line| {
@@ -122,27 +117,20 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
 
 /// The file at a URL, and the devices that its manifest lists.
 fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
-    let (lines, line) = mpsc::channel();
-    let note = move |line: &str| drop(lines.send(line.to_owned()));
-    let file = open(source, options, note)?;
-    let lines = || std::iter::from_fn(|| line.recv_timeout(SOON).ok());
-    let why = || lines().find(|line| line.contains("nothing is kept"));
-    fetch_all(&source.to_string(), &file, why)?;
-    let mut devices = file.devices().iter();
-    devices.try_for_each(|device| fetch_url(device, options))
+    let files = open_with_devices(source, options, |_| {})?;
+    let fetch = |(name, file): &(ImageUrl, RemoteFile)| fetch_all(&name.to_string(), file);
+    files.iter().try_for_each(fetch)
 }
 
-/// `why` says why it is not kept.
-fn fetch_all(
-    name: &str,
-    file: &RemoteFile,
-    why: impl Fn() -> Option<String>,
-) -> anyhow::Result<()> {
+fn fetch_all(name: &str, file: &RemoteFile) -> anyhow::Result<()> {
     file.fetch_all()?;
     file.settle()?;
     let counters = file.counters()?;
     if !counters.kept || counters.cached_bytes < file.length() {
-        bail!(why().unwrap_or_else(|| format!("{name}: is not kept in the cache")));
+        match &counters.not_kept {
+            Some(why) => bail!("{name}: nothing is kept in the cache: {why}"),
+            None => bail!("{name}: is not kept in the cache"),
+        }
     }
     outln!("{name}: {} in the cache", size(file.length()));
     Ok(())

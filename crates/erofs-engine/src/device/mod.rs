@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use erofs_format::ReadAt;
-use remote_image::{Class, Fetcher, ImageUrl, Options, Parts, RemoteFile};
+use remote_image::{Class, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -49,14 +49,6 @@ pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
-}
-
-/// Opens a URL for reading: a socket with [`Parts`]. Its fetcher ends with this process.
-pub(crate) fn open_url(source: &ImageUrl, options: &Options) -> io::Result<File> {
-    let mut fetcher = Fetcher::start(&[], source, options)?;
-    let file = fetcher.client()?.into_descriptor()?;
-    fetcher.watch(|_| {})?;
-    Ok(file.into())
 }
 
 /// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
@@ -99,6 +91,15 @@ impl Device {
             Storage::Local(_) => None,
             Storage::Remote(file) => Some(file),
         }
+    }
+
+    /// Why nothing of a file at a URL is kept in the cache, in one line that names it.
+    pub(crate) fn not_kept(&self) -> Option<String> {
+        let why = self.remote()?.not_kept()?;
+        Some(format!(
+            "{}: nothing is kept in the cache: {why}",
+            self.name()
+        ))
     }
 
     /// URLs of the extra devices that the image's manifest in a registry lists.

@@ -11,10 +11,10 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::verified::HashArea;
-use crate::device::{Device, OpenFile, open_file, open_url};
+use crate::device::{Device, OpenFile, open_file};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, Offset};
-use crate::remote;
+use crate::remote::{self, ImageFetcher};
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
 /// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
@@ -50,8 +50,13 @@ impl Opened {
             verity: options.verity.of_image(path),
             ..options.clone()
         };
-        let options = &with_root_hash(path, options, &|file| open_for(options, path, file))?;
-        Self::with(path, options, &|file| open_for(options, path, file))
+        let fetcher = ImageFetcher::default();
+        let open = |file: &Path| open_for(&fetcher, options, path, file);
+        let options = &with_root_hash(path, options, &open)?;
+        let open = |file: &Path| open_for(&fetcher, options, path, file);
+        let opened = Self::with(path, options, &open)?;
+        fetcher.watch().map_err(Error::start)?;
+        Ok(opened)
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -74,10 +79,13 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
-        let open = |file: &Path| open_for(options, name, file);
+        let fetcher = ImageFetcher::default();
+        let open = |file: &Path| open_for(&fetcher, options, name, file);
         let options = &with_root_hash(name, options, &open)?;
-        let open = |file: &Path| open_for(options, name, file);
-        Self::with_primary(Arc::new(device), name, options, &open)
+        let open = |file: &Path| open_for(&fetcher, options, name, file);
+        let opened = Self::with_primary(Arc::new(device), name, options, &open)?;
+        fetcher.watch().map_err(Error::start)?;
+        Ok(opened)
     }
 
     fn with_primary(
@@ -135,7 +143,12 @@ fn with_root_hash(
 }
 
 /// Opens a file of an image, with a process that fetches it where it is at a URL.
-fn open_for(options: &EngineOptions, image: &Path, path: &Path) -> io::Result<File> {
+fn open_for(
+    fetcher: &ImageFetcher,
+    options: &EngineOptions,
+    image: &Path,
+    path: &Path,
+) -> io::Result<File> {
     let Some(source) = remote::url(path) else {
         return open_file(path);
     };
@@ -144,7 +157,7 @@ fn open_for(options: &EngineOptions, image: &Path, path: &Path) -> io::Result<Fi
         return remote::open_small(&[], &source, &options.fetching(image, &source, None));
     }
     let root = verity.root_hash.as_ref().filter(|_| path == image);
-    open_url(&source, &options.fetching(image, &source, root))
+    fetcher.open(&source, &options.fetching(image, &source, root))
 }
 
 /// The option that asked for the memory is named.

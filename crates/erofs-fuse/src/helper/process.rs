@@ -152,9 +152,7 @@ impl Helper {
             match self.wait(signals) {
                 Event::Time => {}
                 Event::Packet(index) => self.state.start(index),
-                Event::Fetcher(index) => {
-                    self.state.fetchers_mut().hear(index, &self.servers.log);
-                }
+                Event::Fetcher => self.state.fetcher_mut().hear(&self.servers.log),
                 Event::End => self.end(),
                 Event::Gone => {
                     self.state.ends();
@@ -168,7 +166,7 @@ impl Helper {
                     }
                 }
             }
-            self.state.fetchers_mut().start_due(&self.servers.log);
+            self.state.fetcher_mut().attend(&self.servers.log);
             let refused = self.deaths.judge();
             self.refuse(&refused);
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {
@@ -185,8 +183,8 @@ impl Helper {
     fn wait(&self, signals: &Signals) -> Event {
         let reap = self.deaths.are_pending().then_some(REAP);
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let fetchers = self.state.fetchers();
-        let limits = [reap, self.kill_at.map(left), fetchers.limit()];
+        let fetcher = self.state.fetcher();
+        let limits = [reap, self.kill_at.map(left), fetcher.limit()];
         let limit = limits.into_iter().flatten().min();
         // A mount that is known to be gone would end every wait.
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
@@ -202,13 +200,13 @@ impl Helper {
             .map(AsFd::as_fd)
             .into_iter()
             .chain(asleep.iter().map(AsFd::as_fd))
-            .chain(fetchers.watched());
+            .chain(fetcher.watched());
         let readable = readable.map(|fd| (fd, PollFlags::IN));
         // Last, and without events: only its end is of interest.
         let device = device.map(|device| (device.as_fd(), PollFlags::empty()));
         let watched: Vec<_> = readable.chain(device).collect();
         let packets = first.len()..first.len() + asleep.len();
-        let fetchers = packets.end..packets.end + fetchers.watched().count();
+        let fetches = fetcher.watched().is_some();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
             Ok(Some(0)) => taken(&signals.ending, Event::End),
@@ -216,7 +214,7 @@ impl Helper {
             Ok(Some(2)) => taken(&signals.child, Event::Child),
             Ok(Some(3)) => Event::Request,
             Ok(Some(index)) if packets.contains(&index) => Event::Packet(index - packets.start),
-            Ok(Some(index)) if fetchers.contains(&index) => Event::Fetcher(index - fetchers.start),
+            Ok(Some(index)) if index == packets.end && fetches => Event::Fetcher,
             Ok(Some(_)) => Event::Gone,
             // Without poll the end of the server is seen by waiting for a request.
             Err(_) => Event::Request,
@@ -430,8 +428,8 @@ enum Event {
     Upgrade,
     /// For one of those that are asleep.
     Packet(usize),
-    /// From one of those that fetch, or its end.
-    Fetcher(usize),
+    /// From the process that fetches, or its end.
+    Fetcher,
     Time,
 }
 

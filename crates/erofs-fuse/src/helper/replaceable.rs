@@ -10,7 +10,7 @@ use erofs_engine::{RootHash, VerityOptions, remote};
 use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
-use super::fetchers::{Fetchers, waiting};
+use super::mount_fetcher::{MountFetcher, waiting};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -26,7 +26,7 @@ pub(super) struct Replaceable {
     clones: Vec<OwnedFd>,
     in_flight: Option<(OwnedFd, RequestsInFlight)>,
     /// Of files at URLs.
-    pub(super) fetchers: Fetchers,
+    pub(super) fetcher: MountFetcher,
     /// The mount is served.
     pub(super) served: bool,
 }
@@ -35,7 +35,7 @@ impl Replaceable {
     /// A file of the mount.
     pub(super) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        paths.extend(self.fetchers.listed_devices());
+        paths.extend(self.fetcher.listed_devices());
         let none = || Error::Protocol(format!("there is no file {number}"));
         let path = paths.get(number).ok_or_else(none)?;
         let url = remote::url(path).transpose().map_err(Error::Server)?;
@@ -49,7 +49,7 @@ impl Replaceable {
                     _ => None,
                 };
                 let options = engine.fetching(&request.image, &url, root.as_ref());
-                return self.fetchers.client(number, &url, &options);
+                return self.fetcher.client(number, &url, &options);
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,
             Some(url) => {

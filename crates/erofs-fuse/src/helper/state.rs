@@ -11,8 +11,8 @@ use super::connection::Connection;
 use super::deaths::Death;
 use super::decoded_file::DecodedFile;
 use super::enable_uring::EnableUringGuard;
-use super::fetchers::Fetchers;
 use super::mount;
+use super::mount_fetcher::MountFetcher;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
 use super::protocol::HelperRequest;
@@ -178,13 +178,13 @@ impl MountState {
         mounted.map(|(_, connection)| connection.device())
     }
 
-    /// The processes that fetch from URLs.
-    pub(super) fn fetchers(&self) -> &Fetchers {
-        &self.replaceable.fetchers
+    /// The process that fetches from URLs.
+    pub(super) fn fetcher(&self) -> &MountFetcher {
+        &self.replaceable.fetcher
     }
 
-    pub(super) fn fetchers_mut(&mut self) -> &mut Fetchers {
-        &mut self.replaceable.fetchers
+    pub(super) fn fetcher_mut(&mut self) -> &mut MountFetcher {
+        &mut self.replaceable.fetcher
     }
 
     /// Threads that start when their descriptor is readable.

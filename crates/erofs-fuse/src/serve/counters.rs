@@ -120,6 +120,11 @@ fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> Value {
         Ok(counters) => json!(counters),
         Err(error) => json!({"error": error.to_string()}),
     };
+    if report["not_kept"].is_null()
+        && let Some(why) = file.not_kept()
+    {
+        report["not_kept"] = why.into();
+    }
     report["url"] = url.into();
     report["bytes"] = file.length().into();
     report

@@ -119,6 +119,8 @@ fn remote(file: &Value) -> String {
         size("/cached_bytes"),
         size("/bytes"),
     );
+    let not_kept = file["not_kept"].as_str();
+    let not_kept = not_kept.map(|why| line("", &format!("nothing is kept in the cache: {why}")));
     let (waiting, failed) = (number(file, "/waiting"), number(file, "/failures"));
     let more = match waiting + failed {
         0 => String::new(),
@@ -128,7 +130,7 @@ fn remote(file: &Value) -> String {
             line("", &format!("{waiting}, {failed}"))
         }
     };
-    line("remote", &text) + &more
+    line("remote", &text) + &not_kept.unwrap_or_default() + &more
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -506,12 +508,14 @@ mod tests {
         let mut answer = answer(1, 1.0);
         answer["remote"] = json!([
             {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
-             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3},
+             "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3,
+             "not_kept": "/x: Not a directory"},
             {"url": "http://host/y", "error": "no word from the fetcher"},
         ]);
         let page = page(&answer, None);
         let lines = "\nurl        http://host/x\n\
             remote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached\n           \
+            nothing is kept in the cache: /x: Not a directory\n           \
             1 waiting request, 3 failed round trips\n\
             url        http://host/y\nremote     no word from the fetcher\n";
         assert!(page.contains(lines), "{page}");

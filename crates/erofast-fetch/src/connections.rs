@@ -1,0 +1,52 @@
+//! Connections to servers, which the images of a process share.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use remote_image::Options;
+use reqwest::{Client, redirect};
+
+use crate::failure::Failure;
+use crate::http::stalled;
+use crate::proxy;
+
+/// Clients by what they are made of.
+#[derive(Debug, Default)]
+pub struct Connections(RefCell<Vec<(Kind, Client)>>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Kind {
+    stalled: Duration,
+    ca_file: Option<PathBuf>,
+}
+
+impl Connections {
+    /// The client for these options.
+    pub fn client(&self, options: &Options) -> Result<Client, Failure> {
+        let kind = Kind {
+            stalled: stalled(options),
+            ca_file: options.ca_file.clone(),
+        };
+        let mut clients = self.0.borrow_mut();
+        if let Some((_, client)) = clients.iter().find(|(known, _)| *known == kind) {
+            return Ok(client.clone());
+        }
+        let client = new_client(&kind)?;
+        clients.push((kind, client.clone()));
+        Ok(client)
+    }
+}
+
+/// Connects to nothing.
+fn new_client(kind: &Kind) -> Result<Client, Failure> {
+    Ok(proxy::client()
+        .redirect(redirect::Policy::none())
+        .connect_timeout(kind.stalled)
+        .read_timeout(kind.stalled)
+        .pool_idle_timeout(Duration::from_secs(60))
+        .http2_initial_stream_window_size(2 << 20)
+        .http2_initial_connection_window_size(32 << 20)
+        .user_agent(concat!("erofast/", env!("CARGO_PKG_VERSION")))
+        .build()?)
+}
