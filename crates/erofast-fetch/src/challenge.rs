@@ -65,9 +65,7 @@ impl Challenge {
     ) -> Result<HeaderValue, Failure> {
         match self {
             Challenge::Basic => user.ok_or_else(|| {
-                Failure::lasting(
-                    "the registry wants user and password (http.user_file=, http.netrc_file=)",
-                )
+                Failure::lasting(format!("the registry wants user and password; {remedy}"))
             }),
             Challenge::Bearer { realm, parameters } => {
                 let realm = Url::parse_with_params(realm, parameters);

@@ -10,6 +10,7 @@ use reqwest::{Client, redirect};
 use crate::failure::Failure;
 use crate::http::stalled;
 use crate::proxy;
+use crate::trust;
 
 /// Clients by what they are made of.
 #[derive(Debug, Default)]
@@ -47,6 +48,7 @@ fn new_client(kind: &Kind) -> Result<Client, Failure> {
         .pool_idle_timeout(Duration::from_secs(60))
         .http2_initial_stream_window_size(2 << 20)
         .http2_initial_connection_window_size(32 << 20)
+        .tls_backend_preconfigured(trust::config(kind.ca_file.as_deref())?)
         .user_agent(concat!("erofast/", env!("CARGO_PKG_VERSION")))
         .build()?)
 }

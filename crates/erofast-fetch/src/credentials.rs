@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
 use crate::failure::{Failure, in_time};
+use crate::logins::{self, Login};
 use crate::netrc;
 
 /// Headers that the fetcher sets.
@@ -30,8 +31,11 @@ const OWN: [HeaderName; 7] = [
     TRANSFER_ENCODING,
 ];
 
+/// How credentials are named.
+const NAMES: &str = "http.user_file=, http.token_file= or http.netrc_file= names credentials";
+
 /// Most bytes of a file.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: u64 = 1 << 20;
 
 /// What goes with each request.
 #[derive(Debug)]
@@ -68,6 +72,13 @@ impl Credentials {
         let files = [token_file, user_file, header_file].into_iter().flatten();
         let files: Vec<_> = files.map(|path| path.display().to_string()).collect();
         let host = self.url.authority();
+        match self.kept_login() {
+            Some(Login::User(_, path)) => {
+                return format!("the login for {host} of {} was refused", path.display());
+            }
+            Some(Login::Unusable(why)) => return format!("{why}; {NAMES}"),
+            None => {}
+        }
         match &self.options.netrc_file {
             _ if !files.is_empty() => {
                 format!("the credentials of {} were refused", files.join(", "))
@@ -76,21 +87,45 @@ impl Credentials {
                 format!("the login for {host} of {} was refused", path.display())
             }
             Some(path) => format!("{} has no login for {host}", path.display()),
-            None => {
-                "http.user_file=, http.token_file= or http.netrc_file= names credentials".into()
+            None if self.registry => {
+                format!("{NAMES}, and so does a login of podman or docker for {host}")
             }
+            None => NAMES.into(),
         }
     }
 
     /// As they are now.
     pub fn headers(&self) -> Result<HeaderMap, Failure> {
         if self.headers.borrow().is_none() {
-            self.headers.replace(Some(self.read()?));
+            self.headers.replace(Some(self.from_files()?));
         }
         Ok(self.headers.borrow().clone().unwrap_or_default())
     }
 
-    fn read(&self) -> Result<HeaderMap, Failure> {
+    /// For a registry that asks.
+    fn user(&self) -> Result<Option<HeaderValue>, Failure> {
+        let named = user(&self.options, &self.url)?;
+        Ok(named.or_else(|| match self.kept_login()? {
+            Login::User(user, _) => secret(&basic(&user)),
+            Login::Unusable(_) => None,
+        }))
+    }
+
+    /// What other programs know of a registry, where the options name no credentials.
+    fn kept_login(&self) -> Option<Login> {
+        let Options {
+            token_file,
+            user_file,
+            header_file,
+            netrc_file,
+            ..
+        } = &self.options;
+        let named = [token_file, user_file, header_file, netrc_file];
+        let is_named = named.into_iter().any(Option::is_some);
+        logins::find(&self.url).filter(|_| self.registry && !is_named)
+    }
+
+    fn from_files(&self) -> Result<HeaderMap, Failure> {
         if self.options.token_file.is_some() && self.options.user_file.is_some() {
             let line = "http.token_file= and http.user_file=: only one of them can be sent";
             return Err(Failure::lasting(line));
@@ -116,9 +151,9 @@ impl Credentials {
         let _one = self.renewal.lock().await;
         if self.headers()? == *used {
             let wanted = Challenge::read(answer.headers()).filter(|_| self.registry);
-            let mut new = self.read()?;
+            let mut new = self.from_files()?;
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
-                let user = user(&self.options, &self.url)?;
+                let user = self.user()?;
                 let answer = challenge.answer(client, user, &self.options, self.remedy());
                 let answer = in_time(&self.options, answer).await?;
                 new.insert(AUTHORIZATION, answer);
@@ -133,7 +168,7 @@ impl Credentials {
 fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
-        for (number, line) in (1..).zip(text("header", path)?.lines()) {
+        for (number, line) in (1..).zip(read("header", path)?.lines()) {
             let header = header(line.trim());
             let place = || format!("{}:{number}: no header `Name: value`", path.display());
             let (name, value) = match line.trim().is_empty() {
@@ -156,7 +191,6 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
 
 /// Of its own file, or else of the host's entry.
 fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
-    let basic = |user: &str| format!("Basic {}", BASE64_STANDARD.encode(user));
     if let Some(path) = &options.user_file {
         return authorization("user", path, basic).map(Some);
     }
@@ -165,8 +199,12 @@ fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     };
     let about = |line| format!("{}:{line}: is not in the format of netrc", path.display());
     let user =
-        netrc::user(&text("netrc", path)?, url).map_err(|line| Failure::lasting(about(line)))?;
+        netrc::user(&read("netrc", path)?, url).map_err(|line| Failure::lasting(about(line)))?;
     Ok(user.and_then(|user| secret(&basic(&user))))
+}
+
+fn basic(user: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(user))
 }
 
 fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
@@ -180,12 +218,12 @@ fn authorization(
     path: &Path,
     scheme: impl Fn(&str) -> String,
 ) -> Result<HeaderValue, Failure> {
-    let value = secret(&scheme(text(option, path)?.trim()));
+    let value = secret(&scheme(read(option, path)?.trim()));
     value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
 }
 
 /// Of a regular file: another one may keep its reader waiting, or never end.
-fn text(option: &str, path: &Path) -> Result<String, Failure> {
+pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let option = format!("http.{option}_file={}", path.display());
     let cannot = |error| Failure::lasting(format!("{option}: {error}"));
     let mut text = String::new();

@@ -4,12 +4,16 @@ use std::error::Error;
 use std::time::Duration;
 
 use remote_image::Options;
+use rustls::CertificateError::UnknownIssuer;
 use tokio::time::timeout;
 
 use crate::proxy;
 
 /// Where https:// or oci:// leads to a server of http://.
 const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+
+/// After the message about a certificate whose issuer is not trusted.
+const UNKNOWN: &str = " (http.ca_file= names a file of certificates to trust)";
 
 /// One line without secrets, and what to do about it.
 #[derive(Debug, Clone)]
@@ -87,17 +91,21 @@ impl From<reqwest::Error> for Failure {
             () => "the answer broke off".to_owned(),
         };
         let mut cause = error.source();
-        let mut certificate = false;
+        let (mut certificate, mut unknown) = (false, false);
         while let Some(error) = cause {
             let tls = tls(error);
             if let Some(rustls::Error::InvalidMessage(_)) = tls {
                 return Failure::lasting(NO_TLS);
             }
             certificate |= tls.is_some();
+            unknown |= matches!(tls, Some(rustls::Error::InvalidCertificate(UnknownIssuer)));
             cause = error.source();
             if cause.is_none() {
                 text = format!("{text}: {error}").replace('\n', " ");
             }
+        }
+        if unknown {
+            text += UNKNOWN;
         }
         Failure {
             lasting: certificate,

@@ -14,6 +14,7 @@ mod failure;
 mod fetch;
 mod given_up;
 mod http;
+mod logins;
 mod netrc;
 mod opening;
 mod pace;
@@ -23,6 +24,7 @@ mod readers;
 mod registry;
 mod room;
 mod streams;
+mod trust;
 mod verification;
 mod waiting;
 

@@ -12,7 +12,7 @@ mod tools;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
@@ -49,6 +49,32 @@ pub(crate) fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_erofast-fetch").into()
 }
 
+/// The program with these in its environment.
+pub(crate) fn program_with(folder: &Path, variables: &[(&str, &Path)]) -> PathBuf {
+    let script = folder.join("fetch");
+    let mut text = "#!/bin/sh\n".to_owned();
+    for (name, value) in variables {
+        text += &format!("export {name}={}\n", value.display());
+    }
+    text += &format!("exec {}\n", program().display());
+    std::fs::write(&script, text).expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("its mode");
+    script
+}
+
+/// A file whose fetcher is this program.
+pub(crate) fn open_with(
+    program: PathBuf,
+    url: &str,
+    options: &Options,
+) -> std::io::Result<RemoteFile> {
+    let mut fetcher = Fetcher::start_program(program, &[], &source(url), options)?;
+    let file = RemoteFile::new(fetcher.client()?);
+    fetcher.watch(|_| ())?;
+    Ok(file)
+}
+
 /// With a cache of its own.
 pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     let cache_dir = Some(cache.path().join("cache"));
@@ -69,10 +95,7 @@ pub(crate) fn start(url: &str, options: &Options) -> std::io::Result<Fetcher> {
 
 /// A file whose fetcher is started again when it dies.
 pub(crate) fn open(url: &str, options: &Options) -> std::io::Result<RemoteFile> {
-    let mut fetcher = start(url, options)?;
-    let file = RemoteFile::new(fetcher.client()?);
-    fetcher.watch(|_| ())?;
-    Ok(file)
+    open_with(program(), url, options)
 }
 
 pub(crate) fn read(file: &RemoteFile, range: std::ops::Range<usize>) -> std::io::Result<Vec<u8>> {

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -16,8 +15,18 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const LENGTH: usize = 3_000_000;
 
-/// A certificate for a name, and its key.
+/// A certificate for a name that signs no others, and its key.
 fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
+    let name = format!("subjectAltName={name}");
+    let signs = "basicConstraints=critical,CA:FALSE";
+    self_signed(
+        folder,
+        &["-subj", "/CN=test", "-addext", signs, "-addext", &name],
+    )
+}
+
+/// As `openssl req -x509` makes it.
+fn self_signed(folder: &Path, arguments: &[&str]) -> Arc<ServerConfig> {
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     let made = Command::new("openssl")
         .args([
@@ -28,9 +37,8 @@ fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
             "-pkeyopt",
             "ec_paramgen_curve:prime256v1",
         ])
-        .args(["-nodes", "-days", "2", "-subj", "/CN=test"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-addext", &format!("subjectAltName={name}")])
+        .args(["-nodes", "-days", "2"])
+        .args(arguments)
         .args([
             "-keyout".as_ref(),
             key.as_os_str(),
@@ -58,16 +66,7 @@ fn server(config: Arc<ServerConfig>) -> Server {
 
 /// The program with another set of trusted certificates.
 fn trusting(folder: &Path) -> PathBuf {
-    let script = folder.join("fetch");
-    let cert = folder.join("cert.pem");
-    let line = format!(
-        "export SSL_CERT_FILE={}\nexec {}\n",
-        cert.display(),
-        program().display()
-    );
-    std::fs::write(&script, format!("#!/bin/sh\n{line}")).unwrap();
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    script
+    program_with(folder, &[("SSL_CERT_FILE", &folder.join("cert.pem"))])
 }
 
 fn open_with(
@@ -75,10 +74,7 @@ fn open_with(
     url: &str,
     cache: &tempfile::TempDir,
 ) -> std::io::Result<RemoteFile> {
-    let mut fetcher = Fetcher::start_program(program, &[], &source(url), &options(cache))?;
-    let file = RemoteFile::new(fetcher.client()?);
-    fetcher.watch(|_| ())?;
-    Ok(file)
+    crate::open_with(program, url, &options(cache))
 }
 
 #[test]
@@ -100,6 +96,58 @@ fn an_image_comes_over_tls_if_the_certificate_fits() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("not valid for name"), "{error}");
+}
+
+/// It may sign others, which a server's certificate may not.
+#[test]
+fn a_self_signed_certificate_is_trusted_where_it_is_named() {
+    let name = ["-addext", "subjectAltName=IP:127.0.0.1"];
+    let common = ["-subj", "/CN=127.0.0.1"];
+    let named = ["-subj", "/CN=test", name[0], name[1]];
+    for arguments in [&named[..], &common] {
+        let cache = cache();
+        let server = server(self_signed(cache.path(), arguments));
+        let url = server.url("/a").replace("http:", "https:");
+        let line = open_with(program(), &url, &cache).unwrap_err().to_string();
+        let end = "invalid peer certificate: UnknownIssuer (http.ca_file= names a file of \
+                   certificates to trust)";
+        assert!(line.ends_with(end), "{line}");
+        let named = Options {
+            ca_file: Some(cache.path().join("cert.pem")),
+            ..options(&cache)
+        };
+        for file in [
+            open_with(trusting(cache.path()), &url, &cache),
+            open(&url, &named),
+        ] {
+            assert_eq!(read(&file.unwrap(), 0..LENGTH).unwrap(), image(LENGTH));
+        }
+        // For this server alone.
+        let other = url.replace("127.0.0.1", "localhost");
+        let line = open(&other, &named).unwrap_err().to_string();
+        assert!(line.contains("certificate not valid for name"), "{line}");
+    }
+}
+
+#[test]
+fn a_file_of_certificates_that_has_none_is_named() {
+    let cache = cache();
+    let (server, path) = (Server::start(image(LENGTH)), cache.path().join("ca"));
+    let line = || {
+        let named = Options {
+            ca_file: Some(path.clone()),
+            ..options(&cache)
+        };
+        open(&server.url("/a"), &named).unwrap_err().to_string()
+    };
+    let begin = format!("{}: http.ca_file={}: ", server.url("/a"), path.display());
+    assert!(
+        line().starts_with(&format!("{begin}No such file")),
+        "{}",
+        line()
+    );
+    std::fs::write(&path, "none").unwrap();
+    assert_eq!(line(), format!("{begin}has no certificate in PEM"));
 }
 
 #[test]
@@ -146,10 +194,10 @@ fn a_proxy_of_the_environment_passes_tls_on() {
             let _ = lines.send(pass_on(client, target));
         }
     });
-    let script = trusting(cache.path());
-    let text = std::fs::read_to_string(&script).unwrap();
-    let proxied = format!("export https_proxy=http://{address}\nexec ");
-    std::fs::write(&script, text.replace("exec ", &proxied)).unwrap();
+    let proxy = format!("http://{address}");
+    let (cert, proxy) = (cache.path().join("cert.pem"), Path::new(&proxy));
+    let variables = [("SSL_CERT_FILE", &*cert), ("https_proxy", proxy)];
+    let script = program_with(cache.path(), &variables);
     let file = open_with(script, "https://images.test/a", &cache).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert_eq!(asked.recv().unwrap(), "CONNECT images.test:443 HTTP/1.1");

@@ -81,10 +81,7 @@ fn basic_is_answered_where_it_is_wanted() {
     let challenge = "Basic realm=\"registry\"".to_owned();
     registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(
-        line.ends_with("wants user and password (http.user_file=, http.netrc_file=)"),
-        "{line}"
-    );
+    assert!(line.contains("wants user and password; "), "{line}");
     let netrc = cache.path().join("netrc");
     let text = format!("machine {} login me password secret", registry.0.address);
     std::fs::write(&netrc, text).unwrap();
@@ -95,6 +92,49 @@ fn basic_is_answered_where_it_is_wanted() {
     for options in [user(&cache), netrc] {
         let file = open(&registry.url(":v1"), &options).unwrap();
         assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    }
+}
+
+/// As `podman login` and `docker login` keep it.
+#[test]
+fn a_login_of_other_programs_is_used_where_no_other_is_named() {
+    let (registry, cache) = (Repository::new(), cache());
+    registry.put_image("v1", &image(LENGTH));
+    let challenge = "Basic realm=\"registry\"".to_owned();
+    registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
+    let path = cache.path().join("auth.json");
+    let host = registry.0.address.to_string();
+    let opened = |logins: serde_json::Value, options: &Options| {
+        std::fs::write(&path, logins.to_string()).unwrap();
+        let program = program_with(cache.path(), &[("REGISTRY_AUTH_FILE", &path)]);
+        open_with(program, &registry.url(":v1"), options).map_err(|error| error.to_string())
+    };
+    let good = json!({ "auths": { &host: { "auth": "bWU6c2VjcmV0" } } });
+    let file = opened(good.clone(), &options(&cache)).unwrap();
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    let shown = path.display();
+    let other = user(&cache);
+    std::fs::write(other.user_file.as_ref().unwrap(), "me:wrong").unwrap();
+    for (logins, options, why) in [
+        (good, &other, "the credentials of ".to_owned()),
+        (
+            json!({ "auths": { &host: { "auth": "bWU6d3Jvbmc=" } } }),
+            &options(&cache),
+            format!("the login for {host} of {shown} was refused"),
+        ),
+        (
+            json!({ "credsStore": "pass" }),
+            &options(&cache),
+            format!("{shown} leaves the login for {host} to docker-credential-pass, which is not"),
+        ),
+        (
+            json!([1]),
+            &options(&cache),
+            format!("{shown}: invalid type"),
+        ),
+    ] {
+        let line = opened(logins, options).unwrap_err();
+        assert!(line.contains(&why), "{line}");
     }
 }
 

@@ -91,6 +91,11 @@ const REMOTE: &[Flag] = &[
         "Users and passwords by host, as in ~/.netrc, for --device elsewhere too",
     ),
     (
+        "http-ca-file",
+        "FILE",
+        "Certificates to trust besides the system's, in PEM",
+    ),
+    (
         "oci-plain-http",
         "on|off",
         "Ask a registry without TLS [default: only one on this machine]",

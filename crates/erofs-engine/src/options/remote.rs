@@ -34,6 +34,7 @@ pub(super) fn set(
         "http.token_file" | "http_token_file" => options.token_file = path()?,
         "http.user_file" | "http_user_file" => options.user_file = path()?,
         "http.netrc_file" | "http_netrc_file" => options.netrc_file = path()?,
+        "http.ca_file" | "http_ca_file" => options.ca_file = path()?,
         "oci.plain_http" | "oci_plain_http" => {
             options.plain_http = Some(match &*text {
                 "on" => true,

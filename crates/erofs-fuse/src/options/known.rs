@@ -57,6 +57,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "http.user_file=FILE" "user:password for the same host; or http_user_file";
     "http.netrc_file=FILE"
         "users and passwords by host, as in ~/.netrc, for device= elsewhere too; or http_netrc_file";
+    "http.ca_file=FILE"
+        "certificates to trust besides the system's, in PEM; or http_ca_file";
     "oci.plain_http=on|off"
         "whether a registry is asked without TLS; or oci_plain_http (on for one on this machine)";
     "log=FILE"
