@@ -25,6 +25,10 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
+/// Pauses until a registry has ranges of a blob, the first and the longest one.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
+
 /// An image that is to be opened, and what it shares with others.
 pub struct Wanted<'w> {
     pub source: ImageUrl,
@@ -65,7 +69,10 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     let mut server = wanted.server()?;
     let options = &wanted.options;
     let blob = find_blob(&wanted.source, options, &mut server).await?;
-    let response = first_block(&server, options).await?;
+    let response = match &blob {
+        Some(_) => first_block_of_blob(&server, options).await?,
+        None => first_block(&server, options).await?,
+    };
     let identity = identify(&response, blob.as_ref())?;
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
     check(&response, &identity, part || options.whole)?;
@@ -124,6 +131,23 @@ fn identify(response: &Response, blob: Option<&Blob>) -> Result<Identity, Failur
             digest: Some(blob.digest.clone()),
             ..Identity::default()
         }),
+    }
+}
+
+/// A registry that passes on what another one has gives no ranges until it has the blob itself: it
+/// fetches that when it is asked for the first time.
+async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Response, Failure> {
+    let begun = Instant::now();
+    let mut pause = FIRST_WAIT;
+    loop {
+        let response = first_block(server, options).await?;
+        let ends = options.whole || begun.elapsed() + pause > options.timeout;
+        if ends || response.status() == StatusCode::PARTIAL_CONTENT {
+            return Ok(response);
+        }
+        drop(response);
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(LONGEST_WAIT);
     }
 }
 

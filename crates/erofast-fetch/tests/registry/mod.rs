@@ -118,6 +118,28 @@ fn a_digest_may_be_that_of_a_blob() {
     assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
 }
 
+/// One that passes on what another has, at first.
+#[test]
+fn a_registry_without_ranges_is_asked_again() {
+    let (registry, cache) = (Repository::new(), cache());
+    let [_, blob] = registry.put_image("v1", &image(LENGTH));
+    registry.0.state().faults = [None, Some(Fault::Whole), Some(Fault::Whole)].into();
+    let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
+    let blob = Repository::blob_path(&blob);
+    let asked = ["/v2/tools/manifests/v1", &blob, &blob, &blob];
+    assert_eq!(registry.asked(), asked);
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    registry.0.state().always = Some(Fault::Whole);
+    let soon = Options {
+        timeout: Duration::from_secs(1),
+        ..options(&cache)
+    };
+    let url = registry.url(&format!("@{}#blob", digest(&image(LENGTH))));
+    let line = start(&url, &soon).unwrap_err().to_string();
+    assert!(line.contains("the server has no ranges"), "{line}");
+    assert!(registry.asked().len() > 2);
+}
+
 #[test]
 fn registries_share_what_is_in_the_cache() {
     let (first, second, cache) = (Repository::new(), Repository::new(), cache());
