@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use remote_image::cache;
 use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
-use remote_image::{ImageUrl, Options};
-use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
+use remote_image::{ImageUrl, Options, shared_cache};
+use rustix::fs::{
+    CWD, MemfdFlags, Mode, OFlags, fcntl_getfl, fstat, ftruncate, memfd_create, openat,
+};
 use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
@@ -37,6 +39,8 @@ pub struct Room {
     /// Why what comes now is not in the cache, if that was wanted.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
+    /// Of the shared cache: whole, and for reading alone.
+    is_shared: bool,
 }
 
 impl Room {
@@ -61,7 +65,7 @@ impl Room {
             (_, false) => Err(Some(
                 "the server sends neither ETag nor Last-Modified".to_owned(),
             )),
-            _ => cache::open(source, options, identity).map_err(|error| Some(error.to_string())),
+            _ => from_cache(source, options, identity).map_err(|error| Some(error.to_string())),
         };
         let cannot = |error: io::Error| Failure::lasting(format!("no room: {error}"));
         let (store, why) = match opened {
@@ -93,10 +97,13 @@ impl Room {
         let directory = options.cache_dir.clone().or_else(cache::default_directory);
         Room {
             began_empty: store.present().is_ok_and(|bytes| bytes == 0),
+            is_shared: is_read_only(store.data()),
             store,
             spare,
             spared: RefCell::default(),
-            cache: directory.map(|directory| (directory, options.cache_size)),
+            cache: directory
+                .map(|directory| (directory, options.cache_size))
+                .filter(|_| !options.share),
             grown: Cell::new(0),
             not_kept: RefCell::default(),
         }
@@ -196,6 +203,9 @@ impl Room {
     }
 
     fn put_in_store(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.is_shared {
+            return Err(io::Error::other("it is damaged in the shared cache"));
+        }
         self.grown.set(self.grown.get() + bytes.len() as u64);
         if self.grown.get() > GROWTH {
             self.prune();
@@ -231,6 +241,22 @@ impl Room {
             let _ = cache::prune(directory, *size);
         }
     }
+}
+
+/// Of the shared cache, if all of the image is there.
+fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
+    if options.share {
+        return shared_cache::fill(source, options, identity);
+    }
+    match shared_cache::open(source, options, identity) {
+        Some(store) => Ok(store),
+        None => cache::open(source, options, identity),
+    }
+}
+
+fn is_read_only(file: impl AsFd) -> bool {
+    let flags = fcntl_getfl(file);
+    flags.is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDONLY)
 }
 
 /// Files in memory have the limit of the process, too. Reads would fail, one by one.

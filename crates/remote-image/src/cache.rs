@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, renameat};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, openat, renameat};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -71,8 +71,11 @@ pub struct Record {
     pub identity: Identity,
     /// Keyed by it, if it is there.
     pub root_hash: Option<String>,
-    /// A second hash of the key: the first is the directory's name.
+    /// A second hash of the key.
     key: u64,
+    /// The first one, which is the directory's name.
+    #[serde(skip)]
+    place: u64,
 }
 
 /// An image in the cache.
@@ -88,6 +91,8 @@ pub struct Entry {
     pub used: SystemTime,
     /// A fetcher uses it now.
     pub busy: bool,
+    /// It is in the [shared cache](crate::shared_cache), whose readers hold no lock.
+    pub shared: bool,
 }
 
 /// The files of an image, made where they are not there, and marked as used now.
@@ -109,26 +114,13 @@ fn open_entry(
     options: &Options,
     identity: &Identity,
 ) -> io::Result<Store> {
-    let key = key(source, options, identity);
-    let path = root.join(format!("{:016x}", XxHash3_64::oneshot(key.as_bytes())));
+    let record = Record::new(source, options, identity);
+    let path = root.join(record.directory());
     make_directory(&path)?;
     let folder = Folder::open(&path)?;
     folder.check_owner()?;
-    let made = OFlags::RDWR | OFlags::CREATE;
-    let (data, map) = (folder.file("data", made)?, folder.file("map", made)?);
-    flock(&map, FlockOperation::LockShared)?;
-    let record = Record {
-        url: source.to_string(),
-        other_urls: Vec::new(),
-        identity: identity.clone(),
-        root_hash: options.root_hash.clone(),
-        key: XxHash3_64::oneshot_with_seed(1, key.as_bytes()),
-    };
-    record.settle(&folder, &path)?;
-    if data.metadata()?.len() != identity.length {
-        data.set_len(identity.length)?;
-    }
-    Ok(Store::new(data.into(), map.into(), identity.length))
+    let lock = |map: &File| Ok(flock(map, FlockOperation::LockShared)?);
+    folder.writable_store(record, lock)
 }
 
 /// What decides that two images are the same bytes, kept in blocks of the same size.
@@ -145,18 +137,55 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     }
 }
 
-/// The directory of an image. Nothing in it but a regular file is opened, and no link followed.
-struct Folder(OwnedFd);
+/// A directory. Nothing in it but a regular file is opened, and no link followed.
+pub(crate) struct Folder {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    /// Of files that are made in it.
+    mode: Mode,
+}
 
 impl Folder {
-    fn open(path: &Path) -> io::Result<Folder> {
+    pub(crate) fn open(path: &Path) -> io::Result<Folder> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(Folder(openat(CWD, path, flags, Mode::empty())?))
+        Ok(Folder {
+            descriptor: openat(CWD, path, flags, Mode::empty())?,
+            path: path.to_owned(),
+            mode: Mode::RUSR | Mode::WUSR,
+        })
+    }
+
+    /// Its files are for all users to read.
+    pub(crate) fn readable_by_all(self) -> Folder {
+        let mode = self.mode | Mode::RGRP | Mode::ROTH;
+        Folder { mode, ..self }
+    }
+
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        Ok(fstat(&self.descriptor)?)
+    }
+
+    /// The files of an image, made where they are not there, and marked as used now. `lock`: the
+    /// map, before anything is written.
+    pub(crate) fn writable_store(
+        &self,
+        record: Record,
+        lock: impl Fn(&File) -> io::Result<()>,
+    ) -> io::Result<Store> {
+        let made = OFlags::RDWR | OFlags::CREATE;
+        let (data, map) = (self.file("data", made)?, self.file("map", made)?);
+        lock(&map)?;
+        let length = record.identity.length;
+        record.settle(self)?;
+        if data.metadata()?.len() != length {
+            data.set_len(length)?;
+        }
+        Ok(Store::new(data.into(), map.into(), length))
     }
 
     /// The owner can choose the bytes in it: the checksums are no signatures.
-    fn check_owner(&self) -> io::Result<()> {
-        match fstat(&self.0)?.st_uid {
+    pub(crate) fn check_owner(&self) -> io::Result<()> {
+        match self.stat()?.st_uid {
             owner if owner == rustix::process::geteuid().as_raw() => Ok(()),
             owner => Err(io::Error::other(format!(
                 "the image's directory is user {owner}'s"
@@ -164,25 +193,52 @@ impl Folder {
         }
     }
 
-    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+    pub(crate) fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let made = flags.contains(OFlags::CREATE);
         // A FIFO is opened without a wait, to be refused.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?);
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(io::Error::other(format!("{name} is no regular file"))),
+        let file = File::from(openat(&self.descriptor, name, flags, self.mode)?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{name} is no regular file")));
         }
+        if made && self.mode.contains(Mode::ROTH) {
+            // Whatever the umask is.
+            fchmod(&file, self.mode)?;
+        }
+        Ok(file)
     }
 }
 
 impl Record {
+    pub(crate) fn new(source: &ImageUrl, options: &Options, identity: &Identity) -> Record {
+        let key = key(source, options, identity);
+        Record {
+            url: source.to_string(),
+            other_urls: Vec::new(),
+            identity: identity.clone(),
+            root_hash: options.root_hash.clone(),
+            key: XxHash3_64::oneshot_with_seed(1, key.as_bytes()),
+            place: XxHash3_64::oneshot(key.as_bytes()),
+        }
+    }
+
+    /// The name of its directory.
+    pub(crate) fn directory(&self) -> String {
+        format!("{:016x}", self.place)
+    }
+
+    /// Whether both are of the same image.
+    pub(crate) fn is_of(&self, other: &Record) -> bool {
+        self.key == other.key
+    }
+
     /// Writes the record, or finds it as it is to be, but for the URL.
-    fn settle(mut self, folder: &Folder, path: &Path) -> io::Result<()> {
+    fn settle(mut self, folder: &Folder) -> io::Result<()> {
         if let Some(mut there) = Record::read(folder) {
-            if there.key != self.key {
+            if !there.is_of(&self) {
                 return Err(io::Error::other(format!(
                     "{} holds another image",
-                    path.display()
+                    folder.path.display()
                 )));
             }
             let is_known = there.urls().any(|url| *url == self.url);
@@ -198,7 +254,8 @@ impl Record {
         folder
             .file(&new, made)?
             .write_all(&serde_json::to_vec(&self)?)?;
-        Ok(renameat(&folder.0, new, &folder.0, RECORD)?)
+        let descriptor = &folder.descriptor;
+        Ok(renameat(descriptor, new, descriptor, RECORD)?)
     }
 
     /// All URLs that it was fetched from, without their queries.
@@ -206,7 +263,7 @@ impl Record {
         std::iter::once(&self.url).chain(&self.other_urls)
     }
 
-    fn read(folder: &Folder) -> Option<Record> {
+    pub(crate) fn read(folder: &Folder) -> Option<Record> {
         let file = folder.file(RECORD, OFlags::RDONLY).ok()?;
         let mut text = Vec::new();
         file.take(PACKET as u64).read_to_end(&mut text).ok()?;
@@ -216,12 +273,16 @@ impl Record {
 
 /// All images of a cache, the one not used for longest first. What is no image is left out.
 pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
+    list_kind(directory, false)
+}
+
+pub(crate) fn list_kind(directory: &Path, shared: bool) -> io::Result<Vec<Entry>> {
     let folders = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         folders => folders?,
     };
     let mut entries: Vec<Entry> = folders
-        .filter_map(|folder| Entry::read(folder.ok()?.path()))
+        .filter_map(|folder| Entry::read(folder.ok()?.path(), shared))
         .collect();
     entries.sort_by_key(|entry| entry.used);
     Ok(entries)
@@ -230,7 +291,10 @@ pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
 /// Removes images that nobody uses, the one not used for longest first, until the cache has at
 /// most so many bytes. Returns what was removed.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
-    let entries = list(directory)?;
+    prune_entries(list(directory)?, size)
+}
+
+pub(crate) fn prune_entries(entries: Vec<Entry>, size: u64) -> io::Result<Vec<Entry>> {
     let mut total: u64 = entries.iter().map(|entry| entry.allocated).sum();
     let mut removed = Vec::new();
     for entry in entries {
@@ -266,20 +330,22 @@ pub fn discard(directory: &Path, map: &File) -> io::Result<()> {
 }
 
 impl Entry {
-    fn read(path: PathBuf) -> Option<Entry> {
+    fn read(path: PathBuf, shared: bool) -> Option<Entry> {
         let folder = Folder::open(&path).ok()?;
         let record = Record::read(&folder)?;
         let file = |name| folder.file(name, OFlags::RDONLY).ok();
         let (data, map) = (file("data")?, file("map")?);
         let blocks = map.metadata().ok()?.blocks() + data.metadata().ok()?.blocks();
         let used = file(RECORD)?.metadata().ok()?.modified().ok()?;
-        let busy = flock(&map, FlockOperation::NonBlockingLockExclusive).is_err();
+        let lock = || flock(&map, FlockOperation::NonBlockingLockExclusive);
+        let busy = !shared && lock().is_err();
         Some(Entry {
             path,
             record,
             allocated: blocks * 512,
             used,
             busy,
+            shared,
         })
     }
 
@@ -297,7 +363,8 @@ impl Entry {
     /// False: it is in use. The map goes last: an entry without it is made anew.
     fn remove(&self) -> io::Result<bool> {
         let map = Folder::open(&self.path)?.file("map", OFlags::RDONLY)?;
-        if flock(&map, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let lock = || flock(&map, FlockOperation::NonBlockingLockExclusive);
+        if !self.shared && lock().is_err() {
             return Ok(false);
         }
         fs::remove_dir_all(&self.path)?;

@@ -27,6 +27,7 @@ pub mod message;
 mod parts;
 mod receiver;
 pub mod registry;
+pub mod shared_cache;
 pub mod store;
 mod url;
 

@@ -117,6 +117,10 @@ impl fmt::Display for ImageUrl {
 pub struct Options {
     /// The directory of the cache. None: [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
+    /// The directory of the [shared cache](crate::shared_cache). None: the system's.
+    pub shared_dir: Option<PathBuf>,
+    /// Keep blocks there, for all users.
+    pub share: bool,
     /// Images not used for longest are removed until the cache has at most so many bytes.
     pub cache_size: u64,
     /// Keep blocks in the cache, for the next to open the image.
@@ -171,6 +175,8 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             cache_dir: None,
+            shared_dir: None,
+            share: false,
             cache_size: 16 << 30,
             keep: true,
             whole: false,

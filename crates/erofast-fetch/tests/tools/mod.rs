@@ -4,6 +4,7 @@ mod registry;
 mod verified;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -182,12 +183,17 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     assert_eq!(site.asked(), 1, "all of it is there: {check}");
     let listed = site.printed(&["cache", "list"]);
     let (entry, total) = listed.split_once('\n').expect("two lines");
-    let mut sizes = entry
-        .strip_prefix(&format!("{url}: "))
-        .expect("the URL")
-        .split(" of ");
+    let entry = entry.strip_prefix(&format!("{url}: ")).expect("the URL");
+    let (sizes, used) = entry.split_once(", used ").expect("the time");
+    let mut sizes = sizes.split(" of ");
     assert!(sizes.next() == sizes.next(), "{listed}");
-    assert!(total.starts_with("1 image, "), "{listed}");
+    let is_time = |used: &str| used.len() == "2026-11-27 11:00:00".len();
+    assert!(used.strip_suffix(" UTC").is_some_and(is_time), "{listed}");
+    let folder = site.path("erofast").display().to_string();
+    assert!(
+        total.starts_with("1 image, ") && total.ends_with(&format!(" on disk in {folder}\n")),
+        "{listed}"
+    );
     let removed = site.printed(&["cache", "prune", "--cache-size", "0"]);
     assert!(
         removed.starts_with(&url) && removed.ends_with("removed\n"),
@@ -198,6 +204,45 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     site.server.state().always = Some(Fault::Status(403));
     let line = site.refused(&["cache", "fetch", &url]);
     assert!(line.contains("403"), "{line}");
+}
+
+/// Another user finds it there, and fetches no more than shows which image it is.
+#[test]
+fn an_image_that_is_shared_is_read_by_those_who_may_not_write_it() {
+    let Some(site) = Site::new("lz4-4k.erofs") else {
+        return;
+    };
+    let (url, shared) = (site.url(), site.path("shared").display().to_string());
+    let there = ["--cache-shared", &shared];
+    site.printed(&[&["cache", "fetch", "--share"], &there[..], &[&url]].concat());
+    site.asked();
+    let check = site.printed(&[&["check"], &there[..], &[&url]].concat());
+    assert_eq!(site.asked(), 1, "all of it is there: {check}");
+    let listed = site.printed(&[&["cache", "list"], &there[..]].concat());
+    assert!(
+        listed.contains(", fetched ") && listed.contains(&format!(" on disk in {shared}\n")),
+        "{listed}"
+    );
+    let own = site.printed(&["cache", "list", "--cache-shared", "/none"]);
+    assert!(own.starts_with("no images are kept in "), "{own}");
+    // A block that a bad disk changed is fetched again.
+    let entry = fs::read_dir(&shared).unwrap().next().unwrap().unwrap();
+    let data = fs::File::options()
+        .write(true)
+        .open(entry.path().join("data"));
+    std::os::unix::fs::FileExt::write_all_at(&data.unwrap(), b"bad", 40_000).unwrap();
+    assert_eq!(
+        site.printed(&[&["check"], &there[..], &[&url]].concat()),
+        check
+    );
+    assert_eq!(site.asked(), 2);
+    let removed = site.printed(&[&["cache", "prune", "--shared"], &there[..]].concat());
+    assert!(removed.ends_with("removed\n"), "{removed}");
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
+    fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
+    let line = site.refused(&[&["cache", "fetch", "--share"], &there[..], &[&url]].concat());
+    let end = format!("cache: {shared}: other users may write it (chmod 755)\n");
+    assert!(line.ends_with(&end), "{line}");
 }
 
 #[test]

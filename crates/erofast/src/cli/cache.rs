@@ -26,6 +26,9 @@ pub struct CacheListArgs {
     /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
+    /// The cache that root keeps for all users [default: /var/cache/erofast-shared]
+    #[arg(long, value_name = "DIR")]
+    pub cache_shared: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -38,6 +41,12 @@ pub struct CachePruneArgs {
     /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
+    /// Of the cache that root keeps for all users: remove what was fetched longest ago
+    #[arg(long, conflicts_with = "cache_dir")]
+    pub shared: bool,
+    /// Where that is [default: /var/cache/erofast-shared]
+    #[arg(long, value_name = "DIR", requires = "shared")]
+    pub cache_shared: Option<PathBuf>,
     /// Keep so many bytes; K, M and G are understood; 0 removes all that is not in use
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub cache_size: OsString,
@@ -49,6 +58,9 @@ pub struct CachePruneArgs {
 pub struct CacheFetchArgs {
     /// URL of the image (http, https, oci)
     pub url: PathBuf,
+    /// Keep it for all users of the machine; only root may
+    #[arg(long)]
+    pub share: bool,
     #[command(flatten)]
     pub verity: VerityArgs,
     #[command(flatten)]

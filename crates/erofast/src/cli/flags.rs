@@ -60,6 +60,11 @@ const REMOTE: &[Flag] = &[
          (root) or ~/.cache]",
     ),
     (
+        "cache-shared",
+        "DIR",
+        "Whole images that root keeps for all users [default: /var/cache/erofast-shared]",
+    ),
+    (
         "cache-size",
         "SIZE",
         "Most bytes kept of all images; K, M and G are understood [default: 16G]",

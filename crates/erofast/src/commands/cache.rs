@@ -1,12 +1,13 @@
 //! `erofast cache`: images that were fetched from URLs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open_with_devices};
+use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open_with_devices, shared_cache};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
@@ -16,36 +17,60 @@ use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, set_flag};
 /// Runs `cache list`.
 pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
     let folder = folder(args.cache_dir.as_ref())?;
-    let entries = cache::list(&folder).with_context(|| folder.display().to_string())?;
+    let shared_folder = shared_cache::directory(args.cache_shared.as_ref());
+    let own = cache::list(&folder).with_context(|| folder.display().to_string())?;
+    let shared = shared_cache::list(&shared_folder);
+    let shared = shared.with_context(|| shared_folder.display().to_string())?;
     if args.json {
-        let images: Vec<Value> = entries.iter().map(report).collect::<Result<_, _>>()?;
+        let images = shared.iter().chain(&own).map(report);
+        let images: Vec<Value> = images.collect::<Result<_, _>>()?;
         print_json(&json!({ "images": images }))?;
         return Ok(Outcome::Fine);
     }
-    if entries.is_empty() {
-        outln!("no images are kept in {}", folder.display());
-        return Ok(Outcome::Fine);
+    if !shared.is_empty() {
+        print_all(&shared, &shared_folder)?;
     }
-    for entry in &entries {
+    if shared.is_empty() || !own.is_empty() {
+        print_all(&own, &folder)?;
+    }
+    Ok(Outcome::Fine)
+}
+
+fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
+    let folder = folder.display();
+    if entries.is_empty() {
+        outln!("no images are kept in {folder}");
+        return Ok(());
+    }
+    for entry in entries {
         let there = size(present(entry)?);
         let whole = size(entry.record.identity.length);
+        let what = if entry.shared { "fetched" } else { "used" };
+        let used = text::time(used(entry));
         let busy = if entry.busy { ", in use" } else { "" };
         let mut urls = entry.record.urls().map(|url| text::line(url));
-        outln!(
-            "{}: {there} of {whole}{busy}",
-            urls.next().unwrap_or_default()
-        );
+        let first = urls.next().unwrap_or_default();
+        outln!("{first}: {there} of {whole}, {what} {used} UTC{busy}");
+        if let Some(digest) = &entry.record.identity.digest {
+            outln!("  {digest}");
+        }
+        if let Some(root_hash) = &entry.record.root_hash {
+            outln!("  root hash {root_hash}");
+        }
         for url in urls {
             outln!("  {url}");
         }
     }
     let all = entries.iter().map(|entry| entry.allocated).sum();
-    outln!(
-        "{}, {} on disk",
-        count(entries.len() as u64, "image"),
-        size(all)
-    );
-    Ok(Outcome::Fine)
+    let images = count(entries.len() as u64, "image");
+    outln!("{images}, {} on disk in {folder}", size(all));
+    Ok(())
+}
+
+/// Seconds since 1970.
+fn used(entry: &Entry) -> i64 {
+    let since = entry.used.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
 }
 
 fn report(entry: &Entry) -> anyhow::Result<Value> {
@@ -55,6 +80,11 @@ fn report(entry: &Entry) -> anyhow::Result<Value> {
         "directory": entry.path.display().to_string(),
         "bytes": entry.record.identity.length,
         "cached_bytes": present(entry)?,
+        "disk_bytes": entry.allocated,
+        "used": used(entry),
+        "digest": entry.record.identity.digest,
+        "root_hash": entry.record.root_hash,
+        "shared": entry.shared,
         "in_use": entry.busy,
     }))
 }
@@ -67,14 +97,25 @@ fn present(entry: &Entry) -> anyhow::Result<u64> {
 
 /// Runs `cache prune`.
 pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
-    let folder = folder(args.cache_dir.as_ref())?;
+    let folder = match args.shared {
+        true => shared_cache::directory(args.cache_shared.as_ref()),
+        false => folder(args.cache_dir.as_ref())?,
+    };
     let mut options = EngineOptions::default();
     set_flag(&mut options, "cache_size", &args.cache_size)?;
-    let removed = cache::prune(&folder, options.remote.cache_size);
+    let most = options.remote.cache_size;
+    let removed = match args.shared {
+        true => shared_cache::prune(&folder, most),
+        false => cache::prune(&folder, most),
+    };
     let removed = removed.with_context(|| folder.display().to_string())?;
     if removed.is_empty() {
         let kept = cache::list(&folder).with_context(|| folder.display().to_string())?;
-        match kept.iter().filter(|entry| entry.busy).count() {
+        match kept
+            .iter()
+            .filter(|entry| entry.busy && !args.shared)
+            .count()
+        {
             0 => outln!("nothing removed"),
             1 => outln!("nothing removed: 1 image is in use"),
             busy => outln!("nothing removed: {busy} images are in use"),
@@ -96,6 +137,7 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     let mut options = EngineOptions::default();
     args.remote.apply(&mut options)?;
     args.verity.apply(&mut options)?;
+    options.remote.share = args.share;
     options.workers = WorkersMode::Inline;
     if options.verity == VerityOptions::default() {
         fetch_url(&source, &options.remote)?;

@@ -25,6 +25,7 @@ pub(super) fn set(
     };
     match name {
         "cache_dir" => options.cache_dir = path()?,
+        "cache_shared" => options.shared_dir = path()?,
         "cache_size" => options.cache_size = size_option(name, &text)?,
         "fetch" if text == "whole" => options.whole = true,
         "fetch" if text == "ranges" => options.whole = false,

@@ -46,6 +46,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "cache_dir=DIR"
         "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
          or ~/.cache)";
+    "cache_shared=DIR"
+        "where whole images are that root keeps for all users (/var/cache/erofast-shared)";
     "cache_size=SIZE" "most bytes kept of all such images; K, M and G are understood (16G)";
     "fetch=ranges|whole"
         "whole: fetch the image before it is mounted where the server has no ranges (ranges)";
