@@ -8,7 +8,6 @@ use remote_image::Options;
 use reqwest::{Client, redirect};
 
 use crate::failure::Failure;
-use crate::http::stalled;
 use crate::proxy;
 use crate::trust;
 
@@ -37,6 +36,11 @@ impl Connections {
         clients.push((kind, client.clone()));
         Ok(client)
     }
+}
+
+/// How long an answer may bring nothing.
+pub fn stalled(options: &Options) -> Duration {
+    (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
 }
 
 /// Connects to nothing.

@@ -1,8 +1,6 @@
 //! Headers from files and tokens of registries, for the origin of the URL alone.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -12,13 +10,13 @@ use reqwest::header::{
     HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING,
 };
 use reqwest::{Client, Response, Url};
-use rustix::fs::{Mode, OFlags};
 use tokio::sync::Mutex;
 
 use crate::challenge::{Challenge, secret};
 use crate::failure::{Failure, in_time};
 use crate::logins::{self, Login};
 use crate::netrc;
+use crate::small_file::read;
 
 /// Headers that the fetcher sets.
 const OWN: [HeaderName; 7] = [
@@ -33,9 +31,6 @@ const OWN: [HeaderName; 7] = [
 
 /// How credentials are named.
 const NAMES: &str = "http.user_file=, http.token_file= or http.netrc_file= names credentials";
-
-/// Most bytes of a file.
-const LONGEST: u64 = 1 << 20;
 
 /// What goes with each request.
 #[derive(Debug)]
@@ -220,26 +215,4 @@ fn authorization(
 ) -> Result<HeaderValue, Failure> {
     let value = secret(&scheme(read(option, path)?.trim()));
     value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
-}
-
-/// Of a regular file: another one may keep its reader waiting, or never end.
-pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
-    let option = format!("http.{option}_file={}", path.display());
-    let cannot = |error| Failure::lasting(format!("{option}: {error}"));
-    let mut text = String::new();
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
-    let read = opened.and_then(|file| {
-        let file = File::from(file);
-        match file.metadata()?.is_file() {
-            true => file.take(LONGEST + 1).read_to_string(&mut text),
-            false => Err(io::Error::other("is not a regular file")),
-        }
-    });
-    match read.map_err(cannot)? as u64 > LONGEST {
-        true => Err(cannot(io::Error::other(format!(
-            "more than {LONGEST} bytes"
-        )))),
-        false => Ok(text),
-    }
 }

@@ -18,9 +18,10 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::connections::stalled;
 use crate::failure::Failure;
 use crate::given_up::GivenUp;
-use crate::http::{Server, stalled};
+use crate::http::Server;
 use crate::pace::Pace;
 use crate::readers::Readers;
 use crate::room::Room;

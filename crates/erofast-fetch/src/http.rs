@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::time::Duration;
 
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
@@ -132,11 +131,6 @@ impl Server {
         let ours = response.url().origin() == self.url.origin();
         refused(response, ours.then(|| self.credentials.remedy()))
     }
-}
-
-/// How long an answer may bring nothing.
-pub fn stalled(options: &Options) -> Duration {
-    (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
 }
 
 /// The headers of a request for bytes.

@@ -9,7 +9,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::credentials::read;
+use crate::small_file::read;
 
 /// Names of Docker Hub: those of its login, and of its registry.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];

@@ -23,6 +23,7 @@ mod range;
 mod readers;
 mod registry;
 mod room;
+mod small_file;
 mod streams;
 mod trust;
 mod verification;

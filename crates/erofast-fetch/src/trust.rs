@@ -75,7 +75,7 @@ impl Verifier {
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let failed = |why: String| Failure::lasting(format!("http.ca_file={}: {why}", path.display()));
-    let text = crate::credentials::read("ca", path)?;
+    let text = crate::small_file::read("ca", path)?;
     let read = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     match read {
         Ok(read) if !read.is_empty() => Ok(read),

@@ -1,0 +1,34 @@
+//! Files that the options name: credentials and certificates.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::failure::Failure;
+
+/// Most bytes of a file.
+const LONGEST: u64 = 1 << 20;
+
+/// Of a regular file: another one may keep its reader waiting, or never end.
+pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
+    let option = format!("http.{option}_file={}", path.display());
+    let cannot = |error| Failure::lasting(format!("{option}: {error}"));
+    let mut text = String::new();
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let read = opened.and_then(|file| {
+        let file = File::from(file);
+        match file.metadata()?.is_file() {
+            true => file.take(LONGEST + 1).read_to_string(&mut text),
+            false => Err(io::Error::other("is not a regular file")),
+        }
+    });
+    match read.map_err(cannot)? as u64 > LONGEST {
+        true => Err(cannot(io::Error::other(format!(
+            "more than {LONGEST} bytes"
+        )))),
+        false => Ok(text),
+    }
+}
