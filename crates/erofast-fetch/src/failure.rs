@@ -12,6 +12,9 @@ use crate::proxy;
 /// Where https:// or oci:// leads to a server of http://.
 const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
 
+/// Bytes of a line, about.
+const LONGEST: usize = 1000;
+
 /// After the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names a file of certificates to trust)";
 
@@ -40,11 +43,10 @@ pub async fn in_time<T>(
 }
 
 impl Failure {
-    /// One that may pass.
-    pub fn new(text: impl Into<String>) -> Failure {
-        let text = text.into();
+    /// One that may pass. Servers choose parts of the text.
+    pub fn new(text: impl AsRef<str>) -> Failure {
         Failure {
-            text,
+            text: one_line(text.as_ref()),
             changed: false,
             lasting: false,
             missing: false,
@@ -112,6 +114,21 @@ impl From<reqwest::Error> for Failure {
             ..Failure::new(text)
         }
     }
+}
+
+/// What a terminal shows as it is, and no more than anybody reads.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for char in text.chars() {
+        match char.is_ascii() && !char.is_ascii_control() || char.is_alphanumeric() {
+            true => line.push(char),
+            false => line.extend(char.escape_debug()),
+        }
+        if line.len() > LONGEST {
+            return line + "...";
+        }
+    }
+    line
 }
 
 /// An error of TLS, which may be inside of others of the connection.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue,
-    IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderName,
+    HeaderValue, IF_RANGE, LAST_MODIFIED, LOCATION, RANGE,
 };
 use reqwest::{Client, Response, StatusCode, Url};
 
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 const REDIRECTS: usize = 10;
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
 const LONGEST: u64 = 16 << 40;
-/// Bytes of an ETag.
+/// Bytes of an ETag or a date.
 const LONGEST_TAG: usize = 1 << 10;
 
 /// A server, as one source is fetched from it.
@@ -186,18 +186,27 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         let line = format!("the server announces {length} bytes; images have 16 TiB at most");
         return Err(Failure::lasting(line));
     }
-    let etag = text(headers, ETAG);
-    let bytes = etag.as_ref().map_or(0, String::len);
-    if bytes > LONGEST_TAG {
-        let line = format!("the server sends an ETag of {bytes} bytes; {LONGEST_TAG} are the most");
-        return Err(Failure::lasting(line));
-    }
     Ok(Identity {
         length,
-        etag,
-        modified: text(headers, LAST_MODIFIED),
+        etag: validator_of(headers, ETAG, "an ETag")?,
+        modified: validator_of(headers, LAST_MODIFIED, "a Last-Modified")?,
         digest: None,
     })
+}
+
+/// As it fits into a packet and into the record of the cache.
+fn validator_of(
+    headers: &HeaderMap,
+    name: HeaderName,
+    what: &str,
+) -> Result<Option<String>, Failure> {
+    let value = text(headers, name);
+    match value.as_ref().map_or(0, String::len) {
+        bytes if bytes > LONGEST_TAG => Err(Failure::lasting(format!(
+            "the server sends {what} of {bytes} bytes; {LONGEST_TAG} are the most"
+        ))),
+        _ => Ok(value),
+    }
 }
 
 /// Whether an answer is of this image. A part of it may leave the date out, not the ETag (RFC 9110,

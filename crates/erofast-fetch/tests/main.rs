@@ -2,6 +2,7 @@
 
 mod deaths;
 mod faults;
+mod hostile;
 mod origins;
 mod reading;
 mod registry;

@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 const LENGTH: usize = 3_000_000;
 
 /// A certificate for a name that signs no others, and its key.
-fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
+pub(crate) fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
     let name = format!("subjectAltName={name}");
     let signs = "basicConstraints=critical,CA:FALSE";
     self_signed(
@@ -65,7 +65,7 @@ fn server(config: Arc<ServerConfig>) -> Server {
 }
 
 /// The program with another set of trusted certificates.
-fn trusting(folder: &Path) -> PathBuf {
+pub(crate) fn trusting(folder: &Path) -> PathBuf {
     program_with(folder, &[("SSL_CERT_FILE", &folder.join("cert.pem"))])
 }
 

@@ -3,20 +3,25 @@
 //! Other programs may change the files of the cache under their readers. So what was seen
 //! holds for as long as the file's time of change stays the same.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks of a word: its lower half. The upper half is when the file was changed before.
 const BLOCKS: u64 = 32;
 
+/// Words that are made at once, when a block of theirs is read: a server chooses how many blocks
+/// there are.
+const WORDS: u64 = 512;
+
 /// Lock-free.
 #[derive(Debug)]
-pub(crate) struct Checked(Vec<AtomicU64>);
+pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 
 impl Checked {
     /// None of so many blocks.
     pub(crate) fn new(blocks: u64) -> Checked {
-        let words = 0..blocks.div_ceil(BLOCKS);
-        Checked(words.map(|_| AtomicU64::new(0)).collect())
+        let parts = 0..blocks.div_ceil(BLOCKS * WORDS);
+        Checked(parts.map(|_| OnceLock::new()).collect())
     }
 
     /// Whether a block was seen to fit after this last change of the file.
@@ -41,7 +46,9 @@ impl Checked {
     }
 
     fn word(&self, block: u64) -> &AtomicU64 {
-        &self.0[(block / BLOCKS) as usize]
+        let (part, word) = (block / BLOCKS / WORDS, block / BLOCKS % WORDS);
+        let new = || (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        &self.0[part as usize].get_or_init(new)[word as usize]
     }
 }
 
@@ -55,13 +62,15 @@ mod tests {
 
     #[test]
     fn what_was_seen_holds_until_the_file_changes() {
-        let checked = Checked::new(40);
+        let checked = Checked::new(1 << 30);
         checked.set(31, 7);
         checked.set(30, 7);
         assert!(checked.is(31, 7) && checked.is(30, 7) && !checked.is(39, 7));
         assert!(!checked.is(31, 8));
         checked.set(31, 8);
         assert!(checked.is(31, 8) && !checked.is(30, 8));
+        checked.set((1 << 30) - 1, 9);
+        assert!(checked.is((1 << 30) - 1, 9) && !checked.is((1 << 30) - 2, 9));
         checked.forget(31);
         assert!(!checked.is(31, 8));
     }

@@ -11,10 +11,15 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use twox_hash::XxHash3_64;
 
 /// Bytes of a block. Larger ones fetch more that no launch reads (docs/notebook/remote.md).
 pub const BLOCK: u64 = 16 << 10;
+
+/// Bytes of the map that are read at once.
+const PART: usize = 64 << 10;
 
 /// The blocks that a range of bytes touches.
 pub fn blocks(range: &Range<u64>) -> Range<u64> {
@@ -127,14 +132,38 @@ impl Store {
     /// Bytes of the blocks that the map has.
     pub fn present(&self) -> io::Result<u64> {
         let length = self.map.metadata()?.len().min(8 * self.count());
-        let mut map = vec![0; length as usize];
-        read_exact(&self.map, &mut map, 0)?;
-        let there = map
-            .chunks_exact(8)
-            .enumerate()
-            .filter(|(_, entry)| entry != &[0; 8]);
-        let bytes = there.map(|(block, _)| self.range(block as u64));
-        Ok(bytes.map(|range| range.end - range.start).sum())
+        let (mut part, mut present) = (vec![0; PART], 0);
+        // A server chooses the length: most of the map may be a hole.
+        let mut position = self.next_data(0, length)?;
+        while position < length {
+            let part = &mut part[..PART.min((length - position) as usize)];
+            if !read_exact(&self.map, part, position)? {
+                break;
+            }
+            let first = position / 8;
+            for (block, entry) in (first..).zip(part.chunks_exact(8)) {
+                if entry != [0; 8] {
+                    let range = self.range(block);
+                    present += range.end - range.start;
+                }
+            }
+            position = self.next_data(position + part.len() as u64, length)?;
+        }
+        Ok(present)
+    }
+
+    /// Where an entry that is no hole begins, or `length`.
+    fn next_data(&self, position: u64, length: u64) -> io::Result<u64> {
+        if position >= length {
+            return Ok(length);
+        }
+        match rustix::fs::seek(&self.map, SeekFrom::Data(position)) {
+            Ok(data) => Ok(data / 8 * 8),
+            Err(Errno::NXIO) => Ok(length),
+            // The filesystem knows no holes.
+            Err(Errno::INVAL) => Ok(position),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn note(&self, block: u64, entry: u64) -> io::Result<()> {
@@ -183,6 +212,20 @@ mod tests {
         // As after a loss of power: the map without the bytes.
         store.data.set_len(BLOCK).unwrap();
         assert_eq!(store.read_block(1).unwrap(), None);
+    }
+
+    /// As a server may announce it, whose map has gigabytes.
+    #[test]
+    fn of_the_longest_image_only_what_is_there_is_counted() {
+        let length = (8 << 40) - 5;
+        let store = store(length);
+        let last = length / BLOCK;
+        for block in [0, 1, last / 2, last] {
+            let range = store.range(block);
+            let bytes = vec![1; (range.end - range.start) as usize];
+            store.write_block(block, &bytes).unwrap();
+        }
+        assert_eq!(store.present().unwrap(), 4 * BLOCK - 5);
     }
 
     #[test]
