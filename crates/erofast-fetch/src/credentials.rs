@@ -92,7 +92,7 @@ impl Credentials {
     /// As they are now.
     pub fn headers(&self) -> Result<HeaderMap, Failure> {
         if self.headers.borrow().is_none() {
-            self.headers.replace(Some(self.from_files()?));
+            self.headers.replace(Some(self.read_files()?));
         }
         Ok(self.headers.borrow().clone().unwrap_or_default())
     }
@@ -120,7 +120,7 @@ impl Credentials {
         logins::find(&self.url).filter(|_| self.registry && !is_named)
     }
 
-    fn from_files(&self) -> Result<HeaderMap, Failure> {
+    fn read_files(&self) -> Result<HeaderMap, Failure> {
         if self.options.token_file.is_some() && self.options.user_file.is_some() {
             let line = "http.token_file= and http.user_file=: only one of them can be sent";
             return Err(Failure::lasting(line));
@@ -146,7 +146,7 @@ impl Credentials {
         let _one = self.renewal.lock().await;
         if self.headers()? == *used {
             let wanted = Challenge::read(answer.headers()).filter(|_| self.registry);
-            let mut new = self.from_files()?;
+            let mut new = self.read_files()?;
             if let Some(challenge) = wanted.filter(|_| self.options.token_file.is_none()) {
                 let user = self.user()?;
                 let answer = challenge.answer(client, user, &self.options, self.remedy());
