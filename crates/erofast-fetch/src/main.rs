@@ -159,14 +159,17 @@ impl Images {
                     }
                 });
             }
-            Order::Client { image } => {
-                let client = files.into_iter().next().map(clients::packets);
-                // The parent has readers once the image is open.
-                if let (Some(fetch), Some(Ok(client))) = (self.open.borrow().get(&image), client) {
-                    clients::serve(fetch, client);
-                }
-            }
+            Order::Client => self.join(0, files),
+            Order::Reader { image } => self.join(image, files),
             Order::EndWithReaders => self.readers.end_with_last(),
+        }
+    }
+
+    /// The parent has readers once the image is open.
+    fn join(&self, image: usize, files: Vec<OwnedFd>) {
+        let client = files.into_iter().next().map(clients::packets);
+        if let (Some(fetch), Some(Ok(client))) = (self.open.borrow().get(&image), client) {
+            clients::serve(fetch, client);
         }
     }
 

@@ -168,7 +168,7 @@ impl Fetcher {
             return Err(io::Error::other(line));
         }
         // Where it is dead, the next one gets all of them.
-        let order = Order::Client { image: number };
+        let order = Order::Reader { image: number };
         let _ = send(&self.process.socket, &order, &[end.as_fd()]);
         image.clients.push(end);
         let files: Vec<_> = image.files.iter().map(reopen).collect::<io::Result<_>>()?;
@@ -220,7 +220,7 @@ impl Fetcher {
             self.process
                 .order_open(number, what, identity, &image.files)?;
             for client in &image.clients {
-                let order = Order::Client { image: number };
+                let order = Order::Reader { image: number };
                 send(&self.process.socket, &order, &[client.as_fd()])?;
             }
         }

@@ -178,13 +178,15 @@ pub struct Identity {
     pub digest: Option<String>,
 }
 
-/// From a parent to its fetcher.
+/// From a parent to its fetcher. The parent may be the mount helper of an earlier version, which goes
+/// on while programs are upgraded.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// The first packet, and others for more images. With an identity the four files of the store
     /// and the spare come along.
     Open {
         /// The parent's number for it, by which it is named from now on.
+        #[serde(default)]
         image: usize,
         /// What to fetch.
         source: ImageUrl,
@@ -193,8 +195,10 @@ pub enum Order {
         /// What was found before, by a fetcher that died.
         identity: Option<Identity>,
     },
+    /// A reader's socket comes along, in version 1.0, whose fetchers have one image.
+    Client,
     /// A reader's socket comes along.
-    Client {
+    Reader {
         /// Which it reads.
         image: usize,
     },
@@ -279,6 +283,15 @@ pub fn receive<T: for<'a> Deserialize<'a>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_of_earlier_versions_are_understood() {
+        let open = r#"{"Open":{"source":{"url":"http://h/a"},"options":{},"identity":null}}"#;
+        let open = serde_json::from_str(open).unwrap();
+        assert!(matches!(open, Order::Open { image: 0, .. }));
+        let client = serde_json::from_str(r#""Client""#).unwrap();
+        assert!(matches!(client, Order::Client));
+    }
 
     #[test]
     fn packets_are_read_as_they_are_written() {
