@@ -8,11 +8,16 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::failure::Failure;
 
-/// Most bytes of a file.
-const LONGEST: u64 = 1 << 20;
+/// Most bytes of a file with credentials.
+const LONGEST: u64 = 64 << 10;
 
 /// Of a regular file: another one may keep its reader waiting, or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
+    read_at_most(option, path, LONGEST)
+}
+
+/// The same of a file that may be longer.
+pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<String, Failure> {
     let option = format!("http.{option}_file={}", path.display());
     let cannot = |error| Failure::lasting(format!("{option}: {error}"));
     let mut text = String::new();
@@ -21,14 +26,12 @@ pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let read = opened.and_then(|file| {
         let file = File::from(file);
         match file.metadata()?.is_file() {
-            true => file.take(LONGEST + 1).read_to_string(&mut text),
+            true => file.take(most + 1).read_to_string(&mut text),
             false => Err(io::Error::other("is not a regular file")),
         }
     });
-    match read.map_err(cannot)? as u64 > LONGEST {
-        true => Err(cannot(io::Error::other(format!(
-            "more than {LONGEST} bytes"
-        )))),
+    match read.map_err(cannot)? as u64 > most {
+        true => Err(cannot(io::Error::other(format!("more than {most} bytes")))),
         false => Ok(text),
     }
 }
