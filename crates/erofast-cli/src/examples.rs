@@ -75,7 +75,7 @@ const EXAMPLES: &[Example] = &[
     example(
         "erofast profile trim",
         "Only the first two seconds, and 64 MiB at the most",
-        "erofast profile trim --until 2000 --size 64 app.profile",
+        "erofast profile trim --until 2000 --size 64 app.erofs",
     ),
     example("erofast umount", "Unmount", "erofast umount /mnt"),
     example(

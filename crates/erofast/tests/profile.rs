@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 
 use crate::forged::Forged;
 use launch_profile::{
-    DecodedIndex, Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Window,
+    DecodedIndex, Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Trim,
+    Window,
 };
 
 fn erofast(arguments: &[&str], file: &Path) -> Output {
@@ -47,6 +48,7 @@ fn learned() -> Learned {
         nid,
         launches: 3,
         idle_mounts,
+        trim: Trim::default(),
         profile: profile(),
     };
     Learned {
@@ -103,6 +105,9 @@ fn trim_replaces_the_profile_or_writes_another() {
             .success()
     );
     assert!(read(&file).programs[0].profile.windows.is_empty());
+    let listed = erofast(&["profile", "list"], &file);
+    let text = String::from_utf8(listed.stdout).unwrap();
+    assert!(text.contains("trimmed to 0 bytes"), "{text}");
     assert_eq!(erofast(&["profile", "trim"], &file).status.code(), Some(2));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
@@ -172,6 +177,37 @@ fn programs_are_shown_trimmed_and_removed() {
 }
 
 #[test]
+fn profiles_of_another_version_are_named_and_no_fault() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("erofast");
+    std::fs::create_dir(&folder).unwrap();
+    let (old, new) = (folder.join("old.profile"), folder.join("new.profile"));
+    let mut bytes = learned().to_bytes();
+    std::fs::write(&new, &bytes).unwrap();
+    bytes[8] = 1;
+    std::fs::write(&old, bytes).unwrap();
+    let output = erofast(&["profile", "list"], &old);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{line}");
+    let expected = format!("erofast: {}: launch profile of version 1", old.display());
+    assert!(line.starts_with(&expected), "{line}");
+    // The cache folder is another one for root.
+    if !rustix::process::geteuid().is_root() {
+        let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
+        list.args(["profile", "list"])
+            .env("XDG_CACHE_HOME", home.path());
+        let output = list.output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.success() && line.starts_with(&expected),
+            "{line}"
+        );
+        let listed = String::from_utf8(output.stdout).unwrap();
+        assert!(listed.contains("new.profile"), "{listed}");
+    }
+}
+
+#[test]
 fn what_is_no_profile_is_one_line_and_status_1() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("letter");
@@ -234,6 +270,35 @@ fn image_of_a_script(path: &Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
+fn launch_of_the_script(image: &Path, place: &Path) {
+    let mount = ["mount", "-o", "profile=learn", image.to_str().unwrap()];
+    assert!(erofast(&mount, place).status.success());
+    std::fs::read(place.join("script")).unwrap();
+    assert!(erofast(&["umount"], place).status.success());
+}
+
+/// Two images that are made reproducibly have UUID, time, blocks and inodes in common.
+#[test]
+fn images_that_are_made_reproducibly_have_profiles_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = |script: &[u8]| {
+        let mut image = Forged::default();
+        let script = image.add(0o100755, script);
+        let root = image.add_directory(&[(".", 1, 2), ("..", 1, 2), ("script", script, 1)]);
+        let path = folder.path().join("app.erofs");
+        std::fs::write(&path, image.bytes(root)).unwrap();
+        let options = erofs_engine::EngineOptions::default();
+        let engine = erofs_engine::Engine::open(&path, &options).unwrap();
+        erofs_fuse::profile_identity(&engine)
+    };
+    let one = image(b"#!/bin/sh\necho 1\n");
+    let other = image(b"#!/bin/sh\necho 2\n");
+    assert_eq!((one.uuid, one.build_time), (other.uuid, other.build_time));
+    assert_eq!((one.blocks, one.inodes), (other.blocks, other.inodes));
+    assert_ne!(one.file_name(None), other.file_name(None));
+    assert_eq!(one, image(b"#!/bin/sh\necho 1\n"));
+}
+
 #[test]
 fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     let folder = tempfile::tempdir().unwrap();
@@ -282,6 +347,38 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(listed["images"].as_array().unwrap().len(), 1);
     assert_eq!(listed["images"][0]["programs"][0]["path"], "script");
     assert_eq!(profile("show", &["--list"]).1, "script\n");
+    // All commands take the file as well as the image.
+    let file = listed["images"][0]["file"].as_str().unwrap();
+    let by_file = erofast(&["profile", "list", "--json"], Path::new(file)).stdout;
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&by_file).unwrap(),
+        listed
+    );
+    // A launch adds nothing to what was trimmed.
+    assert_eq!(profile("trim", &["--size", "0"]).0, Some(0));
+    let bytes = || -> Vec<serde_json::Value> {
+        let listed = profile("list", &["--json"]).1;
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let program = &listed["images"][0]["programs"][0];
+        ["launches", "bytes", "bytes_at_most"]
+            .map(|key| program[key].clone())
+            .into()
+    };
+    assert_eq!(bytes(), [1, 0, 0]);
+    launch_of_the_script(&image, &place);
+    assert!((0..3000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        bytes()[0] == 2
+    }));
+    assert_eq!(bytes(), [2, 0, 0]);
+    assert_eq!(profile("trim", &["--until", "4294967295"]).0, Some(0));
+    assert_eq!(bytes()[2], serde_json::Value::Null);
+    // Learned anew.
+    launch_of_the_script(&image, &place);
+    assert!((0..3000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        profile("show", &["--list"]).1 == "script\n"
+    }));
     let (status, _, line) = profile("remove", &["other"]);
     assert!(
         status == Some(1) && line.contains("other: was not learned"),

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use crate::common::{TestImage, bad_images, fixtures, good_images};
 use launch_profile::{
-    Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Window,
+    Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Trim, Window,
 };
 use serde_json::Value;
 
@@ -164,6 +164,7 @@ fn what_is_printed_about_a_profile_fits() {
             nid: 40,
             launches: 2,
             idle_mounts: 1,
+            trim: Trim::default(),
             profile,
         }],
     };

@@ -11,8 +11,8 @@
 //! | 12 | 4 | bytes of entries and checksums |
 //! | 16 | 4 | entries |
 //! | 20 | 8 | seed of the keys |
-//! | 28 | 44 | the image, as in [what was learned](mod@crate::learned) |
-//! | 72 | 8 | checksum of entries, checksums, and what stands before it here |
+//! | 28 | 52 | the image, as in [what was learned](mod@crate::learned) |
+//! | 80 | 8 | checksum of entries, checksums, and what stands before it here |
 //!
 //! An entry is a key (16), which a hash of stored bytes is, and how many bytes are decoded (8).
 //! Numbers are little endian, checksums are XXH3 (64 bits). So the file is written from its
@@ -35,12 +35,12 @@ use crate::profile::PAGE;
 pub const MAGIC: [u8; 8] = *b"ERODECOD";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes behind entries and checksums.
-const END_BYTES: usize = 80;
+const END_BYTES: usize = 88;
 
-const CHECKSUM_AT: usize = 72;
+const CHECKSUM_AT: usize = 80;
 
 const ENTRY_BYTES: usize = 24;
 

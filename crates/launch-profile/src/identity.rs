@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use twox_hash::XxHash3_64;
+
 use crate::numbers::{u32_at, u64_at};
 
 /// Distinguishes one image from another without reading all of it.
@@ -17,11 +19,14 @@ pub struct ImageIdentity {
     pub blocks: u64,
     /// Inodes of the image.
     pub inodes: u64,
+    /// Hash of the image's first bytes and of the metadata around its root: images that are made
+    /// reproducibly may have all the rest in common.
+    pub content: u64,
 }
 
 impl ImageIdentity {
     /// Bytes of the stored form.
-    pub(crate) const BYTES: usize = 44;
+    pub(crate) const BYTES: usize = 52;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -29,7 +34,8 @@ impl ImageIdentity {
         bytes[16..24].copy_from_slice(&self.build_time.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.build_time_nsec.to_le_bytes());
         bytes[28..36].copy_from_slice(&self.blocks.to_le_bytes());
-        bytes[36..].copy_from_slice(&self.inodes.to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.inodes.to_le_bytes());
+        bytes[44..].copy_from_slice(&self.content.to_le_bytes());
         bytes
     }
 
@@ -41,17 +47,21 @@ impl ImageIdentity {
             build_time_nsec: u32_at(bytes, 24),
             blocks: u64_at(bytes, 28),
             inodes: u64_at(bytes, 36),
+            content: u64_at(bytes, 44),
         }
+    }
+
+    /// The hash of these bytes of an image, for [`content`](Self::content).
+    pub fn content_of(bytes: &[u8]) -> u64 {
+        XxHash3_64::oneshot(bytes)
     }
 
     /// A file name for the profiles of this image: another image gets another name, and so does a
     /// mount whose root is another directory, the inode `root`: its paths differ.
     pub fn file_name(&self, root: Option<u64>) -> String {
         let root = root.map_or_else(String::new, |nid| format!("-{nid:x}"));
-        format!(
-            "{self}-{:x}.{:x}-{:x}-{:x}{root}.profile",
-            self.build_time, self.build_time_nsec, self.blocks, self.inodes
-        )
+        let all = XxHash3_64::oneshot(&self.to_bytes());
+        format!("{self}-{all:016x}{root}.profile")
     }
 
     /// Whether a file has the [name](Self::file_name) of a profile of this image, with any root.

@@ -7,10 +7,11 @@
 //! | 10 | 2 | the least of the programs' idle mounts |
 //! | 12 | 4 | programs, those launched last first |
 //! | 16 | 8 | XXH3 (64 bits) of what stands before it and of what comes behind it |
-//! | 24 | 44 | the image: UUID (16), build time (seconds 8, nanoseconds 4), blocks (8), inodes (8) |
+//! | 24 | 52 | the image: UUID (16), build time (seconds 8, nanoseconds 4), blocks (8), inodes (8), content (8) |
 //!
 //! Numbers are little endian. A program is the number of its inode (8), its launches (4), its idle
-//! mounts (4), the bytes of its profile (4), and [these](Profile::to_bytes).
+//! mounts (4), what it was trimmed to (milliseconds 4, bytes 8), the bytes of its profile (4), and
+//! [these](Profile::to_bytes).
 
 use std::io::Read;
 
@@ -21,12 +22,13 @@ use crate::identity::ImageIdentity;
 use crate::limits::LEARNED_BYTES;
 use crate::numbers::{u32_at, u64_at};
 use crate::profile::Profile;
+use crate::trim::Trim;
 
 /// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"EROLEARN";
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes before the image.
 pub const HEADER_BYTES: usize = 24;
@@ -34,7 +36,7 @@ pub const HEADER_BYTES: usize = 24;
 const CHECKSUM_AT: usize = 16;
 
 /// Bytes of a program before its profile.
-const PROGRAM_BYTES: usize = 20;
+const PROGRAM_BYTES: usize = 32;
 
 /// The programs of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,6 +56,8 @@ pub struct Program {
     pub launches: u32,
     /// Mounts in a row, the last ones, that it was not launched from.
     pub idle_mounts: u32,
+    /// What the user trimmed it to: later launches add nothing beyond.
+    pub trim: Trim,
     /// What it read.
     pub profile: Profile,
 }
@@ -64,6 +68,12 @@ impl Program {
         let mut files = self.profile.files.iter();
         let file = files.find(|file| file.nid == self.nid)?;
         Some(self.profile.path(&file.name))
+    }
+
+    /// Leaves out what is beyond these limits, now and after later launches.
+    pub fn trim(&mut self, trim: Trim) {
+        self.trim = trim;
+        self.profile.trim(&trim);
     }
 }
 
@@ -124,13 +134,17 @@ impl Learned {
         let image = image.ok_or_else(|| cut_short(bytes.len(), bytes.len()))?;
         let mut programs = Vec::new();
         while let Some((program, rest)) = body.split_first_chunk::<PROGRAM_BYTES>() {
-            let length = u32_at(program, 16) as usize;
+            let length = u32_at(program, 28) as usize;
             let profile = rest.get(..length);
             let profile = profile.ok_or_else(|| cut_short(rest.len(), length))?;
             programs.push(Program {
                 nid: u64_at(program, 0),
                 launches: u32_at(program, 8),
                 idle_mounts: u32_at(program, 12),
+                trim: Trim {
+                    until_ms: u32_at(program, 16),
+                    bytes: u64_at(program, 20),
+                },
                 profile: Profile::parse(profile)?,
             });
             body = &rest[length..];
@@ -155,6 +169,8 @@ impl Learned {
             body.extend(program.nid.to_le_bytes());
             body.extend(program.launches.to_le_bytes());
             body.extend(program.idle_mounts.to_le_bytes());
+            body.extend(program.trim.until_ms.to_le_bytes());
+            body.extend(program.trim.bytes.to_le_bytes());
             body.extend((profile.len() as u32).to_le_bytes());
             body.extend(profile);
             count += 1;
@@ -215,6 +231,10 @@ mod tests {
             nid,
             launches: 2,
             idle_mounts: nid as u32,
+            trim: Trim {
+                until_ms: 700,
+                bytes: u64::MAX - nid,
+            },
             profile,
         }
     }

@@ -149,12 +149,21 @@ fn each_image_has_a_file_name_of_its_own() {
         build_time_nsec: 7,
         blocks: 1 << 33,
         inodes: 11_000,
+        content: 1,
     };
-    let other = ImageIdentity {
+    let later = ImageIdentity {
         build_time_nsec: 8,
         ..image
     };
-    assert_ne!(image.file_name(None), other.file_name(None));
+    let reproducible = ImageIdentity {
+        content: ImageIdentity::content_of(b"other metadata"),
+        ..image
+    };
+    for other in [later, reproducible] {
+        assert_ne!(image.file_name(None), other.file_name(None));
+        assert!(!image.is_named_by(&other.file_name(Some(7))));
+    }
+    assert!(image.is_named_by(&image.file_name(Some(7))));
     assert!(
         image
             .file_name(None)

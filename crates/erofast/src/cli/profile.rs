@@ -37,8 +37,9 @@ pub struct ProfileRemoveArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
-    /// Images (files, block devices or URLs) whose launches are listed; without any those of all
-    #[arg(value_name = "IMAGE")]
+    /// Images (files, block devices or URLs) whose launches are listed, or files that `profile list`
+    /// names; without any those of all images
+    #[arg(value_name = "FILE|IMAGE")]
     pub images: Vec<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
@@ -72,8 +73,10 @@ pub struct ProfileShowArgs {
 #[command(after_long_help = examples_help("erofast profile trim"))]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct ProfileTrimArgs {
-    /// Launch profile
-    pub file: PathBuf,
+    /// Launch profile, or the image that it was learned of; later launches add nothing beyond the
+    /// limits, until it is removed or trimmed again
+    #[arg(value_name = "FILE|IMAGE")]
+    pub profile: PathBuf,
     /// Keep pages first read within this many milliseconds
     #[arg(long, value_name = "MS", group = "limit")]
     pub until: Option<u32>,
@@ -83,4 +86,6 @@ pub struct ProfileTrimArgs {
     /// File to write; without it the profile is replaced
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
 }

@@ -32,7 +32,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         false => Vec::new(),
     };
     for image in &args.images {
-        let learned = files(Some(&image_at(image, &args.remote)?))?;
+        let (_, learned) = learned_of(image, &args.remote)?;
         if learned.is_empty() && !args.json {
             outln!("{}: {NONE}", remote::shown(image));
         }
@@ -48,7 +48,10 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
             Ok(learned) => images.push((path, learned)),
             Err(error) => {
                 note(one_line(&error));
-                outcome = Outcome::Faulty;
+                // Those of another version are no fault: mounts write them anew.
+                if !is_of_another_version(&error) {
+                    outcome = Outcome::Faulty;
+                }
             }
         }
     }
@@ -172,7 +175,6 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
         }
         match read(&path) {
             Ok(learned) if learned.programs.is_empty() => {}
-            Err(error) if matches!(error.downcast_ref(), Some(Error::Version(_))) => {}
             learned => files.push((path, learned)),
         }
     }
@@ -180,9 +182,20 @@ fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
     Ok(files)
 }
 
+fn is_of_another_version(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Version(_)))
+}
+
+/// As [`learned_of`], but at least one.
+fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
+    let (image, files) = learned_of(path, flags)?;
+    ensure!(!files.is_empty(), "{}: {NONE}", remote::shown(path));
+    Ok((image, files))
+}
+
 /// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
 /// have their own.
-fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
+fn learned_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
     let shown = remote::shown(path);
     let image = match read(path) {
         _ if remote::url(path).is_some() => image_at(path, flags)?,
@@ -196,9 +209,7 @@ fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, File
             return Ok((image, vec![(path.to_owned(), read)]));
         }
     };
-    let files = files(Some(&image))?;
-    ensure!(!files.is_empty(), "{shown}: {NONE}");
-    Ok((image, files))
+    Ok((image, files(Some(&image))?))
 }
 
 /// Whether it has the place and the end of the name of a learned profile.
@@ -251,10 +262,24 @@ fn line(program: &Program) -> String {
     let (path, bytes) = (path_of(program), size(program.profile.bytes()));
     let launches = count(program.launches.into(), "launch");
     let files = count(program.profile.files.len() as u64, "file");
-    format!("{path}: {launches}, {bytes} in {files}")
+    let mut line = format!("{path}: {launches}, {bytes} in {files}");
+    if let Some(limit) = limit_of(&program.trim) {
+        line.push_str(&format!(", trimmed to {limit}"));
+    }
+    line
+}
+
+/// What a profile was trimmed to.
+fn limit_of(trim: &Trim) -> Option<String> {
+    let all = Trim::default();
+    let until = (trim.until_ms != all.until_ms).then(|| format!("{} ms", trim.until_ms));
+    let bytes = (trim.bytes != all.bytes).then(|| size(trim.bytes));
+    let limits: Vec<String> = until.into_iter().chain(bytes).collect();
+    (!limits.is_empty()).then(|| limits.join(" and "))
 }
 
 fn short(program: &Program) -> Value {
+    let all = Trim::default();
     json!({
         "path": path_of(program),
         "nid": program.nid,
@@ -262,6 +287,8 @@ fn short(program: &Program) -> Value {
         "idle_mounts": program.idle_mounts,
         "files": program.profile.files.len(),
         "bytes": program.profile.bytes(),
+        "until_ms": (program.trim.until_ms != all.until_ms).then_some(program.trim.until_ms),
+        "bytes_at_most": (program.trim.bytes != all.bytes).then_some(program.trim.bytes),
     })
 }
 
@@ -272,12 +299,26 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
         until_ms: args.until.unwrap_or(u32::MAX),
         bytes: args.size.map_or(u64::MAX, mib),
     };
-    let mut learned = read(&args.file)?;
-    for program in &mut learned.programs {
-        program.profile.trim(&trim);
+    let (_, found) = named(&args.profile, &args.remote)?;
+    let shown = remote::shown(&args.profile);
+    ensure!(
+        args.output.is_none() || found.len() == 1,
+        "{shown}: -o takes one profile, and mounts with subdir= learned their own: name one of {}",
+        found
+            .iter()
+            .map(|(file, _)| file.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    for (file, learned) in found {
+        let mut learned = learned?;
+        learned
+            .programs
+            .iter_mut()
+            .for_each(|program| program.trim(trim));
+        let path = args.output.as_ref().unwrap_or(&file);
+        replace(path, &learned.to_bytes()).with_context(|| path.display().to_string())?;
     }
-    let path = args.output.as_ref().unwrap_or(&args.file);
-    replace(path, &learned.to_bytes()).with_context(|| path.display().to_string())?;
     Ok(Outcome::Fine)
 }
 

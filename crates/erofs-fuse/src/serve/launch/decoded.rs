@@ -222,7 +222,7 @@ impl Sink {
 mod tests {
     use std::io::Write;
 
-    use launch_profile::{ImageIdentity, Name, Profile, RecordedFile, Window};
+    use launch_profile::{ImageIdentity, Name, Profile, RecordedFile, Trim, Window};
 
     use super::*;
 
@@ -252,6 +252,7 @@ mod tests {
                 nid: 7,
                 launches: 1,
                 idle_mounts: 0,
+                trim: Trim::default(),
                 profile,
             }
         };

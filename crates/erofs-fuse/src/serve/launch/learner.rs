@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
-use launch_profile::{Error, Learned, Program, learned, limits};
+use launch_profile::{Error, Learned, Profile, Program, Trim, learned, limits};
 use serde_json::json;
 
 use super::decoded::DecodedBytes;
@@ -202,6 +202,7 @@ impl Learner {
                 nid,
                 launches: 0,
                 idle_mounts: 0,
+                trim: Trim::default(),
                 profile: asked.clone(),
             },
         };
@@ -215,14 +216,18 @@ impl Learner {
         // Names and windows behind those that are known.
         let mut all = program.profile.clone();
         all.merge(&asked);
+        all.trim(&program.trim);
         let new = all.bytes().saturating_sub(program.profile.bytes());
         if new * NEW_SHARE as u64 > program.profile.bytes() {
             program.profile = all;
         }
         let missed = place.map(|_| asked.windows.len().min(known));
         self.launched.insert(nid, missed);
-        // One that has to be learned anew is forgotten.
-        if !is_wrong && !program.profile.windows.is_empty() {
+        // One that has to be learned anew is forgotten, but for what it was trimmed to.
+        if is_wrong {
+            program.profile = Profile::default();
+        }
+        if !program.profile.windows.is_empty() || program.trim != Trim::default() {
             programs.insert(0, program);
         }
         self.show();

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::dir::Dirent;
-use erofs_engine::erofs_format::{Inode, Nid};
+use erofs_engine::erofs_format::{Image, Inode, NID_IN_METABOX, Nid};
 use erofs_engine::{Engine, Error};
 use launch_profile::{Directory, ImageIdentity, Name, Profile, RecordedFile, Trim, Window, limits};
 
@@ -36,8 +36,41 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
         build_time_nsec: superblock.fixed_nsec,
         blocks: superblock.blocks,
         inodes: superblock.inos,
+        content: content(engine.image()),
     }
 }
+
+/// Bytes of metadata that tell images apart, from the root inode's block on. Inodes there have sizes
+/// and addresses of data, and the root its names. A mount that is used reads them, too.
+const SAMPLE: u64 = 16 << 10;
+
+/// Of the superblock's block and of the metadata around the root, as far as there is so much.
+fn content(image: &Image) -> u64 {
+    let superblock = image.superblock();
+    let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;
+    let meta_area = match in_metabox {
+        true => 0,
+        false => u64::from(superblock.meta_block) << superblock.block_bits,
+    };
+    let root = meta_area.saturating_add((superblock.root_nid & !NID_IN_METABOX).saturating_mul(32));
+    let root = root & !(SAMPLE_STEP as u64 - 1);
+    let places = [(false, 1024, 4096 - 1024), (in_metabox, root, SAMPLE)];
+    let mut bytes = Vec::new();
+    for (metabox, begin, length) in places {
+        for offset in (0..length).step_by(SAMPLE_STEP) {
+            let mut step = [0; SAMPLE_STEP];
+            let at = begin.saturating_add(offset);
+            if image.read_meta(metabox, &mut step, at).is_err() {
+                break;
+            }
+            bytes.extend(step);
+        }
+    }
+    ImageIdentity::content_of(&bytes)
+}
+
+/// The smallest block: an image ends with one.
+const SAMPLE_STEP: usize = 512;
 
 /// The profile of what was recorded below `root`.
 pub(super) fn profile(engine: &Engine, root: Nid, recording: &Recording) -> Profile {
