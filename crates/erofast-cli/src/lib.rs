@@ -25,7 +25,7 @@ pub use lab::{
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs,
 };
 pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
-pub use output::{check_stdout, print_json, print_line};
+pub use output::{Stdout, check_stdout, print_json, print_line, stdout};
 pub use parse::{parse, parse_from};
 pub use programs::program;
 pub use trace::{By, Moment, Sort, TraceCommand, TraceLatencyArgs, TraceRecordArgs};

@@ -1,6 +1,6 @@
 //! The standard output: lines, and reports as JSON.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IoSlice, StdoutLock, Write};
 
 use serde::Serialize;
 
@@ -22,9 +22,40 @@ pub fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The standard output of this thread, whose errors name it.
+#[derive(Debug)]
+pub struct Stdout(StdoutLock<'static>);
+
+/// Locks the standard output.
+pub fn stdout() -> Stdout {
+    Stdout(io::stdout().lock())
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(named)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.write_vectored(parts).map_err(named)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(named)
+    }
+}
+
+/// Writing goes on after a signal, so that one stays what it is.
+fn named(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::Interrupted => error,
+        kind => io::Error::new(kind, format!("standard output: {error}")),
+    }
+}
+
 /// Prints a report as JSON, readable and on lines of its own.
 pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(stdout());
     serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
     writeln!(out)?;
     out.flush()?;
@@ -33,5 +64,5 @@ pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
 
 /// Writes a line to the standard output; see `outln!`.
 pub fn print_line(line: std::fmt::Arguments<'_>) -> io::Result<()> {
-    writeln!(io::stdout(), "{line}")
+    writeln!(stdout(), "{line}")
 }

@@ -26,7 +26,7 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => match error.print() {
             Ok(()) => std::process::exit(error.exit_code()),
-            Err(unwritten) => unwritten.into(),
+            Err(unwritten) => anyhow::Error::new(unwritten).context("standard output"),
         },
         ErrorKind::InvalidSubcommand if arguments.get(1).is_some_and(|word| word == "help") => {
             // What follows help is not compared with the names of commands.

@@ -30,11 +30,20 @@ pub struct TraceRecordArgs {
     )]
     pub output: PathBuf,
     /// Ring buffer of each CPU, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 8192)]
+    #[arg(long, value_name = "KIB", default_value_t = 8192, value_parser = parse_buffer)]
     pub buffer: usize,
     /// Command to record; without one, recording ends with Ctrl-C
     #[arg(last = true)]
     pub command: Vec<OsString>,
+}
+
+/// The smallest buffer that the recorder makes.
+const LEAST_KIB: usize = 64;
+
+fn parse_buffer(text: &str) -> Result<usize, String> {
+    let kib = text.parse::<usize>().ok();
+    let kib = kib.filter(|kib| *kib >= LEAST_KIB);
+    kib.ok_or_else(|| format!("must be a whole number of KiB, {LEAST_KIB} or more"))
 }
 
 /// Arguments of `trace latency`.

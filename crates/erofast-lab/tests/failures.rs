@@ -49,6 +49,38 @@ fn a_closed_standard_output_is_an_error_before_anything_is_done() {
 }
 
 #[test]
+fn what_cannot_be_printed_or_buffered_is_one_line_with_its_name() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut help = Command::new(env!("CARGO_BIN_EXE_erofast-lab"));
+    help.args(["trace", "--help"])
+        .stdout(full.expect("/dev/full"));
+    let output = help.output().expect("erofast-lab starts");
+    fails(&output, 1, "standard output: No space left on device");
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("trace");
+    let record = |kib: &str| {
+        let file = file.to_str().expect("text");
+        erofast_lab(&["trace", "record", "--buffer", kib, "-o", file, "--", "true"])
+    };
+    for kib in ["0", "63", "-1", "many"] {
+        let output = record(kib);
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert!(line.starts_with("erofast: "), "{line}");
+        assert_eq!((output.status.code(), line.lines().count()), (Some(2), 1));
+    }
+    let output = record("99999999999");
+    let line = String::from_utf8_lossy(&output.stderr);
+    if line.contains("tracefs") && !line.contains("buffer_size_kb") {
+        return println!("skipped: no tracefs, or no right to it");
+    }
+    fails(
+        &output,
+        1,
+        "--buffer 99999999999: no room for so many KiB on each CPU",
+    );
+}
+
+#[test]
 fn a_broken_pattern_is_a_usage_error() {
     let output = erofast_lab(&["trace", "latency", "/nonexistent", "--match", "("]);
     fails(

@@ -8,9 +8,9 @@ _erofast() {
     typed=${words[${#words[@]} - 1]}
     COMPREPLY=()
     while IFS=$'\t' read -r offer _; do
-        # bash puts no quotes around names of mount points.
+        # bash puts no quotes around names of mount points and in images.
         [[ $offer == *[[:space:]]* ]] && continue
-        [[ $offer == *= ]] && compopt -o nospace 2>/dev/null
+        [[ $offer == *[=/] ]] && compopt -o nospace 2>/dev/null
         # It replaces only what follows the last = or colon.
         COMPREPLY+=("${offer#"${typed%"${typed##*[=:]}"}"}")
     done < <(erofast complete -- "${words[@]}" 2>/dev/null)

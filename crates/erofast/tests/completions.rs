@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::common::erofast;
+use super::common::{erofast, fixtures};
 
 /// Types each line with a tab into an interactive zsh, and reads the line that it makes of it.
 const TYPED: &str = r#"
@@ -55,6 +55,44 @@ const LINES: [(&str, &str); 12] = [
     ("erofast umount /pro", "erofast umount /proc/"),
 ];
 
+/// Paths inside of an image.
+const INSIDE: [(&str, &str); 8] = [
+    ("erofast ls meta.erofs ow", "erofast ls meta.erofs owners/"),
+    (
+        "erofast ls -l meta.erofs /ow",
+        "erofast ls -l meta.erofs /owners/",
+    ),
+    (
+        "erofast ls ./meta.erofs owners/2",
+        "erofast ls ./meta.erofs owners/2147483648-2147483649",
+    ),
+    (
+        "erofast cat meta.erofs names/.h",
+        "erofast cat meta.erofs names/.hidden",
+    ),
+    (
+        "erofast info meta.erofs --extents ha",
+        "erofast info meta.erofs --extents hard/",
+    ),
+    (
+        "erofast extract meta.erofs x --path /ow",
+        "erofast extract meta.erofs x --path /owners/",
+    ),
+    (
+        "erofast extract meta.erofs x --path=ow",
+        "erofast extract meta.erofs x --path=owners/",
+    ),
+    (
+        "dump.erofs meta.erofs --path=/ow",
+        "dump.erofs meta.erofs --path=/owners/",
+    ),
+];
+
+/// Every line to be completed.
+fn all_lines() -> Vec<(&'static str, &'static str)> {
+    LINES.into_iter().chain(INSIDE).collect()
+}
+
 /// The script for a shell, in a file of the name that the shell wants.
 fn script(shell: &str, folder: &Path) -> String {
     let output = erofast()
@@ -75,6 +113,7 @@ fn run(shell: &str, arguments: &[&str]) -> Option<Output> {
     let output = Command::new("timeout")
         .args(["60", shell])
         .args(arguments)
+        .current_dir(fixtures())
         .env("PATH", format!("{}:{path}", folder.display()))
         .output()
         .expect("timeout starts");
@@ -96,7 +135,11 @@ fn lines(output: &Output) -> Vec<String> {
 fn bash_completes_commands_options_and_mount_options() {
     let folder = tempfile::tempdir().expect("a directory");
     let script = script("bash", folder.path());
-    for (line, completed) in &LINES[..LINES.len() - 1] {
+    // bash itself knows the names of files.
+    let lines_of_ours = all_lines()
+        .into_iter()
+        .filter(|(line, _)| !line.ends_with("/pro"));
+    for (line, completed) in lines_of_ours {
         let ask = format!(
             "source {script}; COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; _erofast; \
              printf '%s\n' \"${{COMPREPLY[@]}}\""
@@ -117,7 +160,7 @@ fn bash_completes_commands_options_and_mount_options() {
 fn fish_completes_commands_options_and_mount_options() {
     let folder = tempfile::tempdir().expect("a directory");
     let script = script("fish", folder.path());
-    for (line, completed) in LINES {
+    for (line, completed) in all_lines() {
         let ask = format!("source {script}; complete -C '{line}'");
         let Some(output) = run("fish", &["--no-config", "-c", &ask]) else {
             return;
@@ -141,7 +184,8 @@ fn zsh_completes_commands_options_and_mount_options() {
     let folder = tempfile::tempdir().expect("a directory");
     script("zsh", folder.path());
     let folder = folder.path().display().to_string();
-    let typed = LINES.map(|(line, _)| line);
+    let expected = all_lines();
+    let typed: Vec<_> = expected.iter().map(|(line, _)| *line).collect();
     let arguments = ["-f", "-c", TYPED, "zsh", &folder];
     let Some(output) = run("zsh", &[&arguments[..], &typed].concat()) else {
         return;
@@ -155,5 +199,6 @@ fn zsh_completes_commands_options_and_mount_options() {
         .iter()
         .map(|line| line.trim_end().to_owned())
         .collect();
-    assert_eq!(completed, LINES.map(|(_, completed)| completed));
+    let expected: Vec<_> = expected.iter().map(|(_, completed)| *completed).collect();
+    assert_eq!(completed, expected);
 }

@@ -140,6 +140,44 @@ fn a_closed_standard_output_hides_no_failure() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// Under every name of the program.
+#[test]
+fn a_standard_output_that_is_full_is_named_on_one_line() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/meta.erofs");
+    let image = good.to_str().expect("text");
+    let (ours, of_erofs_utils) = ("erofast: ", "<E> erofs: ");
+    for (name, arguments, prefix) in [
+        ("erofast", &["ls", "-R", image][..], ours),
+        ("erofast", &["ls", "--json", image], ours),
+        ("erofast", &["info", image], ours),
+        ("erofast", &["info", "--json", image], ours),
+        ("erofast", &["check", image], ours),
+        ("erofast", &["extract", image, "-"], ours),
+        ("erofast", &["completions", "bash"], ours),
+        ("erofast", &["--help"], ours),
+        ("erofast", &["--version"], ours),
+        ("erofast", &["ls", "--help"], ours),
+        ("mount.erofast", &["--help"], ours),
+        ("erofsfuse", &["--help"], ours),
+        ("fsck.erofs", &["-V"], of_erofs_utils),
+        ("dump.erofs", &["-V"], of_erofs_utils),
+        ("dump.erofs", &[image], of_erofs_utils),
+        ("dump.erofs", &["--ls", "--path=/", image], of_erofs_utils),
+    ] {
+        let link = folder.path().join(name);
+        let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_erofast"), &link);
+        let mut command = Command::new(&link);
+        let command = command.args(arguments).stdout(full_disk());
+        let output = command.stderr(Stdio::piped()).output().expect("it starts");
+        let line = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("{prefix}standard output: No space left on device");
+        assert!(line.starts_with(&expected), "{name} {arguments:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{name} {arguments:?}: {line}");
+        assert_ne!(output.status.code(), Some(0), "{name} {arguments:?}");
+    }
+}
+
 /// Not a pipe whose reader went away, but no descriptor at all.
 #[test]
 fn a_standard_output_that_is_no_descriptor_is_an_error_before_anything_is_done() {

@@ -7,7 +7,7 @@
 //! | 10 | 2 | the least of the programs' idle mounts |
 //! | 12 | 4 | programs, those launched last first |
 //! | 16 | 8 | XXH3 (64 bits) of what stands before it and of what comes behind it |
-//! | 24 | 52 | the image: UUID (16), build time (seconds 8, nanoseconds 4), blocks (8), inodes (8), content (8) |
+//! | 24 | 52 | the image: UUID (16), build time (8 and 4), blocks (8), inodes (8), content (8) |
 //!
 //! Numbers are little endian. A program is the number of its inode (8), its launches (4), its idle
 //! mounts (4), what it was trimmed to (milliseconds 4, bytes 8), the bytes of its profile (4), and

@@ -24,6 +24,19 @@ use crate::requests::MountWatch;
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
+/// The kernel refuses a buffer by the name of a file; this one has the option's.
+fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
+    let is_buffer = matches!(&error, sched_trace::Error::Tracefs { path, .. }
+        if path.ends_with("buffer_size_kb"));
+    let error = anyhow::Error::new(error);
+    match is_buffer {
+        true => error.context(format!(
+            "--buffer {kib}: no room for so many KiB on each CPU"
+        )),
+        false => error,
+    }
+}
+
 /// `erofast trace record`
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     crate::lab::writable_file(&args.output)?;
@@ -37,7 +50,8 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {
         Some((program, arguments)) => {
-            let (status, trace) = record::command(Command::new(program).args(arguments), &options)?;
+            let recorded = record::command(Command::new(program).args(arguments), &options);
+            let (status, trace) = recorded.map_err(|error| of_buffer(error, args.buffer))?;
             if !status.success() {
                 note(format_args!(
                     "{} ended with {status}",
@@ -52,7 +66,8 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
             (trace, outcome)
         }
         None => {
-            let recorder = Recorder::start(&options)?;
+            let recorder = Recorder::start(&options);
+            let recorder = recorder.map_err(|error| of_buffer(error, args.buffer))?;
             note("recording; press Ctrl-C to stop");
             while !interrupt.asked() {
                 std::thread::sleep(POLL);

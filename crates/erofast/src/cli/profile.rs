@@ -37,8 +37,8 @@ pub struct ProfileRemoveArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
-    /// Images (files, block devices or URLs) whose launches are listed, or files that `profile list`
-    /// names; without any those of all images
+    /// Images (files, block devices or URLs) whose launches are listed, or files that `profile
+    /// list` names; without any those of all images
     #[arg(value_name = "FILE|IMAGE")]
     pub images: Vec<PathBuf>,
     /// Print the report as JSON

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use erofast_cli::{Outcome, one_line};
+use anyhow::bail;
+use erofast_cli::{Outcome, one_line, stdout};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
 use erofs_fuse::note;
@@ -27,7 +27,7 @@ pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
 fn cat(engine: &Engine, args: &CatArgs) -> anyhow::Result<Outcome> {
     let mut cat = Cat {
         engine,
-        out: io::stdout().lock(),
+        out: stdout(),
         buffer: Vec::new(),
         outcome: Outcome::Fine,
     };
@@ -102,8 +102,7 @@ pub fn write(
         if count == 0 {
             return Ok(());
         }
-        let written = out.write_all(&buffer[..count]);
-        written.context("standard output")?;
+        out.write_all(&buffer[..count])?;
         offset += count as u64;
     }
 }

@@ -1,10 +1,10 @@
 //! `erofast ls`: what is in directories of an image.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use erofast_cli::{Outcome, one_line};
+use erofast_cli::{Outcome, one_line, stdout};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
     let mut list = List {
         engine,
         args,
-        out: BufWriter::new(io::stdout().lock()),
+        out: BufWriter::new(stdout()),
         outcome: Outcome::Fine,
         begun: false,
     };

@@ -352,7 +352,7 @@ fn read(path: &Path) -> anyhow::Result<Learned> {
 /// name. What is no regular file is written to.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if path.as_os_str() == "-" {
-        return io::stdout().write_all(bytes);
+        return erofast_cli::stdout().write_all(bytes);
     }
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(path).ok();
@@ -378,7 +378,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(erofast_cli::stdout());
     for file in &profile.files {
         out.write_all(&profile.path(&file.name))?;
         out.write_all(&[end])?;

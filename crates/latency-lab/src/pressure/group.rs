@@ -101,7 +101,7 @@ impl Drop for Group {
         if let Err(error) = self.remove() {
             let _ = writeln!(
                 io::stderr(),
-                "lab pressure: {} stays: {error}",
+                "erofast: lab pressure: {} stays: {error}",
                 self.path.display()
             );
         }

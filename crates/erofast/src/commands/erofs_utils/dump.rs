@@ -74,7 +74,7 @@ fn for_udev(engine: &Engine) -> anyhow::Result<()> {
 }
 
 fn cat(engine: &Engine, inode: &Inode) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = erofast_cli::stdout();
     if inode.file_type() == FileType::Symlink {
         return Ok(out.write_all(&engine.read_link(inode)?)?);
     }

@@ -1,6 +1,6 @@
 //! `dump.erofs --nid` and `--path`: one inode.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 
 use erofs_engine::Engine;
@@ -36,7 +36,7 @@ pub fn on_disk(inode: &Inode) -> u64 {
 pub fn print(engine: &Engine, inode: &Inode, args: &DumpArgs) -> anyhow::Result<()> {
     let path = shown(&path(engine, inode.nid)?);
     let (size, stored) = (inode.size, on_disk(inode));
-    let mut out = io::stdout().lock();
+    let mut out = erofast_cli::stdout();
     out.write_all(&[b"Path : ", &path[..], b"\n"].concat())?;
     let kind = TYPES[inode.file_type() as usize];
     outln!("Size: {size}  On-disk size: {stored}  {kind}");

@@ -47,7 +47,7 @@ pub fn check_output() -> anyhow::Result<()> {
 
 /// Writes the stream.
 pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
-    let out = io::stdout().lock();
+    let out = erofast_cli::stdout();
     let (orders, queue) = sync_channel(AHEAD * job.threads);
     let (items, line) = sync_channel(AHEAD * job.threads);
     let queue = Mutex::new(queue);

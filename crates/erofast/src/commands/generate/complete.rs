@@ -1,6 +1,7 @@
 //! What a shell offers for a word: clap_complete's engine knows the flag table, and here are the
-//! mount options behind `-o` and the mount points. Names of files are left to the shell, which
-//! knows its own quotes: it completes them where nothing is offered.
+//! mount options behind `-o` and the mount points; `inside` has the paths inside of images. Names
+//! of files are left to the shell, which knows its own quotes: it completes them where nothing is
+//! offered.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,6 +12,7 @@ use clap_complete::{Shell, generate};
 use erofast_cli::ENGINES;
 use erofs_fuse::KNOWN;
 
+use super::inside::with_paths;
 use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
 
 /// The script for a shell. Those of bash, zsh and fish call `erofast complete`.
@@ -43,7 +45,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
         let words = before.iter().map(OsString::as_os_str).chain([*last]);
         let words: Vec<OsString> = words.map(OsStr::to_owned).collect();
         offered.extend(complete(
-            &mut command(&before[0]),
+            &mut with_paths(command(&before[0]), before),
             words,
             before.len(),
             None,

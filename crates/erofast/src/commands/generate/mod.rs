@@ -1,6 +1,7 @@
 //! Completions and man pages, made from the flag table by clap's own crates.
 
 mod complete;
+mod inside;
 mod markdown;
 mod pages;
 #[cfg(test)]
@@ -9,13 +10,13 @@ mod tests;
 use std::io::{self, Write};
 
 use anyhow::Context;
-use erofast_cli::Outcome;
+use erofast_cli::{Outcome, stdout};
 
 use crate::cli::{CompleteArgs, CompletionsArgs, ManArgs};
 
 /// `erofast completions SHELL`
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
-    io::stdout().write_all(complete::script(args.shell).as_bytes())?;
+    stdout().write_all(complete::script(args.shell).as_bytes())?;
     Ok(Outcome::Fine)
 }
 

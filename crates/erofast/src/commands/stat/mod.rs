@@ -82,7 +82,7 @@ fn watch(place: Option<&Path>, mut before: Value, period: Duration) -> anyhow::R
             true => CLEAR.to_owned(),
             false => heading(),
         };
-        let mut out = io::stdout().lock();
+        let mut out = erofast_cli::stdout();
         writeln!(out, "{heading}{}", page.trim_end())?;
         out.flush()?;
         drop(out);

@@ -40,8 +40,8 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
     }
 }
 
-/// Bytes of metadata that tell images apart, from the root inode's block on. Inodes there have sizes
-/// and addresses of data, and the root its names. A mount that is used reads them, too.
+/// Bytes of metadata that tell images apart, from the root inode on. Inodes there have sizes and
+/// addresses of data, and the root its names. A mount that is used reads them, too.
 const SAMPLE: u64 = 16 << 10;
 
 /// Of the superblock's block and of the metadata around the root, as far as there is so much.

@@ -1,0 +1,110 @@
+//! Completion of paths inside of the image that stands before them on the command line.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{ArgMatches, Command, FromArgMatches};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use erofast_cli::units::size;
+use erofs_engine::erofs_format::FileType;
+use erofs_engine::{Engine, WorkersMode, remote};
+
+use crate::cli::ImageArgs;
+use crate::listing::Listing;
+use crate::{glob, text};
+
+/// Commands of `erofast`, and which of their arguments are paths inside of the image.
+const ARGUMENTS: [(&str, &str); 4] = [
+    ("ls", "paths"),
+    ("cat", "paths"),
+    ("info", "extents"),
+    ("extract", "path"),
+];
+
+/// The same of programs that are a command of their own.
+const ARGUMENT: &str = "path";
+
+/// Entries of a directory that are looked at: a Tab is to be answered at once.
+const MOST: usize = 20_000;
+
+/// Adds the completion to a command line of which these words are known.
+pub fn with_paths(command: Command, before: &[OsString]) -> Command {
+    let matches = command.clone().ignore_errors(true);
+    let Ok(matches) = matches.try_get_matches_from(before) else {
+        return command;
+    };
+    match matches.subcommand() {
+        Some((name, matches)) => {
+            let found = ARGUMENTS.iter().find(|(known, _)| *known == name);
+            let named = found.and_then(|(_, argument)| Some((argument, image(matches)?)));
+            match named {
+                Some((argument, image)) => command.mut_subcommand(name, |command| {
+                    command.mut_arg(argument, |arg| arg.add(completer(image)))
+                }),
+                None => command,
+            }
+        }
+        None if command.get_arguments().any(|arg| arg.get_id() == ARGUMENT) => {
+            match image(&matches) {
+                Some(image) => command.mut_arg(ARGUMENT, |arg| arg.add(completer(image))),
+                None => command,
+            }
+        }
+        None => command,
+    }
+}
+
+/// The image that is named, unless it is at a URL: a Tab asks no server.
+fn image(matches: &ArgMatches) -> Option<ImageArgs> {
+    let mut args = ImageArgs::from_arg_matches(matches).ok()?;
+    if remote::url(&args.image).is_some() {
+        return None;
+    }
+    args.image = with_home(&args.image);
+    Some(args)
+}
+
+/// The shell has not replaced a `~` when it asks.
+fn with_home(path: &Path) -> PathBuf {
+    let below = path.strip_prefix("~").ok();
+    let home = below.and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));
+    home.unwrap_or_else(|| path.to_owned())
+}
+
+fn completer(image: ImageArgs) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |typed: &OsStr| {
+        // Nothing is offered of what cannot be read.
+        let offered = |engine: &Arc<Engine>| offered(engine, typed.as_bytes());
+        image.read(WorkersMode::Inline, offered).unwrap_or_default()
+    })
+}
+
+/// Names in the directory that was typed, with what was typed of its path in front.
+fn offered(engine: &Engine, typed: &[u8]) -> anyhow::Result<Vec<CompletionCandidate>> {
+    let slash = typed.iter().rposition(|byte| *byte == b'/');
+    let (folder, begun) = typed.split_at(slash.map_or(0, |slash| slash + 1));
+    let (_, directory) = glob::resolve(engine, folder, true)?;
+    let mut listing = Listing::new(directory);
+    let names = std::iter::from_fn(|| listing.next(engine)).take(MOST);
+    let mut offered = Vec::new();
+    for name in names.flatten() {
+        let shown = text::name(&name.name);
+        if [&b"."[..], b".."].contains(&&name.name[..]) || !shown.as_bytes().starts_with(begun) {
+            continue;
+        }
+        let Ok(inode) = engine.inode(name.nid) else {
+            continue;
+        };
+        let (end, meaning) = match inode.file_type() {
+            FileType::Directory => ("/", "directory".to_owned()),
+            FileType::Regular => ("", size(inode.size)),
+            _ => ("", String::new()),
+        };
+        let path = [folder, shown.as_bytes(), end.as_bytes()].concat();
+        let path = OsStr::from_bytes(&path).to_owned();
+        offered.push(CompletionCandidate::new(path).help(Some(meaning.into())));
+    }
+    Ok(offered)
+}
