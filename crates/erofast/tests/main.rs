@@ -24,6 +24,7 @@ mod format_table;
 mod holes;
 mod hostile;
 mod images;
+mod initramfs;
 mod layers;
 mod licences;
 mod listing;

@@ -3,7 +3,9 @@
 # Copy this directory and ../systemd/erofast-generator in it to /usr/lib/dracut/modules.d/90erofast,
 # then: dracut --add erofast --force
 # Kernel command line: root=erofast:/dev/disk/by-label/IMAGES (a device that is an image), or
-# root=erofast:/dev/sda2:/images/root.erofs (an image in a filesystem).
+# root=erofast:/dev/sda2:/images/root.erofs (an image in a filesystem). Mount options are those of
+# rootflags=, for instance rootflags=verity.roothash=HEX; certificates in verity.d are put into the
+# initramfs.
 
 check() {
     require_binaries erofast || return 1
@@ -21,6 +23,7 @@ installkernel() {
 
 install() {
     inst_multiple erofast mount mkdir
+    inst_multiple -o /etc/verity.d/*.crt /usr/lib/verity.d/*.crt
     inst_hook cmdline 90 "$moddir/parse-erofast.sh"
     if dracut_module_included systemd; then
         # shellcheck disable=SC2154 # set by dracut

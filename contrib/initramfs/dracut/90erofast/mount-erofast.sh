@@ -1,5 +1,5 @@
 #!/bin/sh
-# Mounts the image as $NEWROOT.
+# Mounts the image as $NEWROOT, with the options of rootflags= on the kernel command line.
 case $root in
 erofast:*)
     what=${root#erofast:}
@@ -11,6 +11,7 @@ erofast:*)
         mount -o ro "$device" /run/erofast || die "erofast: cannot mount $device"
         image=/run/erofast/${what#*:}
     fi
-    erofast mount "$image" "$NEWROOT" || die "erofast: cannot mount $image"
+    flags=$(getarg rootflags=)
+    erofast mount ${flags:+-o "$flags"} "$image" "$NEWROOT" || die "erofast: cannot mount $image"
     ;;
 esac

@@ -1,10 +1,18 @@
 #!/bin/sh
-# Takes root=erofast:DEVICE[:PATH] of the kernel command line, and waits for the device.
+# Takes root=erofast:DEVICE[:PATH] of the kernel command line, and waits for the device, and for that
+# of a hash tree, which rootflags= may name.
 case $root in
 erofast:*)
     device=${root#erofast:}
     device=${device%%:*}
     wait_for_dev "$device"
+    flags=$(getarg rootflags=)
+    case ,$flags in
+    *,verity.hashdevice=/dev/*)
+        tree=${flags#*verity.hashdevice=}
+        wait_for_dev "${tree%%,*}"
+        ;;
+    esac
     # shellcheck disable=SC2034 # read by dracut
     rootok=1
     ;;
