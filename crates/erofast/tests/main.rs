@@ -51,6 +51,7 @@ mod streams;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../fuse-transport/tests/mount/switch.rs"]
 mod switch;
+mod tools;
 mod verity;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../erofast-fetch/tests/server.rs"]

@@ -230,7 +230,7 @@ fn a_root_directory_that_only_root_enters_is_enough() {
                   done; \
                   mkdir root/program root/site; \
                   mount --bind \"${0%/*}\" root/program; mount --bind . root/site; \
-                  export PATH=/usr/bin:/bin; exec chroot root sh -ec 'cd site; /program/erofast mount image.erofs mnt; \
+                  export PATH=/usr/sbin:/usr/bin:/sbin:/bin;  exec chroot root sh -ec 'cd site; /program/erofast mount image.erofs mnt; \
                                            ls mnt; /program/erofast stat --json mnt; \
                                            /program/erofast umount mnt'";
     let Some(output) = in_namespaces(&site, "-m", script) else {
