@@ -88,6 +88,11 @@ const EXAMPLES: &[Example] = &[
         "After a new version was installed; programs that use the mount notice nothing",
         "erofast upgrade /mnt",
     ),
+    example(
+        "erofast upgrade",
+        "All mounts, then which version serves each",
+        "erofast upgrade --all; erofast stat",
+    ),
     example("erofast stat", "All mounts, a line each", "erofast stat"),
     example(
         "erofast stat",

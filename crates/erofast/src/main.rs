@@ -34,6 +34,7 @@ use crate::cli::{Cli, Command, HelperArgs};
 static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
 
 fn main() -> ExitCode {
+    erofs_fuse::set_version(env!("EROFAST_VERSION"));
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;
     }

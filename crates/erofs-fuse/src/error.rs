@@ -31,6 +31,14 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// Another user's mount, which the kernel shows to that user alone.
+    #[error(
+        "{mountpoint}: only the user that mounted it sees it, without allow_root or allow_other"
+    )]
+    Private {
+        /// Where.
+        mountpoint: PathBuf,
+    },
     /// `/dev/fuse` cannot be opened.
     #[error("/dev/fuse: {source}; {}", hint(source))]
     NoFuse {

@@ -4,8 +4,9 @@
 //! and [`stat`] act on a mount from outside. A program that calls [`mount`] for the background
 //! must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started again.
 //!
-//! Three rooms, each of which uses only those after it: `serve` (the server process), `helper` (the
-//! privileged process that mounts and unmounts), `sandbox` (rights the server drops).
+//! Four rooms, each of which uses only those after it: `serve` (the server process), `outside` (how
+//! commands find the processes of a mount), `helper` (the privileged process that mounts and
+//! unmounts), `sandbox` (rights the server drops).
 #![forbid(unsafe_code)]
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -18,6 +19,7 @@ mod log;
 mod note;
 mod options;
 mod origin;
+mod outside;
 mod poll;
 mod request;
 mod respawn;
@@ -26,11 +28,12 @@ mod serve;
 mod start;
 pub mod text;
 mod upgrade;
+mod version;
 
 pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
-pub use helper::{mountpoint_of, mountpoints, profile_folder, umount};
+pub use helper::{erofast_mount_at, mountpoint_of, mountpoints, profile_folder, umount};
 pub use inherited::close_inherited;
 pub use note::note;
 pub use options::{
@@ -41,5 +44,6 @@ pub use request::{FSTYPE, MountRequest};
 pub use sandbox::allowed_calls;
 #[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use serve::{profile_identity, prometheus, stat, take_spans};
-pub use upgrade::upgrade;
+pub use serve::{profile_identity, prometheus, stat, stat_all, take_spans};
+pub use upgrade::{upgrade, upgrade_all, upgrade_each};
+pub use version::set_version;

@@ -1,19 +1,33 @@
 //! `erofast upgrade`: another server for a mount, of the program that is installed now.
 
-use std::io::ErrorKind;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::helper::UpgradableMount;
+use crate::helper::{self, TableEntry};
+use crate::outside::{self, HelperProcess};
+use crate::request::FSTYPE;
 use crate::serve::stat;
 
+/// How long a mount helper may take to begin.
+const BEGIN: Duration = Duration::from_secs(15);
+
 /// Longer than the mount helper waits for a new server.
-const LIMIT: Duration = Duration::from_secs(90);
+const END: Duration = Duration::from_secs(90);
+
+/// Longer than all mounts of a user take together, which are upgraded at the same time: for users
+/// whose processes keep this one waiting.
+const ALL: Duration = Duration::from_secs(120);
 
 /// Interval between looks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Characters of the longest reason that is shown: it comes from a process of the user that
+/// mounted.
+const REASON_CHARS: usize = 2500;
 
 /// Has the mount helper of a mount start the program that is installed now, which takes the mount
 /// over. Returns when it serves. A server that does not answer is replaced, too.
@@ -22,58 +36,191 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// One line: it is no erofast mount, its server cannot be replaced, or the new one did not start;
 /// then the old one still serves.
 pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
-    let Some(mount) = UpgradableMount::find(mountpoint)? else {
-        return Err(reason(mountpoint)?);
-    };
-    let cannot = |error: Error| {
-        let why = format!("cannot be upgraded: {error}");
-        Error::mountpoint(mountpoint, why)
-    };
-    let before = mount.begin().map_err(cannot)?;
-    let begin = Instant::now();
-    while begin.elapsed() < LIMIT {
-        match mount.outcome(before).map_err(cannot)? {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(why)) => {
-                let why = format!("was not upgraded: {why}; the old server serves on");
-                return Err(Error::mountpoint(mountpoint, why));
+    let failed = upgrade_each(&[mountpoint.to_owned()]).pop();
+    failed.map_or(Ok(()), Err)
+}
+
+/// Upgrades mounts at the same time; the errors of those that failed, in their order.
+pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Error> {
+    let mounts = mountpoints.iter().map(|path| Mount::at(path));
+    upgrade_mounts(mounts.collect())
+}
+
+/// Upgrades all mounts of this user, as root those of all users.
+///
+/// # Errors
+/// One line: there is no mount table.
+pub fn upgrade_all() -> Result<Vec<Error>, Error> {
+    let mounts = helper::own_mounts()?.into_iter().map(|entry| {
+        let path = entry.mountpoint.clone();
+        Ok(Mount { path, entry })
+    });
+    Ok(upgrade_mounts(mounts.collect()))
+}
+
+/// A mount that is to be upgraded.
+struct Mount {
+    /// As it was named.
+    path: PathBuf,
+    entry: TableEntry,
+}
+
+/// What is known of an upgrade.
+enum Upgrade<'h> {
+    /// The mount helper was asked, after its upgrade of this number.
+    Asked(&'h HelperProcess, u64),
+    Ended(Result<(), Error>),
+}
+
+impl Mount {
+    fn at(path: &Path) -> Result<Self, Error> {
+        let path = path.to_owned();
+        match helper::top_mount(&path)? {
+            Some(entry) if entry.fstype == FSTYPE => Ok(Self { path, entry }),
+            _ => {
+                let why = "is not the mount point of an erofast mount";
+                Err(Error::mountpoint(&path, why))
             }
-            None => thread::sleep(INTERVAL),
         }
     }
-    let why = "cannot be upgraded: its mount helper does not answer";
-    Err(Error::mountpoint(mountpoint, why))
-}
 
-/// Why a mount without a record cannot be upgraded.
-fn reason(mountpoint: &Path) -> Result<Error, Error> {
-    let restart = &stat(mountpoint)?["restart"];
-    let why = match restart["on"] == true {
-        true => no_record(&format!("/proc/{}/fd", restart["helper"])),
-        false => restart["reason"]
-            .as_str()
-            .unwrap_or("its server is too old"),
-    };
-    let why = format!("cannot be upgraded: {why}");
-    Ok(Error::mountpoint(mountpoint, why))
-}
+    fn cannot(&self, error: &Error) -> Error {
+        Error::mountpoint(&self.path, format!("cannot be upgraded: {error}"))
+    }
 
-/// Why a mount helper with these descriptors shows no record.
-fn no_record(descriptors: &str) -> &'static str {
-    match std::fs::read_dir(descriptors) {
-        Ok(_) => "its mount helper is of another version; mount again to use the new program",
-        Err(error) if error.kind() == ErrorKind::NotFound => "its mount helper is gone",
-        Err(_) => "only root and the user that mounted it may do that",
+    /// Asks for an upgrade.
+    fn begin<'h>(&self, helpers: &'h Result<Vec<HelperProcess>, Error>) -> Upgrade<'h> {
+        let helpers = match helpers {
+            Ok(helpers) => helpers,
+            Err(error) => return Upgrade::Ended(Err(self.cannot(error))),
+        };
+        let helper = HelperProcess::for_mount(helpers, &self.entry.device);
+        let Some(helper) = helper.filter(|helper| helper.offers_upgrades()) else {
+            return Upgrade::Ended(Err(self.reason(helper)));
+        };
+        match helper.begin() {
+            Ok(before) => Upgrade::Asked(helper, before),
+            Err(error) => Upgrade::Ended(Err(self.cannot(&error))),
+        }
+    }
+
+    /// Why nobody can be asked.
+    fn reason(&self, helper: Option<&HelperProcess>) -> Error {
+        let why = match stat(&self.path) {
+            Err(error) => return error,
+            Ok(counters) => match counters["restart"]["reason"].as_str() {
+                Some(reason) => reason.to_owned(),
+                None if helper.is_some() => "its server cannot be replaced".to_owned(),
+                None => WITHOUT_RECORD.to_owned(),
+            },
+        };
+        self.cannot(&Error::Server(why))
+    }
+
+    /// The outcome of an upgrade that was asked for `since` that time; `None` while there is none.
+    fn outcome(
+        &self,
+        helper: &HelperProcess,
+        before: u64,
+        since: Duration,
+    ) -> Option<Result<(), Error>> {
+        let cannot = |error: Error| self.cannot(&error);
+        match helper.outcome(before).map_err(cannot) {
+            Err(error) => Some(Err(error)),
+            Ok(Some(Ok(()))) => Some(Ok(())),
+            Ok(Some(Err(why))) => {
+                let why: String = why.chars().take(REASON_CHARS).collect();
+                let why = format!("was not upgraded: {why}; the old server serves on");
+                Some(Err(Error::mountpoint(&self.path, why)))
+            }
+            Ok(None) => {
+                let has_begun = helper.begun().is_ok_and(|begun| begun > before);
+                let is_late = since > if has_begun { END } else { BEGIN };
+                is_late.then(|| {
+                    let why = format!(
+                        "was not upgraded: {}; it is upgraded when that process goes on",
+                        helper.why_silent()
+                    );
+                    Err(Error::mountpoint(&self.path, why))
+                })
+            }
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Of a mount whose server says that it can be replaced.
+const WITHOUT_RECORD: &str = "its mount helper is not to be found: only root and the user that \
+                              mounted it see it, in the PID namespace of the mount";
 
-    #[test]
-    fn a_mount_helper_of_another_version_is_no_question_of_rights() {
-        assert!(no_record("/proc/self/fd").contains("of another version"));
-        assert!(no_record("/proc/0/fd").contains("gone"));
+/// The errors of those that failed. The mounts of each user have a thread: processes of a user can
+/// keep the search for them waiting, and no other.
+fn upgrade_mounts(mounts: Vec<Result<Mount, Error>>) -> Vec<Error> {
+    let deadline = Instant::now() + ALL;
+    let mut errors = BTreeMap::new();
+    let mut users: BTreeMap<Option<u32>, Vec<(usize, Mount)>> = BTreeMap::new();
+    let mut waiting = BTreeMap::new();
+    for (number, mount) in mounts.into_iter().enumerate() {
+        match mount {
+            Ok(mount) => {
+                waiting.insert(number, mount.path.clone());
+                let of_user = users.entry(mount.entry.user_id).or_default();
+                of_user.push((number, mount));
+            }
+            Err(error) => _ = errors.insert(number, error),
+        }
+    }
+    let (sender, receiver) = mpsc::channel();
+    for (user, mounts) in users {
+        let sender = sender.clone();
+        let upgrade = move || {
+            upgrade_mounts_of(user, &mounts, |number, outcome| {
+                // Fails only when the time is over.
+                let _ = sender.send((number, outcome));
+            });
+        };
+        // Without a thread, the mounts of this user have no outcome.
+        let _ = thread::Builder::new().spawn(upgrade);
+    }
+    drop(sender);
+    let left = || deadline.saturating_duration_since(Instant::now());
+    while let Ok((number, outcome)) = receiver.recv_timeout(left()) {
+        waiting.remove(&number);
+        if let Err(error) = outcome {
+            errors.insert(number, error);
+        }
+    }
+    let silent = waiting.into_iter().map(|(number, path)| {
+        let why = "was not upgraded: the processes of its user do not answer";
+        (number, Error::mountpoint(&path, why))
+    });
+    errors.extend(silent);
+    errors.into_values().collect()
+}
+
+/// Asks for all of them, then waits; each outcome is handed on with its number.
+fn upgrade_mounts_of(
+    user: Option<u32>,
+    mounts: &[(usize, Mount)],
+    mut ended: impl FnMut(usize, Result<(), Error>),
+) {
+    let helpers = user.map_or_else(|| Ok(Vec::new()), outside::helpers_of);
+    let begin = Instant::now();
+    let upgrades = mounts
+        .iter()
+        .map(|(number, mount)| (*number, mount, mount.begin(&helpers)));
+    let mut upgrades: Vec<_> = upgrades.collect();
+    while !upgrades.is_empty() {
+        upgrades.retain_mut(|(number, mount, upgrade)| {
+            let outcome = match upgrade {
+                Upgrade::Ended(outcome) => Some(std::mem::replace(outcome, Ok(()))),
+                Upgrade::Asked(helper, before) => mount.outcome(helper, *before, begin.elapsed()),
+            };
+            let is_running = outcome.is_none();
+            if let Some(outcome) = outcome {
+                ended(*number, outcome);
+            }
+            is_running
+        });
+        thread::sleep(INTERVAL);
     }
 }

@@ -160,7 +160,8 @@ mod tests {
         );
         for wrong in [
             &["nonsense"][..],
-            &["umount", "a", "b"],
+            &["umount"],
+            &["upgrade", "--all", "a"],
             &["umount", "-x", "b"],
         ] {
             let message = message(wrong);

@@ -75,9 +75,9 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast umount"))]
 pub struct UmountArgs {
-    /// Where the image is mounted
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub mountpoint: PathBuf,
+    /// Where images are mounted
+    #[arg(value_hint = ValueHint::DirPath, required = true)]
+    pub mountpoint: Vec<PathBuf>,
     /// Unmount also while it is in use: programs keep the files they have open
     #[arg(short = 'l', long)]
     pub lazy: bool,
@@ -87,9 +87,12 @@ pub struct UmountArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast upgrade"))]
 pub struct UpgradeArgs {
-    /// Where the image is mounted
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub mountpoint: PathBuf,
+    /// Where images are mounted
+    #[arg(value_hint = ValueHint::DirPath, required_unless_present = "all")]
+    pub mountpoint: Vec<PathBuf>,
+    /// Upgrade all mounts of this user, as root those of all users
+    #[arg(short = 'a', long, conflicts_with = "mountpoint")]
+    pub all: bool,
 }
 
 /// Arguments of `stat`.

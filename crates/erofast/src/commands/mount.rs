@@ -119,12 +119,22 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
 
 /// `erofast upgrade`
 pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
-    erofs_fuse::upgrade(&args.mountpoint)?;
-    Ok(Outcome::Fine)
+    let failed = match args.all {
+        true => erofs_fuse::upgrade_all()?,
+        false => erofs_fuse::upgrade_each(&args.mountpoint),
+    };
+    Ok(told(failed))
 }
 
 /// `erofast umount`
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
-    erofs_fuse::umount(&args.mountpoint, args.lazy)?;
-    Ok(Outcome::Fine)
+    let umount = |place: &PathBuf| erofs_fuse::umount(place, args.lazy).err();
+    Ok(told(args.mountpoint.iter().filter_map(umount).collect()))
+}
+
+/// A line for each mount that failed.
+fn told(failed: Vec<erofs_fuse::Error>) -> Outcome {
+    let outcome = Outcome::of(failed.is_empty());
+    failed.into_iter().for_each(erofs_fuse::note);
+    outcome
 }

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::site::{Site, fine, fixture};
+use super::site::{Site, ends, fine, fixture, signal, soon};
 
 /// None where the tool is not there.
 fn promtool(metrics: &[u8]) -> Option<Output> {
@@ -49,4 +50,68 @@ fn promtool_finds_nothing_to_say_of_the_counters() {
     // It does read them.
     let twice = [&metrics.stdout[..], &metrics.stdout[..]].concat();
     assert!(promtool(&twice).is_some_and(|verdict| !verdict.status.success()));
+}
+
+/// The value of a series of a mount.
+fn value<'t>(text: &'t str, name: &str, point: &Path) -> Option<&'t str> {
+    let begin = format!("erofast_{name}{{mountpoint=\"{}\"", point.display());
+    let line = text.lines().find(|line| line.starts_with(&begin))?;
+    line.rsplit(' ').next()
+}
+
+#[test]
+fn a_mount_that_is_stuck_or_dead_is_not_up_and_the_others_are_shown() {
+    let Some(site) = Site::new() else { return };
+    let [stuck, dead] = ["stuck", "dead"].map(|name| site.path(name));
+    for name in ["stuck", "dead"] {
+        fs::create_dir(site.path(name)).unwrap();
+        let options = "io_uring=off,restart=off";
+        fine(&site.run(&["mount", "-o", options, "image.erofs", name]));
+    }
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    let pid = |name| {
+        let counters = site.run(&["stat", "--json", name]);
+        let counters: serde_json::Value = serde_json::from_slice(&counters.stdout).unwrap();
+        counters["pid"].as_u64().unwrap()
+    };
+    let (server, killed) = (pid("stuck"), pid("dead"));
+    signal("-KILL", killed);
+    signal("-STOP", server);
+    soon("the death", || rustix::fs::statfs(&dead).is_err());
+    let one = ends(&mut site.command(&["stat", "--prometheus", "stuck"]));
+    let all = ends(&mut site.command(&["stat", "--prometheus"]));
+    let file = some_file_of(&stuck);
+    let inside = ends(&mut site.command(&["stat", &file]));
+    signal("-CONT", server);
+    for name in ["mnt", "stuck", "dead"] {
+        fine(&site.run(&["umount", name]));
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (series, errors) = (text(&all.stdout), text(&all.stderr));
+    assert_eq!(value(&series, "up", &site.point()), Some("1"), "{series}");
+    assert!(value(&series, "requests_total", &site.point()).is_some());
+    for (place, why) in [(&stuck, "does not answer"), (&dead, "its daemon is dead")] {
+        assert_eq!(value(&series, "up", place), Some("0"), "{series}");
+        assert_eq!(value(&series, "requests_total", place), None);
+        let begin = format!("erofast: {}: ", place.display());
+        let mut lines = errors.lines().filter(|line| line.starts_with(&begin));
+        assert!(
+            lines.next().is_some_and(|line| line.contains(why)),
+            "{errors}"
+        );
+    }
+    assert_eq!(all.status.code(), Some(1));
+    assert_eq!(value(&text(&one.stdout), "up", &stuck), Some("0"));
+    let line = format!("stuck: its server (process {server}) does not answer\n");
+    assert!(text(&one.stderr).ends_with(&line), "{}", text(&one.stderr));
+    assert!(
+        text(&inside.stderr).contains(&line),
+        "{}",
+        text(&inside.stderr)
+    );
+}
+
+/// The path of a name that the kernel does not know yet.
+fn some_file_of(point: &Path) -> String {
+    point.join("never asked for").display().to_string()
 }

@@ -88,8 +88,10 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if self.is_mounted() {
-            let _ = Command::new("umount").arg("-l").arg(self.point()).status();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        for point in points.filter(|point| Path::new(point).starts_with(&self.directory)) {
+            let _ = Command::new("umount").arg("-l").arg(point).status();
         }
     }
 }
@@ -103,6 +105,28 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn fine(output: &Output) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}: {stderr}", output.status);
+}
+
+/// Runs a command that must end by itself.
+#[track_caller]
+pub fn ends(command: &mut Command) -> Output {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = piped.spawn().unwrap();
+    ends_soon(&format!("{command:?}"), child)
+}
+
+/// The output of a process that must end by itself; it is killed otherwise.
+#[track_caller]
+pub fn ends_soon(what: &str, mut child: Child) -> Output {
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > LONG {
+            let _ = child.kill();
+            panic!("it does not end: {what}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
 }
 
 pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {

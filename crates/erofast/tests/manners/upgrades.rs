@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::common::copy_program;
 
-use super::site::{LONG, Site, fine, signal, soon};
+use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
 /// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
 const BROKEN: [&str; 4] = [
@@ -27,7 +27,7 @@ const BROKEN: [&str; 4] = [
 ];
 
 /// A mount by a program that can be replaced. None, with a line, where servers are not replaced.
-fn mounted() -> Option<Site> {
+pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));
     install_good(&site);
@@ -59,17 +59,9 @@ fn install(site: &Site, script: &str) {
 /// It must end by itself; `during` is done meanwhile.
 fn upgrade(site: &Site, during: impl FnOnce()) -> Output {
     let mut upgrade = site.command(&["upgrade", "mnt"]);
-    let mut upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();
+    let upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();
     during();
-    let begin = Instant::now();
-    while upgrade.try_wait().unwrap().is_none() {
-        if begin.elapsed() > LONG {
-            upgrade.kill().unwrap();
-            panic!("the upgrade does not end");
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    upgrade.wait_with_output().unwrap()
+    ends_soon("upgrade", upgrade)
 }
 
 #[track_caller]
@@ -328,5 +320,123 @@ fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
         let absent = path.with_file_name(format!("absent {reader} {number}"));
         let error = fs::symlink_metadata(absent).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    }
+}
+
+/// A cgroup of this test, whose processes can be frozen.
+struct Freezer {
+    folder: PathBuf,
+    is_second: bool,
+}
+
+impl Freezer {
+    /// Of version 2 or of the first one; none, with a line, where these cannot be made.
+    fn new(is_second: bool, name: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = mounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let has_freezer = fields[3].split(',').any(|option| option == "freezer");
+            let is_it = match is_second {
+                true => fields[2] == "cgroup2",
+                false => fields[2] == "cgroup" && has_freezer,
+            };
+            is_it.then(|| PathBuf::from(fields[1]))
+        });
+        let Some(root) = root else {
+            println!("skipped: no freezer, second version: {is_second}");
+            return None;
+        };
+        let folder = root.join(format!("erofast-{name}-{}", std::process::id()));
+        if let Err(error) = fs::create_dir(&folder) {
+            println!("skipped: {}: {error}", folder.display());
+            return None;
+        }
+        let this = Self { folder, is_second };
+        if is_second && !this.folder.join("cgroup.freeze").exists() {
+            println!("skipped: this kernel freezes no cgroup of version 2");
+            return None;
+        }
+        Some(this)
+    }
+
+    fn add(&self, pid: u64) {
+        fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+
+    fn freeze(&self, freeze: bool) {
+        let (file, states) = match self.is_second {
+            true => ("cgroup.freeze", ["0", "1"]),
+            false => ("freezer.state", ["THAWED", "FROZEN"]),
+        };
+        fs::write(self.folder.join(file), states[usize::from(freeze)]).unwrap();
+        if freeze {
+            let (file, line) = match self.is_second {
+                true => ("cgroup.events", "frozen 1"),
+                false => ("freezer.state", "FROZEN"),
+            };
+            let state = || fs::read_to_string(self.folder.join(file)).unwrap();
+            soon("freezing", || state().lines().any(|one| one == line));
+        }
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        self.freeze(false);
+        let gone = Instant::now() + LONG;
+        while fs::remove_dir(&self.folder).is_err() && Instant::now() < gone {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn an_upgrade_of_frozen_processes_ends_and_names_them() {
+    for is_second in [false, true] {
+        let Some(site) = mounted() else { return };
+        let Some(freezer) = Freezer::new(is_second, "both") else {
+            continue;
+        };
+        let (server, counters) = (site.pid(), super::inherited::counters(&site));
+        let helper = counters["restart"]["helper"].as_u64().expect("its helper");
+        freezer.add(server);
+        freezer.add(helper);
+        freezer.freeze(true);
+        let output = upgrade(&site, || {});
+        freezer.freeze(false);
+        let why = format!(
+            "mnt: cannot be upgraded: its mount helper (process {helper}) is in a frozen cgroup"
+        );
+        fails(&output, &why);
+        // It was not asked.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(site.pid(), server);
+        fine(&upgrade(&site, || {}));
+        fine(&site.run(&["umount", "mnt"]));
+    }
+}
+
+#[test]
+fn a_frozen_server_is_upgraded_and_ends_when_it_is_thawed() {
+    for is_second in [false, true] {
+        let Some(site) = mounted() else { return };
+        let Some(freezer) = Freezer::new(is_second, "server") else {
+            continue;
+        };
+        let file = super::site::some_file(&site.point());
+        let server = site.pid();
+        freezer.add(server);
+        freezer.freeze(true);
+        thread::scope(|scope| {
+            let read = scope.spawn(|| fs::read(&file).map(|bytes| bytes.len()));
+            fine(&upgrade(&site, || {}));
+            assert!(read.join().unwrap().unwrap() > 0);
+        });
+        assert_ne!(site.pid(), server);
+        freezer.freeze(false);
+        let state = || fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
+        soon("its end", || state().is_empty() || state().contains(") Z "));
+        assert_eq!(super::inherited::counters(&site)["restart"]["restarts"], 0);
+        fine(&site.run(&["umount", "mnt"]));
     }
 }

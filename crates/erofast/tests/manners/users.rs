@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::process::{Command, Output};
+use std::thread;
 
 use crate::common::{copy_program, fetcher};
 use crate::web_server::Server;
 
-use super::site::{Site, fine};
+use super::site::{Site, ends, fine, soon};
 
 /// Prepares a mount namespace with a /dev/fuse for everyone, and runs a script there as `nobody`.
 /// `$0` is a copy of the program that this user can reach.
@@ -160,6 +161,68 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
         "{stdout}{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// Root may not ask the server, but upgrades it.
+#[test]
+fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
+    let Some(site) = Site::new() else { return };
+    let out = site.path("out");
+    fs::create_dir(&out).unwrap();
+    std::os::unix::fs::chown(&out, Some(65534), Some(65534)).unwrap();
+    let script = "set -e; \"$0\" mount image.erofs mnt; echo $$ >out/new; mv out/new out/ready; \
+                  while [ ! -e over ]; do sleep 0.05; done; \"$0\" stat mnt; \"$0\" umount mnt";
+    let as_root = |arguments: &[&str]| {
+        let pid = fs::read_to_string(out.join("ready")).unwrap();
+        let namespace = format!("--mount=/proc/{}/ns/mnt", pid.trim());
+        let mut command = Command::new("nsenter");
+        command.args([&namespace, "--"]).arg(site.path("erofast"));
+        ends(command.args(arguments).current_dir(site.directory.path()))
+    };
+    thread::scope(|scope| {
+        let user = scope.spawn(|| as_nobody(&site, script));
+        soon("the mount", || {
+            out.join("ready").exists() || user.is_finished()
+        });
+        if user.is_finished() {
+            return user.join().unwrap().iter().for_each(fine);
+        }
+        let point = site.point().display().to_string();
+        let answers = [&["stat"][..], &["stat", "--prometheus"], &["stat", &point]].map(as_root);
+        let upgraded = as_root(&["upgrade", &point]);
+        fs::write(site.path("over"), "").unwrap();
+        let Some(output) = user.join().unwrap() else {
+            return;
+        };
+        fine(&output);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let [listed, series, one] = answers;
+        let why = "only the user that mounted it sees it";
+        let line = text(&listed.stdout);
+        let line = line
+            .lines()
+            .find(|line| line.starts_with(&point))
+            .map(str::to_owned);
+        assert!(
+            line.as_ref().is_some_and(|line| line.contains(why)),
+            "{line:?}"
+        );
+        let series_text = text(&series.stdout);
+        for (name, value) in [("up", 0), ("private", 1)] {
+            let line = format!("erofast_{name}{{mountpoint=\"{point}\"}} {value}\n");
+            assert!(series_text.contains(&line), "{series_text}");
+        }
+        assert!(text(&series.stderr).contains(&format!("erofast: {point}: {why}")));
+        // Mounts of other tests may be dead at this moment.
+        let others = text(&series.stderr)
+            .lines()
+            .any(|line| !line.contains(&point));
+        if !others {
+            assert_eq!(series.status.code(), Some(0));
+        }
+        assert_eq!(one.status.code(), Some(1));
+        assert!(upgraded.status.success() || text(&upgraded.stderr).contains("Linux 6.9"));
+    });
 }
 
 #[test]

@@ -33,6 +33,10 @@ impl ChildProcess {
         Pid::from_raw(pid).map(Self).ok_or(none)
     }
 
+    pub(super) fn number(&self) -> i32 {
+        self.0.as_raw_nonzero().get()
+    }
+
     /// No error if it is dead already.
     pub(super) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         match kill_process(self.0, signal) {

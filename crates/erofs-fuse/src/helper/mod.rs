@@ -42,18 +42,18 @@ mod mount;
 mod mount_fetcher;
 mod mounted;
 mod passed;
+mod place;
 mod plan;
 mod process;
 mod profile_file;
 mod protocol;
 mod read_ahead;
+mod record;
 mod replaceable;
 mod server;
-mod server_of;
 mod state;
 mod table;
 mod umount;
-mod upgrades;
 mod users;
 mod visit;
 mod watcher;
@@ -67,11 +67,14 @@ pub(crate) use enable_uring::{
     is_enabled as io_uring_is_enabled,
 };
 pub(crate) use passed::check as check_passed;
+pub(crate) use place::top_mount;
+pub use place::{erofast_mount_at, mountpoint_of};
 pub(crate) use process::{READY, close_stdout, report_ready, run, run_daemon};
 pub(crate) use protocol::Order;
-pub(crate) use server_of::pid_of_server;
-pub(crate) use table::{answer_within, covered_notice};
-pub use table::{mountpoint_of, mountpoints};
+pub(crate) use record::{NAME as NAME_OF_RECORD, Record};
+pub use table::mountpoints;
+pub(crate) use table::{
+    Entry as TableEntry, answer_within, cgroup_folder, covered_notice, own as own_mounts,
+};
 pub use umount::umount;
 pub(crate) use umount::{mounts_at, unmount_dead};
-pub(crate) use upgrades::UpgradableMount;

@@ -148,6 +148,7 @@ impl Helper {
 
     /// Handles requests until the server is gone.
     fn serve(&mut self, signals: &Signals) {
+        self.state.is_served_by(self.server.number());
         loop {
             match self.wait(signals) {
                 Event::Time => {}
@@ -388,6 +389,7 @@ impl Helper {
         self.next = server.program().unwrap_or(How::Fork);
         self.upgraded = Instant::now();
         let mut old = std::mem::replace(&mut self.server, server);
+        self.state.is_served_by(self.server.number());
         self.deaths.expect(old.take_child());
         // If it is dead by now, it is replaced.
         self.answer(HelperRequest::Resume);

@@ -137,6 +137,9 @@ pub(super) struct Server {
 /// How long a process whose socket has ended may take to end.
 const EXIT: Duration = Duration::from_secs(1);
 
+/// How long the threads of a server that was killed may take to end.
+const DEATH: Duration = Duration::from_secs(5);
+
 /// How long a server may take to follow an order, and how often that is repeated meanwhile.
 const ORDER: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(500)];
 
@@ -150,6 +153,13 @@ impl Server {
             child: None,
             program: None,
         })
+    }
+
+    /// Its process number.
+    pub(super) fn number(&self) -> Option<i32> {
+        let parent = || Some(rustix::process::getppid()?.as_raw_nonzero().get());
+        let child = self.child.as_ref().map(ChildProcess::number);
+        child.or_else(parent)
     }
 
     /// The program of a server that was started as the installed one and has made a request. It is
@@ -170,7 +180,9 @@ impl Server {
 
     /// Kills it, and waits for the end of its threads that serve. Without the right to kill it
     /// (root without CAP_KILL), asks it to exit. A server that started this process may have
-    /// stopped: it ends when it continues, since nobody answers it any more.
+    /// stopped: it ends when it continues, since nobody answers it any more. So does one that is
+    /// killed in a frozen cgroup, or while it waits for a device: it executes nothing more, and is
+    /// not waited for longer than [`DEATH`].
     ///
     /// # Errors
     /// It may not be killed, and did not exit when asked.
@@ -182,7 +194,8 @@ impl Server {
         if child.signal(Signal::KILL) == Err(Errno::PERM) {
             return self.ask_to_exit();
         }
-        while self.reads_packet() {}
+        let deadline = Instant::now() + DEATH;
+        while self.is_heard_before(deadline) && self.reads_packet() {}
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The state of one mount in its helper: requested, mounted, served, unmounted.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,8 +17,8 @@ use super::mount_fetcher::MountFetcher;
 use super::mounted::Mounted;
 use super::profile_file::ProfileFile;
 use super::protocol::HelperRequest;
+use super::record::MountRecord;
 use super::replaceable::Replaceable;
-use super::upgrades::UpgradeRecord;
 use super::{passed, read_ahead, watcher};
 use crate::error::Error;
 use crate::options::ProfileLocation;
@@ -41,10 +42,12 @@ pub(super) struct MountState {
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
-    /// While the mount can be upgraded.
-    upgrades: Option<UpgradeRecord>,
     /// With `auto_unmount`: what shows that a process of the mount is alive.
     alive: Option<OwnedFd>,
+    /// The process that serves.
+    server: Option<i32>,
+    /// While the mount is there.
+    record: Option<MountRecord>,
 }
 
 impl MountState {
@@ -62,8 +65,9 @@ impl MountState {
             asleep: Vec::new(),
             uring_guard: None,
             handshake_done: false,
-            upgrades: None,
             alive: None,
+            server: None,
+            record: None,
         }
     }
 
@@ -85,7 +89,9 @@ impl MountState {
             }
             (HelperRequest::Served, Some(_)) if self.handshake_done => {
                 replaceable.served = true;
-                self.record_upgrades();
+                if self.is_replaceable() {
+                    self.note(MountRecord::offer_upgrades);
+                }
                 self.alive()
             }
             // The mount stays detached; a server that is asked to end asks again.
@@ -127,15 +133,6 @@ impl MountState {
         profile.keep_decoded(decoded)
     }
 
-    /// If the server can be replaced.
-    fn record_upgrades(&mut self) {
-        if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| self.is_replaceable())
-            && self.upgrades.is_none()
-        {
-            self.upgrades = UpgradeRecord::new(&mounted.id.device).ok();
-        }
-    }
-
     fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
         self.uring_guard = EnableUringGuard::new(&self.request.options)?;
         let (mounted, device) = mount::mount(&self.request, max_read)?;
@@ -144,6 +141,9 @@ impl MountState {
             let held = watcher.inspect_err(|_| drop(mounted.detach()))?;
             self.alive = Some(held);
         }
+        self.record = MountRecord::new(&mounted.id.device).ok();
+        let server = self.server;
+        self.note(|record| record.set_server(server));
         self.mounted = Some((mounted, Connection::new(&device)?));
         Ok(device)
     }
@@ -155,11 +155,24 @@ impl MountState {
         held.transpose().map_err(Error::io("a descriptor"))
     }
 
+    /// Writes into the record. Without memory for it, the commands know less of the mount.
+    fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
+        if let Some(record) = &mut self.record {
+            let _ = write(record);
+        }
+    }
+
+    /// This process serves from here on.
+    pub(super) fn is_served_by(&mut self, server: Option<i32>) {
+        self.server = server;
+        self.note(|record| record.set_server(server));
+    }
+
     /// The end of the server is no death, and there is nothing to upgrade: the next mount may get
     /// the number that is in the record.
     pub(super) fn ends(&mut self) {
         self.ending = true;
-        self.upgrades = None;
+        self.record = None;
     }
 
     /// Takes the mount out of the tree, whatever the server does.
@@ -197,13 +210,12 @@ impl MountState {
         self.asleep.swap_remove(index).start();
     }
 
-    /// Without memory for the record, the command does not learn of the upgrade.
     pub(super) fn upgrade_begins(&mut self) {
-        let _ = self.upgrades.as_mut().map(UpgradeRecord::begin);
+        self.note(MountRecord::begin);
     }
 
     pub(super) fn upgrade_ends(&mut self, outcome: &Result<(), Error>) {
-        let _ = self.upgrades.as_mut().map(|record| record.end(outcome));
+        self.note(|record| record.end(outcome));
     }
 
     /// The launch profile that was requested.

@@ -25,15 +25,15 @@ pub(crate) struct Entry {
     /// Mount id of the mount that this one is mounted on.
     pub(super) parent: u64,
     /// `MAJOR:MINOR` of the filesystem.
-    pub(super) device: String,
+    pub(crate) device: String,
     /// Absolute.
-    pub(super) mountpoint: PathBuf,
+    pub(crate) mountpoint: PathBuf,
     /// Filesystem type.
-    pub(super) fstype: String,
+    pub(crate) fstype: String,
     /// The device, image or name that is mounted.
     source: String,
     /// Of a FUSE mount: the user that mounted it.
-    pub(super) user_id: Option<u32>,
+    pub(crate) user_id: Option<u32>,
 }
 
 /// All mounts.
@@ -88,6 +88,12 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
 /// # Errors
 /// One line: there is no mount table.
 pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
+    let own = own()?.into_iter();
+    Ok(own.map(|entry| entry.mountpoint).collect())
+}
+
+/// The mounts that [`mountpoints`] names.
+pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     let table = read()?;
     let user = rustix::process::getuid();
     let mut devices = std::collections::HashSet::new();
@@ -97,12 +103,18 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
             && top_of(&table, &entry.mountpoint) == Some(entry)
             && devices.insert(&entry.device)
     });
-    Ok(own.map(|entry| entry.mountpoint.clone()).collect())
+    Ok(own.cloned().collect())
 }
 
-/// The mount point of the erofast mount that a file is in; `None` where it is in none, and of a
-/// mount point itself. Since Linux 5.8.
-pub fn mountpoint_of(path: &Path) -> Option<PathBuf> {
+/// Where the cgroups of version 2 are.
+pub(crate) fn cgroup_folder() -> Option<PathBuf> {
+    let mut table = read().ok()?.into_iter();
+    let entry = table.find(|entry| entry.fstype == "cgroup2")?;
+    Some(entry.mountpoint)
+}
+
+/// The mount point of the erofast mount that a file is in, which may wait for its server.
+pub(super) fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     if !has_no_mount(path) {
         return None;
     }

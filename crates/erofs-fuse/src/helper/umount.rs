@@ -1,6 +1,6 @@
 //! `erofast umount`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::fusermount;
+use super::place;
 use super::table::{self, Entry};
 use super::users::Users;
 use crate::error::Error;
@@ -26,8 +27,7 @@ const DYING: Duration = Duration::from_secs(2);
 /// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is
 /// busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
-    let place = absolute(path)?;
-    let entry = match table::top(&place)? {
+    let entry = match place::top_mount(path)? {
         None => {
             let there = std::fs::symlink_metadata(path);
             there.map_err(|error| Error::no_mountpoint(path, &error))?;
@@ -67,8 +67,7 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
 
 /// The mounts at a path now.
 pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
-    let mounts = absolute(path).and_then(|path| table::at(&path));
-    mounts.unwrap_or_default()
+    place::mounts_at(path).unwrap_or_default()
 }
 
 /// Unmounts the mounts that were added at a path since `before`, if their server is dead or dies
@@ -141,18 +140,4 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
 fn covering(entry: &Entry) -> Option<Entry> {
     let table = table::read().unwrap_or_default();
     table.into_iter().find(|other| other.parent == entry.id)
-}
-
-/// The absolute path of a mount point, whose last component cannot be resolved when its daemon is
-/// dead.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf, Error> {
-    if let Ok(real) = std::fs::canonicalize(path) {
-        return Ok(real);
-    }
-    let absolute = std::path::absolute(path).map_err(|e| Error::mountpoint(path, e.to_string()))?;
-    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return Err(Error::mountpoint(path, "is not a mount point"));
-    };
-    let parent = std::fs::canonicalize(parent).map_err(|e| Error::no_mountpoint(path, &e))?;
-    Ok(parent.join(name))
 }

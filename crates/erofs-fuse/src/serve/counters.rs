@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Instant;
 
 use erofs_engine::cpu_workers::{Policy, Summary, WorkerStats};
@@ -15,8 +16,10 @@ use super::queries;
 use super::restart::{self, Restart};
 use super::uring_mode::fallback;
 use crate::error::Error;
+use crate::helper::mountpoints;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
+use crate::version::version;
 
 /// The live counters of a mount.
 ///
@@ -30,6 +33,28 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
             format!("its counters cannot be parsed: {error}"),
         )
     })
+}
+
+/// The live counters of all mounts of this user, as root of all users, with their mount points. All
+/// servers are asked at the same time.
+///
+/// # Errors
+/// One line: there is no mount table. Inner ones are those of [`stat`].
+pub fn stat_all() -> Result<Vec<(PathBuf, Result<Value, Error>)>, Error> {
+    let asked = mountpoints()?.into_iter().map(|place| {
+        let mountpoint = place.clone();
+        (
+            place,
+            thread::Builder::new().spawn(move || stat(&mountpoint)),
+        )
+    });
+    let asked: Vec<_> = asked.collect();
+    let answers = asked.into_iter().map(|(place, asked)| {
+        let asked = asked.ok().and_then(|thread| thread.join().ok());
+        let answer = asked.unwrap_or_else(|| stat(&place));
+        (place, answer)
+    });
+    Ok(answers.collect())
 }
 
 /// Collects the counters, in the daemon.
@@ -95,6 +120,7 @@ impl Reporter {
             "image": self.image,
             "mountpoint": self.mountpoint.to_string_lossy(),
             "pid": std::process::id(),
+            "version": version(),
             "uptime_s": self.started.elapsed().as_secs_f64(),
             "transport": transport,
             "protocol": session.protocol(),

@@ -1,6 +1,6 @@
 //! The live counters in Prometheus' text format, made of the JSON that `erofast stat` reads.
 //!
-//! prometheus-client (0.24) has no summaries, that is quantiles, which times of workers are.
+//! A mount that does not answer has a field `error`, and no series but `up`.
 //!
 //! ```text
 //! # HELP erofast_requests_total Requests served, by kind.
@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use Series::{Each, Fields, Histogram, IfAny, Info, Number, Times, Worker};
+use Series::{Each, Fields, Histogram, IfAny, Info, Number, Private, Seconds, Sum, Up};
 
 struct Metric {
     name: &'static str,
@@ -23,6 +23,10 @@ type Places = &'static [(&'static str, &'static str)];
 
 /// The series of a metric. Places are JSON pointers.
 enum Series {
+    /// Whether a mount answers.
+    Up,
+    /// That it cannot, since it is another user's.
+    Private,
     /// The number at a place.
     Number(&'static str),
     /// 1, labelled with the texts at places.
@@ -33,12 +37,12 @@ enum Series {
     Fields(&'static str, &'static str),
     /// Buckets that are `[n, times]`: from 2^n up to below 2^(n+1); so many are a base unit.
     Histogram(&'static str, f64),
-    /// Quantiles of nanoseconds.
-    Times(&'static str),
+    /// The sum of the numbers at a place of each worker.
+    Sum(&'static str),
+    /// The same of nanoseconds.
+    Seconds(&'static str),
     /// The metric is left out where there is nothing at its place.
     IfAny(&'static Series),
-    /// The same of each worker.
-    Worker(&'static Series),
 }
 
 macro_rules! metrics {
@@ -47,39 +51,43 @@ macro_rules! metrics {
     };
 }
 
+/// What somebody can act on, by an alert, a setting or a report of a fault; `erofast stat --json` has
+/// all counters.
 const METRICS: &[Metric] = metrics! {
-    gauge "info" Info(&[("image", "/image"), ("transport", "/transport")]);
-        "What is mounted, and how requests come.";
+    gauge "up" Up;
+        "1 where the server of a mount answers, 0 where it does not or may not be asked.";
+    gauge "private" Private;
+        "1 for a mount that only the user sees that mounted it.";
+    gauge "info" Info(&[("image", "/image"), ("transport", "/transport"), ("version", "/version")]);
+        "What is mounted, how requests come, and which version serves.";
     gauge "sandbox" Each("part", SANDBOX, holds);
         "1 for each part of the sandbox that holds.";
     counter "request_errors_total" Number("/fuse/errors");
         "Requests answered with an error, other than that something is not there or not supported.";
-    counter "read_bytes_total" Number("/fuse/bytes_read");
-        "Bytes of file content sent to the kernel.";
-    counter "engine_reads_total" Number("/engine/reads");
-        "Reads of the engine.";
     counter "engine_errors_total" Number("/engine/errors");
         "Reads that failed.";
     counter "faults_total" Number("/faults/count");
         "Requests that failed by a fault of the image.";
-    counter "fault_kinds_total" Number("/faults/kinds");
-        "Different faults of the image.";
     counter "restarts_total" Number("/restart/restarts");
         "Servers that died and were replaced.";
-    counter "delivered_bytes_total" Number("/engine/delivered_bytes");
-        "Bytes returned to readers.";
+    counter "worker_panics_total" Sum("/panics");
+        "Jobs that panicked; each was answered with an error.";
+    counter "requests_total" Fields("kind", "/fuse/by_kind");
+        "Requests served, by kind.";
+    counter "requests_by_place_total" Each("cpu", PLACES, number);
+        "Requests served on the CPU that asked, on another, or where the kernel does not report it.";
+    histogram "request_run_seconds" IfAny(&Histogram("/fuse/run_ns", 1e9));
+        "Time from taking a request to its reply.";
+    counter "worker_queue_delay_seconds_total" Seconds("/queue_delay/total_ns");
+        "Time that jobs waited for a worker.";
+    counter "worker_jobs_total" Sum("/queue_delay/count");
+        "Jobs that waited for a worker.";
+    counter "read_bytes_total" Number("/fuse/bytes_read");
+        "Bytes of file content sent to the kernel.";
     counter "fetched_bytes_total" Number("/engine/fetched_bytes");
         "Bytes fetched from the image for decoding.";
     counter "decoded_bytes_total" Number("/engine/decoded_bytes");
         "Bytes that decoders produced.";
-    counter "decodes_total" Number("/engine/decodes");
-        "Decoder calls.";
-    counter "prefix_decodes_total" Number("/engine/prefix_decodes");
-        "Decoder calls that stopped at the wanted bytes.";
-    counter "merged_total" Number("/engine/merged");
-        "Segments served by another reader's decoding.";
-    counter "shared_total" Number("/engine/shared");
-        "Reads shared with workers of idle CPUs.";
     counter "cache_hits_total" Number("/cache/hits");
         "Segments found in the cache of decoded pclusters.";
     counter "cache_misses_total" Number("/cache/misses");
@@ -92,42 +100,12 @@ const METRICS: &[Metric] = metrics! {
         "Buffers whose pages were all ready.";
     counter "pool_misses_total" Number("/pool/misses");
         "Buffers that needed pages from the system.";
-    gauge "pool_reserved_pages" Number("/pool/reserved_pages");
-        "Pages of 4 KiB kept ready.";
-    gauge "pool_in_use_pages" Number("/pool/in_use_pages");
-        "Pages in use now.";
     gauge "profile_info" IfAny(&Info(&[("state", "/profile/state")]));
         "What the launch profile is used for.";
     counter "profile_prefetched_bytes_total" IfAny(&Number("/profile/prefetched_bytes"));
         "Bytes read ahead by the launch profile.";
-    counter "profile_late_bytes_total" IfAny(&Number("/profile/late_bytes"));
-        "Bytes of the launch profile that programs read first.";
-    counter "profile_kept_bytes_total" IfAny(&Number("/profile/kept_bytes"));
-        "Bytes kept decoded by earlier launches and taken.";
     gauge "profile_wasted_bytes" IfAny(&Number("/profile/wasted_bytes"));
         "Bytes read ahead that no program read, estimated from probes.";
-    counter "requests_total" Fields("kind", "/fuse/by_kind");
-        "Requests served, by kind.";
-    counter "requests_by_transport_total" Fields("transport", "/fuse/by_transport");
-        "Requests served, by the way they came.";
-    counter "requests_by_place_total" Each("cpu", PLACES, number);
-        "Requests served on the CPU that asked, on another, or where the kernel does not report it.";
-    histogram "request_run_seconds" IfAny(&Histogram("/fuse/run_ns", 1e9));
-        "Time from taking a request to its reply.";
-    histogram "read_size_bytes" IfAny(&Histogram("/fuse/read_bytes", 1.0));
-        "Sizes of the replies to reads.";
-    gauge "worker_info" Worker(&Info(&[("policy", "/policy")]));
-        "The policy that a worker has now.";
-    counter "worker_done_total" Worker(&Number("/done"));
-        "Requests and jobs done by a worker.";
-    gauge "worker_queued" Worker(&Number("/queued"));
-        "Jobs in the queue of a worker.";
-    counter "worker_panics_total" Worker(&Number("/panics"));
-        "Jobs that panicked; each was answered with an error.";
-    summary "worker_queue_delay_seconds" Worker(&Times("/queue_delay"));
-        "Time that jobs waited for a worker.";
-    summary "worker_run_seconds" Worker(&Times("/run"));
-        "Time that requests and jobs took a worker.";
 };
 
 const SANDBOX: Places = &[
@@ -140,13 +118,6 @@ const PLACES: Places = &[
     ("same", "/fuse/same_cpu"),
     ("other", "/fuse/other_cpu"),
     ("unknown", "/fuse/cpu_unknown"),
-];
-
-const QUANTILES: Places = &[
-    ("0.5", "/p50_ns"),
-    ("0.9", "/p90_ns"),
-    ("0.99", "/p99_ns"),
-    ("0.999", "/p999_ns"),
 ];
 
 /// Suffix of the name, labels, value.
@@ -180,6 +151,9 @@ pub fn prometheus(mounts: &[Value]) -> String {
 impl Series {
     fn any(&self, counters: &Value) -> bool {
         let place = match *self {
+            Up => return true,
+            Private => return counters["private"] == true,
+            _ if !counters["error"].is_null() => return false,
             IfAny(&(Number(place) | Histogram(place, _) | Info(&[(_, place)]))) => place,
             _ => return true,
         };
@@ -189,6 +163,11 @@ impl Series {
     fn samples(&self, value: &Value) -> Vec<Sample> {
         let one = |labels, number| ("", labels, number);
         match self {
+            Up => vec![one(
+                String::new(),
+                f64::from(u8::from(value["error"].is_null())),
+            )],
+            Private => vec![one(String::new(), 1.0)],
             Number(place) => vec![one(String::new(), number(value, place))],
             Info(texts) => {
                 let label = |&(name, place): &(_, _)| label(name, string(value, place));
@@ -204,14 +183,9 @@ impl Series {
                 fields.map(each).collect()
             }
             Histogram(place, unit) => histogram(at(value, place), *unit),
-            Times(place) => times(at(value, place)),
+            Sum(place) => vec![one(String::new(), of_workers(value, place))],
+            Seconds(place) => vec![one(String::new(), of_workers(value, place) / 1e9)],
             IfAny(series) => series.samples(value),
-            Worker(series) => {
-                let workers = value["workers"].as_array().into_iter().flatten();
-                workers
-                    .flat_map(|worker| of_worker(worker, series))
-                    .collect()
-            }
         }
     }
 }
@@ -231,24 +205,9 @@ fn histogram(values: &Value, unit: f64) -> Vec<Sample> {
     samples
 }
 
-fn times(times: &Value) -> Vec<Sample> {
-    let quantile =
-        |&(part, place): &(_, _)| ("", label("quantile", part), number(times, place) / 1e9);
-    let mut samples: Vec<_> = QUANTILES.iter().map(quantile).collect();
-    samples.push(("_sum", String::new(), number(times, "/total_ns") / 1e9));
-    samples.push(("_count", String::new(), number(times, "/count")));
-    samples
-}
-
-fn of_worker(worker: &Value, series: &Series) -> Vec<Sample> {
-    let cpu = worker["cpu"].as_u64();
-    let cpu = cpu.map_or("none".into(), |cpu| cpu.to_string());
-    let own = label("worker", string(worker, "/name")) + &label("cpu", &cpu);
-    let mut samples = series.samples(worker);
-    for (_, labels, _) in &mut samples {
-        labels.insert_str(0, &own);
-    }
-    samples
+fn of_workers(value: &Value, place: &str) -> f64 {
+    let workers = value["workers"].as_array().into_iter().flatten();
+    workers.map(|worker| number(worker, place)).sum()
 }
 
 fn label(name: &str, value: &str) -> String {
@@ -295,9 +254,9 @@ mod tests {
             },
             "profile": {"state": "replayed", "prefetched_bytes": 8192, "wasted_bytes": null},
             "workers": [{
-                "cpu": null, "name": "erofs_worker/u0", "policy": "other", "done": 5,
-                "run": {"count": 5, "total_ns": 1000, "p50_ns": 200}
-            }]
+                "cpu": null, "name": "erofs_worker/u0", "policy": "other", "panics": 1,
+                "queue_delay": {"count": 5, "total_ns": 2_000_000_000_u64}
+            }, {"panics": 2, "queue_delay": {"count": 1, "total_ns": 500_000_000}}]
         })
     }
 
@@ -315,6 +274,28 @@ mod tests {
             assert!(series.contains("{mountpoint=\"/m\\\\n\""), "{line}");
             value.parse::<f64>().unwrap();
         }
+    }
+
+    #[test]
+    fn a_mount_without_an_answer_is_not_up_and_has_no_other_series() {
+        let down = json!({"mountpoint": "/down", "error": "it is stuck", "private": false});
+        let private = json!({"mountpoint": "/home", "error": "private", "private": true});
+        let text = prometheus(&[down, example(), private]);
+        let up: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("erofast_up{"))
+            .collect();
+        assert!(
+            up[0].ends_with("\"/down\"} 0") && up[1].ends_with("} 1"),
+            "{up:?}"
+        );
+        assert!(up[2].ends_with("\"/home\"} 0") && up.len() == 3, "{up:?}");
+        let of = |place: &str| text.lines().filter(|line| line.contains(place)).count();
+        assert_eq!((of("\"/down\""), of("\"/home\"")), (1, 2), "{text}");
+        assert!(
+            text.contains("erofast_private{mountpoint=\"/home\"} 1\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -345,7 +326,10 @@ mod tests {
             "erofast_request_run_seconds_bucket{mountpoint=\"/m\\\\n\",le=\"0.000001024\"} 1",
             "erofast_request_run_seconds_bucket{mountpoint=\"/m\\\\n\",le=\"+Inf\"} 3",
             "erofast_requests_total{mountpoint=\"/m\\\\n\",kind=\"read\"} 3",
-            "erofast_worker_run_seconds_count{mountpoint=\"/m\\\\n\",worker=\"erofs_worker/u0\",cpu=\"none\"} 5",
+            "erofast_worker_panics_total{mountpoint=\"/m\\\\n\"} 3",
+            "erofast_worker_jobs_total{mountpoint=\"/m\\\\n\"} 6",
+            "erofast_worker_queue_delay_seconds_total{mountpoint=\"/m\\\\n\"} 2.5",
+            "erofast_up{mountpoint=\"/m\\\\n\"} 1",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"landlock\"} 1",
             "erofast_sandbox{mountpoint=\"/m\\\\n\",part=\"seccomp\"} 0",
             "erofast_profile_info{mountpoint=\"/m\\\\n\",state=\"replayed\"} 1",

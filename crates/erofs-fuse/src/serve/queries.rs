@@ -20,7 +20,8 @@ use sys::fuse_ioctl::{QUERY_BYTES, query, query_command};
 use sys::pi_mutex::PiMutex;
 
 use crate::error::Error;
-use crate::helper::{answer_within, pid_of_server};
+use crate::helper::{answer_within, top_mount};
+use crate::outside::server_of;
 
 /// The number of a query: the live counters, as JSON.
 pub(super) const COUNTERS: u8 = 1;
@@ -31,6 +32,9 @@ pub(super) const SPANS: u8 = 2;
 const ANSWER: Duration = Duration::from_secs(5);
 
 const HEADER_BYTES: usize = 16;
+
+/// Far more than counters and spans take: a server of another user may promise anything.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Times that a copy may be replaced by that of another program before it is an error.
 const ATTEMPTS: usize = 16;
@@ -94,13 +98,32 @@ pub(super) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let place = mountpoint.to_owned();
     let why = match answer_within(ANSWER, move || get_whole(&place, number)) {
         Some(Ok(value)) => return Ok(value),
+        Some(Err(Errno::ACCESS)) if is_of_another_user(mountpoint) => {
+            let mountpoint = mountpoint.to_owned();
+            return Err(Error::Private { mountpoint });
+        }
         Some(Err(errno)) => reason(errno),
-        None => match pid_of_server(mountpoint) {
-            Some(pid) => format!("its server (process {pid}) does not answer"),
-            None => "its server does not answer".to_owned(),
-        },
+        None => silent(mountpoint),
     };
     Err(Error::mountpoint(mountpoint, why))
+}
+
+/// A server may answer its own user, or root, with that error too.
+fn is_of_another_user(mountpoint: &Path) -> bool {
+    let mount = top_mount(mountpoint).ok().flatten();
+    let user = rustix::process::getuid().as_raw();
+    mount.is_some_and(|mount| mount.user_id.is_some_and(|owner| owner != user))
+}
+
+fn silent(mountpoint: &Path) -> String {
+    let mount = top_mount(mountpoint).ok().flatten();
+    match mount.as_ref().and_then(server_of) {
+        Some(pid) => format!(
+            "its server (process {}) does not answer",
+            pid.as_raw_nonzero()
+        ),
+        None => "its server does not answer".to_owned(),
+    }
 }
 
 fn reason(errno: Errno) -> String {
@@ -108,9 +131,6 @@ fn reason(errno: Errno) -> String {
         Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
         Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
-        Errno::ACCESS => {
-            "only the user that mounted it sees it, without allow_root or allow_other".to_owned()
-        }
         other => other.to_string(),
     }
 }
@@ -140,6 +160,9 @@ fn get_copy(root: &impl AsFd, number: u8) -> Result<Vec<u8>, Errno> {
         id = field(0);
         let left = usize::try_from(field(8)).map_err(|_| Errno::IO)?;
         let left = left.checked_sub(value.len()).ok_or(Errno::IO)?;
+        if value.len() + left > MOST_BYTES {
+            return Err(Errno::FBIG);
+        }
         let part = left.min(QUERY_BYTES - HEADER_BYTES);
         value.extend(&bytes[HEADER_BYTES..HEADER_BYTES + part]);
         if part == left {

@@ -22,55 +22,80 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     let (place, period) = args.place_and_period()?;
     // A file in a mount stands for the mount.
     let place = place.map(|place| erofs_fuse::mountpoint_of(place).unwrap_or_else(|| place.into()));
+    if args.prometheus {
+        return prometheus(place.as_deref());
+    }
     let now = counters(place.as_deref())?;
     if let Some(seconds) = period {
         return watch(place.as_deref(), now, Duration::from_secs(seconds));
     }
-    let answered = |value: &&Value| value["error"].is_null();
-    let all = mounts(&now);
-    if args.prometheus {
-        let all: Vec<Value> = all.iter().copied().filter(answered).cloned().collect();
-        outln!("{}", erofs_fuse::prometheus(&all).trim_end());
-    } else if args.json {
+    if args.json {
         print_json(&now)?;
     } else {
         outln!("{}", shown(&now, None).trim_end());
     }
-    Ok(match all.iter().all(answered) {
-        true => Outcome::Fine,
-        false => Outcome::Faulty,
-    })
+    let mounts = now["mounts"].as_array();
+    Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
+}
+
+/// Whether a mount does not answer, which is expected of one that this user may not see.
+fn has_failed(mount: &Value) -> bool {
+    !mount["error"].is_null() && mount["private"] != true
+}
+
+/// A page with all mounts, whatever state they are in; what is wrong with them goes to the standard
+/// error.
+fn prometheus(place: Option<&Path>) -> anyhow::Result<Outcome> {
+    let mounts = match place {
+        None => all_counters()?,
+        Some(place) => vec![
+            match (erofs_fuse::stat(place), erofs_fuse::erofast_mount_at(place)) {
+                (Ok(counters), None) => counters,
+                (Err(error), None) => return Err(error.into()),
+                (answer, Some(place)) => with_mountpoint(&place, answer),
+            },
+        ],
+    };
+    let errors = mounts.iter().filter_map(|mount| mount["error"].as_str());
+    errors.for_each(erofs_fuse::note);
+    outln!("{}", erofs_fuse::prometheus(&mounts).trim_end());
+    Ok(Outcome::of(!mounts.iter().any(has_failed)))
 }
 
 /// Those of one mount, or `{"mounts": [...]}`. One that does not answer has a field `error`.
 fn counters(place: Option<&Path>) -> anyhow::Result<Value> {
-    if let Some(place) = place {
-        return Ok(erofs_fuse::stat(place)?);
-    }
-    let of = |place: std::path::PathBuf| {
-        erofs_fuse::stat(&place).unwrap_or_else(|error| {
-            json!({"mountpoint": text::name(place.as_os_str().as_encoded_bytes()),
-                "error": error.to_string()})
-        })
-    };
-    let mounts: Vec<Value> = erofs_fuse::mountpoints()?.into_iter().map(of).collect();
-    Ok(json!({"mounts": mounts}))
+    Ok(match place {
+        Some(place) => erofs_fuse::stat(place)?,
+        None => json!({"mounts": all_counters()?}),
+    })
 }
 
-/// The counters of each mount.
-fn mounts(counters: &Value) -> Vec<&Value> {
-    match counters["mounts"].as_array() {
-        Some(mounts) => mounts.iter().collect(),
-        None => vec![counters],
-    }
+fn all_counters() -> anyhow::Result<Vec<Value>> {
+    let answers = erofs_fuse::stat_all()?.into_iter();
+    Ok(answers
+        .map(|(place, answer)| with_mountpoint(&place, answer))
+        .collect())
 }
 
-/// As text; with the counters `before`, rates are those between the two.
+/// Counters, or why there are none, with the mount point that the mount table has.
+fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Value {
+    let mut counters = answer.unwrap_or_else(|error| {
+        let is_private = matches!(error, erofs_fuse::Error::Private { .. });
+        json!({"error": error.to_string(), "private": is_private})
+    });
+    counters["mountpoint"] = place.to_string_lossy().into();
+    counters
+}
+
+/// As text; with the counters `before`, rates are those between the two. The server of another user
+/// may answer with what a terminal would obey.
 fn shown(now: &Value, before: Option<&Value>) -> String {
-    match now["mounts"].is_array() {
+    let page = match now["mounts"].is_array() {
         true => overview::overview(now, before),
         false => page::page(now, before),
-    }
+    };
+    let lines = page.lines().map(|line| text::line(line) + "\n");
+    lines.collect()
 }
 
 /// Prints the page again and again; its rates are those since the page before. Ends with the mount.

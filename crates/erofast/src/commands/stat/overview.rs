@@ -6,7 +6,20 @@ use serde_json::Value;
 
 use super::page::number;
 
-const HEADER: [&str; 6] = ["mount", "image", "up", "requests/s", "errors", "restarts"];
+const HEADER: [&str; COLUMNS] = [
+    "mount",
+    "image",
+    "version",
+    "up",
+    "requests/s",
+    "errors",
+    "restarts",
+];
+
+const COLUMNS: usize = 7;
+
+/// The column that a mount without an answer leaves empty.
+const UP: usize = 3;
 
 /// A table of `{"mounts": [...]}`; rates are those since `before`, or since each mount began.
 pub fn overview(now: &Value, before: Option<&Value>) -> String {
@@ -26,14 +39,14 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
     }
     // Why a mount does not answer is in no column.
     let tabular = |column: usize| {
-        let of_table = move |row: &&[String; 6]| column == 0 || !row[2].is_empty();
+        let of_table = move |row: &&[String; COLUMNS]| column == 0 || !row[UP].is_empty();
         rows.iter().filter(of_table)
     };
     let width = |column: usize| tabular(column).map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEADER.len())
         .map(|column| width(column).unwrap_or(0))
         .collect();
-    let line = |row: &[String; 6]| {
+    let line = |row: &[String; COLUMNS]| {
         let mut line = format!("{:<1$}  {2:<3$}", row[0], widths[0], row[1], widths[1]);
         for (cell, width) in row.iter().zip(&widths).skip(2) {
             line += &format!("  {cell:>width$}");
@@ -43,7 +56,7 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
     rows.iter().map(line).collect()
 }
 
-fn row(mount: &Value, before: &Value) -> [String; 6] {
+fn row(mount: &Value, before: &Value) -> [String; COLUMNS] {
     let name = |field: &str| text::line(mount[field].as_str().unwrap_or_default());
     let mountpoint = name("mountpoint");
     if let Some(error) = mount["error"].as_str() {
@@ -51,15 +64,9 @@ fn row(mount: &Value, before: &Value) -> [String; 6] {
         let why = error
             .strip_prefix(&format!("{mountpoint}: "))
             .unwrap_or(&error);
-        let empty = String::new;
-        return [
-            mountpoint,
-            why.to_owned(),
-            empty(),
-            empty(),
-            empty(),
-            empty(),
-        ];
+        let mut row = [const { String::new() }; COLUMNS];
+        row[..2].clone_from_slice(&[mountpoint, why.to_owned()]);
+        return row;
     }
     let seconds = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
     let requests = number(mount, "/requests").saturating_sub(number(before, "/requests"));
@@ -67,6 +74,7 @@ fn row(mount: &Value, before: &Value) -> [String; 6] {
     [
         mountpoint,
         name("image"),
+        name("version"),
         units::age(seconds(mount) as u64),
         format!("{rate:.1}"),
         (number(mount, "/fuse/errors") + number(mount, "/engine/errors")).to_string(),
@@ -81,7 +89,7 @@ mod tests {
 
     fn mounts(requests: u64, uptime: f64) -> Value {
         json!({"mounts": [
-            {"mountpoint": "/a", "image": "/i.erofs", "uptime_s": uptime, "requests": requests,
+            {"mountpoint": "/a", "image": "/i.erofs", "uptime_s": uptime, "requests": requests, "version": "1.2.3",
              "fuse": {"errors": 1}, "engine": {"errors": 0}, "restart": {"restarts": 2}},
             {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer and has no column"},
         ]})
@@ -102,7 +110,7 @@ mod tests {
         let ends = |line: usize| table.lines().nth(line).map(str::len);
         assert_eq!(ends(0), ends(1), "{table}");
         assert!(ends(1) < ends(2), "{table}");
-        assert_eq!(cells(1)[..2], ["/a", "/i.erofs"], "{table}");
+        assert_eq!(cells(1)[..3], ["/a", "/i.erofs", "1.2.3"], "{table}");
         assert_eq!(
             cells(1)[cells(1).len() - 3..],
             ["10.0", "1", "2"],

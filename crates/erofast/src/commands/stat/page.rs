@@ -177,9 +177,12 @@ impl Page<'_> {
         };
         let age = self.now["uptime_s"].as_f64().unwrap_or(0.0) as u64;
         let pid = self.now("/pid");
+        // Version 1.0.0 does not say it.
+        let version = self.now["version"].as_str().map(text::line);
+        let version = version.map_or(String::new(), |version| format!("version {version}, "));
         page += &line(
             "daemon",
-            &format!("pid {pid}, up {}, {sandbox}", units::age(age)),
+            &format!("pid {pid}, {version}up {}, {sandbox}", units::age(age)),
         );
         if let Some(root) = self
             .now
@@ -402,7 +405,8 @@ mod tests {
 
     fn answer(reads: u64, uptime: f64) -> Value {
         json!({
-            "image": "/app.erofs", "mountpoint": "/mnt", "pid": 7, "uptime_s": uptime,
+            "image": "/app.erofs", "mountpoint": "/mnt", "pid": 7, "version": "1.2.3",
+            "uptime_s": uptime,
             "transport": "dev_fuse", "protocol": {"major": 7, "minor": 45},
             "requests": reads, "notices": [], "sandbox": {"on": true},
             "fuse": {
@@ -424,6 +428,7 @@ mod tests {
         );
         assert!(page.contains("/app.erofs on /mnt\n"), "{page}");
         assert!(page.contains("decoded in 1 call\n"), "{page}");
+        assert!(page.contains("pid 7, version 1.2.3, up "), "{page}");
         let read = page
             .lines()
             .find(|line| line.starts_with("read"))

@@ -1,0 +1,291 @@
+//! Processes of another user that look like a mount helper or a server: no command asks them,
+//! waits for them, signals them or names them.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::site::{Site, ends, fine, signal};
+use super::upgrades::mounted;
+
+/// Begins as root, so that it can make what the user could make in namespaces or through
+/// set-user-ID programs. Its arguments are those of a mount helper. A signal is noted in a file.
+const BEGIN: &str = r#"
+import ctypes, json, mmap, os, signal, sys
+device, noted = os.environ["DEVICE"], os.environ["NOTED"]
+NAME = "erofast-upgrades"
+os.chmod(noted, 0o666)
+noted = os.open(noted, os.O_WRONLY)
+record = {"device": device, "since": {"secs": 1 << 40, "nanos": 0}, "server": os.getpid(),
+          "begun": 0, "ended": None}
+def memory():
+    file = os.memfd_create(NAME)
+    os.set_inheritable(file, True)
+    write(file)
+    return file
+def write(file):
+    os.ftruncate(file, 0)
+    os.pwrite(file, json.dumps(record).encode(), 0)
+def become_user():
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+"#;
+
+/// Tells that all is ready, and notes signals.
+const END: &str = r#"
+def signalled(*_):
+    os.write(noted, b"signalled")
+    record.update(begun=1, ended=[1, {"Ok": None}])
+    if file is not None:
+        write(file)
+signal.signal(signal.SIGUSR1, signalled)
+os.write(1, b"ready")
+while True:
+    signal.pause()
+"#;
+
+/// The record of a later mount, which says that it was upgraded.
+const LATER: &str = "become_user(); file = memory()";
+
+/// A pipe without a writer, which the kernel shows as the record.
+const PIPE: &str = r#"
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x20000) == 0
+assert libc.mount(b"none", b"/", None, 0x44000, None) == 0
+os.makedirs("dir", exist_ok=True)
+assert libc.mount(b"none", b"dir", b"tmpfs", 0, None) == 0
+os.mkfifo("dir/memfd:" + NAME)
+pipe = os.open("dir/memfd:" + NAME, os.O_RDONLY | os.O_NONBLOCK)
+os.unlink("dir/memfd:" + NAME)
+assert libc.umount2(b"dir", 2) == 0
+assert os.readlink(f"/proc/self/fd/{pipe}") == f"/memfd:{NAME} (deleted)"
+become_user(); file = None
+"#;
+
+/// As sudo(8) does: a program that became root has descriptors of the user that started it.
+const BECAME_ROOT: &str = "os.seteuid(65534); file = memory(); os.seteuid(0)";
+
+/// As most set-user-ID programs: the real user is the one that started it.
+const SET_USER_ID: &str = "file = memory(); os.setresuid(65534, 0, 0)";
+
+/// Files without an end, and many of them.
+const MANY: &str = r#"
+become_user(); file = memory()
+for _ in range(200):
+    os.ftruncate(memory(), 1 << 40)
+"#;
+
+/// Its command line is a page of a file of a server that has stopped.
+const STUCK_COMMAND_LINE: &str = r#"
+arguments = int(open("/proc/self/stat").read().rsplit(") ", 1)[1].split()[45])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+stuck = os.open(os.environ["STUCK"], os.O_RDONLY)
+become_user(); file = memory()
+def end():
+    libc.mmap(arguments & ~4095, 4096, 1, 0x12, stuck, 0)
+"#;
+
+struct Impostor<'s> {
+    child: Child,
+    site: &'s Site,
+}
+
+impl<'s> Impostor<'s> {
+    /// None, with a line, where there is no Python.
+    fn start(site: &'s Site, code: &str, stuck: &Path) -> Option<Self> {
+        let device = fs::metadata(site.point()).unwrap().dev();
+        let device = format!(
+            "{}:{}",
+            rustix::fs::major(device),
+            rustix::fs::minor(device)
+        );
+        fs::write(site.path("noted"), "").unwrap();
+        let end = END.replace("os.write(1,", "globals().get('end', int)(); os.write(1,");
+        // The name of the script is the first argument of the process.
+        fs::write(site.path("mount"), [BEGIN, code, &end].join("\n")).unwrap();
+        let mut command = Command::new("python3");
+        command.args(["mount", "-f", "--"]);
+        command.args([site.image(), site.point()]);
+        command.env("DEVICE", device).env("STUCK", stuck);
+        command.env("NOTED", site.path("noted"));
+        command.current_dir(site.directory.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = Vec::new();
+        let mut stdout = child.stdout.take().unwrap().take(5);
+        stdout.read_to_end(&mut ready).unwrap();
+        if ready != b"ready" {
+            println!("skipped: an impostor in Python: {}", child.wait().unwrap());
+            return None;
+        }
+        Some(Self { child, site })
+    }
+
+    #[track_caller]
+    fn was_left_alone(&mut self) {
+        assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
+        let noted = fs::read_to_string(self.site.path("noted")).unwrap();
+        assert_eq!(noted, "", "it was signalled");
+    }
+}
+
+impl Drop for Impostor<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that continues when the test ends, before its clients do.
+struct Stopped(u64);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal("-CONT", self.0);
+    }
+}
+
+/// Runs a script in a mount namespace with no erofast mount but that of the site: others belong to
+/// other tests. `$0` is the folder of the program.
+fn alone(site: &Site, script: &str) -> std::process::Output {
+    let prepare = "mount --make-rprivate /; \
+        while read -r _ point type _; do \
+            case $type$point in *\"$PWD/mnt\") ;; \
+            fuse.erofast*) ./program umount -l \"$(printf %b \"$point\")\" ;; esac; \
+        done </proc/self/mounts; PATH=$PWD/bin:$PATH; eval \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", prepare, "sh", script]);
+    ends(command.current_dir(site.directory.path()))
+}
+
+/// The package's script, as dpkg calls it after an upgrade.
+fn postinst(site: &Site) -> std::process::Output {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/postinst");
+    let bin = site.path("bin");
+    let _ = fs::create_dir(&bin);
+    for (name, target) in [
+        ("update-alternatives", "/bin/true"),
+        ("systemctl", "/bin/true"),
+    ] {
+        let _ = std::os::unix::fs::symlink(target, bin.join(name));
+    }
+    let _ = std::os::unix::fs::symlink(site.path("program"), bin.join("erofast"));
+    alone(site, &format!("sh {script} configure 0.9"))
+}
+
+/// Root's commands beside an impostor; `stands` is called when that is ready.
+fn commands_beside(code: &str, file: &Path, stands: impl FnOnce() -> Option<Stopped>) {
+    let Some(site) = mounted() else { return };
+    let first = site.pid();
+    let Some(mut impostor) = Impostor::start(&site, code, file) else {
+        return;
+    };
+    let _stopped = stands();
+    fine(&ends(&mut site.command(&["upgrade", "mnt"])));
+    impostor.was_left_alone();
+    let second = site.pid();
+    assert_ne!(first, second, "the old server serves on");
+    let printed = postinst(&site);
+    fine(&printed);
+    assert_eq!(String::from_utf8_lossy(&printed.stderr), "");
+    impostor.was_left_alone();
+    let third = site.pid();
+    assert_ne!(second, third, "the old server serves on");
+    signal("-STOP", third);
+    let stat = ends(&mut site.command(&["stat", "mnt"]));
+    let stderr = String::from_utf8_lossy(&stat.stderr);
+    let line = format!("erofast: mnt: its server (process {third}) does not answer\n");
+    assert_eq!(stderr, line);
+    fine(&ends(&mut site.command(&["upgrade", "mnt"])));
+    fine(&ends(&mut site.command(&["umount", "mnt"])));
+    impostor.was_left_alone();
+    assert!(!site.is_mounted());
+}
+
+#[test]
+fn a_later_record_of_another_user_is_none() {
+    commands_beside(LATER, Path::new(""), || None);
+}
+
+#[test]
+fn a_pipe_that_looks_like_a_record_is_not_opened() {
+    commands_beside(PIPE, Path::new(""), || None);
+}
+
+#[test]
+fn a_record_that_a_program_of_root_got_from_another_user_is_none() {
+    commands_beside(BECAME_ROOT, Path::new(""), || None);
+}
+
+#[test]
+fn a_program_that_another_user_started_with_the_rights_of_root_is_no_helper() {
+    commands_beside(SET_USER_ID, Path::new(""), || None);
+}
+
+#[test]
+fn many_records_without_an_end_are_not_read() {
+    commands_beside(MANY, Path::new(""), || None);
+}
+
+#[test]
+fn a_command_line_that_cannot_be_read_keeps_nobody_waiting() {
+    let Some(stuck) = mounted() else { return };
+    let file = super::site::some_file(&stuck.point());
+    let server = stuck.pid();
+    commands_beside(STUCK_COMMAND_LINE, &file, || {
+        signal("-STOP", server);
+        Some(Stopped(server))
+    });
+    fine(&stuck.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn root_upgrades_all_mounts_at_the_same_time_and_names_each_that_fails() {
+    let Some(site) = mounted() else { return };
+    let first = site.pid();
+    for number in 0..3 {
+        let name = format!("mnt{number}");
+        fs::create_dir(site.path(&name)).unwrap();
+        fine(&site.run(&["mount", "-o", "restart=off", "image.erofs", &name]));
+    }
+    let _ = fs::create_dir(site.path("bin"));
+    let _ = std::os::unix::fs::symlink(site.path("program"), site.path("bin/erofast"));
+    let three = ["mnt0", "mnt", "mnt1"];
+    let several = ends(&mut site.command(&[&["upgrade"][..], &three].concat()));
+    let second = site.pid();
+    let failed = alone(&site, "erofast upgrade --all");
+    let stderr = String::from_utf8_lossy(&several.stderr).into_owned();
+    fine(&site.run(&["umount", "mnt0", "mnt1", "mnt2"]));
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
+    for name in ["mnt0", "mnt1"] {
+        let line = format!("erofast: {name}: cannot be upgraded: restart=off\n");
+        assert!(stderr.contains(&line), "{stderr}");
+    }
+    assert_eq!(several.status.code(), Some(1));
+    assert_ne!(first, second);
+    // In this namespace the others are not mounted.
+    fine(&failed);
+    assert_ne!(second, site.pid());
+    fine(&site.run(&["umount", "mnt"]));
+}
+
+#[test]
+fn umount_of_several_mounts_goes_on_after_one_that_fails() {
+    let Some(site) = Site::new() else { return };
+    for name in ["a", "b"] {
+        fs::create_dir(site.path(name)).unwrap();
+        fine(&site.run(&["mount", "image.erofs", name]));
+    }
+    let output = site.run(&["umount", "a", "mnt", "b"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr, "erofast: mnt: is not a mount point\n");
+    assert_eq!(output.status.code(), Some(1));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let place = site.directory.path().to_str().unwrap().to_owned();
+    assert!(!mounts.contains(&place), "{mounts}");
+}

@@ -1,0 +1,164 @@
+//! The mount helpers of a user, found by their records.
+//!
+//! All that is asked of the evidence is that no other user can make it: the process has the ids of
+//! the user that mounted and no other, the record is a file in memory that such a process made, and
+//! both are held by descriptors. A user can deceive others about mounts of their own only.
+
+use std::cmp::Reverse;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::process::{self, Process};
+use crate::error::Error;
+use crate::helper::{NAME_OF_RECORD, Record, TableEntry, answer_within, cgroup_folder};
+
+/// Far more than reading `/proc` takes; a user may have many processes with many descriptors.
+const SEARCH: Duration = Duration::from_secs(5);
+
+/// How long a process may wait for a device, at most, before it is asked: one in a frozen cgroup of
+/// version 1 looks the same.
+const DEVICE: Duration = Duration::from_secs(1);
+
+/// Interval between looks at its state.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The mount helper of a mount.
+#[derive(Debug)]
+pub(crate) struct HelperProcess {
+    process: Process,
+    /// Of the mount.
+    user: u32,
+    /// Of the record, in the folder of the process.
+    path: String,
+    record: Record,
+}
+
+/// All mount helpers of a user that this process may inspect.
+///
+/// # Errors
+/// The search took too long.
+pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
+    let search = move || {
+        let processes = process::numbers().filter_map(Process::open);
+        let own = processes.filter(|process| process.is_of(user));
+        own.filter_map(|process| HelperProcess::of(process, user))
+            .collect()
+    };
+    answer_within(SEARCH, search).ok_or_else(|| {
+        let limit = SEARCH.as_secs();
+        let why = format!("the processes of user {user} could not be searched within {limit} s");
+        Error::Server(why)
+    })
+}
+
+/// The process number of the server of a mount, which may have stopped; `None` where it is not
+/// known.
+pub(crate) fn server_of(entry: &TableEntry) -> Option<Pid> {
+    let helpers = helpers_of(entry.user_id?).ok()?;
+    let helper = HelperProcess::for_mount(&helpers, &entry.device)?;
+    Pid::from_raw(helper.record.server?)
+}
+
+impl HelperProcess {
+    fn of(process: Process, user: u32) -> Option<Self> {
+        let shown = format!("/memfd:{NAME_OF_RECORD} (deleted)");
+        let mut paths = process.descriptors(&shown).into_iter();
+        let (path, record) = paths.find_map(|path| {
+            let record = read(&process, &path, user)?;
+            Some((path, record))
+        })?;
+        Some(Self {
+            process,
+            user,
+            path,
+            record,
+        })
+    }
+
+    /// That of the mount `MAJOR:MINOR`: the last one, since numbers are given again. A process that
+    /// the helper just started may hold its record too, for a moment, and has a later number.
+    pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
+        let of_mount = helpers.iter().filter(|this| this.record.device == device);
+        of_mount.max_by_key(|this| {
+            (
+                this.record.since,
+                Reverse(this.process.pid.as_raw_nonzero()),
+            )
+        })
+    }
+
+    /// Whether the server of the mount can be replaced.
+    pub(crate) fn offers_upgrades(&self) -> bool {
+        self.record.begun.is_some()
+    }
+
+    /// Asks for an upgrade; the number of the last one before it.
+    pub(crate) fn begin(&self) -> Result<u64, Error> {
+        // Nothing is asked of one that does not run: it would do it much later.
+        let begin = Instant::now();
+        while self.process.state() == Some('D') && begin.elapsed() < DEVICE {
+            thread::sleep(INTERVAL);
+        }
+        if let Some(why) = self.why_idle() {
+            return Err(Error::Server(why));
+        }
+        let before = self.begun()?;
+        let signalled = self.process.signal(Signal::USR1);
+        signalled.map_err(Error::io("its mount helper"))?;
+        Ok(before)
+    }
+
+    /// Number of the last upgrade that has begun.
+    pub(crate) fn begun(&self) -> Result<u64, Error> {
+        Ok(self.now()?.begun.unwrap_or_default())
+    }
+
+    /// The outcome of an upgrade that began after number `before`; `None` while there is none.
+    pub(crate) fn outcome(&self, before: u64) -> Result<Option<Result<(), String>>, Error> {
+        let ended = self.now()?.ended;
+        let ended = ended.filter(|(number, _)| *number > before);
+        Ok(ended.map(|(_, outcome)| outcome))
+    }
+
+    /// Why this process answers nothing, as far as can be seen.
+    pub(crate) fn why_idle(&self) -> Option<String> {
+        let pid = self.process.pid.as_raw_nonzero();
+        let why = match self.process.state()? {
+            'T' => format!("is stopped: kill -CONT {pid}"),
+            't' => "is stopped by a debugger".to_owned(),
+            'D' => "is in a frozen cgroup, or waits for a device".to_owned(),
+            _ if self.is_frozen() => "is in a frozen cgroup".to_owned(),
+            _ => return None,
+        };
+        Some(format!("its mount helper (process {pid}) {why}"))
+    }
+
+    /// The same, for one that had time to answer.
+    pub(crate) fn why_silent(&self) -> String {
+        let pid = self.process.pid.as_raw_nonzero();
+        let why = || format!("its mount helper (process {pid}) does not answer");
+        self.why_idle().unwrap_or_else(why)
+    }
+
+    /// By cgroups of version 2.
+    fn is_frozen(&self) -> bool {
+        let folder = self.process.cgroup().zip(cgroup_folder());
+        let events = folder.map(|(group, folder)| folder.join(group).join("cgroup.events"));
+        let events = events.and_then(|events| std::fs::read_to_string(events).ok());
+        events.is_some_and(|events| events.lines().any(|line| line == "frozen 1"))
+    }
+
+    /// What the record says by now.
+    fn now(&self) -> Result<Record, Error> {
+        let record = read(&self.process, &self.path, self.user);
+        let record = record.filter(|record| record.device == self.record.device);
+        record.ok_or_else(|| Error::Server("its mount helper is gone".into()))
+    }
+}
+
+fn read(process: &Process, path: &str, user: u32) -> Option<Record> {
+    let text = process.file_in_memory(path, user)?;
+    serde_json::from_slice(&text).ok()
+}

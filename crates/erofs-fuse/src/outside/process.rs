@@ -1,0 +1,174 @@
+//! Another process, held by a descriptor of its folder in `/proc`: what is read there, and the
+//! signals sent through it, concern this process and no later one with its number.
+//!
+//! Nothing is read that waits for the process: its command line, environment and mappings lie in
+//! its own memory, where a page may come from a server of the user that made it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+/// Longest file of the kernel that is read.
+const LONGEST: u64 = 1 << 20;
+
+/// A process of any user.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    folder: OwnedFd,
+}
+
+/// All processes that this one sees, by their numbers.
+pub(super) fn numbers() -> impl Iterator<Item = Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+}
+
+impl Process {
+    /// `None` where it has ended.
+    pub(super) fn open(pid: Pid) -> Option<Self> {
+        let path = format!("/proc/{}", pid.as_raw_nonzero());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        Some(Self { pid, folder })
+    }
+
+    /// Whether it has the rights of this user and of no other. A program that changes its user
+    /// (sudo(8), fusermount3(1)) may have arguments and descriptors of the user that started it, as
+    /// long as one of its ids is that user's.
+    pub(super) fn is_of(&self, user: u32) -> bool {
+        let status = self.text("status");
+        // Real, effective, saved, and of the filesystem.
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let ids = line.unwrap_or_default().split_ascii_whitespace();
+        let ids: Vec<_> = ids.map(str::parse).collect();
+        ids.len() == 4 && ids.iter().all(|id| *id == Ok(user))
+    }
+
+    /// Its state, as proc_pid_stat(5) names it.
+    pub(super) fn state(&self) -> Option<char> {
+        let stat = self.text("stat");
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// Its cgroup of version 2, as a path from the root of these.
+    pub(super) fn cgroup(&self) -> Option<String> {
+        let groups = self.text("cgroup");
+        let mut lines = groups.lines();
+        lines.find_map(|line| Some(line.strip_prefix("0::/")?.to_owned()))
+    }
+
+    fn text(&self, name: &str) -> String {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut bytes = Vec::new();
+        if let Ok(file) = openat(&self.folder, name, flags, Mode::empty()) {
+            // What cannot be read is no evidence.
+            let _ = File::from(file).take(LONGEST).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Paths, within its folder, of its descriptors that the kernel shows as this text.
+    pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(&self.folder, "fd", flags, Mode::empty());
+        let Some(entries) = folder.and_then(Dir::new).ok() else {
+            return Vec::new();
+        };
+        let entries = entries.flatten();
+        let paths = entries.map(|entry| {
+            let number = OsStr::from_bytes(entry.file_name().to_bytes());
+            format!("fd/{}", number.display())
+        });
+        let is_shown = |path: &String| {
+            let link = readlinkat(&self.folder, path.as_str(), Vec::new());
+            link.is_ok_and(|link| link.to_bytes() == shown.as_bytes())
+        };
+        paths.filter(is_shown).collect()
+    }
+
+    /// The content of a file in memory that a process of this user has made. The kernel gives such
+    /// a file to the user of the process that makes it, so that no other one can make it; its name
+    /// means nothing.
+    pub(super) fn file_in_memory(&self, path: &str, user: u32) -> Option<Vec<u8>> {
+        // Does not open what is there, which may be a pipe without a writer, or a device.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let handle = openat(&self.folder, path, flags, Mode::empty()).ok()?;
+        let asked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let status = statx(&handle, c"", asked, StatxFlags::BASIC_STATS).ok()?;
+        let kind = FileType::from_raw_mode(status.stx_mode.into());
+        if (kind, status.stx_uid, status.stx_nlink) != (FileType::RegularFile, user, 0) {
+            return None;
+        }
+        let same = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(Path::new(&same), flags, Mode::empty()).ok()?;
+        let mut bytes = Vec::new();
+        File::from(file)
+            .take(LONGEST)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        Some(bytes)
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        pidfd_send_signal(&self.folder, signal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    fn this_process() -> Process {
+        Process::open(rustix::process::getpid()).unwrap()
+    }
+
+    #[test]
+    fn a_process_is_of_its_user_and_of_no_other() {
+        let user = rustix::process::getuid().as_raw();
+        assert!(this_process().is_of(user) && !this_process().is_of(user + 1));
+        assert!(numbers().any(|pid| pid == rustix::process::getpid()));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_takes_no_signal_and_shows_nothing() {
+        let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn();
+        let mut child = child.unwrap();
+        let process = Process::open(Pid::from_child(&child)).unwrap();
+        assert!(process.state().is_some());
+        process.signal(Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert_eq!(process.signal(Signal::KILL), Err(Errno::SRCH));
+        assert_eq!(process.state(), None);
+    }
+
+    #[test]
+    fn only_a_file_in_memory_of_the_user_is_read() {
+        let user = rustix::process::getuid().as_raw();
+        let memory = memfd_create("a name", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&memory, b"text").unwrap();
+        let this = this_process();
+        let paths = this.descriptors("/memfd:a name (deleted)");
+        assert_eq!(paths, [format!("fd/{}", memory.as_raw_fd())]);
+        let read = |user| this.file_in_memory(&paths[0], user);
+        assert_eq!(read(user).as_deref(), Some(&b"text"[..]));
+        assert_eq!(read(user + 1), None);
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let path = format!("fd/{}", named.as_file().as_raw_fd());
+        assert_eq!(this.file_in_memory(&path, user), None);
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        let path = format!("fd/{}", pipe.as_raw_fd());
+        assert_eq!(this.file_in_memory(&path, user), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! The version of the program that serves, for the live counters.
+
+use std::sync::OnceLock;
+
+/// Set once at start.
+static VERSION: OnceLock<&'static str> = OnceLock::new();
+
+/// Says which version the program is; otherwise it is that of this library.
+pub fn set_version(version: &'static str) {
+    // A second call changes nothing.
+    let _ = VERSION.set(version);
+}
+
+pub(crate) fn version() -> &'static str {
+    VERSION.get().copied().unwrap_or(env!("CARGO_PKG_VERSION"))
+}
