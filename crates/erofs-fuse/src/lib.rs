@@ -44,6 +44,6 @@ pub use request::{FSTYPE, MountRequest};
 pub use sandbox::allowed_calls;
 #[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use serve::{profile_identity, prometheus, stat, stat_all, take_spans};
+pub use serve::{Answer, profile_identity, prometheus, stat, stat_all, take_spans};
 pub use upgrade::{upgrade, upgrade_all, upgrade_each};
 pub use version::set_version;

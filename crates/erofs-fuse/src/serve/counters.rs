@@ -35,12 +35,15 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     })
 }
 
+/// A mount point, and what [`stat`] says of it.
+pub type Answer = (PathBuf, Result<Value, Error>);
+
 /// The live counters of all mounts of this user, as root of all users, with their mount points. All
 /// servers are asked at the same time.
 ///
 /// # Errors
 /// One line: there is no mount table. Inner ones are those of [`stat`].
-pub fn stat_all() -> Result<Vec<(PathBuf, Result<Value, Error>)>, Error> {
+pub fn stat_all() -> Result<Vec<Answer>, Error> {
     let asked = mountpoints()?.into_iter().map(|place| {
         let mountpoint = place.clone();
         (

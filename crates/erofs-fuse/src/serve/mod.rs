@@ -36,7 +36,7 @@ mod xattrs;
 
 #[cfg(feature = "fail-points")]
 pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use counters::{stat, stat_all};
+pub use counters::{Answer, stat, stat_all};
 pub use launch::profile_identity;
 pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;
