@@ -51,8 +51,8 @@ macro_rules! metrics {
     };
 }
 
-/// What somebody can act on, by an alert, a setting or a report of a fault; `erofast stat --json` has
-/// all counters.
+/// What somebody can act on, by an alert, a setting or a report of a fault. `erofast stat --json`
+/// has all counters.
 const METRICS: &[Metric] = metrics! {
     gauge "up" Up;
         "1 where the server of a mount answers, 0 where it does not or may not be asked.";
