@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::filesystem::{DEFER, Filesystem};
+use crate::filesystem::{DECLINED, DEFER, Filesystem};
 use crate::node::Seek;
 use crate::reply::{DirectoryReply, ReadReply, Reply};
 use crate::request::Request;
@@ -31,9 +31,10 @@ pub(crate) enum Answer {
 
 impl Answer {
     /// Whether something is wrong. Programs and the kernel ask all the time whether a name, an
-    /// attribute, a hole or an operation exists: its absence is no failure.
+    /// attribute, a hole or an operation exists: its absence is no failure. And what is declined is
+    /// asked for again.
     pub(crate) fn is_failure(self) -> bool {
-        const ROUTINE: [Errno; 9] = [
+        const ROUTINE: [Errno; 10] = [
             Errno::NOENT,
             Errno::NODATA,
             Errno::NOSYS,
@@ -43,6 +44,7 @@ impl Answer {
             Errno::RANGE,
             Errno::ROFS,
             Errno::ACCESS,
+            DECLINED,
         ];
         matches!(self, Answer::Error(errno) if !ROUTINE.contains(&errno))
     }
@@ -167,6 +169,9 @@ fn serve(
         }
         Opcode::Read => {
             let read = sized(request, reply)?;
+            if read.is_for_page_cache() && filesystem.declines(node, read.offset, read.size) {
+                return Err(DECLINED);
+            }
             filesystem.read(caller, node, read.offset, &mut ReadReply::new(reply))
         }
         Opcode::Readdir | Opcode::Readdirplus => {

@@ -12,6 +12,10 @@ use crate::wire::{Attr, FOREVER, StatfsOut};
 /// [`DeferredChannel`](crate::DeferredChannel).
 pub const DEFER: Errno = Errno::INPROGRESS;
 
+/// Sent for read-ahead that the filesystem [declines](Filesystem::declines). The kernel shows it to
+/// no program: it asks again for the pages that are used, one at a time.
+pub const DECLINED: Errno = Errno::CANCELED;
+
 /// A read-only filesystem whose content never changes.
 ///
 /// Nodes are the filesystem's own numbers; 1 is the root, 0 is no node. Many threads call at the
@@ -42,6 +46,13 @@ pub trait Filesystem: Send + Sync {
         offset: u64,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno>;
+
+    /// Whether to leave unread what the kernel reads ahead: `size` bytes from `offset` on, for the
+    /// page cache. Asked before each [`read`](Self::read) that the page cache wants. A range that
+    /// was declined must be served when it is asked for again.
+    fn declines(&self, _node: u64, _offset: u64, _size: u32) -> bool {
+        false
+    }
 
     /// Entries of a directory from `position` on (0 is its beginning), until the reply is full.
     fn read_directory(

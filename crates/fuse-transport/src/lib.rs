@@ -139,7 +139,7 @@ pub use counters::{Histogram, Statistics};
 pub use deferred::DeferredChannel;
 #[cfg(feature = "fail-points")]
 pub use fail_points::FAIL_STEP;
-pub use filesystem::{DEFER, Filesystem};
+pub use filesystem::{DECLINED, DEFER, Filesystem};
 pub use handshake::{Config, Protocol};
 pub use in_flight::{RequestsInFlight, TakenRequest};
 pub use node::{Found, Seek};

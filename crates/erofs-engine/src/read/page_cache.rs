@@ -17,8 +17,9 @@ pub(crate) const SMALL_READ: usize = 64 << 10;
 
 /// Writes decoded bytes into a page cache above the engine (for FUSE: `FUSE_NOTIFY_STORE`).
 pub trait PageCacheWriter: Send + Sync + Debug {
-    /// Whether it accepts `bytes` more bytes now. If not, the read is served as without it.
-    fn has_room(&self, bytes: usize) -> bool;
+    /// Whether it accepts `bytes` more bytes of a file now. If not, the read is served as without
+    /// it.
+    fn has_room(&self, file: Nid, bytes: usize) -> bool;
 
     /// Queues a remainder to be written later. Called by decoding threads: must not block.
     fn store(&self, remainder: Remainder);

@@ -158,7 +158,9 @@ impl FileReader<'_> {
         let input = &input.bytes()[range];
         let whole = segment.pcluster.decoded_length as usize;
         let stores = |cache: &dyn PageCacheWriter| {
-            segment.out.len() < whole && self.has_own_page(segment) && cache.has_room(whole)
+            segment.out.len() < whole
+                && self.has_own_page(segment)
+                && cache.has_room(self.inode.nid, whole)
         };
         if self.page_cache.is_some_and(stores) {
             return self.decode_for_storing(decoder, algorithm, input, segment);

@@ -251,7 +251,7 @@ mod tests {
     struct Broken;
 
     impl PageCacheWriter for Broken {
-        fn has_room(&self, _: usize) -> bool {
+        fn has_room(&self, _: Nid, _: usize) -> bool {
             panic!("as a test")
         }
 

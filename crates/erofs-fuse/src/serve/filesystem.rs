@@ -23,6 +23,7 @@ use super::inode_number::inode_number;
 use super::launch::Launch;
 use super::nodes::Nodes;
 use super::queries::{self, Queries};
+use super::random_faults::RandomFaults;
 use super::request_line::line;
 use super::trace_spans;
 use super::xattrs::{is_in_a_namespace, lists_trusted};
@@ -63,6 +64,8 @@ pub(super) struct ErofsFilesystem {
     launch: OnceLock<Arc<Launch>>,
     /// Unless read-ahead is switched off.
     read_ahead: OnceLock<Arc<FileReadAhead>>,
+    /// The same.
+    random_faults: OnceLock<Arc<RandomFaults>>,
     /// The same, where the mount helper may list directories.
     directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
@@ -98,6 +101,7 @@ impl ErofsFilesystem {
             queries: Queries::default(),
             launch: OnceLock::new(),
             read_ahead: OnceLock::new(),
+            random_faults: OnceLock::new(),
             directory_read_ahead: OnceLock::new(),
         }
     }
@@ -142,6 +146,11 @@ impl ErofsFilesystem {
         let _ = self.read_ahead.set(read_ahead);
     }
 
+    /// Has what is read around random faults declined from here on.
+    pub(super) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
+        let _ = self.random_faults.set(random_faults);
+    }
+
     /// Has directories of a walk listed ahead from here on.
     pub(super) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
         let _ = self.directory_read_ahead.set(read_ahead);
@@ -168,6 +177,9 @@ impl ErofsFilesystem {
             let directories = self.directory_read_ahead.get();
             counters["read_ahead"]["directories"] =
                 directories.map_or(0, DirectoryReadAhead::count).into();
+            let random_faults = self.random_faults.get();
+            counters["read_ahead"]["random_faults"] =
+                random_faults.map_or(serde_json::Value::Null, |faults| faults.report());
         }
         Some(counters.to_string().into_bytes())
     }
@@ -352,6 +364,14 @@ impl Filesystem for ErofsFilesystem {
             .read_at(&inode, offset, reply.spare(), self.context);
         reply.advance(read.map_err(|error| self.report(&error))?);
         Ok(())
+    }
+
+    fn declines(&self, node: u64, offset: u64, size: u32) -> bool {
+        !deferral::repeats()
+            && self.random_faults.get().is_some_and(|faults| {
+                let file = self.nodes.nid(node);
+                file.is_some_and(|file| faults.declines(file, offset, size))
+            })
     }
 
     fn read_directory(

@@ -23,6 +23,7 @@ use super::filesystem::ErofsFilesystem;
 use super::launch;
 use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
+use super::random_faults::RandomFaults;
 use super::read_ahead_window::ReadAheadWindow;
 use super::readiness::Readiness;
 use super::request_size::request_bytes;
@@ -35,7 +36,7 @@ use crate::error::Error;
 use crate::helper::{MountHelper, covered_notice};
 use crate::inherited;
 use crate::log::Log;
-use crate::options::{MountOptions, Prefetch, SandboxMode};
+use crate::options::{MountOptions, Prefetch, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
 use crate::request::MountRequest;
 use crate::respawn;
@@ -202,7 +203,11 @@ impl Serving<'_> {
             true => None,
             false => self.decoded(unmount.helper),
         };
-        let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper)?;
+        let random = random_faults(options, &session);
+        if let Some(random) = &random {
+            image.set_random_faults(Arc::clone(random));
+        }
+        let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random)?;
         let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
@@ -411,6 +416,13 @@ fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
         max_request: request_bytes(options.read_ahead_kb, io_uring || decodes_slowly(engine)),
         ..Config::default()
     }
+}
+
+/// `None` if the kernel reads nothing ahead.
+fn random_faults(options: &MountOptions, session: &Session) -> Option<Arc<RandomFaults>> {
+    let window = options.read_ahead_kb.unwrap_or(READ_AHEAD_KB);
+    let longest = (u64::from(window) << 10).max(session.protocol().max_request as u64);
+    (window > 0).then(|| Arc::new(RandomFaults::new(longest)))
 }
 
 /// LZ4 alone is decoded about as fast as it is copied.

@@ -19,6 +19,7 @@ mod on_demand;
 mod priority;
 mod prometheus;
 mod queries;
+mod random_faults;
 mod read_ahead_window;
 mod readiness;
 mod request_line;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use erofs_engine::erofs_format::Nid;
 use erofs_engine::{Engine, PageCacheWriter, Remainder};
 use fuse_transport::{PageStore, Session};
 use sys::pi_condvar::PiCondvar;
@@ -17,6 +18,7 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use super::nodes::Nodes;
 use super::priority::with_that_of_workers;
+use super::random_faults::RandomFaults;
 use super::storing_threads::{self, Call, First};
 use crate::error::Error;
 use crate::helper::MountHelper;
@@ -32,7 +34,12 @@ const PAGE: u64 = 4096;
 const LONGEST: usize = 4 << 20;
 
 /// Writes to the page cache of one mount.
-pub(super) struct NotifyStoreWriter(Arc<Queue>);
+pub(super) struct NotifyStoreWriter {
+    queue: Arc<Queue>,
+    /// What it stores nothing for. Around a random fault nothing is read soon, and a hit there has
+    /// the kernel take up reading around.
+    random: Option<Arc<RandomFaults>>,
+}
 
 struct Queue {
     /// Guarded by its own lock: held for a push or a pop only.
@@ -57,6 +64,7 @@ impl NotifyStoreWriter {
         nodes: Nodes,
         session: &Arc<Session>,
         helper: &MountHelper,
+        random: Option<Arc<RandomFaults>>,
     ) -> Result<Self, Error> {
         let queue = Arc::new(Queue {
             state: PiMutex::default(),
@@ -70,12 +78,12 @@ impl NotifyStoreWriter {
         storing_threads::start(name, Arc::clone(session), signs, move |store| {
             with_that_of_workers(&engine, || store_all(&ours, store, &engine, nodes));
         })?;
-        Ok(Self(queue))
+        Ok(Self { queue, random })
     }
 
     /// Has the thread do something between two remainders.
     pub(super) fn caller(&self) -> First {
-        let queue = Arc::clone(&self.0);
+        let queue = Arc::clone(&self.queue);
         Arc::new(move |call| {
             queue.lock().calls.push(call);
             queue.changed.notify_one();
@@ -91,23 +99,26 @@ impl fmt::Debug for NotifyStoreWriter {
 
 impl Drop for NotifyStoreWriter {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.changed.notify_all();
+        self.queue.lock().closed = true;
+        self.queue.changed.notify_all();
     }
 }
 
 impl PageCacheWriter for NotifyStoreWriter {
-    fn has_room(&self, bytes: usize) -> bool {
-        let taken = self.0.lock().bytes;
+    fn has_room(&self, file: Nid, bytes: usize) -> bool {
+        if self.random.as_ref().is_some_and(|it| it.is_random(file)) {
+            return false;
+        }
+        let taken = self.queue.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
     }
 
     fn store(&self, remainder: Remainder) {
-        let mut state = self.0.lock();
+        let mut state = self.queue.lock();
         state.bytes += remainder.memory();
         state.waiting.push_back(remainder);
         drop(state);
-        self.0.changed.notify_one();
+        self.queue.changed.notify_one();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Images built by the tests, of trees whose every byte is known.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,6 +31,19 @@ impl BuiltImage {
                 let mut bytes = content(number as u64, size);
                 bytes.resize(size, b'x');
                 fs::write(tree.join(format!("data/{number:04}")), bytes).unwrap();
+            }
+        })
+    }
+
+    /// Builds a tree with a file `large` of 1 GiB, most of it a hole: every 961st page begins with its
+    /// number.
+    pub fn of_a_large_file(name: &str) -> Option<Self> {
+        Self::of(name, &["--chunksize=65536"], |tree| {
+            fs::create_dir_all(tree).unwrap();
+            let file = fs::File::create(tree.join("large")).unwrap();
+            file.set_len(1 << 30).unwrap();
+            for page in (0..(1_u64 << 30) / 4096).step_by(31 * 31) {
+                file.write_all_at(&page.to_le_bytes(), page * 4096).unwrap();
             }
         })
     }

@@ -37,6 +37,7 @@ mod place;
 mod priority;
 mod profile;
 mod random;
+mod random_faults;
 mod read_ahead;
 mod readonly;
 mod remainder;
@@ -66,6 +67,7 @@ const TESTS: &[&[Test]] = &[
     soak::TESTS,
     readonly::TESTS,
     random::TESTS,
+    random_faults::TESTS,
     exported::TESTS,
 ];
 

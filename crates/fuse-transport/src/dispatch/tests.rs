@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use rustix::fs::OFlags;
 use zerocopy::FromBytes;
 
 use super::*;
@@ -41,6 +42,9 @@ impl Filesystem for Small {
         reply.spare()[..length].copy_from_slice(&rest[..length]);
         reply.advance(length);
         Ok(())
+    }
+    fn declines(&self, _: u64, offset: u64, size: u32) -> bool {
+        offset == 0 && size == 8192
     }
     fn read_directory(
         &self,
@@ -238,4 +242,29 @@ fn forgets_come_one_by_one_or_in_batches_and_a_false_count_is_cut() {
     let all = ask(&small, Opcode::BatchForget, 0, batch, nodes);
     assert_eq!((one, all), (Ok(vec![]), Ok(vec![])));
     assert_eq!(*small.forgotten.lock().unwrap(), [(7, 3), (8, 1), (9, 2)]);
+}
+
+#[test]
+fn what_the_page_cache_reads_ahead_may_be_declined_and_direct_reads_may_not() {
+    let read = |read_flags, flags| {
+        let read = ReadIn {
+            size: 8192,
+            read_flags,
+            flags,
+            ..ReadIn::default()
+        };
+        read.as_bytes().to_vec()
+    };
+    let small = Small::default();
+    let direct = OFlags::DIRECT.bits();
+    for (fixed, expected) in [
+        (read(0, 0), Err(DECLINED)),
+        (read(0, OFlags::NOATIME.bits()), Err(DECLINED)),
+        (read(ReadIn::LOCK_OWNER, 0), Ok(b"content".to_vec())),
+        (read(0, direct), Ok(b"content".to_vec())),
+        (read(ReadIn::LOCK_OWNER, direct), Ok(b"content".to_vec())),
+    ] {
+        assert_eq!(ask(&small, Opcode::Read, 2, &fixed, b""), expected);
+    }
+    assert!(!Answer::Error(DECLINED).is_failure());
 }

@@ -1,5 +1,6 @@
 //! Fixed parts of requests.
 
+use rustix::fs::OFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Before every request.
@@ -48,6 +49,18 @@ pub struct ReadIn {
     pub lock_owner: u64,
     pub flags: u32,
     pub padding: u32,
+}
+
+impl ReadIn {
+    /// `read_flags`: the lock owner is stated, which the kernel does for direct reads.
+    pub const LOCK_OWNER: u32 = 1 << 1;
+
+    /// The page cache asks, which keeps an error from programs as long as it can ask again. The
+    /// error of a direct read goes to the program. The mode of the file does not tell all of them:
+    /// loop devices read directly from files that were opened without O_DIRECT.
+    pub fn is_for_page_cache(&self) -> bool {
+        self.read_flags & Self::LOCK_OWNER == 0 && self.flags & OFlags::DIRECT.bits() == 0
+    }
 }
 
 /// GETXATTR (the name follows) and LISTXATTR. A size of 0 asks how long the answer would be.

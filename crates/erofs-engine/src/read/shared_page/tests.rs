@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use erofs_format::{ExtentKind, Inode};
+use erofs_format::{ExtentKind, Inode, Nid};
 
 use super::PAGE;
 use crate::{Engine, EngineOptions, PageCacheWriter, ReadContext, Remainder};
@@ -15,7 +15,7 @@ type Stretch = (u64, Vec<u8>);
 struct Stored(Arc<Mutex<Vec<Stretch>>>);
 
 impl PageCacheWriter for Stored {
-    fn has_room(&self, _: usize) -> bool {
+    fn has_room(&self, _: Nid, _: usize) -> bool {
         true
     }
 
