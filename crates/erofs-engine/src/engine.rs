@@ -20,6 +20,7 @@ use remote_image::{Class, RemoteFile};
 use crate::cache::inodes::{BorrowedInode, Inodes};
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
+use crate::device::version::Change;
 use crate::load::watcher::WatchThread;
 use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
@@ -412,6 +413,13 @@ impl Engine {
     /// The root hash that stored blocks are verified against; `None` if they are not.
     pub fn root_hash(&self) -> Option<&RootHash> {
         self.path.devices.first()?.root_hash()
+    }
+
+    /// How a file of the image differs from what was opened: one that certainly does, or else one
+    /// that may. For the moment of a fault, since it asks the system.
+    pub fn change(&self) -> Option<Change> {
+        let changes = self.path.devices.iter().flat_map(|it| it.changes());
+        changes.max_by_key(|change| change.is_certain)
     }
 
     /// Whether stored bytes come from a network.

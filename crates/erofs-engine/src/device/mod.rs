@@ -3,6 +3,7 @@
 pub(crate) mod locate;
 mod root_hash_signature;
 pub(crate) mod verified;
+pub(crate) mod version;
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
@@ -17,6 +18,7 @@ use remote_image::{Class, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use self::version::{Change, Version};
 use crate::Error;
 use crate::remote::{self, Missing};
 
@@ -31,6 +33,8 @@ pub(crate) struct Device {
     base: u64,
     /// Bytes from `base` to the end of the file, at the time it was opened.
     size: u64,
+    /// When it was opened.
+    version: Option<Version>,
     /// Cleared when the filesystem below knows no RWF_NOWAIT.
     nowait: AtomicBool,
 }
@@ -76,11 +80,16 @@ impl Device {
             let what = format!("offset {base} is past the end of the file ({end} bytes)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
+        let version = match &storage {
+            Storage::Local(file) => Version::of(file),
+            Storage::Remote(_) => None,
+        };
         Ok(Self {
             storage,
             path: path.to_path_buf(),
             base,
             size: end.saturating_sub(base),
+            version,
             nowait: AtomicBool::new(true),
         })
     }
@@ -100,6 +109,14 @@ impl Device {
             "{}: nothing is kept in the cache: {why}",
             self.name()
         ))
+    }
+
+    /// How it differs from what was opened, as far as the system knows.
+    pub(crate) fn change(&self) -> Option<Change> {
+        let (Some(then), Storage::Local(file)) = (self.version, &self.storage) else {
+            return None;
+        };
+        then.change(Version::of(file)?, &self.name())
     }
 
     /// URLs of the extra devices that the image's manifest in a registry lists.

@@ -11,6 +11,7 @@ use remote_image::RemoteFile;
 
 use crate::Error;
 use crate::device::root_hash_signature::RootHashSignature;
+use crate::device::version::Change;
 use crate::device::{Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
 use crate::remote::{self, Missing};
@@ -153,13 +154,22 @@ impl StoredDevice {
         self.device.prefetch(ranges);
     }
 
-    /// The files at URLs, with their names for messages: of the device, and of the tree if it is
-    /// in another one.
+    /// The files at URLs, with their names for messages.
     pub(crate) fn remote(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
+        self.files()
+            .filter_map(|device| Some((device.name(), device.remote()?)))
+    }
+
+    /// How its files differ from what was opened.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.files().filter_map(|device| device.change())
+    }
+
+    /// The device, and that of the tree if it is another one.
+    fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         let tree = self.tree.as_ref().map(Tree::hash_device);
         let tree = tree.filter(|tree| !Arc::ptr_eq(tree, &self.device));
-        let devices = std::iter::once(&self.device).chain(tree);
-        devices.filter_map(|device| Some((device.name(), device.remote()?)))
+        std::iter::once(&self.device).chain(tree)
     }
 
     /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`

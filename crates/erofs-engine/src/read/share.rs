@@ -240,6 +240,8 @@ fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
 mod tests {
     use std::path::Path;
 
+    use erofs_format::Nid;
+
     use super::*;
     use crate::{Engine, EngineOptions, PageCacheWriter, Remainder, errno};
 

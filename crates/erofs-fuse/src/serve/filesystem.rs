@@ -247,16 +247,20 @@ impl ErofsFilesystem {
     }
 
     /// The errno of an error. A fault of the image is recorded in full: the reading program gets
-    /// only the number.
+    /// only the number. An image that was overwritten fails in any way, and always with EIO.
     fn report(&self, error: &Error) -> Errno {
         if remote::lacks() {
             return DEFER;
         }
         let errno = error.errno();
-        if matches!(errno, errno::EIO | errno::EUCLEAN) {
+        if matches!(errno, errno::EINTR | errno::ENOMEM) {
+            return Errno::from_raw_os_error(errno);
+        }
+        let is_changed = self.faults.is_of_a_changed_image(&self.engine);
+        if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN) {
             self.faults.record(error);
         }
-        Errno::from_raw_os_error(errno)
+        Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
     }
 
     /// Adds one entry, and to `known` what the kernel knows by it; false when the reply is full.

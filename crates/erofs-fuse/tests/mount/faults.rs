@@ -1,14 +1,14 @@
 //! Faults of the image: what the log and the counters say, and that neither is in the way.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
-use erofs_fuse::{stat, umount};
+use erofs_fuse::{mount, stat, umount};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::place::{Place, fixtures};
+use crate::place::{Place, fixtures, image};
 use crate::{Test, mounted_or_skipped, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
@@ -17,6 +17,8 @@ pub const TESTS: &[Test] = tests![
     a_name_that_may_be_a_broken_one_is_never_absent,
     a_log_that_is_gone_drops_no_request,
     a_log_that_cannot_be_opened_is_an_error_of_the_mount,
+    an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed,
+    an_image_that_only_has_a_new_name_is_not_said_to_have_changed,
 ];
 
 /// Its first pcluster of `text` is garbage.
@@ -167,4 +169,107 @@ fn a_log_that_cannot_be_opened_is_an_error_of_the_mount() {
     let line = outcome.unwrap_err().to_string();
     assert!(line.contains("log=/nowhere/log: No such file"), "{line}");
     assert!(place.mount_line().is_none());
+}
+
+/// A copy of a test image; removed at the end.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn of(name: &str) -> Self {
+        let copy = format!(
+            "erofs-fuse-copy-{}-{}",
+            name.replace('/', "-"),
+            std::process::id()
+        );
+        let copy = std::env::temp_dir().join(copy);
+        fs::copy(image(name), &copy).unwrap();
+        Self(copy)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// All that goes wrong in a tree.
+fn errors(directory: &Path) -> Vec<Option<i32>> {
+    let mut errors = Vec::new();
+    let mut note = |error: io::Error| errors.push(error.raw_os_error());
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten() {
+            match entry.and_then(|entry| Ok((entry.file_type()?, entry.path()))) {
+                Ok((kind, path)) if kind.is_dir() => directories.push(path),
+                Ok((kind, path)) if kind.is_file() => {
+                    let _ = fs::read(path).map_err(&mut note);
+                }
+                Ok(_) => {}
+                Err(error) => note(error),
+            }
+        }
+    }
+    let _ = fs::read_dir(directory).map_err(&mut note);
+    errors
+}
+
+fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
+    const EIO: Option<i32> = Some(5);
+    // Shorter, of the same size, and another image.
+    let garbage = |image: &[u8]| vec![0xa5; image.len()];
+    let overwrites: [&dyn Fn(&[u8]) -> Vec<u8>; 3] = [
+        &|image| image[..image.len() / 4].to_vec(),
+        &|image| [&image[..4096], &garbage(image)[4096..]].concat(),
+        &|image| garbage(image),
+    ];
+    for (number, overwrite) in overwrites.iter().enumerate() {
+        let (copy, log) = (
+            Copy::of("kitchen-sink"),
+            Log::new(&format!("changed{number}")),
+        );
+        let place = Place::new();
+        let options = format!("io_uring=off,profile=off,{}", log.option());
+        mount(&request(&copy.0, &place, &options)).unwrap();
+        let counters = stat(&place.path).unwrap();
+        assert_eq!(counters["faults"]["image_changed"], Value::Null);
+        let bytes = overwrite(&fs::read(&copy.0).unwrap());
+        fs::write(&copy.0, bytes).unwrap();
+        let errors = errors(&place.path);
+        assert!(!errors.is_empty(), "{number}");
+        assert!(
+            errors.iter().all(|errno| *errno == EIO),
+            "{number}: {errors:?}"
+        );
+        let line = format!("{}: changed since it was mounted: ", copy.0.display());
+        let counters = stat(&place.path).unwrap();
+        let changed = counters["faults"]["image_changed"].as_str();
+        assert!(
+            changed.is_some_and(|it| it.starts_with(&line)),
+            "{counters}"
+        );
+        let logged = || fs::read_to_string(&log.0).unwrap();
+        soon("the line in the log", || logged().contains(&line));
+        umount(&place.path, false).unwrap();
+        assert_eq!(logged().matches(&line).count(), 1, "{}", logged());
+    }
+}
+
+fn an_image_that_only_has_a_new_name_is_not_said_to_have_changed() {
+    let (copy, log) = (Copy::of(IMAGE), Log::new("renamed"));
+    let place = Place::new();
+    mount(&request(&copy.0, &place, &log.option())).unwrap();
+    let name = copy.0.with_extension("renamed");
+    fs::rename(&copy.0, &name).unwrap();
+    let found = errors(&place.path);
+    fs::rename(&name, &copy.0).unwrap();
+    assert!(!found.is_empty());
+    let counters = stat(&place.path).unwrap();
+    let changed = counters["faults"]["image_changed"].as_str().unwrap();
+    assert!(changed.contains("may have changed"), "{changed}");
+    let place = Place::new();
+    mount(&request(&copy.0, &place, &log.option())).unwrap();
+    assert_eq!(errors(&place.path), found);
+    let counters = stat(&place.path).unwrap();
+    assert_eq!(counters["faults"]["image_changed"], Value::Null);
 }

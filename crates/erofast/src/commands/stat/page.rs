@@ -355,7 +355,7 @@ impl Page<'_> {
         page
     }
 
-    /// The last faults of the image, two lines each.
+    /// Whether the image was changed, and its last faults, two lines each.
     fn faults(&self) -> String {
         let all = self.now("/faults/count");
         if all == 0 {
@@ -368,6 +368,9 @@ impl Page<'_> {
         let all = units::count(all, "failed request");
         let kinds = units::count(self.now("/faults/kinds"), "kind");
         let mut page = line("faults", &format!("{all} of {kinds}, {log}"));
+        if let Some(change) = self.now["faults"]["image_changed"].as_str() {
+            let _ = writeln!(page, "{}", text::name(change.as_bytes()));
+        }
         let last = self.now["faults"]["last"].as_array();
         for fault in last.into_iter().flatten() {
             let time = text::time(number(fault, "/last_s").cast_signed());

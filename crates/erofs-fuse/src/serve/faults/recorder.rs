@@ -35,6 +35,8 @@ pub(in super::super) struct FaultRecorder {
     /// The thread that logs.
     demand: Demand,
     closing: AtomicBool,
+    /// Set once: the image certainly changed since it was mounted.
+    changed: AtomicBool,
     log: Log,
     image: String,
 }
@@ -63,6 +65,7 @@ impl FaultRecorder {
             news: EventFd::new().map_err(Error::std_io("eventfd"))?,
             demand: demand.clone(),
             closing: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
             log,
             image: engine.name().to_owned(),
         });
@@ -98,6 +101,24 @@ impl FaultRecorder {
         }
     }
 
+    /// Whether the image certainly changed since it was mounted, to be asked when a request failed.
+    /// The system is asked until it did, and the log gets that.
+    pub(in super::super) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
+        if self.changed.load(Ordering::Relaxed) {
+            return true;
+        }
+        let Some(change) = engine.change() else {
+            return false;
+        };
+        let is_certain = change.is_certain;
+        self.changed.store(is_certain, Ordering::Relaxed);
+        if self.table.lock().changed(change) {
+            self.demand.ask();
+            self.news.wake();
+        }
+        is_certain
+    }
+
     /// For the live counters.
     pub(in super::super) fn report(&self) -> Value {
         let name = self.log.name();
@@ -110,6 +131,9 @@ impl FaultRecorder {
         let mut rate = Rate::new(Instant::now());
         loop {
             let closing = self.closing();
+            if let Some(line) = self.change_for_log() {
+                self.log.line(&line);
+            }
             while let Some(known) = self.next_for_log() {
                 self.log_one(known, engine, root, &mut rate);
             }
@@ -124,6 +148,11 @@ impl FaultRecorder {
     /// A function of its own: the lock is released when it returns.
     fn next_for_log(&self) -> Option<Known> {
         self.table.lock().next_for_log()
+    }
+
+    /// As above.
+    fn change_for_log(&self) -> Option<String> {
+        self.table.lock().change_for_log()
     }
 
     fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {

@@ -19,6 +19,7 @@ pub(super) fn report(table: &FaultTable, logged_to: Option<&str>) -> Value {
         "logged": totals.logged,
         "not_logged": totals.not_logged,
         "logged_to": logged_to,
+        "image_changed": table.change.as_ref().map(|change| &change.line),
         "last": last.collect::<Vec<_>>(),
     })
 }

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use erofs_engine::Change;
+
 use super::fault::Fault;
 
 /// Kinds of faults that are distinguished. One that came less lately is forgotten, and is new
@@ -14,6 +16,10 @@ pub(super) struct FaultTable {
     /// The latest is the last.
     pub(super) known: Vec<Known>,
     pub(super) totals: Totals,
+    /// The files of the image are not what they were.
+    pub(super) change: Option<Change>,
+    /// The log has the line of `change`, or was asked.
+    change_logged: bool,
 }
 
 /// Since the mount began.
@@ -71,6 +77,23 @@ impl FaultTable {
         true
     }
 
+    /// Notes a change of the image; true if it is news.
+    pub(super) fn changed(&mut self, change: Change) -> bool {
+        let known = self.change.as_ref();
+        let is_news = known.is_none_or(|known| change.is_certain && !known.is_certain);
+        if is_news {
+            (self.change, self.change_logged) = (Some(change), false);
+        }
+        is_news
+    }
+
+    /// A change that the log was not asked about.
+    pub(super) fn change_for_log(&mut self) -> Option<String> {
+        let change = self.change.as_ref().filter(|_| !self.change_logged)?;
+        self.change_logged = true;
+        Some(change.line.clone())
+    }
+
     /// The oldest of those the log was not asked about.
     pub(super) fn next_for_log(&mut self) -> Option<Known> {
         let next = self.known.iter_mut().find(|known| known.waiting)?;
@@ -125,6 +148,23 @@ mod tests {
         assert_eq!(table.known.len(), KEPT);
         assert_eq!(table.totals.not_logged, 9 * KEPT as u64);
         assert!(table.count(fault(0), SystemTime::now()));
+    }
+
+    #[test]
+    fn a_change_is_news_once_and_again_when_it_becomes_certain() {
+        let mut table = FaultTable::default();
+        assert_eq!(table.change_for_log(), None);
+        let change = |is_certain| Change {
+            line: is_certain.to_string(),
+            is_certain,
+        };
+        assert!(table.changed(change(false)));
+        assert!(!table.changed(change(false)));
+        assert_eq!(table.change_for_log().as_deref(), Some("false"));
+        assert!(table.changed(change(true)));
+        assert!(!table.changed(change(false)));
+        assert_eq!(table.change_for_log().as_deref(), Some("true"));
+        assert_eq!(table.change_for_log(), None);
     }
 
     #[test]
