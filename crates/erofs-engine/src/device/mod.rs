@@ -22,6 +22,10 @@ use self::version::{Change, Version};
 use crate::Error;
 use crate::remote::{self, Missing};
 
+/// Times that a read may be interrupted. The threads that read have their signals blocked or ended
+/// after a few; a filesystem below can answer EINTR for ever.
+const INTERRUPTED: u32 = 100;
+
 /// A file or block device that holds an image, or one of its extra devices.
 ///
 /// Read by pread and never mapped: a file cut short under a mapping would kill the process.
@@ -254,15 +258,9 @@ impl ReadAt for Device {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check_range(buf.len(), offset, self.size)?;
         match &self.storage {
-            Storage::Local(file) => {
-                let read = FileExt::read_exact_at(&**file, buf, self.base + offset);
-                read.map_err(|error| match error.kind() {
-                    io::ErrorKind::UnexpectedEof => {
-                        io::Error::new(error.kind(), "the file was cut short since it was opened")
-                    }
-                    _ => error,
-                })
-            }
+            Storage::Local(file) => read_whole(self.base + offset, buf, &mut |buf, offset| {
+                FileExt::read_at(&**file, buf, offset)
+            }),
             Storage::Remote(file) => remote::read(file, buf, self.base + offset),
         }
     }
@@ -272,9 +270,71 @@ impl ReadAt for Device {
     }
 }
 
+/// Fills `buf` from byte `offset` of a file with calls of `read`. What lies below may be any
+/// filesystem: some answer in vain for ever.
+fn read_whole(
+    mut offset: u64,
+    mut buf: &mut [u8],
+    read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    let mut interrupted = 0;
+    while !buf.is_empty() {
+        match read(buf, offset) {
+            Ok(0) => {
+                let what = "the file was cut short since it was opened";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+            }
+            Ok(done) => {
+                buf = &mut buf[done..];
+                offset += done as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                interrupted += 1;
+                if interrupted > INTERRUPTED {
+                    let what = format!("interrupted {interrupted} times: {error}");
+                    return Err(io::Error::other(what));
+                }
+            }
+            // Not the error of bytes that are on their way from a network.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::other(error.to_string()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_is_always_interrupted_ends_and_one_that_is_short_goes_on() {
+        let read = |answers: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>| {
+            let (mut calls, mut bytes) = (0, [0; 10]);
+            let read = read_whole(7, &mut bytes, &mut |buf, _| {
+                calls += 1;
+                answers(buf)
+            });
+            (read.map_err(|error| error.kind()), calls)
+        };
+        let interrupted = read(&mut |_| Err(Errno::INTR.into()));
+        assert_eq!(interrupted, (Err(io::ErrorKind::Other), INTERRUPTED + 1));
+        assert_eq!(read(&mut |buf| Ok(buf.len().min(3))), (Ok(()), 4));
+        assert_eq!(read(&mut |_| Ok(0)).0, Err(io::ErrorKind::UnexpectedEof));
+        let again = read(&mut |_| Err(Errno::AGAIN.into()));
+        assert_eq!(again, (Err(io::ErrorKind::Other), 1));
+        let mut signals = 5;
+        let signalled = read(&mut |buf| {
+            signals -= 1;
+            match signals > 0 {
+                true => Err(Errno::INTR.into()),
+                false => Ok(buf.len()),
+            }
+        });
+        assert_eq!(signalled, (Ok(()), 5));
+    }
 
     #[test]
     fn a_file_that_was_cut_short_is_named() {

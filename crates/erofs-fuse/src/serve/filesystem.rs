@@ -257,7 +257,8 @@ impl ErofsFilesystem {
             return Errno::from_raw_os_error(errno);
         }
         let is_changed = self.faults.is_of_a_changed_image(&self.engine);
-        if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN) {
+        // The mount stands, so what is not supported is a fault of a file.
+        if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN | errno::EOPNOTSUPP) {
             self.faults.record(error);
         }
         Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
