@@ -193,6 +193,9 @@ impl Drop for Copy {
     }
 }
 
+/// Makes other bytes of those of an image.
+type Overwrite<'o> = &'o dyn Fn(&[u8]) -> Vec<u8>;
+
 /// All that goes wrong in a tree.
 fn errors(directory: &Path) -> Vec<Option<i32>> {
     let mut errors = Vec::new();
@@ -218,7 +221,7 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
     const EIO: Option<i32> = Some(5);
     // Shorter, of the same size, and another image.
     let garbage = |image: &[u8]| vec![0xa5; image.len()];
-    let overwrites: [&dyn Fn(&[u8]) -> Vec<u8>; 3] = [
+    let overwrites: [Overwrite<'_>; 3] = [
         &|image| image[..image.len() / 4].to_vec(),
         &|image| [&image[..4096], &garbage(image)[4096..]].concat(),
         &|image| garbage(image),

@@ -154,7 +154,7 @@ mod tests {
     fn a_change_is_news_once_and_again_when_it_becomes_certain() {
         let mut table = FaultTable::default();
         assert_eq!(table.change_for_log(), None);
-        let change = |is_certain| Change {
+        let change = |is_certain: bool| Change {
             line: is_certain.to_string(),
             is_certain,
         };

@@ -316,7 +316,9 @@ mod tests {
     #[test]
     fn single_pages_in_order_end_it() {
         let mut file = File::default();
-        jumps().take(50).for_each(|at| drop(fault(&mut file, at)));
+        for at in jumps().take(50) {
+            fault(&mut file, at);
+        }
         assert!(file.is_random());
         for page in (SIZE / 2..SIZE / 2 + (256 << 10)).step_by(4096) {
             file.page(page, true);
@@ -340,7 +342,9 @@ mod tests {
         let (mut file, page) = declined();
         assert_eq!(file.page(page, false), Shows::LargePages);
         let (mut file, page) = declined();
-        (0..10).for_each(|_| drop(file.page(page, true)));
+        for _ in 0..10 {
+            file.page(page, true);
+        }
         assert_eq!(file.page(page, false), Shows::Nothing);
     }
 
