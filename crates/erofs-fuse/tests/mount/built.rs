@@ -35,8 +35,8 @@ impl BuiltImage {
         })
     }
 
-    /// Builds a tree with a file `large` of 1 GiB, most of it a hole: every 961st page begins with its
-    /// number.
+    /// Builds a tree with a file `large` of 1 GiB, most of it a hole: every 961st page begins with
+    /// its number.
     pub fn of_a_large_file(name: &str) -> Option<Self> {
         Self::of(name, &["--chunksize=65536"], |tree| {
             fs::create_dir_all(tree).unwrap();
