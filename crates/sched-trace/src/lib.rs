@@ -20,6 +20,7 @@
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
+//! * [`completeness`] says of which CPUs and intervals events are missing.
 //! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent
 //!   behind.
 //! * [`why`] follows the chain of events that a thread waited for.
@@ -28,6 +29,7 @@
 
 pub mod blame;
 mod comm;
+pub mod completeness;
 mod error;
 mod event;
 mod ftrace;

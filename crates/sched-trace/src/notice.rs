@@ -34,6 +34,36 @@ pub enum Notice {
         /// Where the trace begins: from here on all CPUs have their events.
         from_ns: u64,
     },
+    /// Another recording begins within the trace.
+    Seam {
+        /// Where.
+        at_ns: u64,
+    },
+    /// Events are missing.
+    Broken {
+        /// The CPU that should have written them, where known.
+        cpu: Option<u32>,
+        /// In how many intervals.
+        count: usize,
+        /// The first one.
+        from_ns: u64,
+        /// Its end.
+        until_ns: u64,
+        /// How that is known.
+        reason: String,
+    },
+    /// The recorder names CPUs that wrote no event.
+    SilentCpus {
+        /// These.
+        cpus: Vec<u32>,
+    },
+    /// Lines of text that are neither events nor comments.
+    UnknownLines {
+        /// How many.
+        count: u64,
+        /// The first one.
+        first: String,
+    },
     /// The clock of the trace differs between its CPUs.
     LocalClock,
     /// The trace has no switch, with which waits end.
@@ -47,7 +77,10 @@ impl Notice {
     pub fn spoils_figures(&self) -> bool {
         matches!(
             self,
-            Self::UndecodedRecords { .. } | Self::UnreadPages { .. } | Self::NoSwitches
+            Self::UndecodedRecords { .. }
+                | Self::UnreadPages { .. }
+                | Self::NoSwitches
+                | Self::Broken { .. }
         )
     }
 
@@ -87,6 +120,41 @@ impl fmt::Display for Notice {
                      all CPUs have their events",
                     *from_ns as f64 / 1e9
                 )
+            }
+            Self::Seam { at_ns } => write!(
+                f,
+                "another recording begins at {:.6} s: no wait goes on across that",
+                *at_ns as f64 / 1e9
+            ),
+            Self::Broken {
+                cpu,
+                count,
+                from_ns,
+                until_ns,
+                reason,
+            } => {
+                let cpu = cpu.map_or_else(|| "one of the CPUs".into(), |cpu| format!("CPU {cpu}"));
+                let (from, until) = (*from_ns as f64 / 1e9, *until_ns as f64 / 1e9);
+                write!(
+                    f,
+                    "events of {cpu} are missing between {from:.6} s and {until:.6} s: {reason}"
+                )?;
+                match count {
+                    0 | 1 => Ok(()),
+                    count => write!(f, "; and in {} intervals more", count - 1),
+                }
+            }
+            Self::SilentCpus { cpus } => {
+                let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "no events of CPU {}: idle or busy with one thread, or not recorded; the trace does \
+                     not say which",
+                    cpus.join(", ")
+                )
+            }
+            Self::UnknownLines { count, first } => {
+                write!(f, "{count} lines are not understood, the first one is: {first}")
             }
             Self::LocalClock => f.write_str(
                 "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \

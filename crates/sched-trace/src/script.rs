@@ -78,11 +78,12 @@ fn kind(trace: &mut Trace, pid: i32, words: &[&str]) -> Option<Kind> {
     })
 }
 
-/// A thread of normal priority whose name is made of its pid.
+/// A thread of normal priority whose name is made of its pid; 9 is a kworker.
 pub(crate) fn task(pid: i32) -> Task {
     Task {
         comm: match pid {
             0 => "swapper/0".into(),
+            9 => "kworker/9".into(),
             pid => Comm::new(format!("t{pid}").as_bytes()),
         },
         pid,

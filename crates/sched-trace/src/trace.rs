@@ -1,5 +1,6 @@
 //! A whole trace in memory.
 
+use crate::completeness::{Claims, Loss};
 use crate::{Comm, Event, Name, Names, Notice};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,8 @@ pub struct Trace {
     pub boot_offset_ns: u64,
     /// Limits of the figures.
     pub notices: Vec<Notice>,
+    /// What is known of the completeness of the events.
+    pub claims: Claims,
 }
 
 /// What is known about a thread besides its events.
@@ -78,6 +81,17 @@ impl Trace {
     /// Counts events that the trace does not hold. The sum saturates.
     pub(crate) fn lose(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);
+    }
+
+    /// Counts events that are missing before an event of a CPU.
+    pub(crate) fn lose_before(&mut self, events: u64, cpu: Option<u32>, until_ns: u64) {
+        self.lose(events);
+        let reason = "the recorder reports lost events";
+        self.claims.losses.push(Loss {
+            cpu,
+            until_ns,
+            reason,
+        });
     }
 
     /// Begins the sorted trace where all CPUs have events, of which those that `wrapped` accepts

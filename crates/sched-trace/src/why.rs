@@ -402,11 +402,18 @@ mod tests {
     const ITEM: &str = "10 0 0 R 20; 20 0 20 queue 1 z_erofs_decompressqueue_work erofs_worker;
         21 0 20 waking 30; 30 0 20 D 0; 40 1 0 R 30; 41 1 30 start 1 z_erofs_decompressqueue_work;
         80 1 30 waking 20; 90 0 0 R 20";
+
+    fn item() -> Trace {
+        let mut trace = trace(ITEM);
+        crate::script::rename(&mut trace, WORKER, "kworker/1:0", 120);
+        trace
+    }
+
     const WORK: &str = "erofs_worker z_erofs_decompressqueue_work";
 
     #[test]
     fn the_chain_of_a_worker_names_its_item_and_the_threads_that_queued_it_and_woke_it() {
-        let chain = &chains(&trace(ITEM), WORKER)[0];
+        let chain = &chains(&item(), WORKER)[0];
         assert_eq!(
             (chain.origin, chain.work.as_deref()),
             (Origin::WorkItem, Some(WORK))
@@ -422,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_work_item_tells_the_thread_that_queued_it() {
-        let chain = &chains(&trace(ITEM), PROGRAM)[0];
+        let chain = &chains(&item(), PROGRAM)[0];
         let doing = chain.steps.iter().find_map(|step| match &step.action {
             Action::Runs { doing, .. } => doing.first(),
             _ => None,

@@ -3,6 +3,7 @@
 //! One executable: each would be linked on its own.
 
 mod findings;
+mod losses;
 mod oracle;
 mod other_tools;
 mod second_program;

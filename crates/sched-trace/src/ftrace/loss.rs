@@ -9,6 +9,8 @@ pub(crate) struct Loss {
     pub overwritten: u64,
     /// Events that it failed to commit, or dropped.
     pub dropped: u64,
+    /// Events that were in the buffer, and those that were read from it before.
+    pub kept: u64,
 }
 
 impl Loss {
@@ -21,6 +23,7 @@ impl Loss {
             };
             match name.trim() {
                 "CPU" => loss.cpu = u32::try_from(value).ok(),
+                "entries" | "read events" => loss.kept = loss.kept.saturating_add(value),
                 "overrun" => loss.overwritten = value,
                 "commit overrun" | "dropped events" => {
                     loss.dropped = loss.dropped.saturating_add(value);
@@ -47,6 +50,7 @@ mod tests {
                      oldest event ts:  1.5\nnow ts: 2.5\ndropped events: 2\nread events: 9\n";
         let loss = Loss::of(stats);
         assert_eq!((loss.cpu, loss.overwritten, loss.dropped), (Some(3), 5, 3));
+        assert_eq!(loss.kept, 12 + 9);
         assert_eq!(loss.total(), 8);
     }
 

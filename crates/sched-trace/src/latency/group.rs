@@ -2,6 +2,7 @@
 
 use super::filter::Filter;
 use super::report::{Report, Wait, WaitKind};
+use super::validity::Tally;
 use crate::stats::Summary;
 use crate::{Comm, Name};
 use std::cmp::Reverse;
@@ -43,6 +44,8 @@ pub struct Group {
     pub queue_delay: Summary,
     /// From start to end of an item.
     pub run: Summary,
+    /// Whether the figures of this row may be relied on. Rows of a valid table may not.
+    pub valid: bool,
 }
 
 impl Group {
@@ -108,7 +111,11 @@ impl Report {
         if by == GroupBy::Workqueue {
             self.add_works(&mut bins, filter);
         }
-        let groups = bins.into_iter().map(|(key, bin)| self.summarize(key, bin));
+        let (readable, tally) = (self.is_readable(filter), Tally::of(self));
+        let groups = bins.into_iter().map(|(key, bin)| {
+            let valid = readable && tally.is_whole(&bin.pids);
+            self.summarize(key, bin, valid)
+        });
         let mut groups: Vec<Group> = groups.collect();
         groups.sort_by(|a, b| {
             let function = |group: &Group| group.function.map(|name| self.names.get(name));
@@ -147,7 +154,7 @@ impl Report {
         }
     }
 
-    fn summarize(&self, key: Key, bin: Bin) -> Group {
+    fn summarize(&self, key: Key, bin: Bin, valid: bool) -> Group {
         let first = bin.pids.first().copied().unwrap_or_default();
         let (pid, comm) = match key {
             Key::Process(pid) => (pid, self.comm(pid)),
@@ -168,6 +175,7 @@ impl Report {
             executed: bin.executed,
             queue_delay: Summary::of_ns(&bin.queued),
             run: Summary::of_ns(&bin.run),
+            valid,
         }
     }
 }

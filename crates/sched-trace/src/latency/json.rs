@@ -32,6 +32,9 @@ impl Report {
             "events": self.events,
             "span_us": self.span.map(|(first, last)| us(last - first)),
             "dropped_at_edges": self.dropped_at_edges,
+            "left_out": self.left_out,
+            "completeness": self.completeness.intervals,
+            "contradictions": self.completeness.proofs,
             "unexplained_runs": self.unexplained_runs,
             "unfinished": unfinished(self, filter),
             "histogram": {
@@ -74,7 +77,7 @@ fn tasks(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     let groups = report.group(GroupBy::Task, filter);
     let objects = groups.iter().map(|group| {
         let process = report.process(group.pid);
-        let object = json!({ "comm": group.comm, "pid": group.pid, "process": process });
+        let object = json!({ "comm": group.comm, "pid": group.pid, "process": process, "valid": group.valid });
         let waits = [("", &group.wakeup), ("preempted_", &group.preempted)];
         waits.into_iter().fold(object, with)
     });
@@ -89,6 +92,7 @@ fn workqueues(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
             "name": name(group.workqueue),
             "function": name(group.function),
             "executed": group.executed,
+            "valid": group.valid,
         });
         let summaries = [
             ("", &group.wakeup),

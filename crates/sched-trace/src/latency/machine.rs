@@ -7,23 +7,29 @@
 //!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
 //!   that the first one had kept the thread from sleeping: the wait begins with the second.
 
-use super::report::{Report, Wait, WaitKind, WorkRun};
-use super::works::{Works, worker_name};
+use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
+use super::works::{Runner, Works, worker_name};
+use crate::completeness::{self, Completeness, Edge};
 use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Task, TaskState};
 use crate::{Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Analyses the whole trace.
 pub(super) fn run(trace: &Trace) -> Report {
+    let completeness = completeness::of(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
         works: Works::new(&trace.events),
         ..Machine::default()
     };
+    let mut edges = completeness.edges().into_iter().peekable();
     for event in &trace.events {
+        while let Some(edge) = edges.next_if(|edge| edge.at_ns <= event.time_ns) {
+            machine.forget(edge);
+        }
         machine.event(event);
     }
-    machine.finish(trace)
+    machine.finish(trace, completeness)
 }
 
 /// State of a thread.
@@ -75,13 +81,36 @@ struct Machine {
     works: Works,
     names: Names,
     dropped: u64,
-    unexplained: BTreeMap<i32, u64>,
+    unexplained: BTreeMap<Concerned, u64>,
     switches: u64,
     missing_switches: u64,
-    missing: BTreeMap<i32, u64>,
+    missing: BTreeMap<Concerned, u64>,
+    /// Waits that such an edge ended.
+    cut: u64,
+    /// Recordings that ended within the trace.
+    part: usize,
 }
 
 impl Machine {
+    /// Events are missing before this time, or belong to another recording: what threads do is not
+    /// known, except what runs on a CPU that the same recording goes on with.
+    fn forget(&mut self, edge: Edge) {
+        if edge.seam {
+            self.current.clear();
+            self.works.forget();
+            self.part += 1;
+        }
+        let current: BTreeSet<i32> = self.current.values().copied().collect();
+        for (pid, task) in &mut self.tasks {
+            if edge.seam || !current.contains(pid) {
+                self.cut += u64::from(matches!(task.state, State::Runnable(_)));
+                task.state = State::Unknown;
+                task.waker = None;
+                task.open_waits.clear();
+            }
+        }
+    }
+
     fn event(&mut self, event: &Event) {
         match event.kind {
             Kind::Switch {
@@ -122,7 +151,7 @@ impl Machine {
             } => self.work_start(event, work, function, kthread),
             Kind::WorkEnd { .. } => {
                 let pid = self.runner(event);
-                self.works.end(event.time_ns, pid);
+                self.works.end(event.time_ns, pid, event.cpu);
             }
             Kind::Migrate { .. }
             | Kind::FuseSent { .. }
@@ -142,7 +171,14 @@ impl Machine {
             // The end of a wait of one, and the beginning of a sleep of the other. The idle task
             // has no waits to miss.
             for pid in [entered, pid].into_iter().filter(|pid| *pid > 0) {
-                *self.missing.entry(pid).or_default() += 1;
+                *self.missing.entry((self.part, pid)).or_default() += 1;
+            }
+            // It has left, and the trace does not show when.
+            if let Some(task) = self.tasks.get_mut(&entered)
+                && matches!(task.state, State::Running)
+                && task.last_cpu == Some(event.cpu)
+            {
+                task.state = State::Unknown;
             }
         }
         self.name(Task { pid, ..prev });
@@ -254,17 +290,20 @@ impl Machine {
         }
         let task = self.tasks.entry(pid).or_default();
         task.waker = None;
+        let last_cpu = task.last_cpu.replace(event.cpu);
         match std::mem::replace(&mut task.state, State::Running) {
-            State::Runnable(since) | State::SleepingWoken(since) => self.wait(pid, since, event),
+            State::Runnable(since) | State::SleepingWoken(since) => {
+                self.wait(pid, since, event, last_cpu);
+            }
             State::Unknown => self.dropped += 1,
-            State::Sleeping => *self.unexplained.entry(pid).or_default() += 1,
+            State::Sleeping => *self.unexplained.entry((self.part, pid)).or_default() += 1,
             // Its switch-out was lost with other events.
             State::Running => {}
         }
     }
 
     /// A wait is over.
-    fn wait(&mut self, pid: i32, since: Since, event: &Event) {
+    fn wait(&mut self, pid: i32, since: Since, event: &Event, last_cpu: Option<u32>) {
         let Some(task) = self.tasks.get_mut(&pid) else {
             return;
         };
@@ -275,6 +314,7 @@ impl Machine {
         self.waits.push(Wait {
             function: work.map(|(function, _)| function),
             workqueue: work.and_then(|(_, queue)| queue),
+            last_cpu,
             ..task.wait(pid, since, event.time_ns, event.cpu)
         });
     }
@@ -299,7 +339,10 @@ impl Machine {
     /// The worker that writes the event starts an item, to which its open waits belong.
     fn work_start(&mut self, event: &Event, work: u64, function: Name, kthread: bool) {
         let pid = self.runner(event);
+        let queue = self.works.queue_of(work);
+        let queue = queue.map(|queue| self.names.get(queue).to_owned());
         let task = self.tasks.entry(pid).or_default();
+        let is_worker = kthread || is_worker(pid, task.comm, queue.as_deref());
         let own = kthread
             .then(|| worker_name(&mut self.names, &task.comm.to_string()))
             .flatten();
@@ -314,7 +357,11 @@ impl Machine {
             workqueue: own,
             kthread,
         };
-        self.works.start(work, run);
+        if !is_worker {
+            self.works.start(work, Runner::Softirq(event.cpu), run);
+            return;
+        }
+        self.works.start(work, Runner::Worker(pid), run);
         let queue = self.works.current(pid).and_then(|(_, queue)| queue);
         for index in task.open_waits.drain(..) {
             self.waits[index].function = Some(function);
@@ -322,9 +369,10 @@ impl Machine {
         }
     }
 
-    fn finish(self, trace: &Trace) -> Report {
+    fn finish(self, trace: &Trace, completeness: Completeness) -> Report {
         let unfinished = self.unfinished(trace.span().map_or(0, |(_, end_ns)| end_ns));
         let mut notices = trace.notices.clone();
+        notices.extend(completeness.notices());
         if trace.clock == "local" && self.current.len() > 1 {
             notices.push(Notice::LocalClock);
         }
@@ -344,7 +392,22 @@ impl Machine {
         let processes = processes.map(|(pid, thread)| (*pid, thread.tgid)).collect();
         let cpus: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
         let mut waits = self.waits;
-        let works = self.works.finish(&mut waits);
+        let mut works = self.works.finish(&mut waits);
+        let all = waits.len();
+        let doubted = |from, until| completeness.doubts(from, until);
+        waits.retain(|wait| !doubted(wait.start_ns, wait.end_ns));
+        let left_out = self.cut + (all - waits.len()) as u64;
+        for work in &mut works {
+            work.queued_ns = work
+                .queued_ns
+                .filter(|queued| !doubted(*queued, work.start_ns));
+            work.end_ns = work.end_ns.filter(|end| !doubted(work.start_ns, *end));
+        }
+        let silent = trace.claims.cpus.difference(&cpus).copied();
+        let silent: Vec<u32> = silent.collect();
+        if !silent.is_empty() {
+            notices.push(Notice::SilentCpus { cpus: silent });
+        }
         Report {
             format: trace.format,
             cpus: cpus.into_iter().collect(),
@@ -355,6 +418,8 @@ impl Machine {
             lost_events: trace.lost_events,
             unfinished,
             dropped_at_edges: self.dropped,
+            left_out,
+            completeness,
             unexplained_runs: self.unexplained.values().sum(),
             unexplained: self.unexplained,
             switches: self.switches,
@@ -368,6 +433,14 @@ impl Machine {
             names: self.names,
         }
     }
+}
+
+/// Whether a thread executes work items of work queues as their worker. A rescuer has the name of its
+/// work queue (before Linux 6.9); any other thread was interrupted by the softirq that executes
+/// the item. A thread that the trace does not name is taken for a worker.
+fn is_worker(pid: i32, comm: Comm, queue: Option<&str>) -> bool {
+    let rescues = || queue.is_some_and(|queue| Comm::from(queue) == comm);
+    pid != 0 && (comm.is_empty() || comm.is_kworker() || rescues())
 }
 
 impl Thread {

@@ -1,7 +1,11 @@
 //! The result of the analysis: every wait and every executed work item.
 
+use crate::completeness::Completeness;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
+
+/// A thread in one of the recordings that a trace holds: the number of seams before it, and its id.
+pub(super) type Concerned = (usize, i32);
 
 /// All waits and work items of a trace.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,10 @@ pub struct Report {
     pub unfinished: Vec<Wait>,
     /// Waits that began before the trace; not among `waits`.
     pub dropped_at_edges: u64,
+    /// Waits within which events are missing, or all CPUs were silent; not among `waits`.
+    pub left_out: u64,
+    /// How complete the events are.
+    pub completeness: Completeness,
     /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
     /// were not recorded, or were lost); not among `waits`.
     pub unexplained_runs: u64,
@@ -27,9 +35,9 @@ pub struct Report {
     /// idling, after that CPU was taken offline and back.
     pub missing_switches: u64,
     /// Threads whose waits a missing switch hides.
-    pub(super) missing: BTreeMap<i32, u64>,
+    pub(super) missing: BTreeMap<Concerned, u64>,
     /// `unexplained_runs` by thread.
-    pub(super) unexplained: BTreeMap<i32, u64>,
+    pub(super) unexplained: BTreeMap<Concerned, u64>,
     /// First and last time stamp of the trace.
     pub span: Option<(u64, u64)>,
     /// How many events were read.

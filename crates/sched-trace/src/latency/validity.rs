@@ -2,7 +2,7 @@
 //! and notices.
 
 use super::filter::Filter;
-use super::report::{Report, Wait, WaitKind};
+use super::report::{Concerned, Report, Wait, WaitKind};
 use crate::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,30 +27,91 @@ impl Missing {
     }
 }
 
+/// Missing events by thread, in each of the recordings that the trace holds: a whole one beside a
+/// broken one does not make that better.
+pub(super) struct Tally {
+    threads: BTreeMap<Concerned, Missing>,
+    parts: usize,
+    /// A switch concerns two threads, and is missing once.
+    switches: u64,
+}
+
+impl Tally {
+    /// Those of all threads.
+    pub fn of(report: &Report) -> Self {
+        let mut threads: BTreeMap<Concerned, Missing> = BTreeMap::new();
+        let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup;
+        for wait in report.waits.iter().filter(of_kind) {
+            let part = report.completeness.part(wait.end_ns);
+            threads.entry((part, wait.pid)).or_default().wakeups += 1;
+        }
+        for (of, count) in &report.missing {
+            threads.entry(*of).or_default().switches += count;
+        }
+        for (of, count) in &report.unexplained {
+            threads.entry(*of).or_default().unexplained += count;
+        }
+        Self {
+            threads,
+            parts: report.completeness.seams.len() + 1,
+            switches: report.missing_switches,
+        }
+    }
+
+    /// Those of the threads that `concerned` accepts, by recording.
+    fn by_part(&self, concerned: impl Fn(i32) -> bool) -> Vec<Missing> {
+        let mut parts = vec![Missing::default(); self.parts];
+        for ((part, _), missing) in self.threads.iter().filter(|((_, pid), _)| concerned(*pid)) {
+            parts[*part].add(*missing);
+        }
+        for part in &mut parts {
+            part.switches = part.switches.min(self.switches);
+        }
+        parts
+    }
+
+    /// Whether these threads miss few enough events in each recording.
+    pub fn is_whole(&self, pids: &BTreeSet<i32>) -> bool {
+        let mut parts = vec![Missing::default(); self.parts];
+        for (at, part) in parts.iter_mut().enumerate() {
+            let threads = pids.iter().filter_map(|pid| self.threads.get(&(at, *pid)));
+            threads.for_each(|missing| part.add(*missing));
+        }
+        !parts.into_iter().any(Missing::spoils)
+    }
+}
+
+impl Missing {
+    fn add(&mut self, other: Self) {
+        self.switches += other.switches;
+        self.unexplained += other.unexplained;
+        self.wakeups += other.wakeups;
+    }
+}
+
 impl Report {
     /// Missing events of the threads that `concerned` accepts.
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
-        let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup && concerned(wait.pid);
-        let wakeups = self.waits.iter().filter(of_kind);
-        let of = |missing: &BTreeMap<i32, u64>| -> u64 {
-            let concerned = missing.iter().filter(|(pid, _)| concerned(**pid));
-            concerned.map(|(_, count)| count).sum()
-        };
-        Missing {
-            // A switch concerns two threads, and is missing once.
-            switches: of(&self.missing).min(self.missing_switches),
-            unexplained: of(&self.unexplained),
-            wakeups: wakeups.count() as u64,
-        }
+        let mut sum = Missing::default();
+        let parts = Tally::of(self).by_part(concerned);
+        parts.into_iter().for_each(|part| sum.add(part));
+        sum
     }
 
     /// Missing events of the threads that have waits the filter accepts, or a name it accepts.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
-        if filter.accepts_all() {
-            return self.missing(|_| true);
+        self.missing(self.concerned(filter))
+    }
+
+    /// Accepts the threads that have waits the filter accepts.
+    fn concerned(&self, filter: &Filter<'_>) -> impl Fn(i32) -> bool + use<> {
+        let of = || self.accepted(filter).map(|wait| wait.pid).collect();
+        let concerned: Option<BTreeSet<i32>> = (!filter.accepts_all()).then(of);
+        move |pid| {
+            concerned
+                .as_ref()
+                .is_none_or(|concerned| concerned.contains(&pid))
         }
-        let concerned: BTreeSet<i32> = self.accepted(filter).map(|wait| wait.pid).collect();
-        self.missing(|pid| concerned.contains(&pid))
     }
 
     /// False when events were lost or could not be read, or when too many switches or
@@ -62,10 +123,14 @@ impl Report {
     /// The same for the threads that the filter accepts. Figures that are selected by the name of a
     /// work function are also invalid when the trace does not name all of them.
     pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
+        let mut parts = Tally::of(self).by_part(self.concerned(filter)).into_iter();
+        self.is_readable(filter) && !parts.any(Missing::spoils)
+    }
+
+    /// Whether nothing is lost or unreadable that any figure needs.
+    pub(super) fn is_readable(&self, filter: &Filter<'_>) -> bool {
         let spoils =
             |notice: &Notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names();
-        self.lost_events == 0
-            && !self.notices.iter().any(spoils)
-            && !self.missing_of(filter).spoils()
+        self.lost_events == 0 && !self.notices.iter().any(spoils)
     }
 }

@@ -4,6 +4,14 @@ use super::report::{Wait, WorkRun};
 use crate::{Event, Kind, Name, Names};
 use std::collections::HashMap;
 
+/// What executes an item: a worker, or the softirq of a CPU, in whatever thread that interrupted
+/// (BH work queues, Linux 6.9). What such a thread waits for has nothing to do with the item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Runner {
+    Worker(i32),
+    Softirq(u32),
+}
+
 /// A queued work item.
 struct Queued {
     time_ns: u64,
@@ -19,7 +27,7 @@ pub(super) struct Works {
     runs: Vec<WorkRun>,
     queued: HashMap<u64, Queued>,
     /// Index of the run each worker is in.
-    open: HashMap<i32, usize>,
+    open: HashMap<Runner, usize>,
     /// The only queue on which items of a function were seen; `None` if there were several.
     home: HashMap<Name, Option<Name>>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
@@ -64,21 +72,33 @@ impl Works {
         self.queued.insert(work, queued);
     }
 
-    /// The worker `run.pid` starts an item; `run` lacks what the queueing event adds.
-    pub fn start(&mut self, work: u64, mut run: WorkRun) {
+    /// Forgets what is queued and what runs: another recording begins.
+    pub fn forget(&mut self) {
+        self.queued.clear();
+        self.open.clear();
+    }
+
+    /// The name of the work queue of an item, where its queueing was seen.
+    pub fn queue_of(&self, work: u64) -> Option<Name> {
+        self.queued.get(&work)?.queue
+    }
+
+    /// An item starts; `run` lacks what the queueing event adds.
+    pub fn start(&mut self, work: u64, runner: Runner, mut run: WorkRun) {
         let queued = self.queued.remove(&work);
         if let Some(queued) = queued.filter(|queued| queued.function == run.function) {
             run.queued_ns = Some(queued.time_ns);
             run.queued_by = Some(queued.by);
             run.workqueue = queued.queue.or(run.workqueue);
         }
-        self.open.insert(run.pid, self.runs.len());
+        self.open.insert(runner, self.runs.len());
         self.runs.push(run);
     }
 
-    /// The worker ends its item.
-    pub fn end(&mut self, time_ns: u64, pid: i32) {
-        if let Some(index) = self.open.remove(&pid) {
+    /// The item ends that the softirq of this CPU executes, or else that of this thread.
+    pub fn end(&mut self, time_ns: u64, pid: i32, cpu: u32) {
+        let softirq = self.open.remove(&Runner::Softirq(cpu));
+        if let Some(index) = softirq.or_else(|| self.open.remove(&Runner::Worker(pid))) {
             self.runs[index].end_ns = Some(time_ns);
         }
     }
@@ -90,16 +110,16 @@ impl Works {
         let has_end = |run: &WorkRun| if run.kthread { kthread_ends } else { ends };
         if self
             .open
-            .get(&pid)
+            .get(&Runner::Worker(pid))
             .is_some_and(|index| !has_end(&self.runs[*index]))
         {
-            self.open.remove(&pid);
+            self.open.remove(&Runner::Worker(pid));
         }
     }
 
     /// Function and work queue of the item `pid` is executing.
     pub fn current(&self, pid: i32) -> Option<(Name, Option<Name>)> {
-        let run = &self.runs[*self.open.get(&pid)?];
+        let run = &self.runs[*self.open.get(&Runner::Worker(pid))?];
         Some((run.function, run.workqueue))
     }
 

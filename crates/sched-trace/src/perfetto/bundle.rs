@@ -3,11 +3,15 @@
 use super::compact::{self, Sink};
 use super::wire::{Cut, Stop, Value as Wire, fields, pick, try_fields};
 use crate::ftrace::symbols::Addresses;
+use crate::input::below;
 use crate::schema::{
     self, ABSENT, EVENTS, EventType, FieldType, Form, GENERIC, Naming, Value, Values,
 };
 use crate::{Event, UNKNOWN_PID};
 use std::collections::HashMap;
+
+/// Most CPUs that are accepted.
+const CPUS: usize = 1 << 16;
 
 /// Reads bundles into a trace.
 #[derive(Debug, Default)]
@@ -20,34 +24,88 @@ pub(super) struct Bundles {
     pub faulty: u64,
     /// By CPU, the end of what was before its first bundle.
     before: HashMap<u64, u64>,
+    /// By CPU, how its bundles follow one another.
+    pub chains: HashMap<u32, Chain>,
+}
+
+/// The bundles of one CPU. Each says when the last event before it was.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// Events of all kinds.
+    pub events: u64,
+    /// The last event of the last bundle.
+    last_ns: u64,
+    /// Bundles that follow the one before them, and the beginnings of those that do not.
+    pub followed: u64,
+    pub breaks: Vec<u64>,
+    /// Beginnings of bundles that report lost events before them.
+    pub lossy: Vec<u64>,
 }
 
 impl Bundles {
     /// Adds the events of a bundle (`FtraceEventBundle`).
     pub fn read(&mut self, mut sink: Sink<'_>, bundle: &[u8]) -> Result<(), Stop> {
-        let (mut cpu, mut before) = (0, 0);
+        let (mut cpu, mut before, mut lossy) = (0, None, false);
         // The CPU may follow the events.
         fields(bundle, |tag, value| match tag {
             1 => cpu = value.number(),
-            3 => self.lossy += u64::from(value.number() != 0),
+            3 => lossy |= value.number() != 0,
             5 => sink.trace.clock = clock(value.number()).into(),
             8 => self.faulty += 1,
             // `last_read_event_timestamp`, and its successor since Perfetto 47.
-            9 | 10 => before = value.number().max(before),
+            9 | 10 => before = Some(value.number()).max(before),
             _ => {}
         })?;
-        self.before.entry(cpu).or_insert(before);
+        self.before.entry(cpu).or_insert(before.unwrap_or(0));
+        self.lossy += u64::from(lossy);
         let cpu = cpu as u32;
+        let (mut first, mut last, mut events) = (u64::MAX, 0, 0);
+        let mut seen = |time_ns: u64| {
+            (first, last) = (time_ns.min(first), time_ns.max(last));
+            events += 1;
+        };
         try_fields(bundle, |tag, value| match tag {
-            2 => self.event(&mut sink, cpu, value.bytes()),
-            4 => compact::read(&mut sink, cpu, value.bytes()),
+            2 => {
+                seen(pick(value.bytes(), [1])?[0].number());
+                self.event(&mut sink, cpu, value.bytes())
+            }
+            4 => compact::read(&mut sink, cpu, value.bytes(), &mut seen),
             _ => Ok(()),
-        })
+        })?;
+        let chain = self.chains.entry(cpu).or_default();
+        if lossy {
+            chain.lossy.push(first);
+        }
+        if let Some(before) = before.filter(|_| chain.events > 0) {
+            match before == chain.last_ns {
+                true => chain.followed += 1,
+                false => chain.breaks.push(first),
+            }
+        }
+        chain.events += events;
+        chain.last_ns = last.max(chain.last_ns);
+        Ok(below(self.chains.len(), CPUS, "CPUs")?)
     }
 
     /// From when on all CPUs have their events: the buffer held nothing older of one of them.
     pub fn whole_from_ns(&self) -> u64 {
         self.before.values().copied().max().unwrap_or(0)
+    }
+
+    /// Whether a bundle follows another one as a rule. Where several users record at the same time,
+    /// each has its own events, and the last one of all is not among them.
+    pub fn follow(&self) -> bool {
+        let count = |of: fn(&Chain) -> u64| self.chains.values().map(of).sum::<u64>();
+        let breaks = count(|chain| chain.breaks.len() as u64);
+        breaks * 5 <= count(|chain| chain.followed)
+    }
+
+    /// What another recording in the same file has nothing to do with; addresses are of the kernel.
+    pub fn next_recording(&mut self) {
+        *self = Self {
+            addresses: std::mem::take(&mut self.addresses),
+            ..Self::default()
+        };
     }
 
     fn event(&mut self, sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), Stop> {

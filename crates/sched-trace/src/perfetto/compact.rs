@@ -20,7 +20,12 @@ pub(super) struct Sink<'a> {
 type Columns = [Vec<u64>; 13];
 
 /// Adds the events of a `CompactSched` message.
-pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), Stop> {
+pub(super) fn read(
+    sink: &mut Sink<'_>,
+    cpu: u32,
+    message: &[u8],
+    seen: &mut impl FnMut(u64),
+) -> Result<(), Stop> {
     let mut columns = Columns::default();
     let mut comms = Vec::new();
     try_fields(message, |tag, value| {
@@ -44,6 +49,7 @@ pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), 
             prev_state: TaskState::from_bits(state),
             next: task(&comms, [comm, pid, prio])?,
         };
+        seen(time_ns);
         trace.events.push(Event {
             time_ns,
             cpu,
@@ -57,6 +63,7 @@ pub(super) fn read(sink: &mut Sink<'_>, cpu: u32, message: &[u8]) -> Result<(), 
             task: task(&comms, [comm, pid, prio])?,
             target_cpu: target_cpu as u32,
         };
+        seen(time_ns);
         trace.events.push(Event {
             time_ns,
             cpu,

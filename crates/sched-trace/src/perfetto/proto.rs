@@ -10,6 +10,7 @@ pub(super) mod packet {
     pub const TRACK_EVENT: u32 = 11;
     pub const INTERNED_DATA: u32 = 12;
     pub const SEQUENCE_FLAGS: u32 = 13;
+    pub const TRACE_CONFIG: u32 = 33;
     pub const FTRACE_STATS: u32 = 34;
     pub const INCREMENTAL_STATE_CLEARED: u32 = 41;
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
@@ -18,6 +19,7 @@ pub(super) mod packet {
     pub const CLOCK: u32 = 58;
     pub const TRACK_DESCRIPTOR: u32 = 60;
     pub const SERVICE_EVENT: u32 = 69;
+    pub const TRACE_UUID: u32 = 89;
     pub const COMPRESSED_ZSTD: u32 = 133;
 }
 

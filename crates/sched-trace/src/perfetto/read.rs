@@ -8,9 +8,10 @@ use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Cut, Stop, Value, pick, try_fields};
+use crate::completeness::Loss;
 use crate::error::Fault;
 use crate::ftrace::threads;
-use crate::input::{Limits, inflate};
+use crate::input::{Limits, below, inflate};
 use crate::{Comm, Event, Kind, Notice, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -86,6 +87,10 @@ struct Reader {
     lost: LostEvents,
     /// When the recording had started.
     started_ns: u64,
+    /// Packets of which each recording has one.
+    once: [bool; 3],
+    /// The recordings before this one: files may be joined.
+    recordings: Vec<Vec<Event>>,
 }
 
 impl Reader {
@@ -98,10 +103,13 @@ impl Reader {
             tracks: Tracks::default(),
             lost: LostEvents::default(),
             started_ns: 0,
+            once: [false; 3],
+            recordings: Vec::new(),
         }
     }
 
     fn packet(&mut self, packet: &[u8], depth: u32) -> Result<(), Stop> {
+        self.begin_recording(packet)?;
         let tags = [
             packet::TIMESTAMP,
             packet::SEQUENCE,
@@ -129,6 +137,36 @@ impl Reader {
             self.part(tag, value, sequence, time, depth)
         })?;
         Ok(self.limits.check(&self.trace)?)
+    }
+
+    /// A recording begins with packets of which it has one: its configuration, its id, its system;
+    /// and its statistics begin after those of the last one have ended.
+    fn begin_recording(&mut self, packet: &[u8]) -> Result<(), Stop> {
+        let tags = [
+            packet::TRACE_CONFIG,
+            packet::TRACE_UUID,
+            packet::SYSTEM_INFO,
+        ];
+        let found = pick(packet, tags)?.map(|value| value != Value::Absent);
+        let [stats] = pick(packet, [packet::FTRACE_STATS])?;
+        let starts = match stats {
+            Value::Bytes(stats) => pick(stats, [1])?[0].number() == proto::START_OF_TRACE,
+            _ => false,
+        };
+        let again = found
+            .iter()
+            .zip(self.once)
+            .any(|(found, seen)| *found && seen);
+        if again || starts && self.lost.ended {
+            self.end_recording();
+            self.sequences = Sequences::default();
+        }
+        for (seen, found) in self.once.iter_mut().zip(found) {
+            *seen |= found;
+        }
+        let before: usize = self.recordings.iter().map(Vec::len).sum();
+        let all = before + self.trace.events.len();
+        Ok(below(all, self.limits.events, "events")?)
     }
 
     fn part(
@@ -250,20 +288,49 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self) -> Result<Trace, Fault> {
-        let mut trace = self.trace;
+    /// Everything that one recording says of itself, applied to its events.
+    fn end_recording(&mut self) {
+        let trace = &mut self.trace;
         trace.sort();
         fill_in(&mut trace.events);
         // Before that, some events were not recorded yet.
         trace.begin_at(self.started_ns);
         let from_ns = self.bundles.whole_from_ns();
-        if trace.begin_at(from_ns) > 0 {
+        let overwritten = trace.begin_at(from_ns) > 0;
+        if overwritten {
             let overwritten = 0;
             trace.notices.push(Notice::Wrapped {
                 overwritten,
                 from_ns,
             });
         }
+        let reported = self.bundles.lossy.saturating_add(self.bundles.faulty);
+        trace.lose(self.lost.total(reported));
+        let whole = from_ns <= self.started_ns && !overwritten;
+        completeness(trace, &self.bundles, &self.lost, whole);
+        self.recordings.push(std::mem::take(&mut trace.events));
+        self.bundles.next_recording();
+        (self.lost, self.started_ns, self.once) = (LostEvents::default(), 0, [false; 3]);
+    }
+
+    fn finish(mut self) -> Result<Trace, Fault> {
+        self.end_recording();
+        let (mut trace, mut recordings) = (self.trace, self.recordings);
+        recordings.retain(|events| !events.is_empty());
+        recordings.sort_by_key(|events| events[0].time_ns);
+        for pair in recordings.windows(2) {
+            let (last, first) = (pair[0][pair[0].len() - 1].time_ns, pair[1][0].time_ns);
+            if first < last {
+                let reason = format!(
+                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read \
+                     each of them alone",
+                    last as f64 / 1e9
+                );
+                return Err(Fault::broken(FORMAT, 0, reason));
+            }
+            trace.claims.seams.push(first);
+        }
+        trace.events = recordings.concat();
         if trace.events.is_empty() {
             return Err(Fault::NoEvents {
                 format: FORMAT,
@@ -274,10 +341,46 @@ impl Reader {
         self.bundles
             .addresses
             .resolve(&mut trace, &mut std::io::empty(), remedy);
-        let reported = self.bundles.lossy.saturating_add(self.bundles.faulty);
-        trace.lost_events = self.lost.total(reported);
         threads::name_threads(&mut trace);
         Ok(trace)
+    }
+}
+
+/// Compares the bundles with one another, and with what the kernel delivered. A recording is `whole`
+/// from its start if nothing was overwritten.
+fn completeness(trace: &mut Trace, bundles: &Bundles, lost: &LostEvents, whole: bool) {
+    let follow = bundles.follow();
+    for (cpu, chain) in &bundles.chains {
+        let loss = |reason| {
+            move |&until_ns: &u64| Loss {
+                cpu: Some(*cpu),
+                until_ns,
+                reason,
+            }
+        };
+        let reported = chain
+            .lossy
+            .iter()
+            .map(loss("the recorder reports lost events"));
+        trace.claims.losses.extend(reported);
+        let breaks = chain.breaks.iter().filter(|_| follow);
+        let breaks = breaks.map(loss("a bundle does not follow the one before it"));
+        trace.claims.losses.extend(breaks);
+    }
+    for (cpu, delivered) in lost.delivered().filter(|(_, delivered)| *delivered > 0) {
+        trace.claims.cpus.insert(cpu);
+        let chain = bundles.chains.get(&cpu);
+        let events = chain.map_or(0, |chain| chain.events);
+        let broken = chain.is_some_and(|chain| !chain.breaks.is_empty());
+        if events >= delivered {
+            trace.claims.counted.insert(cpu);
+        } else if events == 0 || whole && follow && !broken {
+            trace.claims.losses.push(Loss {
+                cpu: Some(cpu),
+                until_ns: u64::MAX,
+                reason: "the kernel delivered more events than the trace has",
+            });
+        }
     }
 }
 

@@ -13,6 +13,10 @@ const CPUS: usize = 1 << 16;
 pub(super) struct LostEvents {
     /// By CPU.
     counters: HashMap<u64, (u64, u64)>,
+    /// By CPU: events that the kernel had delivered at the start and at the end.
+    delivered: HashMap<u64, (Option<u64>, Option<u64>)>,
+    /// The statistics of the end were read.
+    pub ended: bool,
     /// Packets that the service dropped.
     pub dropped_packets: u64,
 }
@@ -21,6 +25,7 @@ impl LostEvents {
     /// Reads an `FtraceStats` message.
     pub fn stats(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         let [phase] = pick(bytes, [1])?;
+        self.ended |= phase.number() == proto::END_OF_TRACE;
         try_fields(bytes, |tag, value| match tag {
             2 => self.cpu(value.bytes(), phase.number()),
             _ => Ok(()),
@@ -30,6 +35,14 @@ impl LostEvents {
     /// Overrun, commit overrun and dropped events of one CPU.
     fn cpu(&mut self, bytes: &[u8], phase: u64) -> Result<(), Stop> {
         let [cpu, lost @ ..] = pick(bytes, [1, 3, 4, 8])?.map(Value::number);
+        let [read] = pick(bytes, [9])?;
+        if let Value::Number(read) = read {
+            let delivered = self.delivered.entry(cpu).or_default();
+            match phase {
+                proto::START_OF_TRACE => delivered.0 = Some(read),
+                _ => delivered.1 = Some(read),
+            }
+        }
         let lost = lost.into_iter().fold(0, u64::saturating_add);
         let (start, end) = self.counters.entry(cpu).or_default();
         match phase {
@@ -37,6 +50,15 @@ impl LostEvents {
             _ => *end = lost,
         }
         Ok(below(self.counters.len(), CPUS, "CPUs")?)
+    }
+
+    /// CPUs, and the events that the kernel delivered of them, where the file says it.
+    pub fn delivered(&self) -> impl Iterator<Item = (u32, u64)> {
+        let known = self.delivered.iter().filter_map(|(cpu, (start, end))| {
+            let delivered = (*end)?.saturating_sub(start.unwrap_or(0));
+            Some((u32::try_from(*cpu).ok()?, delivered))
+        });
+        known.filter(|(cpu, _)| *cpu < CPUS as u32)
     }
 
     /// Lost events: what the counters say, or at least `reported` losses and the dropped packets.

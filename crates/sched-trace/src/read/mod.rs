@@ -93,10 +93,16 @@ fn detect(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// Whether all bytes are printable, as in ftrace's text.
+/// Whether all bytes are printable, as in ftrace's text. The names of threads have any bytes; 512
+/// bytes of a binary format have some that control.
 fn is_text(head: &[u8]) -> bool {
-    head.iter()
-        .all(|&byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e))
+    let words = [b"[0".as_slice(), b"sched", b"# ", b"cpus="];
+    let known = words
+        .iter()
+        .any(|word| head.windows(word.len()).any(|at| at == *word));
+    let ascii = head.is_ascii();
+    let printable = |byte: &u8| !matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127);
+    head.iter().all(printable) && (ascii || known)
 }
 
 /// How an unknown file begins, and how to convert it where that is known.

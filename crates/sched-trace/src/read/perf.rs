@@ -3,6 +3,7 @@
 //! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
 //! layout the file stores in its TRACING_DATA section.
 
+use crate::completeness::Loss;
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;
@@ -12,11 +13,15 @@ use crate::{Comm, Thread, Trace};
 use linux_perf_data::linux_perf_event_reader::{
     AttrFlags, EventRecord, RawEventRecord, RecordType,
 };
-use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
+use linux_perf_data::{AttributeDescription, Feature, PerfFileReader, PerfFileRecord};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
+
+/// Most CPUs that are accepted.
+const CPUS: u32 = 1 << 16;
 
 const NO_EVENTS: Fault = Fault::NoEvents {
     format: FORMAT,
@@ -82,6 +87,14 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
         return Err(NO_EVENTS);
     }
     trace.sort();
+    if let Ok(Some(cpus)) = perf_file.nr_cpus() {
+        let recorded = recorded_cpus(perf_file.event_attributes());
+        let online = cpus.nr_cpus_online.min(CPUS);
+        trace.claims.cpus.extend(0..online);
+        if recorded > 0 && recorded < online as usize {
+            not_recorded(&mut trace);
+        }
+    }
     let mut attributes = perf_file.event_attributes().iter();
     if attributes.any(|event| event.attr.flags.contains(AttrFlags::WRITE_BACKWARD)) {
         // perf record --overwrite: each CPU has its last events.
@@ -98,17 +111,44 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     Ok(trace)
 }
 
-/// A symbol at the kernel's start and its address, if this record has them.
+/// How many CPUs the switches were recorded of.
+fn recorded_cpus(events: &[AttributeDescription]) -> usize {
+    let is_switch = |event: &&AttributeDescription| {
+        let name = event.name.as_deref();
+        name.is_some_and(|name| name.ends_with("sched_switch"))
+    };
+    events
+        .iter()
+        .find(is_switch)
+        .map_or(0, |event| event.event_ids.len())
+}
+
+/// `perf record -C`: CPUs were online, and are not in the file.
+fn not_recorded(trace: &mut Trace) {
+    let seen: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
+    for cpu in trace.claims.cpus.difference(&seen) {
+        trace.claims.losses.push(Loss {
+            cpu: Some(*cpu),
+            until_ns: u64::MAX,
+            reason: "it was not recorded (perf record -C)",
+        });
+    }
+}
+
+/// A symbol at the kernel's start and its address, if this record has them: MMAP, or MMAP2 of perf
+/// that records build ids (6.19 and later).
 fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
-    if record.record_type != RecordType::MMAP {
+    if ![RecordType::MMAP, RecordType::MMAP2].contains(&record.record_type) {
         return None;
     }
-    let Ok(EventRecord::Mmap(map)) = record.parse() else {
-        return None;
+    let (path, offset) = match record.parse().ok()? {
+        EventRecord::Mmap(map) => (map.path, map.page_offset),
+        EventRecord::Mmap2(map) => (map.path, map.page_offset),
+        _ => return None,
     };
-    let path = map.path.as_slice();
+    let path = path.as_slice();
     let symbol = std::str::from_utf8(&path).ok()?.strip_prefix(KERNEL)?;
-    Some((symbol.into(), map.page_offset))
+    Some((symbol.into(), offset))
 }
 
 /// The symbols of the running kernel, if it is the one that was recorded and was not booted since:
@@ -129,6 +169,21 @@ fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufRead
     same.then(symbols).flatten()
 }
 
+/// Events are missing before a record of lost ones, and after the last one of its CPU. A record that
+/// perf makes itself when it ends has no time, and may be of any.
+fn lose(trace: &mut Trace, record: &RawEventRecord<'_>, lost: u64) {
+    let place = record.common_data().ok();
+    let cpu = place.as_ref().and_then(|place| place.cpu);
+    let time = place
+        .and_then(|place| place.timestamp)
+        .filter(|time| *time > 0);
+    match time {
+        _ if lost == 0 => {}
+        Some(time_ns) => trace.lose_before(lost, cpu, time_ns),
+        None => trace.lose(lost),
+    }
+}
+
 fn event(
     trace: &mut Trace,
     decoder: &mut Decoder,
@@ -136,7 +191,7 @@ fn event(
 ) -> Result<(), Fault> {
     if record.record_type == RecordType(LOST_SAMPLES) {
         let lost = record.data.as_slice().first_chunk().copied();
-        trace.lose(lost.map_or(1, u64::from_le_bytes));
+        lose(trace, record, lost.map_or(1, u64::from_le_bytes));
         return Ok(());
     }
     let needed = [RecordType::SAMPLE, RecordType::LOST, RecordType::COMM];
@@ -153,7 +208,7 @@ fn event(
             Ok(())
         }
         Ok(EventRecord::Lost(lost)) => {
-            trace.lose(lost.count);
+            lose(trace, record, lost.count);
             Ok(())
         }
         Ok(EventRecord::Comm(comm)) => {
@@ -207,7 +262,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         format: FORMAT,
         offset: data_end,
     };
-    let (mut event_desc, mut sum) = (None, 0u64);
+    let (mut event_desc, mut sum, mut last) = (None, 0u64, data_end);
     for feature in features {
         let (offset, length) = (reader.u64("a feature")?, reader.u64("a feature")?);
         sum = sum.saturating_add(length);
@@ -216,9 +271,17 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
                 "a feature of {length} bytes at {offset}, file of {size}"
             )));
         }
+        last = last.max(offset.saturating_add(length));
         if feature == EVENT_DESC {
             event_desc = Some((offset, length));
         }
+    }
+    // perf reads one recording, and so would leave out what was joined to it.
+    if last < size {
+        return Err(reader.broken(format!(
+            "{} bytes follow its end at {last}: recordings were joined; read each of them alone",
+            size - last
+        )));
     }
     let Some((offset, length)) = event_desc else {
         return Err(reader.broken("it does not describe its events (EVENT_DESC)"));

@@ -7,6 +7,9 @@
 
 mod fields;
 mod head;
+mod header;
+mod marks;
+mod parts;
 
 #[cfg(test)]
 mod tests;
@@ -16,11 +19,16 @@ use crate::ftrace::symbols::Addresses;
 use crate::ftrace::threads;
 use crate::input::Limits;
 use crate::schema::{self, Naming};
-use crate::{Event, Trace};
+use crate::{Event, Notice, Trace};
+use header::Head;
+use parts::Parts;
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 pub(super) const FORMAT: &str = "ftrace text";
+
+/// Some editors and shells put it before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Longest line that is accepted.
 const LINE: u64 = 1 << 16;
@@ -40,13 +48,14 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         }
         // A number cut short parses as well as a whole one: the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
-        lines.add(String::from_utf8_lossy(&line).trim_end());
+        let text = String::from_utf8_lossy(&line);
+        lines.add(text.trim_start_matches(BYTE_ORDER_MARK).trim_end());
         offset += got;
         limits.check(&lines.trace)?;
     }
     let broken = |reason| Fault::broken(FORMAT, offset, reason);
     lines.check(cut).map_err(broken)?;
-    lines.finish()
+    lines.finish(offset)
 }
 
 /// What the lines say.
@@ -54,29 +63,60 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 struct Lines {
     trace: Trace,
     events: u64,
-    /// Events that cannot be read, and those of them whose time is a plain number.
+    /// Events that cannot be read, those of them whose time is a plain number, and those that
+    /// libtraceevent printed its own way.
     garbled: u64,
     untimed: u64,
-    /// Events that the ring buffer overwrote.
-    overwritten: u64,
+    pretty: u64,
+    head: Head,
+    parts: Parts,
+    /// CPUs before whose next event others were lost.
+    lossy: Vec<Option<u32>>,
+    /// Lines in brackets that are not known, and the first one.
+    unknown: u64,
+    first_unknown: String,
 }
 
 impl Lines {
     fn add(&mut self, text: &str) {
+        self.events += 1;
         if let Some(comment) = text.strip_prefix('#') {
-            let more = overwritten(comment).unwrap_or(0);
-            self.overwritten = self.overwritten.saturating_add(more);
-        } else if let Some(lost) = lost(text) {
+            return self.head.comment(comment, &mut self.parts);
+        }
+        if let Some(cpus) = marks::cpus(text) {
+            return self.trace.claims.cpus.extend(cpus);
+        }
+        if let Some((cpu, lost)) = marks::lost(text) {
             self.trace.lose(lost);
-        } else if let Some(event) = event(&mut self.trace, text) {
+            return self.lossy.push(cpu);
+        }
+        let head = head::head(text);
+        if let Some(head) = &head {
+            self.head.entry();
+            if let Some(time_ns) = head::seconds(head.time) {
+                self.parts.event(head.cpu, time_ns);
+                let lossy = std::mem::take(&mut self.lossy).into_iter();
+                let (here, later) = lossy.partition(|cpu| cpu.is_none_or(|cpu| cpu == head.cpu));
+                self.lossy = later;
+                let here: Vec<Option<u32>> = here;
+                here.into_iter()
+                    .for_each(|cpu| self.trace.lose_before(0, cpu, time_ns));
+            }
+        }
+        if let Some(event) = head.as_ref().and_then(|head| event(&mut self.trace, head)) {
             self.trace.events.push(event);
         } else if is_known(text) {
             // Other events are skipped; a known event that cannot be read is an error.
-            let untimed = head::head(text).is_some_and(|head| !head.time.contains('.'));
+            let untimed = head.as_ref().is_some_and(|head| !head.time.contains('.'));
             self.untimed += u64::from(untimed);
+            self.pretty += u64::from(text.contains(" ==> ") && !text.contains("next_pid="));
             self.garbled += 1;
+        } else if head.is_none() && marks::is_unknown(text) {
+            self.unknown += 1;
+            if self.first_unknown.is_empty() {
+                self.first_unknown = text.trim().chars().take(80).collect();
+            }
         }
-        self.events += 1;
     }
 
     /// What is wrong with the text.
@@ -88,15 +128,22 @@ impl Lines {
             return Err(COUNTED.into());
         }
         if self.garbled > 0 {
+            let remedy = match self.pretty {
+                0 => "",
+                _ => {
+                    " (libtraceevent printed them its own way: trace-cmd report needs -R; perf script \
+                      needs TRACEEVENT_PLUGIN_DIR= and the options of its row in docs/traces.md)"
+                }
+            };
             return Err(format!(
-                "scheduler events of {} of {} lines cannot be read (trace-cmd report needs -R)",
+                "scheduler events of {} of {} lines cannot be read{remedy}",
                 self.garbled, self.events
             ));
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Trace, Fault> {
+    fn finish(self, offset: u64) -> Result<Trace, Fault> {
         let mut trace = self.trace;
         if trace.events.is_empty() {
             return Err(Fault::NoEvents {
@@ -104,33 +151,37 @@ impl Lines {
                 record: "lines of sched_switch are needed",
             });
         }
+        trace.claims.seams = self
+            .parts
+            .seams()
+            .map_err(|reason| Fault::broken(FORMAT, offset, reason))?;
         trace.sort();
         threads::name_threads(&mut trace);
-        match (self.overwritten, trace.lost_events) {
+        for cpu in self.lossy {
+            trace.lose_before(0, cpu, u64::MAX);
+        }
+        if self.unknown > 0 {
+            let (count, first) = (self.unknown, self.first_unknown);
+            trace.notices.push(Notice::UnknownLines { count, first });
+        }
+        let Head {
+            overwritten,
+            missing,
+            cpus,
+            ..
+        } = self.head.ended();
+        trace.claims.cpus.extend(cpus);
+        trace.lose(missing);
+        match (overwritten, trace.lost_events) {
             (0, _) => {}
-            // Which CPUs have overwritten events is not known.
-            (overwritten, 0) => trace.begin_whole(overwritten, |_| true),
+            // Which CPUs have overwritten events is not known; each recording has its own ring.
+            (overwritten, 0) if trace.claims.seams.is_empty() => {
+                trace.begin_whole(overwritten, |_| true);
+            }
             (overwritten, _) => trace.lose(overwritten),
         }
         Ok(trace)
     }
-}
-
-/// `entries-in-buffer/entries-written: 130/150`: what was overwritten.
-fn overwritten(comment: &str) -> Option<u64> {
-    let (_, numbers) = comment.split_once("entries-in-buffer/entries-written:")?;
-    let (kept, written) = numbers.split_once('/')?;
-    let number = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
-    Some(number(written)?.saturating_sub(number(kept)?))
-}
-
-/// `CPU:1 [LOST 123 EVENTS]`, `PERF_RECORD_LOST lost 123`; the number may be missing.
-fn lost(text: &str) -> Option<u64> {
-    let at = text
-        .find("[LOST ")
-        .or_else(|| text.find("PERF_RECORD_LOST"))?;
-    let number = text[at..].split(' ').find_map(|word| word.parse().ok());
-    Some(number.unwrap_or(1))
 }
 
 /// Whether the line is of an event that figures need: its name follows its group or the time.
@@ -148,8 +199,7 @@ fn is_known(text: &str) -> bool {
 }
 
 /// The event of a line, if it is of a kind that is read.
-fn event(trace: &mut Trace, line: &str) -> Option<Event> {
-    let head = head::head(line)?;
+fn event(trace: &mut Trace, head: &head::Head<'_>) -> Option<Event> {
     if let Some(process) = head.process.filter(|process| *process > 0) {
         trace.threads.entry(head.pid).or_default().tgid = process;
     }

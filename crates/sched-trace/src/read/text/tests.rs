@@ -32,6 +32,12 @@ fn names_with_spaces_and_brackets_are_read() {
     assert_eq!(trace.lost_events, 2 + 4);
     assert_eq!(trace.threads[&77].tgid, 70);
     let report = analyse(&trace);
+    assert_eq!(
+        (report.waits.len(), report.left_out),
+        (0, 2),
+        "CPU 1 lost events all the time"
+    );
+    let report = analyse(&parse(&SAMPLE.replace("CPU:1 [LOST 4 EVENTS]\n", "")).unwrap());
     let waits = report.waits.iter().map(|wait| (wait.pid, wait.length_ns()));
     assert_eq!(waits.collect::<Vec<_>>(), [(9, 9_000), (77, 10_000)]);
     let group = &report.workqueues(&Default::default())[0];
@@ -96,16 +102,16 @@ fn a_wrapped_ring_counts_from_where_all_cpus_have_events() {
 
 #[test]
 fn the_text_of_perf_script_is_read() {
-    let trace = parse(
-        "my prog  1230/77  [000]   100.000100101:             sched:sched_waking: comm=kworker/0:1 pid=9 prio=120 target_cpu=000\n\
+    let text = "my prog  1230/77  [000]   100.000100101:             sched:sched_waking: comm=kworker/0:1 pid=9 prio=120 target_cpu=000\n\
          swapper     0/0     [000]   100.000110101:             sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=kworker/0:1 next_pid=9 next_prio=120\n\
          kworker/0:1-ev     9 [000]   100.000111000: workqueue:workqueue_execute_start: work struct 0xffff88: function do_it\n\
-         swapper     0/0     [001]   100.000112000: PERF_RECORD_LOST lost 12\n",
-    )
-    .unwrap();
+         swapper     0/0     [001]   100.000112000: PERF_RECORD_LOST lost 12\n";
+    let trace = parse(text).unwrap();
     let pids: Vec<i32> = trace.events.iter().map(|event| event.pid).collect();
     assert_eq!((pids, trace.lost_events), (vec![77, 0, 9], 12));
     assert_eq!(trace.threads[&77].tgid, 1230);
+    let whole = text.lines().take(3).map(|line| format!("{line}\n"));
+    let trace = parse(&whole.collect::<String>()).unwrap();
     assert_eq!(analyse(&trace).waits[0].length_ns(), 10_000);
 }
 

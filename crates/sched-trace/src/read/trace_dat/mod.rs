@@ -6,7 +6,7 @@ mod sections;
 
 use crate::Trace;
 use crate::error::Fault;
-use crate::ftrace::tracing_data::opening;
+use crate::ftrace::tracing_data::{MAGIC, opening};
 use crate::input::{ByteReader, Limits};
 use options::{Buffer, Contents, Options};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,6 +15,9 @@ pub(super) use options::FORMAT;
 
 /// Most sections that are accepted.
 const SECTIONS: usize = 1000;
+
+/// Bytes behind the events that are searched for another trace; version 7 has options there.
+const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
 pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Trace, Fault> {
@@ -33,7 +36,35 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     if sum > size {
         return Err(reader.broken(format!("{sum} bytes of events in a file of {size}")));
     }
+    // Another recording behind this one would be left out.
+    let end = contents
+        .buffer
+        .cpus
+        .iter()
+        .map(|cpu| cpu.offset.saturating_add(cpu.size))
+        .max();
+    if holds_another(&mut reader, end.unwrap_or(size), size)? {
+        return Err(reader.broken("another recording follows; read each of them alone"));
+    }
     pages::read(reader, &contents, limits)
+}
+
+/// Whether there is another trace.dat behind the events of this one.
+fn holds_another<R: Read + Seek>(
+    reader: &mut ByteReader<R>,
+    end: u64,
+    size: u64,
+) -> Result<bool, Fault> {
+    let at = reader.offset;
+    sections::seek(reader, end.min(size), "the end")?;
+    let mut rest = Vec::new();
+    reader
+        .inner
+        .by_ref()
+        .take(AFTER_EVENTS)
+        .read_to_end(&mut rest)?;
+    reader.offset = reader.inner.seek(SeekFrom::Start(at))?;
+    Ok(rest.windows(MAGIC.len()).any(|bytes| bytes == MAGIC))
 }
 
 fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<Contents, Fault> {

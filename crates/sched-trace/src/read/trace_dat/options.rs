@@ -4,7 +4,7 @@ use crate::error::Fault;
 use crate::ftrace::loss::Loss;
 use crate::ftrace::tracing_data::TracingData;
 use crate::input::ByteReader;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 
 pub(in crate::read) const FORMAT: &str = "trace.dat";
@@ -47,6 +47,8 @@ pub(super) struct Options {
     pub overwritten: u64,
     pub wrapped: BTreeSet<u32>,
     pub dropped: u64,
+    /// Events that the kernel had of each CPU when the recording ended.
+    pub kept: BTreeMap<u32, u64>,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     pub tsc: Option<(u32, u32)>,
     /// Version 7: offsets of sections by option id, and the buffer to read.
@@ -98,6 +100,7 @@ pub(super) fn option<R: Read>(
             let loss = Loss::of(&text());
             options.overwritten = options.overwritten.saturating_add(loss.overwritten);
             options.dropped = options.dropped.saturating_add(loss.dropped);
+            options.kept.extend(loss.cpu.map(|cpu| (cpu, loss.kept)));
             if loss.overwritten > 0 {
                 options.wrapped.extend(loss.cpu);
             }

@@ -8,7 +8,7 @@ use crate::ftrace::format::PageLayout;
 use crate::ftrace::{page, symbols, threads};
 use crate::input::{ByteReader, Limits};
 use crate::{Comm, Trace};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 
 /// State while pages are decoded.
@@ -23,6 +23,8 @@ struct Pages {
     /// Events that pages say are missing before them, and those before later pages.
     flagged: u64,
     missed: u64,
+    /// Events of all kinds that were found, by CPU.
+    found: BTreeMap<u32, u64>,
     limits: Limits,
 }
 
@@ -89,6 +91,12 @@ impl Pages {
             wrapped: options.wrapped.clone(),
             flagged: 0,
             missed: 0,
+            found: contents
+                .buffer
+                .cpus
+                .iter()
+                .map(|cpu| (cpu.cpu, 0))
+                .collect(),
             limits,
         })
     }
@@ -101,15 +109,21 @@ impl Pages {
     ) -> Result<(), Fault> {
         let (trace, decoder, tsc) = (&mut self.trace, &mut self.decoder, self.tsc);
         for page in bytes.chunks_exact(self.layout.page) {
+            let mut first = None;
             let read = page::records(page, &self.layout, |time, record| {
-                decoder.record(trace, nanoseconds(time, tsc), cpu, record);
+                let time = nanoseconds(time, tsc);
+                first.get_or_insert(time);
+                decoder.record(trace, time, cpu, record);
             });
-            let lost = read
-                .map_err(|reason| reader.broken(format!("CPU {cpu}: {reason}")))?
-                .lost;
+            let read = read.map_err(|reason| reader.broken(format!("CPU {cpu}: {reason}")))?;
+            *self.found.entry(cpu).or_default() += read.records;
+            let lost = read.lost;
             self.flagged = self.flagged.saturating_add(lost);
             if !std::mem::take(&mut self.first) {
                 self.missed = self.missed.saturating_add(lost);
+                if lost > 0 {
+                    trace.lose_before(0, Some(cpu), first.unwrap_or(u64::MAX));
+                }
             } else if lost > 0 {
                 self.wrapped.insert(cpu);
             }
@@ -132,12 +146,24 @@ impl Pages {
         name_from(&mut trace, &contents.cmdlines);
         threads::name_threads(&mut trace);
         let options = &contents.options;
+        let mut fewer = 0u64;
+        for (&cpu, &found) in &self.found {
+            trace.claims.cpus.insert(cpu);
+            match options.kept.get(&cpu) {
+                Some(&kept) if kept > found => {
+                    fewer = fewer.saturating_add(kept - found);
+                    trace.lose_before(0, Some(cpu), u64::MAX);
+                }
+                Some(_) => _ = trace.claims.counted.insert(cpu),
+                None => {}
+            }
+        }
         let lost = options
             .overwritten
             .saturating_add(options.dropped)
             .max(self.flagged);
-        if self.missed > 0 || options.dropped > 0 {
-            trace.lost_events = lost;
+        if self.missed > 0 || options.dropped > 0 || fewer > 0 {
+            trace.lost_events = lost.max(fewer);
         } else if lost > 0 {
             trace.begin_whole(lost, |cpu| self.wrapped.contains(&cpu));
         }

@@ -1,0 +1,250 @@
+//! Which events a trace holds, by CPU and interval: known to be whole, known to be broken, or not
+//! known.
+//!
+//! A header that denies no loss proves nothing: a CPU that was not recorded, a ring buffer that was
+//! overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
+//! that is woken twice has run in between, and if no CPU shows that, events are missing
+//! ([`witness`]). Recorders and readers add what they know as [`Claims`].
+
+mod claims;
+mod witness;
+
+#[cfg(test)]
+mod tests;
+
+pub use claims::{Claims, Loss};
+
+use crate::{Notice, Trace};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use witness::Proof;
+
+/// A wait is not known if all CPUs were silent for so long within it: whatever could end it would
+/// have been an event. It is a pause of the machine, or two recordings in one.
+const SILENCE_NS: u64 = 2_000_000_000;
+
+/// Most intervals that are kept for one CPU; beyond that they are joined.
+const INTERVALS: usize = 10_000;
+
+/// What is known of the events of a CPU in an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coverage {
+    /// The recorder counted them, and all are there.
+    Whole,
+    /// Some are missing.
+    Broken,
+    /// Nothing contradicts that all are there, and nothing proves it.
+    Unknown,
+}
+
+/// An interval of one CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Interval {
+    /// The CPU; `None` where the trace does not show which.
+    pub cpu: Option<u32>,
+    /// Beginning, in the clock of the trace.
+    pub from_ns: u64,
+    /// End.
+    pub until_ns: u64,
+    /// What is known.
+    pub coverage: Coverage,
+    /// How it is known that events are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// How complete the events of a trace are.
+#[derive(Clone, Debug, Default)]
+pub struct Completeness {
+    /// By CPU, in the order of time. The intervals of a CPU do not overlap.
+    pub intervals: Vec<Interval>,
+    /// Times at which another recording begins within the trace.
+    pub seams: Vec<u64>,
+    /// Contradictions in the events, each of which proves that some are missing.
+    pub proofs: u64,
+    /// Time without any event that is too long for a wait, in the order of time.
+    silences: Vec<(u64, u64)>,
+    /// Broken intervals of all CPUs, joined, in the order of time.
+    broken: Vec<(u64, u64)>,
+}
+
+/// Finds out how complete the events of a trace are.
+pub fn of(trace: &Trace) -> Completeness {
+    let Some(span) = trace.span() else {
+        return Completeness::default();
+    };
+    let claims = &trace.claims;
+    let mut proofs = claims.proofs(&trace.events);
+    let claimed = proofs.len();
+    // Clocks that differ between CPUs contradict themselves.
+    if trace.clock != "local" {
+        proofs.extend(witness::proofs(trace));
+    }
+    let found = (proofs.len() - claimed) as u64;
+    let by_cpu = joined(proofs);
+    let broken = by_cpu.values().flatten();
+    let broken = broken.map(|proof| (proof.from_ns, proof.until_ns));
+    Completeness {
+        broken: union(broken.collect()),
+        intervals: intervals(trace, span, by_cpu),
+        seams: claims.seams.clone(),
+        silences: silences(trace),
+        proofs: found,
+    }
+}
+
+impl Completeness {
+    /// Whether events are known to be missing anywhere.
+    pub fn is_broken(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    /// Whether a wait of this time could be something else: events that it depends on may be
+    /// missing.
+    pub fn doubts(&self, from_ns: u64, until_ns: u64) -> bool {
+        let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
+        let silence = self.silences.get(after);
+        self.breaks(from_ns, until_ns)
+            // All of the silence: events at its edges are there.
+            || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
+    }
+
+    fn breaks(&self, from_ns: u64, until_ns: u64) -> bool {
+        let at = self.broken.partition_point(|(_, end)| *end <= from_ns);
+        self.broken
+            .get(at)
+            .is_some_and(|(start, _)| *start < until_ns)
+    }
+
+    /// When what is known of threads ends: at seams and where broken intervals end.
+    pub(crate) fn edges(&self) -> Vec<Edge> {
+        let seams = self.seams.iter().map(|&at_ns| Edge { at_ns, seam: true });
+        let ends = self
+            .broken
+            .iter()
+            .map(|&(_, at_ns)| Edge { at_ns, seam: false });
+        let mut edges: Vec<Edge> = seams.chain(ends).collect();
+        edges.sort_by_key(|edge| edge.at_ns);
+        edges
+    }
+
+    /// Which part of the trace a time is in, between seams.
+    pub(crate) fn part(&self, time_ns: u64) -> usize {
+        self.seams.partition_point(|seam| *seam <= time_ns)
+    }
+
+    /// What a reader of the figures has to know.
+    pub fn notices(&self) -> Vec<Notice> {
+        let mut notices: Vec<Notice> = self
+            .seams
+            .iter()
+            .map(|&at_ns| Notice::Seam { at_ns })
+            .collect();
+        let broken = |interval: &&Interval| interval.coverage == Coverage::Broken;
+        let mut cpus: BTreeMap<Option<u32>, (usize, Interval)> = BTreeMap::new();
+        for interval in self.intervals.iter().filter(broken) {
+            let new = || (0, interval.clone());
+            cpus.entry(interval.cpu).or_insert_with(new).0 += 1;
+        }
+        notices.extend(cpus.into_values().map(|(count, first)| Notice::Broken {
+            cpu: first.cpu,
+            count,
+            from_ns: first.from_ns,
+            until_ns: first.until_ns,
+            reason: first.reason.unwrap_or_default(),
+        }));
+        notices
+    }
+}
+
+/// A time at which states of threads are forgotten; at a seam also what runs on the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub at_ns: u64,
+    pub seam: bool,
+}
+
+/// The proofs by CPU, with those that overlap as one.
+fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
+    proofs.sort_by_key(|proof| (proof.cpu, proof.from_ns));
+    let mut by_cpu: BTreeMap<Option<u32>, Vec<Proof>> = BTreeMap::new();
+    for proof in proofs {
+        let all = by_cpu.entry(proof.cpu).or_default();
+        let full = all.len() >= INTERVALS;
+        match all.last_mut() {
+            Some(last) if last.until_ns >= proof.from_ns || full => {
+                last.until_ns = last.until_ns.max(proof.until_ns);
+            }
+            _ => all.push(proof),
+        }
+    }
+    by_cpu
+}
+
+/// Overlapping intervals as one.
+fn union(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    all.sort_unstable();
+    let mut union: Vec<(u64, u64)> = Vec::new();
+    for (from, until) in all {
+        match union.last_mut() {
+            // Where one ends and the next begins, a thread's state may be known.
+            Some((_, last)) if *last > from => *last = until.max(*last),
+            _ => union.push((from, until)),
+        }
+    }
+    union
+}
+
+/// Broken intervals, and what is known of the rest of each CPU.
+fn intervals(
+    trace: &Trace,
+    (first, last): (u64, u64),
+    mut broken: BTreeMap<Option<u32>, Vec<Proof>>,
+) -> Vec<Interval> {
+    let claims = &trace.claims;
+    let mut cpus: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
+    cpus.extend(&claims.cpus);
+    cpus.extend(broken.keys().flatten());
+    let mut intervals = Vec::new();
+    for cpu in cpus.into_iter().map(Some).chain([None]) {
+        let coverage = match cpu {
+            Some(cpu) if claims.counted.contains(&cpu) => Coverage::Whole,
+            _ => Coverage::Unknown,
+        };
+        let mut from_ns = first;
+        let rest = |from_ns, until_ns| Interval {
+            cpu,
+            from_ns,
+            until_ns,
+            coverage,
+            reason: None,
+        };
+        for proof in broken.remove(&cpu).unwrap_or_default() {
+            if from_ns < proof.from_ns && cpu.is_some() {
+                intervals.push(rest(from_ns, proof.from_ns));
+            }
+            from_ns = proof.until_ns;
+            intervals.push(Interval {
+                cpu,
+                from_ns: proof.from_ns,
+                until_ns: proof.until_ns,
+                coverage: Coverage::Broken,
+                reason: Some(proof.reason),
+            });
+        }
+        if from_ns < last && cpu.is_some() {
+            intervals.push(rest(from_ns, last));
+        }
+    }
+    intervals
+}
+
+/// Times in which no CPU wrote an event.
+fn silences(trace: &Trace) -> Vec<(u64, u64)> {
+    let pairs = trace.events.windows(2);
+    let pairs = pairs.map(|pair| (pair[0].time_ns, pair[1].time_ns));
+    pairs
+        .filter(|(from, until)| until - from > SILENCE_NS)
+        .collect()
+}

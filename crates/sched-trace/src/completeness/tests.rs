@@ -1,0 +1,170 @@
+//! What contradictions prove, and what whole traces may show.
+
+use super::*;
+use crate::latency::analyse;
+use crate::script::trace;
+
+/// CPUs of which events are missing.
+fn broken(text: &str) -> Vec<Option<u32>> {
+    let found = of(&trace(text)).intervals.into_iter();
+    let broken = found.filter(|interval| interval.coverage == Coverage::Broken);
+    broken.map(|interval| interval.cpu).collect()
+}
+
+/// What a trace shows, the trace, and the CPUs of which events are proven to be missing.
+type Case = (&'static str, &'static str, &'static [Option<u32>]);
+
+const CASES: [Case; 13] = [
+    (
+        "a second waking of a thread that never ran proves a run on the CPU where it slept",
+        "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 waking 7 1; 30 0 1 S 7",
+        &[Some(1)],
+    ),
+    (
+        "but not where its sleep is not in the trace: it may have been about to sleep",
+        "0 0 5 S 1; 10 0 1 waking 7; 20 0 1 waking 7; 30 0 1 S 7",
+        &[],
+    ),
+    (
+        "nor after a wake-up that raced with going to sleep",
+        "0 0 0 R 7; 10 1 1 waking 7; 5000 0 7 S 0; 6000 1 1 waking 7; 6010 0 0 R 7",
+        &[],
+    ),
+    (
+        "a thread slept on a CPU to which nothing brought it",
+        "0 0 7 S 1; 1 0 1 migrate 9 1 0; 10 0 1 waking 7 1; 12 0 1 migrate 7 1 0; 20 0 1 S 7",
+        &[Some(1)],
+    ),
+    (
+        "which proves nothing in a trace without migrations",
+        "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 S 7",
+        &[],
+    ),
+    (
+        "a thread is moved from a CPU to which nothing brought it",
+        "0 0 7 R 1; 5 0 1 migrate 7 1 0; 20 0 1 S 7",
+        &[Some(1)],
+    ),
+    (
+        "a thread runs on a CPU to which nothing brought it",
+        "0 0 7 R 1; 0 1 0 R 2; 1 1 2 migrate 9 0 1; 20 1 2 S 7",
+        &[None],
+    ),
+    (
+        "the first thread of a CPU slept elsewhere when that CPU began to write",
+        "0 0 7 S 1; 20 1 7 S 0",
+        &[Some(1)],
+    ),
+    (
+        "a thread runs elsewhere, and its CPU writes no more",
+        "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7",
+        &[Some(1)],
+    ),
+    (
+        "a switch that the kernel omits is none of these",
+        "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7; 20 1 3 S 0",
+        &[],
+    ),
+    (
+        "an idle CPU that runs nothing of what is queued there is not recorded any more",
+        "0 1 5 S 0; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
+        &[Some(1)],
+    ),
+    (
+        "a busy one may take long",
+        "0 1 0 R 5; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
+        &[],
+    ),
+    (
+        "an interrupt wakes a preempted thread that was about to sleep",
+        "0 0 7 R+ 1; 4 1 2 waking 7; 5 1 2 wakeup 7; 20 0 1 S 7",
+        &[],
+    ),
+];
+
+#[test]
+fn contradictions_prove_missing_events_and_nothing_else_does() {
+    for (what, text, cpus) in CASES {
+        assert_eq!(broken(text), cpus, "{what}");
+        let report = analyse(&trace(text));
+        assert_eq!(report.completeness.is_broken(), !cpus.is_empty(), "{what}");
+        assert!(cpus.is_empty() || !report.is_valid(), "{what}");
+    }
+}
+
+#[test]
+fn a_wait_goes_on_from_the_second_waking_and_the_one_across_it_is_left_out() {
+    let (_, text, _) = CASES[0];
+    let report = analyse(&trace(text));
+    let waits: Vec<(i32, u64)> = report
+        .waits
+        .iter()
+        .map(|w| (w.pid, w.length_ns()))
+        .collect();
+    assert_eq!(waits, [(7, 10_000)]);
+    let notices: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
+    assert!(
+        notices[0].contains("t7:7 is woken a second time"),
+        "{notices:?}"
+    );
+}
+
+#[test]
+fn waits_across_lost_events_are_left_out_and_counted() {
+    let mut trace =
+        trace("0 0 1 waking 7; 1 1 2 S 3; 10 0 1 S 7; 20 0 7 waking 8; 50 0 7 S 8; 51 1 3 S 0");
+    trace.lose_before(4, Some(1), 51_000);
+    let report = analyse(&trace);
+    assert_eq!(
+        (report.waits.len(), report.left_out, report.lost_events),
+        (0, 2, 4)
+    );
+    let of_cpu = |cpu| {
+        let intervals = report.completeness.intervals.iter();
+        let intervals = intervals.filter(move |interval| interval.cpu == Some(cpu));
+        intervals
+            .map(|interval| interval.coverage)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_cpu(0), [Coverage::Unknown]);
+    assert_eq!(of_cpu(1), [Coverage::Unknown, Coverage::Broken]);
+}
+
+#[test]
+fn a_seam_ends_every_wait_and_is_said() {
+    let mut joined =
+        trace("0 0 1 waking 7; 5000000 0 2 S 7; 5000010 0 7 waking 8; 5000030 0 7 S 8");
+    joined.claims.seams = vec![5_000_000_000];
+    let report = analyse(&joined);
+    let waits: Vec<(i32, u64)> = report
+        .waits
+        .iter()
+        .map(|w| (w.pid, w.length_ns()))
+        .collect();
+    assert_eq!(waits, [(8, 20_000)]);
+    assert!(report.notices.contains(&Notice::Seam {
+        at_ns: 5_000_000_000
+    }));
+    assert!(report.is_valid());
+}
+
+#[test]
+fn a_bad_recording_joined_with_a_good_one_stays_bad() {
+    let round = |us: u64| format!("{us} 0 0 waking 7; {} 0 0 R 7; {} 0 7 S 0;", us + 2, us + 5);
+    let good: String = (0..1000).map(|at| round(1_000_000 + at * 10)).collect();
+    let bad = "0 0 0 waking 8; 5 0 0 R 8; 9 0 8 S 0; 20 0 0 R 8; 30 0 8 S 0;";
+    let mut joined = trace(&format!("{bad}{good}"));
+    assert!(analyse(&joined).is_valid(), "one of a thousand");
+    joined.claims.seams = vec![1_000_000_000];
+    assert!(!analyse(&joined).is_valid(), "one of one");
+}
+
+#[test]
+fn a_wait_across_a_silence_of_all_cpus_is_left_out() {
+    let text = "0 0 1 waking 7; 1 0 1 S 2; 3587000000 0 2 S 7; 3587000010 0 7 S 0";
+    let report = analyse(&trace(text));
+    assert_eq!((report.waits.len(), report.left_out), (0, 1));
+    // A thread that hogs its CPU for a second is no silence.
+    let text = "0 0 1 waking 7; 1 0 1 S 2; 1000000 0 2 S 7";
+    assert_eq!(analyse(&trace(text)).waits.len(), 1);
+}

@@ -1,0 +1,287 @@
+//! Contradictions in the events of a trace, each of which proves that some are missing.
+//!
+//! Every event of a thread says something of what it did before. Where no event shows that, the
+//! one that would is missing, and the CPU on which it was written is the one that the thread ran
+//! on. What kernels omit is no proof: some write no switch from the idle task, or from threads that
+//! they hide, so a thread that leaves a CPU which another one entered last is only counted
+//! ([`crate::latency::Report::missing_switches`]).
+
+use crate::{Comm, Event, Kind, Task, TaskState, Trace, Wake};
+use std::collections::{BTreeMap, HashMap};
+
+/// A thread that is queued on an idle CPU runs at once. Virtual CPUs may pause, for less than this.
+const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
+
+/// Events of a CPU that must be missing, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proof {
+    pub cpu: Option<u32>,
+    pub from_ns: u64,
+    pub until_ns: u64,
+    pub reason: String,
+}
+
+/// The contradictions in a trace.
+pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
+    let is_migration = |event: &Event| matches!(event.kind, Kind::Migrate { .. });
+    let mut witness = Witness {
+        migrates: trace.events.iter().any(is_migration),
+        ..Witness::default()
+    };
+    let mut seams = trace.claims.seams.iter().peekable();
+    for event in &trace.events {
+        if seams.next_if(|seam| **seam <= event.time_ns).is_some() {
+            witness.end();
+        }
+        witness.event(event);
+    }
+    witness.end();
+    witness.proofs
+}
+
+/// What a thread is known to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Doing {
+    #[default]
+    Unknown,
+    Running,
+    Asleep,
+    /// Woken after a sleep that the trace shows.
+    Woken,
+    /// Preempted.
+    Ready,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    doing: Doing,
+    comm: Comm,
+    /// The CPU it runs on or is queued on, or slept on.
+    cpu: Option<u32>,
+    /// Since when this is known.
+    at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    /// The thread that entered it last.
+    current: i32,
+    /// Its last event.
+    at_ns: u64,
+    /// That thread entered another CPU since: its switch here is missing, or the next one will
+    /// show that the kernel omitted it.
+    left_unseen: bool,
+}
+
+#[derive(Debug, Default)]
+struct Witness {
+    migrates: bool,
+    threads: HashMap<i32, Thread>,
+    cpus: BTreeMap<u32, Cpu>,
+    /// Threads that were queued on an idle CPU, and when.
+    queued: HashMap<i32, (u32, u64)>,
+    last_ns: u64,
+    proofs: Vec<Proof>,
+}
+
+impl Witness {
+    fn event(&mut self, event: &Event) {
+        self.last_ns = event.time_ns;
+        match event.kind {
+            Kind::Switch {
+                prev,
+                prev_state,
+                next,
+            } => self.switch(event, prev, prev_state, next),
+            Kind::Wake {
+                wake,
+                task,
+                target_cpu,
+            } if task.pid > 0 => match wake {
+                Wake::Begins => self.waking(event, task, target_cpu),
+                Wake::Done => {
+                    let thread = self.thread(task);
+                    thread.cpu = Some(target_cpu);
+                    self.queue(task.pid, target_cpu, event.time_ns);
+                }
+                Wake::New => {
+                    let thread = Thread {
+                        cpu: Some(target_cpu),
+                        at_ns: event.time_ns,
+                        comm: task.comm,
+                        ..Thread::default()
+                    };
+                    self.threads.insert(task.pid, thread);
+                    self.queue(task.pid, target_cpu, event.time_ns);
+                }
+            },
+            Kind::Migrate {
+                task,
+                from_cpu,
+                to_cpu,
+            } => {
+                self.queued.remove(&task.pid);
+                let seen = *self.thread(task);
+                if seen.doing != Doing::Unknown && seen.cpu.is_some_and(|cpu| cpu != from_cpu) {
+                    let what = format!("is moved from CPU {from_cpu}, to which nothing brought it");
+                    self.prove(Some(from_cpu), seen, event.time_ns, task.pid, &what);
+                }
+                let thread = self.thread(task);
+                (thread.cpu, thread.at_ns) = (Some(to_cpu), event.time_ns);
+            }
+            Kind::NewTask { pid, .. } | Kind::Fork { child_pid: pid, .. } => {
+                self.threads.remove(&pid);
+            }
+            _ => {}
+        }
+        if let Some(cpu) = self.cpus.get_mut(&event.cpu) {
+            cpu.at_ns = event.time_ns;
+        }
+    }
+
+    fn thread(&mut self, Task { pid, comm, .. }: Task) -> &mut Thread {
+        let thread = self.threads.entry(pid).or_default();
+        if !comm.is_empty() {
+            thread.comm = comm;
+        }
+        thread
+    }
+
+    fn waking(&mut self, event: &Event, task: Task, target: u32) {
+        let seen = *self.thread(task);
+        let elsewhere = seen.cpu.is_some_and(|cpu| cpu != target);
+        match seen.doing {
+            Doing::Woken => {
+                let what = "is woken a second time, and did not run after the first";
+                self.prove(Some(target), seen, event.time_ns, task.pid, what);
+            }
+            Doing::Asleep if elsewhere && self.migrates => {
+                let what = format!("slept on CPU {target}, to which nothing brought it");
+                self.prove(Some(target), seen, event.time_ns, task.pid, &what);
+            }
+            _ => {}
+        }
+        let thread = self.thread(task);
+        match seen.doing {
+            Doing::Asleep | Doing::Woken => {
+                thread.doing = Doing::Woken;
+                (thread.cpu, thread.at_ns) = (Some(target), event.time_ns);
+            }
+            Doing::Unknown => thread.cpu = Some(target),
+            Doing::Running | Doing::Ready => {}
+        }
+    }
+
+    /// An idle CPU runs what is queued there.
+    fn queue(&mut self, pid: i32, cpu: u32, time_ns: u64) {
+        if self.cpus.get(&cpu).is_some_and(|cpu| cpu.current == 0) {
+            self.queued.insert(pid, (cpu, time_ns));
+        }
+    }
+
+    fn switch(&mut self, event: &Event, prev: Task, state: TaskState, next: Task) {
+        let entered = self.cpus.get(&event.cpu).map(|cpu| cpu.current);
+        if prev.pid > 0 {
+            self.leave(event, prev, state, entered);
+        }
+        if let Some(entered) = entered.filter(|entered| *entered != prev.pid && *entered > 0)
+            && let Some(thread) = self.threads.get_mut(&entered)
+            && (thread.doing, thread.cpu) == (Doing::Running, Some(event.cpu))
+        {
+            thread.doing = Doing::Unknown;
+        }
+        if next.pid > 0 {
+            self.enter(event, next);
+        }
+        let cpu = Cpu {
+            current: next.pid,
+            at_ns: event.time_ns,
+            left_unseen: false,
+        };
+        self.cpus.insert(event.cpu, cpu);
+    }
+
+    fn leave(&mut self, event: &Event, task: Task, state: TaskState, entered: Option<i32>) {
+        self.queued.remove(&task.pid);
+        let seen = *self.thread(task);
+        // The first event of a CPU has no switch before it that the kernel could have omitted.
+        let unseen = match seen.doing {
+            Doing::Asleep => true,
+            Doing::Running => seen.cpu != Some(event.cpu),
+            _ => false,
+        };
+        if entered.is_none() && unseen {
+            let what = format!("leaves CPU {}, which it did not enter", event.cpu);
+            self.prove(Some(event.cpu), seen, event.time_ns, task.pid, &what);
+        }
+        if state.is_dead() {
+            self.threads.remove(&task.pid);
+            return;
+        }
+        let doing = if state.is_runnable() {
+            Doing::Ready
+        } else {
+            Doing::Asleep
+        };
+        let thread = self.thread(task);
+        thread.doing = doing;
+        (thread.cpu, thread.at_ns) = (Some(event.cpu), event.time_ns);
+    }
+
+    fn enter(&mut self, event: &Event, task: Task) {
+        self.queued.remove(&task.pid);
+        let seen = *self.thread(task);
+        if let Some(before) = seen.cpu.filter(|cpu| *cpu != event.cpu) {
+            if seen.doing == Doing::Running
+                && let Some(cpu) = self.cpus.get_mut(&before)
+                && cpu.current == task.pid
+            {
+                cpu.left_unseen = true;
+            } else if self.migrates && seen.doing != Doing::Unknown {
+                let what = format!("runs on CPU {}, to which nothing brought it", event.cpu);
+                self.prove(None, seen, event.time_ns, task.pid, &what);
+            }
+        }
+        let thread = self.thread(task);
+        thread.doing = Doing::Running;
+        (thread.cpu, thread.at_ns) = (Some(event.cpu), event.time_ns);
+    }
+
+    /// The trace ends, or another recording begins.
+    fn end(&mut self) {
+        let until_ns = self.last_ns;
+        let silent = std::mem::take(&mut self.cpus);
+        for (&number, cpu) in silent.iter().filter(|(_, cpu)| cpu.left_unseen) {
+            let seen = Thread {
+                at_ns: cpu.at_ns,
+                ..self.threads.get(&cpu.current).copied().unwrap_or_default()
+            };
+            let what = format!("runs elsewhere, and has not left CPU {number}");
+            self.prove(Some(number), seen, until_ns, cpu.current, &what);
+        }
+        for (pid, (number, at_ns)) in std::mem::take(&mut self.queued) {
+            let waited = until_ns.saturating_sub(at_ns);
+            let idle = silent
+                .get(&number)
+                .is_some_and(|cpu| cpu.current == 0 && cpu.at_ns <= at_ns);
+            if idle && waited > QUEUED_ON_IDLE_NS {
+                let seen = Thread {
+                    at_ns,
+                    ..self.threads.get(&pid).copied().unwrap_or_default()
+                };
+                let what = format!("was queued on CPU {number}, which is idle and silent");
+                self.prove(Some(number), seen, until_ns, pid, &what);
+            }
+        }
+        self.threads.clear();
+    }
+
+    fn prove(&mut self, cpu: Option<u32>, seen: Thread, until_ns: u64, pid: i32, what: &str) {
+        self.proofs.push(Proof {
+            cpu,
+            from_ns: seen.at_ns.min(until_ns),
+            until_ns,
+            reason: format!("{}:{pid} {what}", seen.comm),
+        });
+    }
+}

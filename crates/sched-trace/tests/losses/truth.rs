@@ -1,0 +1,78 @@
+//! A simple calculator: pairs wake-ups and preemptions with the switches that end them.
+
+use sched_trace::{Kind, Trace, Wake};
+use std::collections::{BTreeMap, HashMap};
+
+/// Waits of one thread after wake-ups and preemptions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Row {
+    pub count: u64,
+    pub total_us: f64,
+    pub maximum_us: f64,
+}
+
+impl Row {
+    pub fn is_near(self, other: Self, tolerance: f64) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b + 2.0;
+        // One wait more or less in a row of a few is the edge of a recording.
+        let count = (self.count.abs_diff(other.count)) as f64;
+        count <= (tolerance * other.count as f64).max(1.0)
+            && (count > 0.0 && other.count < 20 || near(self.total_us, other.total_us))
+            && (count > 0.0 || near(self.maximum_us, other.maximum_us))
+    }
+}
+
+/// Every wait: thread, beginning, end.
+pub struct Rows(Vec<(i32, u64, u64)>);
+
+impl Rows {
+    pub fn of(trace: &Trace) -> Self {
+        let (mut awake, mut running) = (HashMap::new(), HashMap::new());
+        let mut waits = Vec::new();
+        for event in &trace.events {
+            let now = event.time_ns;
+            match event.kind {
+                Kind::Wake { wake, task, .. } if task.pid > 0 => {
+                    let runs = running.get(&task.pid) == Some(&true);
+                    if !runs && wake != Wake::Done {
+                        awake.entry(task.pid).or_insert(now);
+                    }
+                }
+                Kind::Switch {
+                    prev,
+                    prev_state,
+                    next,
+                } => {
+                    awake.remove(&prev.pid);
+                    if prev_state.is_runnable() && prev.pid > 0 {
+                        awake.insert(prev.pid, now);
+                    }
+                    running.insert(prev.pid, false);
+                    running.insert(next.pid, true);
+                    if let Some(since) = awake.remove(&next.pid) {
+                        waits.push((next.pid, since, now));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self(waits)
+    }
+
+    /// The rows of waits that begin at or after a time.
+    pub fn since(&self, begins: u64) -> BTreeMap<i32, Row> {
+        let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
+        for (pid, _, length) in self
+            .0
+            .iter()
+            .filter(|(_, since, _)| *since >= begins)
+            .map(|(p, s, e)| (*p, *s, e - s))
+        {
+            let row = rows.entry(pid).or_default();
+            row.count += 1;
+            row.total_us += length as f64 / 1e3;
+            row.maximum_us = row.maximum_us.max(length as f64 / 1e3);
+        }
+        rows
+    }
+}
