@@ -29,6 +29,15 @@ pub struct Loss {
 }
 
 impl Claims {
+    /// Whether the recorder counted the events of all CPUs that the trace names, each has some, and
+    /// none were lost.
+    pub(super) fn are_whole(&self, events: &[Event]) -> bool {
+        let cpus: BTreeSet<u32> = events.iter().map(|event| event.cpu).collect();
+        let all = |of: &BTreeSet<u32>| of.iter().all(|cpu| self.counted.contains(cpu));
+        let silent = self.cpus.difference(&cpus).next().is_some();
+        self.losses.is_empty() && all(&cpus) && all(&self.cpus) && !silent
+    }
+
     /// The intervals of the losses: each begins with the last event before it.
     pub(super) fn proofs(&self, events: &[Event]) -> Vec<Proof> {
         let mut times: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
@@ -51,6 +60,7 @@ impl Claims {
             let from_ns = before.unwrap_or(first);
             Proof {
                 cpu: loss.cpu,
+                pid: 0,
                 from_ns,
                 until_ns: loss.until_ns.min(last).max(from_ns),
                 reason: loss.reason.into(),

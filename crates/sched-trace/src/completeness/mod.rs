@@ -61,12 +61,18 @@ pub struct Completeness {
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
+    /// The recorder counted the events of all CPUs, and all are there: what is missing nevertheless
+    /// was not written by the kernel.
+    pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,
     /// Time without any event that is too long for a wait, in the order of time.
     silences: Vec<(u64, u64)>,
     /// Broken intervals of all CPUs, joined, in the order of time.
     broken: Vec<(u64, u64)>,
+    /// Where a recorder counted all events, a contradiction shows what the kernel did not write: of
+    /// these threads, in these intervals.
+    omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
 /// Finds out how complete the events of a trace are.
@@ -76,12 +82,22 @@ pub fn of(trace: &Trace) -> Completeness {
     };
     let claims = &trace.claims;
     let mut proofs = claims.proofs(&trace.events);
-    let claimed = proofs.len();
     // Clocks that differ between CPUs contradict themselves.
-    if trace.clock != "local" {
-        proofs.extend(witness::proofs(trace));
+    let witnessed = match trace.clock.as_str() {
+        "local" => Vec::new(),
+        _ => witness::proofs(trace),
+    };
+    let found = witnessed.len() as u64;
+    let mut omitted: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
+    let is_counted = claims.are_whole(&trace.events);
+    if is_counted {
+        for proof in witnessed {
+            let interval = (proof.from_ns, proof.until_ns);
+            omitted.entry(proof.pid).or_default().push(interval);
+        }
+    } else {
+        proofs.extend(witnessed);
     }
-    let found = (proofs.len() - claimed) as u64;
     let by_cpu = joined(proofs);
     let broken = by_cpu.values().flatten();
     let broken = broken.map(|proof| (proof.from_ns, proof.until_ns));
@@ -90,7 +106,12 @@ pub fn of(trace: &Trace) -> Completeness {
         intervals: intervals(trace, span, by_cpu),
         seams: claims.seams.clone(),
         silences: silences(trace),
+        is_counted,
         proofs: found,
+        omitted: omitted
+            .into_iter()
+            .map(|(pid, all)| (pid, union(all)))
+            .collect(),
     }
 }
 
@@ -100,21 +121,27 @@ impl Completeness {
         !self.broken.is_empty()
     }
 
-    /// Whether a wait of this time could be something else: events that it depends on may be
-    /// missing.
-    pub fn doubts(&self, from_ns: u64, until_ns: u64) -> bool {
-        let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
-        let silence = self.silences.get(after);
-        self.breaks(from_ns, until_ns)
-            // All of the silence: events at its edges are there.
-            || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
+    /// Threads of which the kernel did not write events, and when the trace shows that.
+    pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
+        let all = self.omitted.iter();
+        all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
     }
 
-    fn breaks(&self, from_ns: u64, until_ns: u64) -> bool {
-        let at = self.broken.partition_point(|(_, end)| *end <= from_ns);
-        self.broken
-            .get(at)
-            .is_some_and(|(start, _)| *start < until_ns)
+    /// Whether a wait of a thread could be something else: events that it depends on may be missing.
+    pub fn doubts(&self, pid: i32, from_ns: u64, until_ns: u64) -> bool {
+        let omitted = self
+            .omitted
+            .get(&pid)
+            .is_some_and(|all| touches(all, from_ns, until_ns));
+        omitted || self.is_doubtful(from_ns, until_ns)
+    }
+
+    fn is_doubtful(&self, from_ns: u64, until_ns: u64) -> bool {
+        let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
+        let silence = self.silences.get(after);
+        touches(&self.broken, from_ns, until_ns)
+            // All of the silence: events at its edges are there.
+            || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 
     /// When what is known of threads ends: at seams and where broken intervals end.
@@ -156,6 +183,12 @@ impl Completeness {
         }));
         notices
     }
+}
+
+/// Whether one of these intervals, which do not overlap, overlaps this one.
+fn touches(all: &[(u64, u64)], from_ns: u64, until_ns: u64) -> bool {
+    let at = all.partition_point(|(_, end)| *end <= from_ns);
+    all.get(at).is_some_and(|(start, _)| *start < until_ns)
 }
 
 /// A time at which states of threads are forgotten; at a seam also what runs on the CPUs.

@@ -14,7 +14,7 @@ fn broken(text: &str) -> Vec<Option<u32>> {
 /// What a trace shows, the trace, and the CPUs of which events are proven to be missing.
 type Case = (&'static str, &'static str, &'static [Option<u32>]);
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 16] = [
     (
         "a second waking of a thread that never ran proves a run on the CPU where it slept",
         "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 waking 7 1; 30 0 1 S 7",
@@ -56,8 +56,13 @@ const CASES: [Case; 13] = [
         &[Some(1)],
     ),
     (
-        "a thread runs elsewhere, and its CPU writes no more",
+        "unless it is the last thread of several CPUs: that of the recorder, which stops them",
         "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7",
+        &[],
+    ),
+    (
+        "a thread runs elsewhere, and its CPU writes no more",
+        "0 1 0 R 7; 5 0 1 S 2; 9 0 2 S 7; 12 0 7 S 3",
         &[Some(1)],
     ),
     (
@@ -73,6 +78,16 @@ const CASES: [Case; 13] = [
     (
         "a busy one may take long",
         "0 1 0 R 5; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
+        &[],
+    ),
+    (
+        "a thread runs after a sleep from which nothing woke it",
+        "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8",
+        &[None],
+    ),
+    (
+        "which proves nothing while a recorder starts on one CPU after another",
+        "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8; 40 1 5 waking 9",
         &[],
     ),
     (
@@ -152,7 +167,7 @@ fn a_seam_ends_every_wait_and_is_said() {
 fn a_bad_recording_joined_with_a_good_one_stays_bad() {
     let round = |us: u64| format!("{us} 0 0 waking 7; {} 0 0 R 7; {} 0 7 S 0;", us + 2, us + 5);
     let good: String = (0..1000).map(|at| round(1_000_000 + at * 10)).collect();
-    let bad = "0 0 0 waking 8; 5 0 0 R 8; 9 0 8 S 0; 20 0 0 R 8; 30 0 8 S 0;";
+    let bad = "0 0 0 waking 8; 5 0 0 R 8; 9 0 8 S 0; 20 0 0 waking 8; 30 0 8 S 0;";
     let mut joined = trace(&format!("{bad}{good}"));
     assert!(analyse(&joined).is_valid(), "one of a thousand");
     joined.claims.seams = vec![1_000_000_000];

@@ -16,6 +16,8 @@ const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     pub cpu: Option<u32>,
+    /// The thread that contradicts itself; 0 where it is something else that proves it.
+    pub pid: i32,
     pub from_ns: u64,
     pub until_ns: u64,
     pub reason: String,
@@ -26,6 +28,7 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     let is_migration = |event: &Event| matches!(event.kind, Kind::Migrate { .. });
     let mut witness = Witness {
         migrates: trace.events.iter().any(is_migration),
+        wakes: wakes(&trace.events),
         ..Witness::default()
     };
     let mut seams = trace.claims.seams.iter().peekable();
@@ -39,6 +42,23 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     witness.proofs
 }
 
+/// From when on each CPU writes the wake-ups that it causes, and until when all of them do. A
+/// recorder may start and stop one CPU after another, and one event after another (perf).
+fn wakes(events: &[Event]) -> Option<(u64, u64)> {
+    let mut cpus: BTreeMap<u32, Option<(u64, u64)>> = BTreeMap::new();
+    for event in events {
+        let cpu = cpus.entry(event.cpu).or_default();
+        let begins = Wake::Begins;
+        if matches!(event.kind, Kind::Wake { wake, .. } if wake == begins) {
+            cpu.get_or_insert((event.time_ns, 0)).1 = event.time_ns;
+        }
+    }
+    let times: Option<Vec<(u64, u64)>> = cpus.into_values().collect();
+    let times = times?;
+    let begun = times.iter().map(|(first, _)| *first).max()?;
+    Some((begun, times.iter().map(|(_, last)| *last).min()?))
+}
+
 /// What a thread is known to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Doing {
@@ -50,6 +70,8 @@ enum Doing {
     Woken,
     /// Preempted.
     Ready,
+    /// Woken after that: it had been about to sleep.
+    ReadyWoken,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +82,8 @@ struct Thread {
     cpu: Option<u32>,
     /// Since when this is known.
     at_ns: u64,
+    /// A wake-up of the running thread has begun: if it sleeps now, that may wake it or not.
+    waker: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +100,8 @@ struct Cpu {
 #[derive(Debug, Default)]
 struct Witness {
     migrates: bool,
+    /// All wake-ups are recorded between these times, at which some CPUs began or ended.
+    wakes: Option<(u64, u64)>,
     threads: HashMap<i32, Thread>,
     cpus: BTreeMap<u32, Cpu>,
     /// Threads that were queued on an idle CPU, and when.
@@ -101,7 +127,7 @@ impl Witness {
                 Wake::Begins => self.waking(event, task, target_cpu),
                 Wake::Done => {
                     let thread = self.thread(task);
-                    thread.cpu = Some(target_cpu);
+                    (thread.cpu, thread.waker) = (Some(target_cpu), false);
                     self.queue(task.pid, target_cpu, event.time_ns);
                 }
                 Wake::New => {
@@ -151,7 +177,7 @@ impl Witness {
         let seen = *self.thread(task);
         let elsewhere = seen.cpu.is_some_and(|cpu| cpu != target);
         match seen.doing {
-            Doing::Woken => {
+            Doing::Woken | Doing::ReadyWoken => {
                 let what = "is woken a second time, and did not run after the first";
                 self.prove(Some(target), seen, event.time_ns, task.pid, what);
             }
@@ -167,8 +193,11 @@ impl Witness {
                 thread.doing = Doing::Woken;
                 (thread.cpu, thread.at_ns) = (Some(target), event.time_ns);
             }
+            Doing::Ready | Doing::ReadyWoken => {
+                (thread.doing, thread.at_ns) = (Doing::ReadyWoken, event.time_ns);
+            }
             Doing::Unknown => thread.cpu = Some(target),
-            Doing::Running | Doing::Ready => {}
+            Doing::Running => thread.waker = true,
         }
     }
 
@@ -181,7 +210,7 @@ impl Witness {
 
     fn switch(&mut self, event: &Event, prev: Task, state: TaskState, next: Task) {
         let entered = self.cpus.get(&event.cpu).map(|cpu| cpu.current);
-        if prev.pid > 0 {
+        if prev.pid > 0 && prev.pid != next.pid {
             self.leave(event, prev, state, entered);
         }
         if let Some(entered) = entered.filter(|entered| *entered != prev.pid && *entered > 0)
@@ -190,7 +219,9 @@ impl Witness {
         {
             thread.doing = Doing::Unknown;
         }
-        if next.pid > 0 {
+        if prev.pid == next.pid {
+            self.unseen_on(event.cpu);
+        } else if next.pid > 0 {
             self.enter(event, next);
         }
         let cpu = Cpu {
@@ -199,6 +230,20 @@ impl Witness {
             left_unseen: false,
         };
         self.cpus.insert(event.cpu, cpu);
+    }
+
+    /// A thread comes after itself where formats do not name the one before (compact Perfetto): one of
+    /// those that were queued here ran, and its switch is not in the trace.
+    fn unseen_on(&mut self, cpu: u32) {
+        for thread in self
+            .threads
+            .values_mut()
+            .filter(|thread| thread.cpu == Some(cpu))
+        {
+            if thread.doing != Doing::Running {
+                thread.doing = Doing::Unknown;
+            }
+        }
     }
 
     fn leave(&mut self, event: &Event, task: Task, state: TaskState, entered: Option<i32>) {
@@ -218,13 +263,13 @@ impl Witness {
             self.threads.remove(&task.pid);
             return;
         }
-        let doing = if state.is_runnable() {
-            Doing::Ready
-        } else {
-            Doing::Asleep
+        let doing = match seen.waker {
+            _ if state.is_runnable() => Doing::Ready,
+            true => Doing::Unknown,
+            false => Doing::Asleep,
         };
         let thread = self.thread(task);
-        thread.doing = doing;
+        (thread.doing, thread.waker) = (doing, false);
         (thread.cpu, thread.at_ns) = (Some(event.cpu), event.time_ns);
     }
 
@@ -242,8 +287,13 @@ impl Witness {
                 self.prove(None, seen, event.time_ns, task.pid, &what);
             }
         }
+        let within = |(begun, ended)| seen.at_ns >= begun && event.time_ns <= ended;
+        if seen.doing == Doing::Asleep && self.wakes.is_some_and(within) {
+            let what = "runs after it went to sleep, and nothing woke it";
+            self.prove(None, seen, event.time_ns, task.pid, what);
+        }
         let thread = self.thread(task);
-        thread.doing = Doing::Running;
+        (thread.doing, thread.waker) = (Doing::Running, false);
         (thread.cpu, thread.at_ns) = (Some(event.cpu), event.time_ns);
     }
 
@@ -251,7 +301,12 @@ impl Witness {
     fn end(&mut self) {
         let until_ns = self.last_ns;
         let silent = std::mem::take(&mut self.cpus);
-        for (&number, cpu) in silent.iter().filter(|(_, cpu)| cpu.left_unseen) {
+        // A recorder that stops one CPU after another is the last thread on each of them.
+        let stops = |pid: i32| silent.values().filter(|cpu| cpu.current == pid).count() > 1;
+        let left = silent
+            .iter()
+            .filter(|(_, cpu)| cpu.left_unseen && !stops(cpu.current));
+        for (&number, cpu) in left {
             let seen = Thread {
                 at_ns: cpu.at_ns,
                 ..self.threads.get(&cpu.current).copied().unwrap_or_default()
@@ -279,6 +334,7 @@ impl Witness {
     fn prove(&mut self, cpu: Option<u32>, seen: Thread, until_ns: u64, pid: i32, what: &str) {
         self.proofs.push(Proof {
             cpu,
+            pid,
             from_ns: seen.at_ns.min(until_ns),
             until_ns,
             reason: format!("{}:{pid} {what}", seen.comm),

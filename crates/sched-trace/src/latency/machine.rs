@@ -181,10 +181,26 @@ impl Machine {
                 task.state = State::Unknown;
             }
         }
+        if pid == next.pid && pid > 0 {
+            return self.unseen_between(pid, event.cpu);
+        }
         self.name(Task { pid, ..prev });
         self.leave(pid, event, state, next.pid);
         self.name(next);
         self.enter(next.pid, event);
+    }
+
+    /// A thread comes after itself where the format does not name the one before: one of those that
+    /// were queued here ran, and its switch is not in the trace.
+    fn unseen_between(&mut self, pid: i32, cpu: u32) {
+        self.missing_switches += 1;
+        *self.missing.entry((self.part, pid)).or_default() += 1;
+        for task in self.tasks.values_mut() {
+            if matches!(task.state, State::Runnable(since) if since.cpu == cpu) {
+                task.state = State::Unknown;
+                self.cut += 1;
+            }
+        }
     }
 
     /// A thread of this pid is created; one that had it before exited unseen.
@@ -369,7 +385,12 @@ impl Machine {
         }
     }
 
-    fn finish(self, trace: &Trace, completeness: Completeness) -> Report {
+    fn finish(mut self, trace: &Trace, completeness: Completeness) -> Report {
+        for (pid, at_ns) in completeness.omitted() {
+            let part = completeness.part(at_ns);
+            *self.missing.entry((part, pid)).or_default() += 1;
+            self.missing_switches += 1;
+        }
         let unfinished = self.unfinished(trace.span().map_or(0, |(_, end_ns)| end_ns));
         let mut notices = trace.notices.clone();
         notices.extend(completeness.notices());
@@ -394,14 +415,16 @@ impl Machine {
         let mut waits = self.waits;
         let mut works = self.works.finish(&mut waits);
         let all = waits.len();
-        let doubted = |from, until| completeness.doubts(from, until);
-        waits.retain(|wait| !doubted(wait.start_ns, wait.end_ns));
+        let doubted = |pid, from, until| completeness.doubts(pid, from, until);
+        waits.retain(|wait| !doubted(wait.pid, wait.start_ns, wait.end_ns));
         let left_out = self.cut + (all - waits.len()) as u64;
         for work in &mut works {
             work.queued_ns = work
                 .queued_ns
-                .filter(|queued| !doubted(*queued, work.start_ns));
-            work.end_ns = work.end_ns.filter(|end| !doubted(work.start_ns, *end));
+                .filter(|queued| !doubted(work.pid, *queued, work.start_ns));
+            work.end_ns = work
+                .end_ns
+                .filter(|end| !doubted(work.pid, work.start_ns, *end));
         }
         let silent = trace.claims.cpus.difference(&cpus).copied();
         let silent: Vec<u32> = silent.collect();

@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// More than one missing event in this many wake-ups makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
+/// The same for a table of which some rows are valid, where the recorder counted all events: the
+/// kernel did not write what is missing, and each row says whether it is concerned.
+const TOLERATED_IN_TABLE: u64 = 20;
+
 /// Missing events of some threads, and what they are judged against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
@@ -23,7 +27,11 @@ pub struct Missing {
 impl Missing {
     /// Whether too many are missing for the figures of these threads to be valid.
     pub fn spoils(self) -> bool {
-        (self.switches + self.unexplained) * TOLERATED > self.wakeups
+        self.exceeds(TOLERATED)
+    }
+
+    fn exceeds(self, tolerated: u64) -> bool {
+        (self.switches + self.unexplained) * tolerated > self.wakeups
     }
 }
 
@@ -59,7 +67,7 @@ impl Tally {
     }
 
     /// Those of the threads that `concerned` accepts, by recording.
-    fn by_part(&self, concerned: impl Fn(i32) -> bool) -> Vec<Missing> {
+    fn by_part(&self, concerned: &impl Fn(i32) -> bool) -> Vec<Missing> {
         let mut parts = vec![Missing::default(); self.parts];
         for ((part, _), missing) in self.threads.iter().filter(|((_, pid), _)| concerned(*pid)) {
             parts[*part].add(*missing);
@@ -93,7 +101,7 @@ impl Report {
     /// Missing events of the threads that `concerned` accepts.
     pub fn missing(&self, concerned: impl Fn(i32) -> bool) -> Missing {
         let mut sum = Missing::default();
-        let parts = Tally::of(self).by_part(concerned);
+        let parts = Tally::of(self).by_part(&concerned);
         parts.into_iter().for_each(|part| sum.add(part));
         sum
     }
@@ -123,8 +131,14 @@ impl Report {
     /// The same for the threads that the filter accepts. Figures that are selected by the name of a
     /// work function are also invalid when the trace does not name all of them.
     pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
-        let mut parts = Tally::of(self).by_part(self.concerned(filter)).into_iter();
-        self.is_readable(filter) && !parts.any(Missing::spoils)
+        let (tally, concerned) = (Tally::of(self), self.concerned(filter));
+        let parts = tally.by_part(&concerned);
+        let mut threads = tally.threads.iter().filter(|((_, pid), _)| concerned(*pid));
+        let few = |part: &Missing| !part.exceeds(TOLERATED_IN_TABLE);
+        let in_table = self.completeness.is_counted
+            && parts.iter().all(few)
+            && threads.any(|(_, thread)| thread.wakeups > 0 && !thread.spoils());
+        self.is_readable(filter) && (in_table || !parts.into_iter().any(Missing::spoils))
     }
 
     /// Whether nothing is lost or unreadable that any figure needs.

@@ -39,8 +39,24 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&Message::default().bytes(1, &packet.0).0)?;
     }
     put(out, |packet| {
-        stats(packet, proto::END_OF_TRACE, trace.lost_events)
+        stats(
+            packet,
+            proto::END_OF_TRACE,
+            trace.lost_events,
+            written(trace),
+        );
     })
+}
+
+/// Events by CPU, where the recorder counted them.
+fn written(trace: &Trace) -> BTreeMap<u32, u64> {
+    let mut written = BTreeMap::new();
+    for event in &trace.events {
+        if trace.claims.counted.contains(&event.cpu) {
+            *written.entry(event.cpu).or_insert(0) += 1;
+        }
+    }
+    written
 }
 
 /// Offset from the trace's times to CLOCK_BOOTTIME, Perfetto's clock.
@@ -80,7 +96,9 @@ fn head(trace: &Trace, offset: u64, out: &mut impl Write) -> io::Result<()> {
             snapshot.number(2, proto::BOOTTIME);
         });
     })?;
-    put(out, |packet| stats(packet, proto::START_OF_TRACE, 0))
+    put(out, |packet| {
+        stats(packet, proto::START_OF_TRACE, 0, BTreeMap::new())
+    })
 }
 
 /// `SystemInfo.utsname`.
@@ -96,12 +114,21 @@ fn system(trace: &Trace, packet: &mut Message) {
     });
 }
 
-/// `FtraceStats`. The CPU that lost events is not known any more; readers use the sum.
-fn stats(packet: &mut Message, phase: u64, lost: u64) {
+/// `FtraceStats`. The CPU that lost events is not known any more; readers use the sum. What was
+/// delivered of each CPU shows a reader that all events are there.
+fn stats(packet: &mut Message, phase: u64, lost: u64, mut delivered: BTreeMap<u32, u64>) {
+    delivered.entry(0).or_insert(0);
     packet.message(packet::FTRACE_STATS, |stats| {
-        stats.number(1, phase).message(2, |cpu| {
-            cpu.number(1, 0).number(3, lost);
-        });
+        stats.number(1, phase);
+        for (cpu, events) in delivered {
+            let lost = if cpu == 0 { lost } else { 0 };
+            stats.message(2, |message| {
+                message.number(1, cpu.into()).number(3, lost);
+                if events > 0 {
+                    message.number(9, events);
+                }
+            });
+        }
     });
 }
 

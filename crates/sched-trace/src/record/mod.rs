@@ -125,13 +125,20 @@ impl Recorder {
         trace.kernel_version = scheduler_settings().behind(&machine::version());
         let mut decoder = Decoder::new(&self.formats);
         let (mut flagged, mut unread, mut first) = (0u64, 0, None);
+        trace.claims.cpus = pages.iter().map(|pages| pages.cpu).collect();
         for pages in pages {
             for page in pages.iter(self.layout.page) {
+                let mut begin = u64::MAX;
                 let read = page::records(page, &self.layout, |time, record| {
+                    begin = begin.min(time);
                     decoder.record(&mut trace, time, pages.cpu, record);
                 });
                 match read {
-                    Ok(summary) => flagged = flagged.saturating_add(summary.lost),
+                    Ok(summary) if summary.lost > 0 => {
+                        flagged = flagged.saturating_add(summary.lost);
+                        trace.lose_before(0, Some(pages.cpu), begin);
+                    }
+                    Ok(_) => {}
                     Err(reason) => {
                         unread += 1;
                         first.get_or_insert_with(|| format!("CPU {}: {reason}", pages.cpu));
@@ -146,6 +153,9 @@ impl Recorder {
         trace.notices.extend(first.map(notice));
         // The pages flag the same losses that the statistics count, but later.
         trace.lost_events = lost.max(flagged);
+        if trace.lost_events == 0 && unread == 0 {
+            trace.claims.counted = trace.claims.cpus.clone();
+        }
         trace.sort();
         let kallsyms = std::fs::read("/proc/kallsyms").unwrap_or_default();
         decoder.finish(&mut trace, &mut kallsyms.as_slice(), symbols::RECORD_AGAIN);

@@ -93,3 +93,59 @@ fn experiment() {
     }
     println!("{cases} cases, {bad} bad, {refused} whole refused");
 }
+
+#[test]
+#[ignore]
+fn counts() {
+    for file in std::env::var("FILES").unwrap().split(' ') {
+        match sched_trace::open(Path::new(file), &ReadOptions::default()) {
+            Ok(trace) => {
+                let r = analyse(&trace);
+                let j = r.to_json();
+                let rows = j["tasks"].as_array().unwrap();
+                println!(
+                    "{file}: valid {} waits {} events {} unexplained {} missing {} proofs {} left out {} lost {} rows {} invalid {} cpus {:?}",
+                    r.is_valid(),
+                    r.waits.len(),
+                    r.events,
+                    r.unexplained_runs,
+                    r.missing_switches,
+                    r.completeness.proofs,
+                    r.left_out,
+                    r.lost_events,
+                    rows.len(),
+                    rows.iter().filter(|r| r["valid"] == false).count(),
+                    r.completeness
+                        .intervals
+                        .iter()
+                        .map(|i| (i.cpu, i.coverage))
+                        .take(6)
+                        .collect::<Vec<_>>()
+                );
+                for n in &r.notices {
+                    println!("    {n}");
+                }
+            }
+            Err(e) => println!("{e}"),
+        }
+    }
+}
+
+#[test]
+#[ignore]
+fn dump() {
+    let trace = sched_trace::open(
+        Path::new(&std::env::var("FILE").unwrap()),
+        &ReadOptions::default(),
+    )
+    .unwrap();
+    for e in &trace.events {
+        println!(
+            "{:.6} [{}] pid {} {:?}",
+            e.time_ns as f64 / 1e9,
+            e.cpu,
+            e.pid,
+            e.kind
+        );
+    }
+}

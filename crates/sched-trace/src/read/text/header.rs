@@ -17,6 +17,8 @@ pub(super) struct Head {
     pub missing: u64,
     /// CPUs that were online.
     pub cpus: std::ops::Range<u32>,
+    /// A header counts the events, and every one is there.
+    pub counts: bool,
     /// Events that the last header counts, and those that the text has so far.
     counted: Option<u64>,
     entries: u64,
@@ -59,6 +61,7 @@ impl Head {
 
     /// The events of the last header are over.
     fn end(&mut self) {
+        self.counts = self.counted.is_some();
         let counted = self.counted.take().unwrap_or(0);
         self.missing = self
             .missing

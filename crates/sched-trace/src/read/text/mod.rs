@@ -168,8 +168,12 @@ impl Lines {
             overwritten,
             missing,
             cpus,
+            counts,
             ..
         } = self.head.ended();
+        if counts && missing == 0 {
+            trace.claims.counted.extend(cpus.clone());
+        }
         trace.claims.cpus.extend(cpus);
         trace.lose(missing);
         match (overwritten, trace.lost_events) {
