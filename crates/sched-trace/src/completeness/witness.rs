@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 /// A thread that is queued on an idle CPU runs at once. Virtual CPUs may pause, for less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
+/// The part of a recording that its start and its end may take.
+const EDGE: u64 = 20;
+
 /// Events of a CPU that must be missing, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
@@ -27,8 +30,8 @@ pub(super) struct Proof {
 pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     let is_migration = |event: &Event| matches!(event.kind, Kind::Migrate { .. });
     let mut witness = Witness {
-        migrates: trace.events.iter().any(is_migration),
-        wakes: wakes(&trace.events),
+        migrates: !trace.claims.skips_some && trace.events.iter().any(is_migration),
+        wakes: wakes(&trace.events).filter(|_| !trace.claims.skips_some),
         ..Witness::default()
     };
     let mut seams = trace.claims.seams.iter().peekable();
@@ -39,7 +42,29 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
         witness.event(event);
     }
     witness.end();
-    witness.proofs
+    let mut proofs = witness.proofs;
+    if trace.claims.skips_some {
+        let edges = edges(trace).unwrap_or((0, u64::MAX));
+        proofs.retain(|proof| edges.0 <= proof.from_ns && proof.until_ns <= edges.1);
+    }
+    proofs
+}
+
+/// Where a recorder that starts and stops one CPU after another (perf) has begun, and where it ends.
+/// Proofs before and behind are of that, unless it took more than a small part of the recording.
+fn edges(trace: &Trace) -> Option<(u64, u64)> {
+    let (first, last) = trace.span()?;
+    let (begun, ended) = wakes(&trace.events)?;
+    let small = (last - first) / EDGE;
+    let begun = if begun - first <= small { begun } else { 0 };
+    Some((
+        begun,
+        if last - ended <= small {
+            ended
+        } else {
+            u64::MAX
+        },
+    ))
 }
 
 /// From when on each CPU writes the wake-ups that it causes, and until when all of them do. A
@@ -148,7 +173,8 @@ impl Witness {
             } => {
                 self.queued.remove(&task.pid);
                 let seen = *self.thread(task);
-                if seen.doing != Doing::Unknown && seen.cpu.is_some_and(|cpu| cpu != from_cpu) {
+                let elsewhere = seen.cpu.is_some_and(|cpu| cpu != from_cpu);
+                if self.migrates && seen.doing != Doing::Unknown && elsewhere {
                     let what = format!("is moved from CPU {from_cpu}, to which nothing brought it");
                     self.prove(Some(from_cpu), seen, event.time_ns, task.pid, &what);
                 }

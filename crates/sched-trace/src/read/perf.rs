@@ -65,6 +65,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     description.read(&mut reader)?;
 
     let mut trace = Trace::new("perf");
+    trace.claims.skips_some = true;
     trace.kernel = perf_file
         .os_release()
         .ok()

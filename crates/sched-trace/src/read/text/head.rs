@@ -6,6 +6,8 @@ pub(super) struct Head<'a> {
     pub process: Option<i32>,
     pub cpu: u32,
     pub time: &'a str,
+    /// perf printed it.
+    pub is_perf: bool,
     pub event: &'a str,
     pub fields: &'a str,
 }
@@ -24,15 +26,17 @@ pub(super) fn head(line: &str) -> Option<Head<'_>> {
             .then_some(())?;
         let (event, fields) = rest.split_once(": ").unwrap_or((rest, ""));
         // perf puts the group before the name.
-        let event = event
-            .rsplit_once(':')
-            .map_or(event.trim_start(), |(_, name)| name);
+        let (is_perf, event) = match event.rsplit_once(':') {
+            Some((_, name)) => (true, name),
+            None => (false, event.trim_start()),
+        };
         let (pid, process) = thread(task)?;
         Some(Head {
             pid,
             process,
             cpu,
             time,
+            is_perf,
             event,
             fields: fields.trim_start(),
         })

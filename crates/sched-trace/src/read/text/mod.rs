@@ -10,6 +10,7 @@ mod head;
 mod header;
 mod marks;
 mod parts;
+mod pretty;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,9 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 pub(super) const FORMAT: &str = "ftrace text";
+
+/// How each tool prints the fields of events as the kernel has them.
+const REMEDY: &str = "trace-cmd report: -R; perf script: -F comm,pid,tid,cpu,time,event,trace";
 
 /// Some editors and shells put it before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -63,11 +67,9 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 struct Lines {
     trace: Trace,
     events: u64,
-    /// Events that cannot be read, those of them whose time is a plain number, and those that
-    /// libtraceevent printed its own way.
+    /// Events that cannot be read, and those of them whose time is a plain number.
     garbled: u64,
     untimed: u64,
-    pretty: u64,
     head: Head,
     parts: Parts,
     /// CPUs before whose next event others were lost.
@@ -93,6 +95,7 @@ impl Lines {
         let head = head::head(text);
         if let Some(head) = &head {
             self.head.entry();
+            self.trace.claims.skips_some |= head.is_perf;
             if let Some(time_ns) = head::seconds(head.time) {
                 self.parts.event(head.cpu, time_ns);
                 let lossy = std::mem::take(&mut self.lossy).into_iter();
@@ -109,7 +112,6 @@ impl Lines {
             // Other events are skipped; a known event that cannot be read is an error.
             let untimed = head.as_ref().is_some_and(|head| !head.time.contains('.'));
             self.untimed += u64::from(untimed);
-            self.pretty += u64::from(text.contains(" ==> ") && !text.contains("next_pid="));
             self.garbled += 1;
         } else if head.is_none() && marks::is_unknown(text) {
             self.unknown += 1;
@@ -128,15 +130,8 @@ impl Lines {
             return Err(COUNTED.into());
         }
         if self.garbled > 0 {
-            let remedy = match self.pretty {
-                0 => "",
-                _ => {
-                    " (libtraceevent printed them its own way: trace-cmd report needs -R; perf script \
-                      needs TRACEEVENT_PLUGIN_DIR= and the options of its row in docs/traces.md)"
-                }
-            };
             return Err(format!(
-                "scheduler events of {} of {} lines cannot be read{remedy}",
+                "scheduler events of {} of {} lines cannot be read ({REMEDY})",
                 self.garbled, self.events
             ));
         }
@@ -213,7 +208,8 @@ fn event(trace: &mut Trace, head: &head::Head<'_>) -> Option<Event> {
         symbols: &HashMap::new(),
         addresses: &mut Addresses::default(),
     };
-    let values = fields::values(event, head.fields)?;
+    let usual = fields::values(event, head.fields);
+    let values = usual.or_else(|| pretty::values(event.what, head.fields))?;
     Some(Event {
         time_ns: head::seconds(head.time)?,
         cpu: head.cpu,

@@ -121,7 +121,7 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     for (line, remedy) in [
         (format!("a-1 [000] d..2. 345678901234: {waking}"), "-C mono"),
         (
-            "a-1 [000] 1.000001: sched_switch: a:1 [120] S ==> swapper/0:0 [120]".into(),
+            "a-1 [000] 1.000001: sched_switch: a:1 [120] ==> swapper/0:0 [120]".into(),
             "-R",
         ),
     ] {
