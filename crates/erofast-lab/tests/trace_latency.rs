@@ -87,8 +87,64 @@ fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
 }
 
 #[test]
+fn rows_have_a_validity_of_their_own() {
+    // 200 waits of b, and one wait of c, of which a switch is missing on another CPU.
+    let line = |us: u64, cpu: u32, by: &str, fields: &str| {
+        format!("    {by} [00{cpu}] d..2. 2.{us:06}: {fields}\n")
+    };
+    let waking = |of: &str| format!("sched_waking: comm={of} prio=120 target_cpu=000");
+    let switch = |from: &str, state: &str, to: &str| {
+        format!(
+            "sched_switch: prev_comm={} prev_prio=120 prev_state={state} ==> next_comm={} next_prio=120",
+            from.replace("pid", "prev_pid"),
+            to.replace("pid", "next_pid")
+        )
+    };
+    let (a, b, c) = ("a pid=1", "b pid=2", "c pid=3");
+    let mut trace = line(1, 1, "x-9", &waking(c))
+        + &line(2, 1, "x-9", &switch("x pid=9", "R", c))
+        + &line(5, 1, "x-9", &switch("x pid=9", "S", c));
+    for round in 0..200 {
+        let us = 1_000 + round * 100;
+        trace += &(line(us, 0, "a-1", &waking(b))
+            + &line(us + 3, 0, "a-1", &switch(a, "R", b))
+            + &line(us + 9, 0, "b-2", &switch(b, "S", a)));
+    }
+    let output = run(&trace, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(words(&text, "c:3").last().unwrap(), "!", "{text}");
+    assert_eq!(words(&text, "b:2").last().unwrap(), "-", "{text}");
+    assert!(text.contains("! not valid, 1 row: "), "{text}");
+    assert!(
+        text.lines().skip(1).all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    let json = run(&trace, &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let valid = |pid: u64| {
+        let mut rows = json["tasks"].as_array().unwrap().iter();
+        rows.find(|row| row["pid"] == pid).unwrap()["valid"].clone()
+    };
+    assert_eq!(
+        (valid(2), valid(3), &json["valid"]),
+        (true.into(), false.into(), &true.into())
+    );
+    // Alone it is not valid either, nor is its page.
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("c.html");
+    let page = page.to_str().unwrap();
+    for (thread, valid) in [("^c$", false), ("^b$", true)] {
+        let output = run(&trace, &["--match", thread, "--html", page]);
+        assert_eq!(output.status.success(), valid, "{output:?}");
+        let html = std::fs::read_to_string(page).unwrap();
+        assert_eq!(html.contains("NOT VALID"), !valid, "{thread}");
+    }
+}
+
+#[test]
 fn notices_reach_the_user() {
-    let start = "    b-2     [000] d..2.   1.000014: workqueue_execute_start: work struct 00ff: function f\n";
+    let start = "    b-2     [000] d..2.   1.000314: workqueue_execute_start: work struct 00ff: function f\n";
     let output = run(&format!("{TRACE}{start}"), &["--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let notice = json["notices"][0].as_str().unwrap();
@@ -262,7 +318,17 @@ fn rows_are_sorted_limited_and_selected() {
     assert_eq!(rows(&["--sort", "preempted", "--top", "1"]), ["a:1", "and"]);
     assert_eq!(rows(&["--pid", "2"]), ["b:2"]);
     assert_eq!(rows(&["--pid", "1,2", "--cpu", "0"]), ["b:2", "a:1"]);
-    assert_eq!(rows(&["--cpu", "1"]), ["no"]);
+    for nothing in [["--cpu", "1"], ["--match", "nobody"], ["--pid", "77"]] {
+        for json in [&[][..], &["--json"]] {
+            let output = run(TRACE, &[&nothing, json].concat());
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{nothing:?}");
+            assert!(
+                errors.contains("no wait and no work item is selected"),
+                "{errors}"
+            );
+        }
+    }
     for times in [["--from", "1.0001"], ["--from", "+0.0001"]] {
         let b = words(&latency(&times), "b:2").join(" ");
         assert!(b.starts_with("b:2 1 100.0 us"), "{b}");

@@ -4,7 +4,7 @@ use crate::Comm;
 use crate::UNKNOWN_PID;
 use crate::latency::Wait;
 use crate::stats::us;
-use crate::timeline::{Run, Timeline};
+use crate::timeline::{Item, Run, Timeline};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -48,6 +48,8 @@ pub enum Why {
     /// real-time budget of its CPU or cgroup was used up, or normal threads had the share that the
     /// deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
     Throttled,
+    /// It could run, and its CPU was idle: the quota of its cgroup was used up (`cpu.max`).
+    Quota,
     /// It is real-time, and one normal thread kept the CPU: code that does not preempt (the trace
     /// does not distinguish it from an exhausted budget).
     NotPreempted,
@@ -79,6 +81,9 @@ pub struct Blocker {
     pub comm: Comm,
     /// Their priority as the kernel traces it.
     pub prio: i32,
+    /// The work item that they executed meanwhile; a kworker's name identifies no work.
+    #[serde(skip)]
+    pub item: Option<Item>,
     /// Time waited behind them.
     pub total_us: f64,
     /// Number of waits.
@@ -116,7 +121,11 @@ impl Timeline {
         own.insert(wait.cpu);
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
-            why: self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
+            why: match idle_ns {
+                // An idle CPU runs what it may at once.
+                idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
+                _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
+            },
             runs,
             idle_ns,
             unknown_ns: wait.length_ns().saturating_sub(known),
@@ -172,7 +181,7 @@ impl Sum {
 
 /// Summarizes what waits were spent behind.
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
-    let mut blockers: HashMap<(Comm, i32), Sum> = HashMap::new();
+    let mut blockers: HashMap<(Comm, i32, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
     let [mut total, mut idle, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 3];
     for wait in waits {
@@ -185,18 +194,30 @@ pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>)
             .or_default()
             .add(1, wait.length_ns());
         let mut counted = HashSet::new();
-        for run in behind.runs {
-            let key = (run.comm, run.prio);
+        for run in behind
+            .runs
+            .into_iter()
+            .flat_map(|run| timeline.by_item(run))
+        {
+            // One item may be executed by any kworker.
+            let comm = match run.item {
+                Some(_) if run.comm.is_kworker() => "kworker".into(),
+                _ => run.comm,
+            };
+            let key = (comm, run.prio, run.item);
             let first = u64::from(counted.insert(key));
             blockers.entry(key).or_default().add(first, run.length_ns());
         }
     }
-    let behind = blockers.into_iter().map(|((comm, prio), sum)| Blocker {
-        comm,
-        prio,
-        total_us: us(sum.ns),
-        waits: sum.waits,
-    });
+    let behind = blockers
+        .into_iter()
+        .map(|((comm, prio, item), sum)| Blocker {
+            comm,
+            prio,
+            item,
+            total_us: us(sum.ns),
+            waits: sum.waits,
+        });
     let why = reasons.into_iter().map(|(why, sum)| Reason {
         why,
         waits: sum.waits,
@@ -279,6 +300,27 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_kworker_is_behind_its_items() {
+        let text = "0 0 0 S 9; 2 0 9 start 1 f; 10 0 9 waking 3; 15 0 9 end 1 f; 17 0 9 start 2 g;
+                    18 0 9 end 2 g; 20 0 9 I 3";
+        let trace = trace(text);
+        let report = analyse(&trace);
+        let blame = blame(&Timeline::new(&trace).with_items(&report), &report.waits);
+        let name = |item: Option<Item>| item.map_or("", |item| report.names.get(item.function));
+        let behind = blame
+            .behind
+            .iter()
+            .map(|b| (b.comm.to_string(), name(b.item), b.total_us));
+        let expected = [
+            ("kworker", "f", 5.0),
+            ("kworker/9", "", 4.0),
+            ("kworker", "g", 1.0),
+        ];
+        let expected = expected.map(|(comm, item, us)| (comm.to_owned(), item, us));
+        assert_eq!(behind.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn the_reason_is_what_the_trace_shows() {
         let idle = "0 1 5 S 0; 0 0 0 S 1; 10 0 0 waking 3; 50 0 1 R+ 3; 60 0 3 S 1; 90 1 0 S 5";
         let cases = [
@@ -290,6 +332,8 @@ mod tests {
                 3,
                 Why::Moved,
             ),
+            // Runnable for 80 ms on an idle CPU.
+            ("0 0 3 R 0; 80000 0 0 R 3; 80010 0 3 S 0", 3, Why::Quota),
             // Only a switch to a normal thread shows that a real-time one was throttled.
             (
                 "0 0 0 S 1; 10 0 0 waking 4; 5000 0 1 R+ 4",

@@ -1,7 +1,7 @@
 //! What ran on each CPU, and where waiting threads were queued.
 
-use crate::latency::Wait;
-use crate::{Comm, Event, Kind, Task, TaskState, Trace, UNKNOWN_PID, Wake};
+use crate::latency::{Report, Wait};
+use crate::{Comm, Event, Kind, Name, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, HashMap};
 
 /// The runs of all threads, by CPU.
@@ -11,6 +11,8 @@ pub struct Timeline {
     threads: HashMap<i32, Past>,
     /// The trace has migrations.
     migrates: bool,
+    /// The items of each worker, in the order of time: beginning, end, item.
+    items: HashMap<i32, Vec<(u64, u64, Item)>>,
 }
 
 /// An uninterrupted run of one thread on a CPU.
@@ -30,6 +32,17 @@ pub struct Run {
     pub left: Option<TaskState>,
     /// False where the trace should have the switch to it, and has not.
     pub entered: bool,
+    /// The work item that the thread executed, where the timeline knows items.
+    pub item: Option<Item>,
+}
+
+/// Function and work queue of a work item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// The function.
+    pub function: Name,
+    /// The work queue, where known.
+    pub workqueue: Option<Name>,
 }
 
 impl Run {
@@ -42,6 +55,7 @@ impl Run {
             prio,
             left: None,
             entered: true,
+            item: None,
         }
     }
 
@@ -118,6 +132,49 @@ impl Timeline {
             }
         }
         timeline
+    }
+
+    /// Learns which work item each worker executed when.
+    pub fn with_items(mut self, report: &Report) -> Self {
+        for work in &report.works {
+            let item = Item {
+                function: work.function,
+                workqueue: work.workqueue,
+            };
+            let items = self.items.entry(work.pid).or_default();
+            // Without its end in the trace, an item ends when its worker starts the next one.
+            if let Some(last) = items.last_mut() {
+                last.1 = last.1.min(work.start_ns);
+            }
+            let end_ns = work.end_ns.unwrap_or(u64::MAX);
+            items.push((work.start_ns, end_ns, item));
+        }
+        self
+    }
+
+    /// The parts of a run in which its thread executed one item, or none.
+    pub fn by_item(&self, run: Run) -> Vec<Run> {
+        let items = self.items.get(&run.pid).map_or(&[][..], |items| items);
+        let first = items.partition_point(|(_, end, _)| *end <= run.start_ns);
+        let (mut parts, mut at) = (Vec::new(), run.start_ns);
+        let mut part = |start_ns: u64, end_ns: u64, item| {
+            if end_ns > start_ns {
+                parts.push(Run {
+                    start_ns,
+                    end_ns,
+                    item,
+                    ..run
+                });
+            }
+        };
+        for &(start, end, item) in items[first..].iter().take_while(|it| it.0 < run.end_ns) {
+            let (start, end) = (start.max(at), end.min(run.end_ns));
+            part(at, start, None);
+            part(start, end, Some(item));
+            at = end.max(at);
+        }
+        part(at, run.end_ns, None);
+        parts
     }
 
     fn past(&mut self, pid: i32) -> &mut Past {

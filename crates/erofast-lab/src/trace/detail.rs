@@ -2,7 +2,7 @@
 
 use erofast_cli::By;
 use sched_trace::Trace;
-use sched_trace::blame::{self, Why};
+use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
@@ -119,7 +119,8 @@ fn cause(report: &Report, wait: &Wait) -> String {
 
 /// Prints which threads the waits were spent behind, and why the waiting threads were not moved.
 pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
-    let blame = blame::blame(&Timeline::new(trace), report.accepted(filter));
+    let timeline = Timeline::new(trace).with_items(report);
+    let blame = blame::blame(&timeline, report.accepted(filter));
     if blame.waits == 0 {
         return Ok(());
     }
@@ -131,7 +132,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         outln!(
             "  {:>11} behind {}, priority {}, in {}",
             length(blocker.total_us),
-            blocker.comm,
+            blocker_name(report, blocker),
             blocker.prio,
             waits(blocker.waits)
         );
@@ -161,6 +162,16 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
     Ok(())
 }
 
+/// "fio", "kworker in erofs_worker z_erofs_decompressqueue_work".
+fn blocker_name(report: &Report, blocker: &Blocker) -> String {
+    let Some(item) = blocker.item else {
+        return blocker.comm.to_string();
+    };
+    let queue = item.workqueue.map_or("?", |queue| report.names.get(queue));
+    let function = report.names.get(item.function);
+    format!("{} in {queue} {function}", blocker.comm)
+}
+
 fn waits(count: u64) -> String {
     match count {
         1 => "1 wait".into(),
@@ -175,6 +186,7 @@ fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
         (Why::Moved, _) => "moved to another CPU in the end",
         (Why::AllBusy, _) => "all CPUs were busy",
         (Why::Pinned, _) => "never ran on another CPU: pinned, as far as the trace shows",
+        (Why::Quota, _) => "its CPU was idle: the quota of its cgroup was used up (cpu.max)",
         (Why::Throttled, _) => {
             "real-time, while the CPU switched to normal threads: its budget was used up, or \
              normal threads had the share that is reserved for them"

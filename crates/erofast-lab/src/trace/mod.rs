@@ -182,7 +182,13 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         let Some(longest) = longest else {
             bail!("--html {}: there is no such wait to draw", file.display());
         };
-        let page = page::of_wait(&trace, &report, &longest, report.is_valid_for(&filter));
+        let is_it = |pid: i32| pid == longest.pid;
+        let of_thread = Filter {
+            pids: Some(&is_it),
+            ..Filter::default()
+        };
+        let is_valid = report.is_valid_for(&of_thread) && report.is_valid_for(&filter);
+        let page = page::of_wait(&trace, &report, &longest, is_valid);
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     match (&chains, args.json) {
@@ -275,6 +281,12 @@ fn validity(
             missing.wakeups
         ));
     }
+    if report.left_out > 0 {
+        note(format_args!(
+            "{file}: {} left out, within which events are missing or all CPUs were silent",
+            units::count(report.left_out, "wait")
+        ));
+    }
     if report.lost_events > 0 {
         bail!(
             "{file}: {} events were lost while recording: the figures are not valid",
@@ -284,6 +296,10 @@ fn validity(
     if !report.is_valid_for(filter) {
         bail!("{file}: the figures are not valid");
     }
+    ensure!(
+        report.selects(filter),
+        "{file}: no wait and no work item is selected"
+    );
     Ok(Outcome::Fine)
 }
 

@@ -10,6 +10,9 @@ use sched_trace::stats::Summary;
 const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 
+/// Behind a row that is not valid.
+const INVALID: &str = "!";
+
 /// Prints a row for each thread, thread name or work queue.
 pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> anyhow::Result<()> {
     outln!("Scheduling latency: from becoming runnable to running.");
@@ -29,10 +32,15 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
     let top = args.top.unwrap_or(groups.len()).min(groups.len());
     for group in &groups[..top] {
         let name = name(report, group, args.by);
-        rows.row(&name, &group.wakeup, Some(&group.preempted))?;
+        rows.row(&name, &group.wakeup, Some(&group.preempted), group.valid)?;
     }
     if groups.is_empty() {
         outln!("no such waits");
+    }
+    let invalid = groups[..top].iter().filter(|group| !group.valid).count() as u64;
+    if invalid > 0 {
+        let rows = units::count(invalid, "row");
+        outln!("! not valid, {rows}: too many events of these threads are missing");
     }
     if top < groups.len() {
         outln!(
@@ -78,7 +86,8 @@ fn queue_delays(report: &Report, works: &[Group], rows: Rows) -> anyhow::Result<
     );
     rows.header(false)?;
     for work in works {
-        rows.row(&name(report, work, By::Workqueue), &work.queue_delay, None)?;
+        let name = name(report, work, By::Workqueue);
+        rows.row(&name, &work.queue_delay, None, work.valid)?;
     }
     Ok(())
 }
@@ -119,11 +128,20 @@ impl Rows {
         self.line("", titles.chain(after).collect())
     }
 
-    fn row(self, name: &str, waits: &Summary, preempted: Option<&Summary>) -> anyhow::Result<()> {
+    fn row(
+        self,
+        name: &str,
+        waits: &Summary,
+        preempted: Option<&Summary>,
+        valid: bool,
+    ) -> anyhow::Result<()> {
         let mut cells = self.figures(waits);
         if let Some(preempted) = preempted {
             cells.push(count(preempted));
             cells.push(figure(preempted, preempted.total));
+        }
+        if !valid {
+            cells.push(INVALID.into());
         }
         self.line(name, cells)
     }
@@ -152,6 +170,7 @@ impl Rows {
             .iter()
             .enumerate()
             .map(|(column, cell)| match column {
+                _ if cell == INVALID => format!(" {cell}"),
                 0 => format!("{cell:>8}"),
                 1 => format!("{cell:>11}"),
                 _ => format!("{cell:>9}"),

@@ -93,6 +93,22 @@ impl Report {
         self.waits.iter().filter(|wait| filter.accepts(self, wait))
     }
 
+    /// Whether the filter selects anything: a wait, also one that outlasts the trace, or a work item.
+    /// No filter selects all there is, even if that is nothing.
+    pub fn selects(&self, filter: &Filter<'_>) -> bool {
+        let open = || {
+            self.unfinished
+                .iter()
+                .any(|wait| filter.accepts(self, wait))
+        };
+        let work = || {
+            self.works
+                .iter()
+                .any(|work| filter.accepts_work(self, work))
+        };
+        filter.accepts_all() || self.accepted(filter).next().is_some() || open() || work()
+    }
+
     /// Summaries by thread, by name, by process or by work queue, longest total first.
     pub fn group(&self, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
         let mut bins: HashMap<Key, Bin> = HashMap::new();

@@ -195,10 +195,11 @@ impl Machine {
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;
-        for task in self.tasks.values_mut() {
+        for (pid, task) in &mut self.tasks {
             if matches!(task.state, State::Runnable(since) if since.cpu == cpu) {
                 task.state = State::Unknown;
                 self.cut += 1;
+                *self.missing.entry((self.part, *pid)).or_default() += 1;
             }
         }
     }

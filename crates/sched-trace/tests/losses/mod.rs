@@ -4,11 +4,12 @@
 //! What is true comes from a calculator of its own (`truth`), which shares nothing with the crate
 //! but the events of the whole recording.
 
+mod binary;
 mod text;
 mod truth;
 
 use sched_trace::latency::analyse;
-use sched_trace::{ReadOptions, read};
+use sched_trace::{ReadOptions, Trace, perfetto, read};
 use std::io::Cursor;
 use std::path::Path;
 use truth::Row;
@@ -64,4 +65,99 @@ fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<Wrong>) {
         }
     }
     (Outcome::Valid, wrong)
+}
+
+/// A recording, and the one that it was made from.
+struct Case {
+    what: String,
+    bytes: Vec<u8>,
+    /// More than one if recordings were joined that have nothing in common.
+    whole: Vec<Vec<u8>>,
+    /// Nothing was taken away.
+    is_whole: bool,
+}
+
+/// A recording of the fixtures.
+fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.z"));
+    miniz_oxide::inflate::decompress_to_vec_zlib(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn trace(bytes: &[u8]) -> Trace {
+    read(
+        Cursor::new(bytes),
+        Path::new("whole"),
+        &ReadOptions::default(),
+    )
+    .unwrap()
+}
+
+/// Judges each case; how many there were.
+fn check(cases: Vec<Case>) -> usize {
+    let (mut failed, count) = (Vec::new(), cases.len());
+    let mut before: Option<(Vec<Vec<u8>>, truth::Rows)> = None;
+    for case in cases {
+        let rows = match before.take() {
+            Some((whole, rows)) if whole == case.whole => rows,
+            _ => truth::Rows::of(case.whole.iter().map(|bytes| trace(bytes))),
+        };
+        let (outcome, wrong) = judge(&case.bytes, &rows);
+        // What the kernel itself did not write is too much in recordings of some milliseconds.
+        let omits = || {
+            case.whole
+                .iter()
+                .any(|bytes| analyse(&trace(bytes)).missing_switches > 0)
+        };
+        let refused = case.is_whole && outcome != Outcome::Valid;
+        if refused && !omits() || !wrong.is_empty() {
+            failed.push(format!(
+                "{}: {outcome:?} {:?}",
+                case.what,
+                &wrong[..wrong.len().min(2)]
+            ));
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {count}:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    count
+}
+
+#[test]
+fn no_text_that_lost_events_is_valid_with_a_wrong_row() {
+    let words = &text::WORDS;
+    let count: usize = std::thread::scope(|scope| {
+        let all = words
+            .iter()
+            .map(|words| scope.spawn(|| check(text::cases(words))));
+        let all: Vec<_> = all.collect();
+        all.into_iter().map(|one| one.join().unwrap()).sum()
+    });
+    assert!(count >= 400, "{count}");
+}
+
+#[test]
+fn no_file_that_lost_events_is_valid_with_a_wrong_row() {
+    // Recorded by this crate; what it counted is in the file.
+    let mut own = trace(&fixture("busy.txt"));
+    own.clock = "mono".into();
+    let mut written = Vec::new();
+    perfetto::write(&own, &mut written).unwrap();
+    let plain = fixture("perfetto-plain.pftrace");
+    let cases = [
+        binary::trace_dat(),
+        binary::perf_data("perf-busy.data"),
+        binary::perf_data("perf-7-busy.data"),
+        binary::perfetto("perfetto-plain.pftrace", &plain),
+        binary::perfetto(
+            "perfetto-compact.pftrace",
+            &fixture("perfetto-compact.pftrace"),
+        ),
+        binary::perfetto("written", &written),
+    ];
+    let count = check(cases.into_iter().flatten().collect());
+    assert!(count >= 80, "{count}");
 }

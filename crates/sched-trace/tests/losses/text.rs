@@ -1,151 +1,189 @@
-//! Text of ftrace and of perf script.
+//! Text of ftrace, of trace-cmd and of perf script: the same minutes in the words of each.
 
-use super::*;
+use super::{Case, fixture};
 
-/// CPU and time in microseconds of a line of an event.
-fn place(line: &str) -> Option<(u32, u64)> {
-    let (at, _) = line.match_indices(" [0").next()?;
-    let (cpu, rest) = line[at + 2..].split_once(']')?;
-    let time = rest.split(": ").next()?.split_whitespace().next_back()?;
-    let (seconds, part) = time.split_once('.')?;
-    let us: u64 = format!("{part:0<6}")[..6].parse().ok()?;
-    Some((
-        cpu.parse().ok()?,
-        seconds.parse::<u64>().ok()? * 1_000_000 + us,
-    ))
+/// A line of an event: its CPU, its time in microseconds, the text.
+pub struct Line {
+    cpu: u32,
+    us: u64,
+    text: String,
 }
 
-fn kept(text: &str, header: bool, keep: impl Fn(u32, u64) -> bool) -> String {
-    let lines = text.lines().filter(|line| match place(line) {
-        Some((cpu, us)) => keep(cpu, us),
-        None => header,
+/// How a tool writes a line, and that events of a CPU were lost before the next one.
+pub struct Words {
+    pub tool: &'static str,
+    line: fn(&str) -> String,
+    lost: fn(u32) -> String,
+    header: bool,
+}
+
+pub const WORDS: [Words; 4] = [
+    Words {
+        tool: "ftrace",
+        line: str::to_owned,
+        lost: |cpu| format!("CPU:{cpu} [LOST 31 EVENTS]"),
+        header: true,
+    },
+    Words {
+        tool: "ftrace without a header",
+        line: str::to_owned,
+        lost: |cpu| format!("CPU:{cpu} [LOST EVENTS]"),
+        header: false,
+    },
+    Words {
+        tool: "trace-cmd",
+        line: without_flags,
+        lost: |cpu| format!("CPU:{cpu} [EVENTS DROPPED]"),
+        header: false,
+    },
+    Words {
+        tool: "perf script",
+        line: as_perf,
+        lost: |cpu| format!("swapper 0/0 [{cpu:03}] 1389.900000000: PERF_RECORD_LOST lost 31"),
+        header: false,
+    },
+];
+
+/// `NAME-PID [CPU] TIME: EVENT: FIELDS`.
+fn without_flags(line: &str) -> String {
+    let (head, event) = line.split_once(": ").unwrap();
+    let (thread, rest) = head.rsplit_once('[').unwrap();
+    let (cpu, rest) = rest.split_once(']').unwrap();
+    let time = rest.split_whitespace().next_back().unwrap();
+    format!("{thread}[{cpu}] {time}: {event}")
+}
+
+/// `NAME PID/TID [CPU] TIME: GROUP:EVENT: FIELDS`.
+fn as_perf(line: &str) -> String {
+    let (head, event) = line.split_once(": ").unwrap();
+    let (thread, rest) = head.rsplit_once('[').unwrap();
+    let (name, pid) = thread.trim().rsplit_once('-').unwrap();
+    let (cpu, rest) = rest.split_once(']').unwrap();
+    let time = rest.split_whitespace().next_back().unwrap();
+    let group = if event.starts_with("workqueue") {
+        "workqueue"
+    } else {
+        "sched"
+    };
+    format!("{name} {pid}/{pid} [{cpu}] {time}000: {group}:{event}")
+}
+
+/// The recording, line by line.
+pub fn lines() -> Vec<Line> {
+    let text = String::from_utf8(fixture("busy.txt")).unwrap();
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(line)
+        .collect()
+}
+
+fn line(text: &str) -> Line {
+    let (head, _) = text.split_once(": ").unwrap();
+    let cpu = head.rsplit_once('[').unwrap().1;
+    let time = head.split_whitespace().next_back().unwrap();
+    let (seconds, us) = time.split_once('.').unwrap();
+    Line {
+        cpu: cpu[..3].parse().unwrap(),
+        us: seconds.parse::<u64>().unwrap() * 1_000_000 + us.parse::<u64>().unwrap(),
+        text: text.into(),
+    }
+}
+
+/// A part of the recording in the words of a tool; `events` are those that its header counts.
+fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize) -> String {
+    let mut text = match words.header {
+        true => format!(
+            "# tracer: nop\n#\n# entries-in-buffer/entries-written: {events}/{events}   #P:2\n"
+        ),
+        false => String::new(),
+    };
+    for line in lines {
+        text += &(words.line)(&line.text);
+        text.push('\n');
+    }
+    text
+}
+
+/// Whole recordings, and what is taken away from each.
+pub fn cases(words: &Words) -> Vec<Case> {
+    let all = lines();
+    let (first, last) = (all[0].us, all[all.len() - 1].us);
+    let mut cases = Vec::new();
+    // All of it, and its parts of two thirds.
+    for (from, until) in [(0, 6), (0, 4), (2, 6)] {
+        let at = |sixth: u64| first + (last - first) * sixth / 6;
+        let part: Vec<&Line> = all
+            .iter()
+            .filter(|l| (at(from)..=at(until)).contains(&l.us))
+            .collect();
+        cases.extend(of_part(words, &part));
+    }
+    cases
+}
+
+fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
+    let events = part.len();
+    let whole = write(words, part.iter().copied(), events);
+    let case = |what: String, text: String| Case {
+        what: format!("{}, {events} events: {what}", words.tool),
+        bytes: text.into_bytes(),
+        whole: vec![whole.clone().into_bytes()],
+        is_whole: false,
+    };
+    let mut cases = vec![Case {
+        is_whole: true,
+        ..case("whole".into(), whole.clone())
+    }];
+    let (first, last) = (part[0].us, part[events - 1].us);
+    for cpu in 0..2 {
+        let without = |gone: &dyn Fn(u64) -> bool| {
+            let kept = part
+                .iter()
+                .copied()
+                .filter(|line| line.cpu != cpu || !gone(line.us));
+            write(words, kept, events)
+        };
+        cases.push(case(format!("CPU {cpu} left out"), without(&|_| true)));
+        for third in 0..3 {
+            let at = |third: u64| first + (last - first) * third / 3;
+            let gone = |us: u64| us >= at(third) && us < at(third + 1) + u64::from(third == 2);
+            cases.push(case(format!("CPU {cpu}, third {third}"), without(&gone)));
+        }
+        // A lost page: 40 events of a CPU, with the mark of the tool before the next one.
+        let own: Vec<u64> = part
+            .iter()
+            .filter(|line| line.cpu == cpu)
+            .map(|line| line.us)
+            .collect();
+        for page in (1..14).map(|page| page * own.len() / 15) {
+            let gone = own[page]..own[page + 40.min(own.len() - page - 1)];
+            let mut text = String::new();
+            let mut marked = false;
+            for line in part {
+                if line.cpu == cpu && gone.contains(&line.us) {
+                    continue;
+                }
+                if line.cpu == cpu && line.us >= gone.end && !marked {
+                    text += &((words.lost)(cpu) + "\n");
+                    marked = true;
+                }
+                text += &((words.line)(&line.text) + "\n");
+            }
+            cases.push(case(format!("CPU {cpu}, page {page}"), text));
+        }
+    }
+    // Joined with itself, in the wrong order, and with a later part whose clock is an hour ahead.
+    let (begin, end) = part.split_at(events / 2);
+    let twice = whole.clone() + &whole;
+    cases.push(case("joined with itself".into(), twice));
+    let half = |lines: &[&Line]| write(words, lines.iter().copied(), lines.len());
+    let later = half(end)
+        .replace(" 1390.", " 4990.")
+        .replace(" 1389.", " 4989.");
+    let halves = vec![half(begin).into_bytes(), later.clone().into_bytes()];
+    cases.push(Case {
+        whole: halves,
+        ..case("joined with a later one".into(), half(begin) + &later)
     });
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
-#[test]
-#[ignore]
-fn experiment() {
-    let path = std::env::var("TEXT").unwrap();
-    let window: u64 = std::env::var("WINDOW").unwrap().parse().unwrap();
-    let text = std::fs::read_to_string(path).unwrap();
-    let times: Vec<u64> = text.lines().filter_map(place).map(|(_, us)| us).collect();
-    let (first, last) = (times[0], times[times.len() - 1]);
-    let mut from = first;
-    let (mut cases, mut bad, mut refused) = (0, 0, 0);
-    while from + window <= last {
-        let part = kept(&text, false, |_, us| us >= from && us < from + window);
-        let whole = read(
-            Cursor::new(part.as_bytes()),
-            Path::new("w"),
-            &ReadOptions::default(),
-        )
-        .unwrap();
-        let truth = truth::Rows::of(&whole);
-        let (outcome, wrong) = judge(part.as_bytes(), &truth);
-        println!("whole {from}: {outcome:?} {wrong:?}");
-        refused += usize::from(outcome != Outcome::Valid);
-        if outcome != Outcome::Valid {
-            let r = analyse(&whole);
-            for n in &r.notices {
-                println!("   {n}");
-            }
-            println!("   {:?}", r.missing(|_| true));
-        }
-        for cpu in 0..2 {
-            let mut all: Vec<(String, String)> = vec![(
-                format!("cpu {cpu} out"),
-                kept(&part, false, |c, _| c != cpu),
-            )];
-            for n in [3, 10, 30] {
-                for third in 0..n {
-                    let (a, b) = (from + window * third / n, from + window * (third + 1) / n);
-                    all.push((
-                        format!("cpu {cpu} {third}/{n}"),
-                        kept(&part, false, |c, us| c != cpu || us < a || us >= b),
-                    ));
-                }
-            }
-            for (what, text) in all {
-                let (outcome, wrong) = judge(text.as_bytes(), &truth);
-                cases += 1;
-                if outcome == Outcome::Valid {
-                    println!(
-                        "  {from} {what}: {outcome:?} lines {} of {} wrong {:?}",
-                        text.lines().count(),
-                        part.lines().count(),
-                        wrong
-                            .iter()
-                            .map(|w| (
-                                w.pid,
-                                w.found.count,
-                                w.right.count,
-                                w.found.total_us,
-                                w.right.total_us
-                            ))
-                            .collect::<Vec<_>>()
-                    );
-                    bad += usize::from(!wrong.is_empty());
-                }
-            }
-        }
-        from += window;
-    }
-    println!("{cases} cases, {bad} bad, {refused} whole refused");
-}
-
-#[test]
-#[ignore]
-fn counts() {
-    for file in std::env::var("FILES").unwrap().split(' ') {
-        match sched_trace::open(Path::new(file), &ReadOptions::default()) {
-            Ok(trace) => {
-                let r = analyse(&trace);
-                let j = r.to_json();
-                let rows = j["tasks"].as_array().unwrap();
-                println!(
-                    "{file}: valid {} waits {} events {} unexplained {} missing {} proofs {} left out {} lost {} rows {} invalid {} cpus {:?}",
-                    r.is_valid(),
-                    r.waits.len(),
-                    r.events,
-                    r.unexplained_runs,
-                    r.missing_switches,
-                    r.completeness.proofs,
-                    r.left_out,
-                    r.lost_events,
-                    rows.len(),
-                    rows.iter().filter(|r| r["valid"] == false).count(),
-                    r.completeness
-                        .intervals
-                        .iter()
-                        .map(|i| (i.cpu, i.coverage))
-                        .take(6)
-                        .collect::<Vec<_>>()
-                );
-                for n in &r.notices {
-                    println!("    {n}");
-                }
-            }
-            Err(e) => println!("{e}"),
-        }
-    }
-}
-
-#[test]
-#[ignore]
-fn dump() {
-    let trace = sched_trace::open(
-        Path::new(&std::env::var("FILE").unwrap()),
-        &ReadOptions::default(),
-    )
-    .unwrap();
-    for e in &trace.events {
-        println!(
-            "{:.6} [{}] pid {} {:?}",
-            e.time_ns as f64 / 1e9,
-            e.cpu,
-            e.pid,
-            e.kind
-        );
-    }
+    cases
 }

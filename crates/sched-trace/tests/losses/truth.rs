@@ -26,7 +26,12 @@ impl Row {
 pub struct Rows(Vec<(i32, u64, u64)>);
 
 impl Rows {
-    pub fn of(trace: &Trace) -> Self {
+    /// Those of recordings that have nothing in common.
+    pub fn of(traces: impl Iterator<Item = Trace>) -> Self {
+        Self(traces.flat_map(|trace| Self::of_one(&trace).0).collect())
+    }
+
+    fn of_one(trace: &Trace) -> Self {
         let (mut awake, mut running) = (HashMap::new(), HashMap::new());
         let mut waits = Vec::new();
         for event in &trace.events {
