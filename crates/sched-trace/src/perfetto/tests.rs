@@ -97,6 +97,26 @@ fn every_kind_of_event_comes_back_as_it_was() {
 }
 
 #[test]
+fn joined_files_are_read_with_a_seam_or_refused_where_they_overlap() {
+    let (first, mut second) = (sample(), sample());
+    second
+        .events
+        .iter_mut()
+        .for_each(|event| event.time_ns += 1_000_000);
+    let begins = second.events[0].time_ns + 500;
+    let [first, second] = [first, second].map(|trace| write_out(&trace));
+    for joined in [[first.clone(), second.clone()], [second, first.clone()]] {
+        let trace = read_in(&joined.concat()).unwrap();
+        assert_eq!(trace.claims.seams, [begins]);
+        assert_eq!(trace.events.len(), 2 * sample().events.len());
+    }
+    match read_in(&[first.clone(), first].concat()) {
+        Err(Fault::Broken { reason, .. }) => assert!(reason.contains("jumps back"), "{reason}"),
+        read => panic!("{read:?}"),
+    }
+}
+
+#[test]
 fn slices_of_our_own_nest_follow_or_get_a_track_beside() {
     let slice = |name: &str, start_ns, end_ns| Slice {
         name: name.into(),

@@ -1,7 +1,7 @@
 //! A simple calculator: pairs wake-ups and preemptions with the switches that end them.
 
 use sched_trace::{Kind, Trace, Wake};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Waits of one thread after wake-ups and preemptions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,14 +33,19 @@ impl Rows {
 
     fn of_one(trace: &Trace) -> Self {
         let (mut awake, mut running) = (HashMap::new(), HashMap::new());
+        // Threads that are being woken while they run: they may be about to sleep.
+        let mut raced = HashSet::new();
         let mut waits = Vec::new();
         for event in &trace.events {
             let now = event.time_ns;
             match event.kind {
                 Kind::Wake { wake, task, .. } if task.pid > 0 => {
                     let runs = running.get(&task.pid) == Some(&true);
-                    if !runs && wake != Wake::Done {
-                        awake.entry(task.pid).or_insert(now);
+                    match wake {
+                        Wake::Done => _ = raced.remove(&task.pid),
+                        _ if runs => _ = raced.insert(task.pid),
+                        _ if raced.remove(&task.pid) => _ = awake.insert(task.pid, now),
+                        _ => _ = awake.entry(task.pid).or_insert(now),
                     }
                 }
                 Kind::Switch {
@@ -49,9 +54,13 @@ impl Rows {
                     next,
                 } => {
                     awake.remove(&prev.pid);
-                    if prev_state.is_runnable() && prev.pid > 0 {
+                    if prev_state.is_runnable() {
+                        raced.remove(&prev.pid);
+                    }
+                    if prev.pid > 0 && (prev_state.is_runnable() || raced.contains(&prev.pid)) {
                         awake.insert(prev.pid, now);
                     }
+                    raced.remove(&next.pid);
                     running.insert(prev.pid, false);
                     running.insert(next.pid, true);
                     if let Some(since) = awake.remove(&next.pid) {

@@ -93,3 +93,19 @@ fn kthread_workers_are_named_after_their_threads() {
     );
     assert_eq!(analyse(&trace).waits[0].prio, 98);
 }
+
+/// pid 5 is a program, and not a worker: the softirq of its CPU executes an item while it runs, and
+/// again on an idle CPU.
+#[test]
+fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone() {
+    let trace = trace(
+        "0 0 1 waking 5; 100 0 1 R 5; 200 0 5 queue 1 f events_bh; 300 0 5 start 1 f; 400 0 5 end 1 f;
+         500 0 5 R 1; 700 0 1 R 5; 800 0 5 S 0; 900 1 0 queue 2 f events_bh; 910 1 0 start 2 f;
+         920 0 0 queue 3 f events_bh; 930 0 0 start 3 f; 940 1 0 end 2 f; 970 0 0 end 3 f",
+    );
+    rows(&trace, &[("f", "events_bh", [0.0, 0.0, 120.0, 170.0], 3)]);
+    let report = analyse(&trace);
+    let mut of_5 = report.waits.iter().filter(|wait| wait.pid == 5);
+    assert!(of_5.all(|wait| wait.function.is_none()));
+    assert_eq!(lengths(&report, WaitKind::Preempted)[1], (5, 200));
+}
