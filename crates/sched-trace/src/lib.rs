@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blame;
+mod claims;
 mod comm;
 pub mod completeness;
 mod error;
@@ -49,6 +50,7 @@ pub mod timeline;
 mod trace;
 pub mod why;
 
+pub use claims::{Claims, Loss};
 pub use comm::Comm;
 pub use error::{Error, Fault, Result};
 pub use event::{Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};

@@ -1,7 +1,6 @@
 //! A whole trace in memory.
 
-use crate::completeness::{Claims, Loss};
-use crate::{Comm, Event, Name, Names, Notice};
+use crate::{Claims, Comm, Event, Loss, Name, Names, Notice};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in the order of time, with what is needed to read them.

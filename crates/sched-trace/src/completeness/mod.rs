@@ -4,15 +4,13 @@
 //! A header that denies no loss proves nothing: a CPU that was not recorded, a ring buffer that was
 //! overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
 //! that is woken twice has run in between, and if no CPU shows that, events are missing
-//! ([`witness`]). Recorders and readers add what they know as [`Claims`].
+//! (`witness.rs`). Recorders and readers add what they know as [`crate::Claims`].
 
 mod claims;
 mod witness;
 
 #[cfg(test)]
 mod tests;
-
-pub use claims::{Claims, Loss};
 
 use crate::{Notice, Trace};
 use serde::Serialize;
@@ -81,7 +79,7 @@ pub fn of(trace: &Trace) -> Completeness {
         return Completeness::default();
     };
     let claims = &trace.claims;
-    let mut proofs = claims.proofs(&trace.events);
+    let mut proofs = claims::proofs(claims, &trace.events);
     // Clocks that differ between CPUs contradict themselves.
     let witnessed = match trace.clock.as_str() {
         "local" => Vec::new(),
@@ -89,7 +87,7 @@ pub fn of(trace: &Trace) -> Completeness {
     };
     let found = witnessed.len() as u64;
     let mut omitted: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
-    let is_counted = claims.are_whole(&trace.events);
+    let is_counted = claims::are_whole(claims, &trace.events);
     if is_counted {
         for proof in witnessed {
             let interval = (proof.from_ns, proof.until_ns);

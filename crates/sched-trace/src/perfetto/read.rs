@@ -8,7 +8,7 @@ use super::slices::Tracks;
 use super::stats::LostEvents;
 use super::symbols::Sequences;
 use super::wire::{Cut, Stop, Value, pick, try_fields};
-use crate::completeness::Loss;
+use crate::Loss;
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, below, inflate};

@@ -3,7 +3,7 @@
 //! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
 //! layout the file stores in its TRACING_DATA section.
 
-use crate::completeness::Loss;
+use crate::Loss;
 use crate::error::Fault;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::threads;

@@ -25,16 +25,9 @@ enum Outcome {
     Valid,
 }
 
-/// A row that is called valid, and is not what the whole recording says.
-#[derive(Debug)]
-struct Wrong {
-    pid: i32,
-    found: Row,
-    right: Row,
-}
-
-/// Reads a recording, and compares every row that is called valid with the truth.
-fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<Wrong>) {
+/// Reads a recording, and compares every row that is called valid with the truth: those that are
+/// wrong, in words.
+fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
     let file = Cursor::new(bytes);
     let Ok(trace) = read(file, Path::new("mutated"), &ReadOptions::default()) else {
         return (Outcome::Refused, Vec::new());
@@ -61,7 +54,7 @@ fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<Wrong>) {
         };
         let right = right.get(&pid).copied().unwrap_or_default();
         if !found.is_near(right, TOLERANCE) {
-            wrong.push(Wrong { pid, found, right });
+            wrong.push(format!("{pid}: {found:?}, right is {right:?}"));
         }
     }
     (Outcome::Valid, wrong)
