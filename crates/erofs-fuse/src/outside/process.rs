@@ -11,12 +11,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
+use rustix::fs::{
+    AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_create, openat, readlinkat,
+    statx,
+};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 /// Longest file of the kernel that is read.
 const LONGEST: u64 = 1 << 20;
+
+/// The filesystem, mounted nowhere, that has all files in memory.
+fn device_of_memory() -> Option<(u32, u32)> {
+    let memory = memfd_create("erofast", MemfdFlags::CLOEXEC).ok()?;
+    let status = statx(&memory, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+    Some((status.stx_dev_major, status.stx_dev_minor))
+}
 
 /// A process of any user.
 #[derive(Debug)]
@@ -94,9 +104,10 @@ impl Process {
         paths.filter(is_shown).collect()
     }
 
-    /// The content of a file in memory that a process of this user has made. The kernel gives such
-    /// a file to the user of the process that makes it, so that no other one can make it; its name
-    /// means nothing.
+    /// The content of a file in memory (memfd_create(2)) that a process of this user has made. The
+    /// kernel gives such a file to the user of the process that makes it, so that no other one can
+    /// make it; its name means nothing. A server of the filesystem that a file lies in could give
+    /// it to any user, so that only files of the kernel's own filesystem for memory count.
     pub(super) fn file_in_memory(&self, path: &str, user: u32) -> Option<Vec<u8>> {
         // Does not open what is there, which may be a pipe without a writer, or a device.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -104,7 +115,10 @@ impl Process {
         let asked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let status = statx(&handle, c"", asked, StatxFlags::BASIC_STATS).ok()?;
         let kind = FileType::from_raw_mode(status.stx_mode.into());
-        if (kind, status.stx_uid, status.stx_nlink) != (FileType::RegularFile, user, 0) {
+        let device = (status.stx_dev_major, status.stx_dev_minor);
+        if (kind, status.stx_uid, status.stx_nlink) != (FileType::RegularFile, user, 0)
+            || device != device_of_memory()?
+        {
             return None;
         }
         let same = format!("/proc/self/fd/{}", handle.as_raw_fd());
@@ -127,8 +141,6 @@ impl Process {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
-
-    use rustix::fs::{MemfdFlags, memfd_create};
 
     fn this_process() -> Process {
         Process::open(rustix::process::getpid()).unwrap()
@@ -166,6 +178,10 @@ mod tests {
         assert_eq!(read(user + 1), None);
         let named = tempfile::NamedTempFile::new().unwrap();
         let path = format!("fd/{}", named.as_file().as_raw_fd());
+        assert_eq!(this.file_in_memory(&path, user), None);
+        // A file without a name of another filesystem, whose server may say whose it is.
+        let nameless = tempfile::tempfile().unwrap();
+        let path = format!("fd/{}", nameless.as_raw_fd());
         assert_eq!(this.file_in_memory(&path, user), None);
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();
         let path = format!("fd/{}", pipe.as_raw_fd());
