@@ -91,7 +91,7 @@ const EXAMPLES: &[Example] = &[
     example(
         "erofast upgrade",
         "All mounts, then which version serves each",
-        "erofast upgrade --all; erofast stat",
+        "erofast upgrade --all && erofast stat",
     ),
     example("erofast stat", "All mounts, a line each", "erofast stat"),
     example(
