@@ -1,8 +1,8 @@
 //! Which certificates of servers are trusted.
 //!
 //! Those of authorities, as everywhere. And a server's own that is in a file of trusted ones, byte
-//! for byte: the user chose that certificate, so it needs no issuer. rustls refuses it if it may sign
-//! others, which those of a plain `openssl req -x509` may.
+//! for byte: the user chose that certificate, so it needs no issuer. rustls refuses it if it may
+//! sign others, which those of a plain `openssl req -x509` may.
 
 use std::collections::HashSet;
 use std::path::Path;

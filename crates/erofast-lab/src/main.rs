@@ -38,7 +38,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    sys::allocator::exit_without_memory();
+    sys::allocator::exit_without_memory(true);
     let result = parse::<Cli>().and_then(|cli| run(cli.command));
     if let Err(error) = &result {
         show_errors(error);

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     if let Some(status) = erofs_fuse::run_if_daemon() {
         return status;
     }
+    sys::allocator::exit_without_memory(true);
     #[cfg(feature = "tools")]
     if let Some(status) = std::env::args_os()
         .next()

@@ -46,14 +46,16 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Error> {
     upgrade_mounts(mounts.collect())
 }
 
-/// Upgrades all mounts of this user, as root those of all users.
+/// Upgrades all mounts of this user, as root those of all users. One that is unmounted meanwhile is
+/// no failure.
 ///
 /// # Errors
 /// One line: there is no mount table.
 pub fn upgrade_all() -> Result<Vec<Error>, Error> {
     let mounts = helper::own_mounts()?.into_iter().map(|entry| {
         let path = entry.mountpoint.clone();
-        Ok(Mount { path, entry })
+        let named = false;
+        Ok(Mount { path, entry, named })
     });
     Ok(upgrade_mounts(mounts.collect()))
 }
@@ -63,6 +65,8 @@ struct Mount {
     /// As it was named.
     path: PathBuf,
     entry: TableEntry,
+    /// By the caller, who learns that it is gone.
+    named: bool,
 }
 
 /// What is known of an upgrade.
@@ -76,12 +80,22 @@ impl Mount {
     fn at(path: &Path) -> Result<Self, Error> {
         let path = path.to_owned();
         match helper::top_mount(&path)? {
-            Some(entry) if entry.fstype == FSTYPE => Ok(Self { path, entry }),
+            Some(entry) if entry.fstype == FSTYPE => Ok(Self {
+                path,
+                entry,
+                named: true,
+            }),
             _ => {
                 let why = "is not the mount point of an erofast mount";
                 Err(Error::mountpoint(&path, why))
             }
         }
+    }
+
+    /// Whether there was nothing left to upgrade.
+    fn is_gone(&self) -> bool {
+        let is_there = |mounts: Vec<TableEntry>| mounts.iter().any(|it| it.id == self.entry.id);
+        !self.named && helper::own_mounts().is_ok_and(|mounts| !is_there(mounts))
     }
 
     fn cannot(&self, error: &Error) -> Error {
@@ -217,7 +231,10 @@ fn upgrade_mounts_of(
             };
             let is_running = outcome.is_none();
             if let Some(outcome) = outcome {
-                ended(*number, outcome);
+                ended(
+                    *number,
+                    outcome.or_else(|e| if mount.is_gone() { Ok(()) } else { Err(e) }),
+                );
             }
             is_running
         });

@@ -178,8 +178,8 @@ pub struct Identity {
     pub digest: Option<String>,
 }
 
-/// From a parent to its fetcher. The parent may be the mount helper of an earlier version, which goes
-/// on while programs are upgraded.
+/// From a parent to its fetcher. The parent may be the mount helper of an earlier version, which
+/// goes on while programs are upgraded.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// The first packet, and others for more images. With an identity the four files of the store

@@ -1,10 +1,10 @@
 //! A cache that one user fills, root as a rule, and all users of the machine read.
 //!
-//! It has directories of images as [`cache`] does, each of them readable by all. Its readers believe
-//! nothing that another user than root or themselves could have written, and take whole images alone,
-//! so that they never write. They hold no locks and heed none: any user may lock a file that it can
-//! read. Blocks are compared with their checksums as everywhere, and blobs of registries with their
-//! digests before an image counts as whole.
+//! It has directories of images as [`cache`] does, each of them readable by all. Its readers
+//! believe nothing that another user than root or themselves could have written, and take whole
+//! images alone, so that they never write. They hold no locks and heed none: any user may lock a
+//! file that it can read. Blocks are compared with their checksums as everywhere, and blobs of
+//! registries with their digests before an image counts as whole.
 
 use std::fs::{self, File, Permissions};
 use std::io;

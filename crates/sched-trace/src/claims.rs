@@ -13,8 +13,9 @@ pub struct Claims {
     pub cpus: BTreeSet<u32>,
     /// CPUs whose events the recorder counted, and which are all there.
     pub counted: BTreeSet<u32>,
-    /// The recorder leaves out a wake-up or a migration now and then without a word, for example one
-    /// that occurs while it writes another event (perf): a single one that is missing proves nothing.
+    /// The recorder leaves out a wake-up or a migration now and then without a word, for example
+    /// one that occurs while it writes another event (perf): a single one that is missing proves
+    /// nothing.
     pub skips_some: bool,
 }
 

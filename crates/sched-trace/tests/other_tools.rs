@@ -55,8 +55,8 @@ const EXPECTED: [(&str, usize, usize, u64); 7] = [
     ("perf-sched.data", 93, 31, 36_859_138),
     ("ftrace.txt", 768, 206, 81_431_000),
     ("perfetto-plain.pftrace", 137, 36, 5_067_834),
-    // 49 waits of 471,572,496 ns in the text; three of them are left out, within which a thread comes
-    // after itself: the kernel did not write the switch between.
+    // 49 waits of 471,572,496 ns in the text; three of them are left out, within which a thread
+    // comes after itself: the kernel did not write the switch between.
     ("perfetto-compact.pftrace", 200, 46, 309_570_952),
 ];
 

@@ -31,6 +31,7 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
         image.display()
     );
     if request.foreground || request.options.debug {
+        sys::allocator::exit_without_memory(false);
         erofs_fuse::close_inherited(request);
     }
     erofs_fuse::mount(request)?;

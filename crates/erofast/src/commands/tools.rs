@@ -7,7 +7,6 @@ use crate::commands::{cache, cat, check, extract, generate, info, ls, measure, p
 
 /// Runs one of them.
 pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
-    sys::allocator::exit_without_memory();
     match command {
         ToolCommand::Info(args) => info::run(&args),
         ToolCommand::Ls(args) => ls::run(&args),

@@ -125,7 +125,8 @@ impl Completeness {
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
     }
 
-    /// Whether a wait of a thread could be something else: events that it depends on may be missing.
+    /// Whether a wait of a thread could be something else: events that it depends on may be
+    /// missing.
     pub fn doubts(&self, pid: i32, from_ns: u64, until_ns: u64) -> bool {
         let omitted = self
             .omitted

@@ -50,8 +50,9 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     proofs
 }
 
-/// Where a recorder that starts and stops one CPU after another (perf) has begun, and where it ends.
-/// Proofs before and behind are of that, unless it took more than a small part of the recording.
+/// Where a recorder that starts and stops one CPU after another (perf) has begun, and where it
+/// ends. Proofs before and behind are of that, unless it took more than a small part of the
+/// recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
     let (begun, ended) = wakes(&trace.events)?;
@@ -258,8 +259,8 @@ impl Witness {
         self.cpus.insert(event.cpu, cpu);
     }
 
-    /// A thread comes after itself where formats do not name the one before (compact Perfetto): one of
-    /// those that were queued here ran, and its switch is not in the trace.
+    /// A thread comes after itself where formats do not name the one before (compact Perfetto):
+    /// one of those that were queued here ran, and its switch is not in the trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads

@@ -93,8 +93,8 @@ impl Report {
         self.waits.iter().filter(|wait| filter.accepts(self, wait))
     }
 
-    /// Whether the filter selects anything: a wait, also one that outlasts the trace, or a work item.
-    /// No filter selects all there is, even if that is nothing.
+    /// Whether the filter selects anything: a wait, also one that outlasts the trace, or a work
+    /// item. No filter selects all there is, even if that is nothing.
     pub fn selects(&self, filter: &Filter<'_>) -> bool {
         let open = || {
             self.unfinished

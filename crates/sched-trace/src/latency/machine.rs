@@ -459,8 +459,8 @@ impl Machine {
     }
 }
 
-/// Whether a thread executes work items of work queues as their worker. A rescuer has the name of its
-/// work queue (before Linux 6.9); any other thread was interrupted by the softirq that executes
+/// Whether a thread executes work items of work queues as their worker. A rescuer has the name of
+/// its work queue (before Linux 6.9); any other thread was interrupted by the softirq that executes
 /// the item. A thread that the trace does not name is taken for a worker.
 fn is_worker(pid: i32, comm: Comm, queue: Option<&str>) -> bool {
     let rescues = || queue.is_some_and(|queue| Comm::from(queue) == comm);

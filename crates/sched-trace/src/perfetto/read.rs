@@ -346,8 +346,8 @@ impl Reader {
     }
 }
 
-/// Compares the bundles with one another, and with what the kernel delivered. A recording is `whole`
-/// from its start if nothing was overwritten.
+/// Compares the bundles with one another, and with what the kernel delivered. A recording is
+/// `whole` from its start if nothing was overwritten.
 fn completeness(trace: &mut Trace, bundles: &Bundles, lost: &LostEvents, whole: bool) {
     let follow = bundles.follow();
     for (cpu, chain) in &bundles.chains {

@@ -170,8 +170,8 @@ fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufRead
     same.then(symbols).flatten()
 }
 
-/// Events are missing before a record of lost ones, and after the last one of its CPU. A record that
-/// perf makes itself when it ends has no time, and may be of any.
+/// Events are missing before a record of lost ones, and after the last one of its CPU. A record
+/// that perf makes itself when it ends has no time, and may be of any.
 fn lose(trace: &mut Trace, record: &RawEventRecord<'_>, lost: u64) {
     let place = record.common_data().ok();
     let cpu = place.as_ref().and_then(|place| place.cpu);

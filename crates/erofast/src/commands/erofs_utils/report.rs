@@ -23,7 +23,6 @@ pub fn read_image<T>(
     ignore_checksum: bool,
     read: impl FnOnce(&Arc<Engine>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    sys::allocator::exit_without_memory();
     let options = EngineOptions {
         workers: WorkersMode::Inline,
         ignore_checksum,
