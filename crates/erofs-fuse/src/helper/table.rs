@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     /// Mount id. The kernel reuses it after an unmount.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     /// Mount id of the mount that this one is mounted on.
     pub(super) parent: u64,
     /// `MAJOR:MINOR` of the filesystem.

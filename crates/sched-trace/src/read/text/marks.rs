@@ -6,8 +6,7 @@
 /// * The kernel: `CPU:1 [LOST 123 EVENTS]`, `CPU:1 [LOST EVENTS]`.
 /// * trace-cmd: `CPU:1 [123 EVENTS DROPPED]`, `CPU:1 [EVENTS DROPPED]`.
 /// * perf script: `PERF_RECORD_LOST lost 123`, `PERF_RECORD_LOST_SAMPLES lost 123`, after thread,
-/// CPU
-///   and time.
+///   CPU and time.
 /// * simpleperf: `record lost: ...`, `lost 123`.
 pub(super) fn lost(text: &str) -> Option<(Option<u32>, u64)> {
     let lower = text.trim_start().to_ascii_lowercase();
