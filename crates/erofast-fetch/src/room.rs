@@ -190,6 +190,10 @@ impl Room {
 
     /// Puts a block where there is room. The text is a line for the log, once in a row.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
+        // The first answer of a server brings blocks, whichever are there.
+        if self.is_shared && self.has(block) {
+            return Ok(None);
+        }
         let Err(error) = self.put_in_store(block, bytes) else {
             if self.is_kept() {
                 self.not_kept.take();

@@ -113,8 +113,8 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Proxies and certificates of the program that fetches images from URLs. The URL of a proxy may
-/// have a password.
+/// Proxies, certificates and logins (of podman and docker) of the program that fetches images from URLs. The
+/// URL of a proxy may have a password.
 pub(crate) const NETWORK: &[&str] = &[
     "http_proxy",
     "HTTP_PROXY",
@@ -126,6 +126,10 @@ pub(crate) const NETWORK: &[&str] = &[
     "NO_PROXY",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
+    "REGISTRY_AUTH_FILE",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "DOCKER_CONFIG",
 ];
 
 /// Exists in every initramfs, by systemd's convention.
