@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{AsHeaderName, HeaderMap, RETRY_AFTER};
+use reqwest::header::{AsHeaderName, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
-        retry_after: text(headers, RETRY_AFTER).and_then(|value| pause(&value, SystemTime::now())),
+        retry_after: retry_after(headers, SystemTime::now()),
         ..Failure::new(format!("{} answers {status}{remedy}", answerer(response)))
     }
 }
@@ -36,16 +36,22 @@ fn answerer(response: &Response) -> String {
     )
 }
 
-/// What Retry-After says: seconds, or a date.
-fn pause(value: &str, now: SystemTime) -> Option<Duration> {
+/// What Retry-After says: seconds, or a date, which is one of the server's clock.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = text(headers, RETRY_AFTER)?;
     let pause = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => {
-            let date = httpdate::parse_http_date(value.trim()).ok()?;
-            date.duration_since(now).unwrap_or_default()
+            let now = text(headers, DATE).and_then(|date| parse_date(&date));
+            let now = now.unwrap_or(now);
+            parse_date(&value)?.duration_since(now).unwrap_or_default()
         }
     };
     Some(pause.min(LONGEST_HOLD))
+}
+
+fn parse_date(value: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(value.trim()).ok()
 }
 
 /// The header as text, if it is there and is some.
@@ -72,20 +78,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_asks_to_wait_for_seconds_or_until_a_date() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        for (value, seconds) in [
-            ("7", Some(7)),
-            ("99999", Some(60)),
-            ("Sun, 06 Nov 1994 08:49:40 GMT", Some(3)),
-            ("Sun, 06 Nov 1994 08:49:30 GMT", Some(0)),
-            ("Sat, 06 Nov 2094 08:49:30 GMT", Some(60)),
-            ("soon", None),
+    fn a_server_asks_to_wait_for_seconds_or_until_a_date_of_its_own_clock() {
+        let local = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let date = Some("Mon, 07 Nov 1994 08:49:37 GMT");
+        for (value, date, seconds) in [
+            ("7", None, Some(7)),
+            ("7", date, Some(7)),
+            ("99999", None, Some(60)),
+            ("Sun, 06 Nov 1994 08:49:40 GMT", None, Some(3)),
+            ("Sun, 06 Nov 1994 08:49:40 GMT", Some("today"), Some(3)),
+            ("Sun, 06 Nov 1994 08:49:30 GMT", None, Some(0)),
+            ("Sat, 06 Nov 2094 08:49:30 GMT", None, Some(60)),
+            ("soon", None, None),
+            // The clock here is a day slow, and would have it wait for the longest time.
+            ("Mon, 07 Nov 1994 08:49:40 GMT", date, Some(3)),
+            // Or fast.
+            (
+                "Sat, 05 Nov 1994 08:49:40 GMT",
+                Some("Sat, 05 Nov 1994 08:49:37 GMT"),
+                Some(3),
+            ),
         ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            if let Some(date) = date {
+                headers.insert(DATE, date.parse().unwrap());
+            }
             assert_eq!(
-                pause(value, now),
+                retry_after(&headers, local),
                 seconds.map(Duration::from_secs),
-                "{value}"
+                "{value} {date:?}"
             );
         }
     }

@@ -90,7 +90,7 @@ pub mod trace_spans;
 
 pub use cache::inodes::BorrowedInode;
 pub use cpu_workers;
-pub use device::version::Change;
+pub use device::version::{Change, Version};
 pub use device::{OpenFile, open_file};
 pub use dm_verity::RootHash;
 pub use engine::{EachEntry, EachItem, Engine, Opened, decoder_settings};

@@ -174,5 +174,12 @@ fn serve_behind(request: &MountRequest, log: Log, start: Start) -> Result<(), Er
             false => helper::report_ready(),
         }
     };
-    serve::serve(request, start, helper, log, notice, ready)
+    let last = log.duplicate().unwrap_or(Log::None);
+    let served = serve::serve(request, start, helper, log, notice, ready);
+    if let (Start::Successor, Err(error)) = (start, &served) {
+        // Nobody waits for its line.
+        let place = request.mountpoint.display();
+        let _ = last.line(&format!("{place}: a server ended: {error}"));
+    }
+    served
 }

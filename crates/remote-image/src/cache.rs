@@ -18,7 +18,7 @@ use twox_hash::XxHash3_64;
 
 use crate::message::{Identity, PACKET};
 use crate::store::{BLOCK, Store};
-use crate::{ImageUrl, Options};
+use crate::{ImageUrl, Options, last_use};
 
 /// Where [`default_directory`] has none.
 pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
@@ -281,11 +281,13 @@ pub(crate) fn list_kind(directory: &Path, shared: bool) -> io::Result<Vec<Entry>
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         folders => folders?,
     };
-    let mut entries: Vec<Entry> = folders
-        .filter_map(|folder| Entry::read(folder.ok()?.path(), shared))
-        .collect();
-    entries.sort_by_key(|entry| entry.used);
-    Ok(entries)
+    let entries = folders.filter_map(|folder| Entry::read(folder.ok()?.path(), shared));
+    let entries = entries.map(|entry| (entry.used, entry)).collect();
+    let entries = last_use::sorted(entries, SystemTime::now(), |entry: &Entry| {
+        Folder::open(&entry.path)?.file(RECORD, OFlags::RDONLY)
+    });
+    let settled = |(used, entry)| Entry { used, ..entry };
+    Ok(entries.into_iter().map(settled).collect())
 }
 
 /// Removes images that nobody uses, the one not used for longest first, until the cache has at
@@ -499,6 +501,32 @@ mod tests {
             "{line}"
         );
         assert_eq!(list(place.path()).unwrap().len(), 1);
+    }
+
+    /// By a day, since most of the images were used.
+    #[test]
+    fn a_clock_that_was_set_back_has_no_image_kept_that_was_not_used_since() {
+        let place = tempfile::tempdir().unwrap();
+        let tomorrow = SystemTime::now() + std::time::Duration::from_secs(86_400);
+        for name in ["first", "second"] {
+            drop(fill(place.path(), &format!("http://host/{name}"), "1"));
+        }
+        for entry in list(place.path()).unwrap() {
+            let late = u64::from(entry.record.url.ends_with("second"));
+            let time = tomorrow + std::time::Duration::from_secs(late);
+            let record = File::open(entry.path.join(RECORD)).unwrap();
+            record.set_modified(time).unwrap();
+        }
+        let urls = |entries: Vec<Entry>| -> Vec<String> {
+            entries.into_iter().map(|entry| entry.record.url).collect()
+        };
+        let two = ["http://host/first", "http://host/second"];
+        assert_eq!(urls(list(place.path()).unwrap()), two);
+        drop(fill(place.path(), "http://host/now", "1"));
+        let removed = prune(place.path(), 2 * (BLOCK + 4096)).unwrap();
+        assert_eq!(urls(removed), two[..1]);
+        let left = urls(list(place.path()).unwrap());
+        assert_eq!(left, ["http://host/second", "http://host/now"]);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod cache;
 mod checked;
 mod fetcher;
 mod file;
+pub mod last_use;
 mod marks;
 pub mod message;
 mod parts;

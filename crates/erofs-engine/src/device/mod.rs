@@ -10,8 +10,8 @@ use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use erofs_format::ReadAt;
 use remote_image::{Class, Parts, RemoteFile};
@@ -39,6 +39,8 @@ pub(crate) struct Device {
     size: u64,
     /// When it was opened.
     version: Option<Version>,
+    /// Set once at start: when a process before this one opened it.
+    first_version: OnceLock<Version>,
     /// Cleared when the filesystem below knows no RWF_NOWAIT.
     nowait: AtomicBool,
 }
@@ -76,7 +78,12 @@ impl Device {
     /// The same file, from `base` on.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
-        Self::new(self.storage.clone(), &self.path, base, end)
+        let device = Self::new(self.storage.clone(), &self.path, base, end)?;
+        let first_version = self.first_version.clone();
+        Ok(Self {
+            first_version,
+            ..device
+        })
     }
 
     fn new(storage: Storage, path: &Path, base: u64, end: u64) -> io::Result<Self> {
@@ -94,6 +101,7 @@ impl Device {
             base,
             size: end.saturating_sub(base),
             version,
+            first_version: OnceLock::new(),
             nowait: AtomicBool::new(true),
         })
     }
@@ -115,11 +123,19 @@ impl Device {
         ))
     }
 
+    /// From now on it is compared with what another process opened before this one.
+    pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
+        if let Some(version) = versions(&self.path) {
+            let _ = self.first_version.set(version);
+        }
+    }
+
     /// How it differs from what was opened, as far as the system knows.
     pub(crate) fn change(&self) -> Option<Change> {
-        let (Some(then), Storage::Local(file)) = (self.version, &self.storage) else {
+        let Storage::Local(file) = &self.storage else {
             return None;
         };
+        let then = self.first_version.get().copied().or(self.version)?;
         then.change(Version::of(file)?, &self.name())
     }
 

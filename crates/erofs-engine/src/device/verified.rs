@@ -81,6 +81,11 @@ impl HashArea {
         }))
     }
 
+    /// The device with the hashes.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
     /// Checks the signature, reads the superblock and opens the tree.
     fn tree(self, image: &Device) -> Result<Tree<Arc<Device>>, String> {
         if let Some(signature) = &self.signature {

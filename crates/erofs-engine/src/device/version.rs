@@ -6,9 +6,11 @@
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 
+use serde::{Deserialize, Serialize};
+
 /// What a file is known by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
     size: u64,
     /// Seconds and nanoseconds.
     modified: (i64, i64),
@@ -29,7 +31,7 @@ pub struct Change {
 impl Version {
     /// `None` if the system does not know when the bytes change: the times of a block device are
     /// those of its node.
-    pub(crate) fn of(file: &File) -> Option<Self> {
+    pub fn of(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(Metadata::is_file)?;
         Some(Self {
             size: metadata.len(),

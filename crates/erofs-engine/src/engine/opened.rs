@@ -11,6 +11,7 @@ use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
 use crate::device::verified::HashArea;
+use crate::device::version::{Change, Version};
 use crate::device::{Device, OpenFile, open_file};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, Offset};
@@ -67,6 +68,24 @@ impl Opened {
         let options = &with_root_hash(path, options, open)?;
         let primary = Device::open_named(path, base(options), open)?;
         Self::with_primary(primary, path, options, open)
+    }
+
+    /// Has changes of the files found that came after another process opened them, which had these
+    /// versions by their paths.
+    pub fn were_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
+        self.files()
+            .for_each(|device| device.was_opened_as(versions));
+    }
+
+    /// How the files differ from what was opened, the certain change first.
+    pub fn change(&self) -> Option<Change> {
+        let changes = self.files().filter_map(|device| device.change());
+        changes.max_by_key(|change| change.is_certain)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
+        let hashes = self.hash_area.as_ref().map(HashArea::device);
+        self.devices.iter().chain(hashes)
     }
 
     /// As [`new`](Self::new), with an image that is open already; messages call it `name`.

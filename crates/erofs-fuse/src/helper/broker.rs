@@ -112,7 +112,7 @@ impl Broker {
         let socket = self.socket.lock();
         let sent = send_bytes(&*socket, &[&[letter], body].concat());
         let response = sent.and_then(|()| receive_response(&*socket));
-        Ok(response.map_err(gone)??)
+        Ok(response.map_err(gone)??.descriptor)
     }
 }
 
@@ -175,7 +175,7 @@ impl BrokerThread {
         while let Ok((packet, _)) = receive(&mut copy)
             && let Some((letter, body)) = packet.split_first()
         {
-            let response = self.handle(*letter, body, &mut copy);
+            let response = self.handle(*letter, body, &mut copy).map(Into::into);
             if respond(&self.socket, &response.map_err(|error| (&error).into())).is_err() {
                 break;
             }
@@ -223,7 +223,7 @@ mod tests {
                 && let Some(letter) = packet.first()
             {
                 let file = || File::open("/dev/null").unwrap().into();
-                respond(&theirs, &Ok((*letter == MEMORY).then(file))).unwrap();
+                respond(&theirs, &Ok((*letter == MEMORY).then(file).into())).unwrap();
             }
         });
         let broker = Broker::new(socket);

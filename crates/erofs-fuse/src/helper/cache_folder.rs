@@ -1,6 +1,10 @@
 //! The folder of what mounts have learned.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use erofs_engine::remote_image::last_use;
+use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
 
@@ -33,7 +37,7 @@ pub fn cache_folder() -> Result<PathBuf, Error> {
 pub(super) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) {
     let folder = written.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
+    let files: Vec<_> = entries
         .filter(|entry| {
             entry
                 .file_name()
@@ -43,13 +47,16 @@ pub(super) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) 
         .filter_map(|entry| {
             let metadata = entry.metadata().ok()?;
             let (length, path) = (metadata.len(), entry.path());
-            let is_one = metadata.is_file() && length <= largest;
-            is_one.then_some((path == written, metadata.modified().ok()?, length, path))
+            let is_one = metadata.is_file() && length <= largest && path != written;
+            is_one.then_some((metadata.modified().ok()?, (length, path)))
         })
         .collect();
-    files.sort_by(|one, other| other.cmp(one));
-    let mut total = 0;
-    for (.., length, path) in files {
+    let files = last_use::sorted(files, SystemTime::now(), |(_, path)| {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+    });
+    let mut total = std::fs::symlink_metadata(written).map_or(0, |file| file.len());
+    for (_, (length, path)) in files.into_iter().rev() {
         total += length;
         if total > most {
             let _ = std::fs::remove_file(path);
@@ -73,7 +80,7 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, [0; 100]).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
-            let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age as u64);
+            let then = SystemTime::now() - std::time::Duration::from_secs(age as u64);
             file.set_modified(then).unwrap();
         }
         std::fs::write(folder.path().join("other"), [0; 1000]).unwrap();
@@ -86,5 +93,26 @@ mod tests {
         let there = |name| folder.path().join(name).with_extension("profile").exists();
         assert_eq!(names.map(there), [true, false, true, true]);
         assert!(folder.path().join("other").exists());
+    }
+
+    #[test]
+    fn what_was_written_before_the_clock_was_set_back_is_not_kept_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = folder.path().join(name).with_extension("profile");
+            std::fs::write(&path, [0; 100]).unwrap();
+            path
+        };
+        for (days, name) in [(1, "one"), (2, "two")] {
+            let file = std::fs::File::open(write(name)).unwrap();
+            let then = SystemTime::now() + std::time::Duration::from_secs(days * 86_400);
+            file.set_modified(then).unwrap();
+        }
+        for name in ["three", "four"] {
+            remove_oldest(&write(name), ".profile", LARGEST, 250);
+        }
+        let there = |name| folder.path().join(name).with_extension("profile").exists();
+        let left = ["one", "two", "three", "four"].map(there);
+        assert_eq!(left, [false, false, true, true]);
     }
 }

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use erofs_engine::Version;
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{RequestsInFlight, Restartable, Session};
 use rustix::io::Errno;
@@ -74,15 +75,22 @@ impl MountHelper {
         protocol::receive(&self.socket).ok()
     }
 
-    /// A file of the mount, for reading: the same one for each server.
-    pub(crate) fn open(&self, request: &MountRequest, path: &Path) -> io::Result<File> {
+    /// A file of the mount, for reading: the same one for each server, and what it was when the
+    /// first one got it.
+    pub(crate) fn open(
+        &self,
+        request: &MountRequest,
+        path: &Path,
+    ) -> io::Result<(File, Option<Version>)> {
         let files = request.files();
         let file = files.iter().position(|other| *other == path);
         // A manifest lists devices behind them; they are opened once each, in its order.
         let listed = || files.len() + self.listed.fetch_add(1, Ordering::Relaxed);
         let file = file.unwrap_or_else(listed);
-        let file = self.ask(HelperRequest::Open { file })??;
-        Ok(file.ok_or(io::ErrorKind::InvalidData)?.into())
+        let versioned = true;
+        let answer = self.ask(HelperRequest::Open { file, versioned })??;
+        let file = answer.descriptor.ok_or(io::ErrorKind::InvalidData)?;
+        Ok((file.into(), answer.version))
     }
 
     /// Decoded bytes of what launches from the image read; no file where there is none yet.
@@ -134,7 +142,7 @@ impl MountHelper {
     pub(crate) fn served(&self) -> Result<bool, Error> {
         match self.ask(HelperRequest::Served) {
             Ok(outcome) => {
-                self.hold(outcome?);
+                self.hold(outcome?.descriptor);
                 Ok(true)
             }
             Err(_) => Ok(false),
@@ -206,7 +214,7 @@ impl MountHelper {
     }
 
     fn call(&self, request: HelperRequest) -> Result<Option<OwnedFd>, Error> {
-        Ok(self.ask(request).map_err(gone)??)
+        Ok(self.ask(request).map_err(gone)??.descriptor)
     }
 
     fn ask(&self, request: HelperRequest) -> io::Result<Response> {

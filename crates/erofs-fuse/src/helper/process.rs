@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 
 use super::deaths::Deaths;
-use super::protocol::{self, HelperRequest};
+use super::protocol::{self, Answer, HelperRequest};
 use super::server::{How, Serve, Server, Servers};
 use super::state::MountState;
 use crate::error::Error;
@@ -413,7 +413,11 @@ fn answer(state: &mut MountState, server: &Server, request: HelperRequest) -> bo
         // The mount point was resolved to an absolute path; do not pin the working directory.
         let _ = rustix::process::chdir("/");
     }
-    let response = outcome.map_err(|error| (&error).into());
+    let response = outcome.map(|descriptor| Answer {
+        descriptor,
+        version: state.version(request),
+    });
+    let response = response.map_err(|error| (&error).into());
     protocol::respond(&server.socket, &response).is_ok()
 }
 

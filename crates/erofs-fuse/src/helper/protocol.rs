@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
+use erofs_engine::Version;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
@@ -35,6 +36,10 @@ pub(super) enum HelperRequest {
     Open {
         /// In the order of `MountRequest::files`, then of the devices of the image's manifest.
         file: usize,
+        /// The answer says which version the first server opened. Helpers of programs that do not
+        /// know the field leave that out.
+        #[serde(default)]
+        versioned: bool,
     },
     /// Decoded bytes that launches from the image read, if they are kept: opens them for reading,
     /// where they are there.
@@ -70,7 +75,24 @@ pub(crate) enum Order {
 }
 
 /// What the helper did: done, some requests with a descriptor, or refused.
-pub(super) type Response = Result<Option<OwnedFd>, HelperError>;
+pub(super) type Response = Result<Answer, HelperError>;
+
+/// What the helper answers when it did something.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) descriptor: Option<OwnedFd>,
+    /// Of the file that the descriptor is of, when the helper opened it.
+    pub(super) version: Option<Version>,
+}
+
+impl From<Option<OwnedFd>> for Answer {
+    fn from(descriptor: Option<OwnedFd>) -> Self {
+        Self {
+            descriptor,
+            version: None,
+        }
+    }
+}
 
 /// A socket for requests and responses.
 pub(super) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
@@ -91,8 +113,9 @@ pub(super) fn send_bytes(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
 
 /// Answers. Does not wait: a server that does not take its answers gets no more.
 pub(super) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
-    let packet = serde_json::to_vec(&response.as_ref().map(|_| ()))?;
-    let descriptor = response.as_ref().ok().and_then(Option::as_ref);
+    let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
+    let answer = response.as_ref().ok();
+    let descriptor = answer.and_then(|answer| answer.descriptor.as_ref());
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     send_message(socket, &packet, descriptor, flags)
 }
@@ -107,8 +130,11 @@ pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<T> {
 
 pub(super) fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = receive_bytes(socket)?;
-    let outcome: Result<(), HelperError> = parse(&packet)?;
-    Ok(outcome.map(|()| descriptor))
+    let outcome: Result<Option<Version>, HelperError> = parse(&packet)?;
+    Ok(outcome.map(|version| Answer {
+        descriptor,
+        version,
+    }))
 }
 
 fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<T> {
@@ -192,8 +218,16 @@ mod tests {
     fn a_response_carries_a_descriptor_or_an_error_with_its_number() {
         let (a, b) = socket_pair().unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
-        respond(&a, &Ok(Some(file.into()))).unwrap();
-        assert!(receive_response(&b).unwrap().unwrap().is_some());
+        let version = Version::of(&std::fs::File::open("/proc/self/exe").unwrap());
+        assert!(version.is_some());
+        let answer = Answer {
+            descriptor: Some(file.into()),
+            version,
+        };
+        respond(&a, &Ok(answer)).unwrap();
+        let answer = receive_response(&b).unwrap().unwrap();
+        assert!(answer.descriptor.is_some());
+        assert_eq!(answer.version, version);
         let long = "\u{1}".repeat(1 << 20);
         respond(&a, &Err((&Error::io(long)(Errno::NXIO)).into())).unwrap();
         let error = receive_response(&b).unwrap().unwrap_err();
@@ -204,10 +238,25 @@ mod tests {
         assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
     }
 
+    /// An upgrade has a helper of another program than the server.
+    #[test]
+    fn programs_that_know_no_versions_are_understood_and_understand() {
+        let (a, b) = socket_pair().unwrap();
+        send_bytes(&a, br#"{"Open":{"file":2}}"#).unwrap();
+        let (file, versioned) = (2, false);
+        let open = HelperRequest::Open { file, versioned };
+        assert_eq!(receive::<HelperRequest>(&b).unwrap(), open);
+        respond(&a, &Ok(Answer::default())).unwrap();
+        assert_eq!(receive_bytes(&b).unwrap().0, br#"{"Ok":null}"#);
+        send_bytes(&a, br#"{"Ok":null}"#).unwrap();
+        let answer = receive_response(&b).unwrap().unwrap();
+        assert_eq!(answer.version, None);
+    }
+
     #[test]
     fn a_server_that_takes_no_answers_is_not_waited_for() {
         let (a, _b) = socket_pair().unwrap();
-        let answers = (0..1 << 20).map(|_| respond(&a, &Ok(None)));
+        let answers = (0..1 << 20).map(|_| respond(&a, &Ok(Answer::default())));
         let refused = answers.filter_map(Result::err).next().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
-use erofs_engine::{RootHash, VerityOptions, remote};
+use erofs_engine::{RootHash, VerityOptions, Version, remote};
 use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
@@ -21,7 +21,7 @@ const OTHER_CLONES: usize = 1;
 #[derive(Debug, Default)]
 pub(super) struct Replaceable {
     /// In the order of [`MountRequest::files`], then those that the image's manifest lists.
-    files: Vec<Option<OwnedFd>>,
+    files: Vec<Option<FirstOpened>>,
     /// The kernel keeps the requests that were taken through a descriptor until it is released.
     clones: Vec<OwnedFd>,
     in_flight: Option<(OwnedFd, RequestsInFlight)>,
@@ -29,6 +29,23 @@ pub(super) struct Replaceable {
     pub(super) fetcher: MountFetcher,
     /// The mount is served.
     pub(super) served: bool,
+}
+
+/// A file as the first server got it.
+#[derive(Debug)]
+struct FirstOpened {
+    file: OwnedFd,
+    version: Option<Version>,
+}
+
+impl From<File> for FirstOpened {
+    fn from(file: File) -> Self {
+        let version = Version::of(&file);
+        Self {
+            file: file.into(),
+            version,
+        }
+    }
 }
 
 impl Replaceable {
@@ -64,7 +81,12 @@ impl Replaceable {
             self.files[number] = Some(file?.into());
         }
         let file = self.files[number].as_ref().ok_or_else(none)?;
-        fcntl_dupfd_cloexec(file, 0).map_err(Error::io(name()))
+        fcntl_dupfd_cloexec(&file.file, 0).map_err(Error::io(name()))
+    }
+
+    /// What a file of the mount was when it was opened; `None` of one at a URL.
+    pub(super) fn version(&self, number: usize) -> Option<Version> {
+        self.files.get(number)?.as_ref()?.version
     }
 
     /// Of the image: where it is fetched from another URL, its blocks are in the same cache.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use erofs_engine::Version;
 use fuse_transport::{RequestsInFlight, TakenRequest};
 use rustix::io::fcntl_dupfd_cloexec;
 
@@ -77,7 +78,9 @@ impl MountState {
         }
         let replaceable = &mut self.replaceable;
         match (request, &self.mounted) {
-            (HelperRequest::Open { file }, _) => replaceable.file(&self.request, file).map(Some),
+            (HelperRequest::Open { file, .. }, _) => {
+                replaceable.file(&self.request, file).map(Some)
+            }
             (HelperRequest::Decoded, _) => self.decoded(),
             (HelperRequest::InFlight, _) => replaceable.shared().map(Some),
             (HelperRequest::Clone { number }, Some((_, connection))) => {
@@ -115,6 +118,17 @@ impl MountState {
             (HelperRequest::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
             (HelperRequest::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
             _ => Err(out_of_order(request)),
+        }
+    }
+
+    /// Of what was requested; `None` if it is no file, or the server cannot take the version.
+    pub(super) fn version(&self, request: HelperRequest) -> Option<Version> {
+        match request {
+            HelperRequest::Open {
+                file,
+                versioned: true,
+            } => self.replaceable.version(file),
+            _ => None,
         }
     }
 

@@ -4,6 +4,8 @@
 //! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
 //! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
-use erofs_engine::{Engine, EngineOptions, Opened, ReadContext};
+use erofs_engine::{Change, Engine, EngineOptions, Opened, ReadContext};
 use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
@@ -81,8 +83,15 @@ pub(crate) fn serve(
     };
     let opened = match restart.is_on() || request.is_remote() {
         true => {
-            let open = |path: &Path| helper.open(request, path);
-            Opened::with(&request.image, &engine, &open)?
+            let versions = RefCell::new(HashMap::new());
+            let open = |path: &Path| {
+                let (file, version) = helper.open(request, path)?;
+                versions.borrow_mut().insert(path.to_owned(), version);
+                Ok(file)
+            };
+            let opened = Opened::with(&request.image, &engine, &open)?;
+            opened.were_opened_as(&|path| versions.borrow().get(path).copied().flatten());
+            opened
         }
         false => Opened::new(&request.image, &engine)?,
     };
@@ -116,7 +125,8 @@ pub(crate) fn serve(
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;
     }
-    let engine = Engine::start(opened)?;
+    let change = opened.change();
+    let engine = Engine::start(opened).map_err(|error| with_change(error, change))?;
     let lines = [sandbox.notice(), uring.notice()];
     let notices: Vec<_> = lines
         .into_iter()
@@ -154,6 +164,14 @@ pub(crate) fn serve(
     }
     drop(logging);
     served
+}
+
+/// An image that cannot be read any more since it was overwritten is not to blame.
+fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
+    match change {
+        Some(change) => Error::Server(format!("{error}; {}", change.line)),
+        None => error.into(),
+    }
 }
 
 /// The parts of one mount that is about to be served.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use erofs_fuse::{mount, stat, umount};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::place::{Place, fixtures, image};
-use crate::{Test, mounted_or_skipped, read_tree, request, soon};
+use crate::{Test, kill, mounted_or_skipped, pid_of, read_tree, request, soon};
 
 pub const TESTS: &[Test] = tests![
     a_fault_is_logged_once_with_its_place_and_counted,
@@ -18,6 +19,7 @@ pub const TESTS: &[Test] = tests![
     a_log_that_is_gone_drops_no_request,
     a_log_that_cannot_be_opened_is_an_error_of_the_mount,
     an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed,
+    a_successor_of_a_dead_server_knows_what_the_image_was,
     an_image_that_only_has_a_new_name_is_not_said_to_have_changed,
 ];
 
@@ -255,6 +257,41 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
         soon("the line in the log", || logged().contains(&line));
         umount(&place.path, false).unwrap();
         assert_eq!(logged().matches(&line).count(), 1, "{}", logged());
+    }
+}
+
+/// The helper opened the files once, and knows what they were then: a successor that can read the
+/// image says so with a fault, and one that cannot when it ends.
+fn a_successor_of_a_dead_server_knows_what_the_image_was() {
+    let longer = |image: &[u8]| [image, b"x"].concat();
+    let garbage = |image: &[u8]| vec![0xa5; image.len()];
+    let overwrites: [Overwrite<'_>; 2] = [&longer, &garbage];
+    for (number, overwrite) in overwrites.iter().enumerate() {
+        let log = Log::new(&format!("successor{number}"));
+        let (copy, place) = (Copy::of(IMAGE), Place::new());
+        let options = format!("restart=on,profile=off,{}", log.option());
+        mount(&request(&copy.0, &place, &options)).unwrap();
+        let restart = &stat(&place.path).unwrap()["restart"];
+        if restart["on"] == false {
+            println!("skipped: {}", restart["reason"]);
+            return;
+        }
+        let first = pid_of(&place);
+        fs::write(&copy.0, overwrite(&fs::read(&copy.0).unwrap())).unwrap();
+        kill(first, Signal::KILL);
+        let line = format!("{}: changed since it was mounted: ", copy.0.display());
+        let is_there = || fs::read_to_string(&log.0).is_ok_and(|log| log.contains(&line));
+        if number == 0 {
+            soon("the successor", || {
+                stat(&place.path).is_ok_and(|now| now["restart"]["restarts"] == 1)
+            });
+            assert!(!errors(&place.path).is_empty());
+            let counters = stat(&place.path).unwrap();
+            let changed = counters["faults"]["image_changed"].as_str();
+            let changed = changed.is_some_and(|changed| changed.starts_with(&line));
+            assert!(changed, "{counters}");
+        }
+        soon("the line in the log", is_there);
     }
 }
 

@@ -1,0 +1,77 @@
+//! Times of last use, which are times of change of files.
+//!
+//! After a clock was set back some of them are in the future. They would stay the latest ones until
+//! the clock is there again, so that what is used from then on is always removed first.
+
+use std::fs::File;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+/// Times that a filesystem gives to files are as much as this behind the clock, on FAT.
+const GRAIN: Duration = Duration::from_secs(2);
+
+/// Between two files, so that their order stays. Filesystems store no less.
+const STEP: Duration = Duration::from_micros(1);
+
+/// Items with their times, that of the one not used for longest first. Times after `now` become
+/// times just before it, in the same order; `file` opens the one that has the time. What cannot be
+/// stored is so here alone.
+pub fn sorted<T>(
+    mut items: Vec<(SystemTime, T)>,
+    now: SystemTime,
+    file: impl Fn(&T) -> io::Result<File>,
+) -> Vec<(SystemTime, T)> {
+    items.sort_by_key(|(time, _)| *time);
+    let later = items.iter_mut().rev().take_while(|(time, _)| *time > now);
+    for (step, (time, item)) in (0..).zip(later) {
+        *time = now - GRAIN - STEP * step;
+        let _ = file(item).and_then(|file| file.set_modified(*time));
+    }
+    // Others may have been used just before.
+    items.sort_by_key(|(time, _)| *time);
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_after_now_are_stored_as_times_just_before_it_in_their_order() {
+        let place = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let hour = Duration::from_secs(3600);
+        let path = |name: &str| place.path().join(name);
+        for (name, time) in [
+            ("far", now + 9000 * hour),
+            ("old", now - hour),
+            ("near", now + hour),
+            ("just now", now),
+        ] {
+            File::create(path(name))
+                .unwrap()
+                .set_modified(time)
+                .unwrap();
+        }
+        let time = |name| File::open(path(name))?.metadata()?.modified();
+        let in_order = |now: SystemTime| {
+            let items = ["far", "old", "near", "just now"].map(|name| (time(name).unwrap(), name));
+            let items = sorted(items.to_vec(), now, |name| File::open(path(name)));
+            items.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(in_order(now), ["old", "near", "far", "just now"]);
+        assert_eq!(time("old").unwrap(), now - hour);
+        assert!(
+            ["near", "far"]
+                .iter()
+                .all(|name| time(name).unwrap() <= now)
+        );
+        // What is used from then on is the latest.
+        let later = now + Duration::from_secs(1);
+        File::open(path("old"))
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
+        assert_eq!(in_order(later), ["near", "far", "just now", "old"]);
+    }
+}
