@@ -42,9 +42,9 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let pause = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => {
-            let now = text(headers, DATE).and_then(|date| parse_date(&date));
-            let now = now.unwrap_or(now);
-            parse_date(&value)?.duration_since(now).unwrap_or_default()
+            let date = text(headers, DATE).and_then(|date| parse_date(&date));
+            let until = parse_date(&value)?;
+            until.duration_since(date.unwrap_or(now)).unwrap_or_default()
         }
     };
     Some(pause.min(LONGEST_HOLD))
