@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use sched_trace::latency::{Report, Wait, WaitKind, WorkRun, analyse};
 use sched_trace::stats::us;
-use sched_trace::timeline::Timeline;
+use sched_trace::timeline::{Run, Timeline};
 use sched_trace::{Kind, Trace};
 
 use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
@@ -158,10 +158,14 @@ impl Launch {
                 || decompressed.contains(&pid)
                 || self.owners.get(&pid) == Some(&Owner::Engine)
         };
-        let foreign = |ran: Ran| is_foreign(ran) && self.cpus_of_launch.contains(&ran.cpu);
+        let of_launch = |cpu: u32| self.cpus_of_launch.contains(&cpu);
         let judges = Judges {
             switches: &judged,
-            foreign: &foreign,
+            foreign: &|ran: Ran| is_foreign(ran) && of_launch(ran.cpu),
+            other_mounts_ns: &|run: &Run, cpu: u32| match of_launch(cpu) {
+                true => self.other_mounts_ns(run),
+                false => 0,
+            },
         };
         let owner = |pid: i32| self.known_owner(pid);
         CpuTime::of(
@@ -171,6 +175,21 @@ impl Launch {
             &owner,
             &judges,
         )
+    }
+
+    /// How long a run decompressed for mounts of EROFS that are not measured.
+    fn other_mounts_ns(&self, run: &Run) -> u64 {
+        let works = self.works.get(&run.pid).into_iter().flatten();
+        let works = works.map(|&index| &self.report.works[index]);
+        let others = works.filter(|work| {
+            self.decompresses(work)
+                && (!self.in_kernel || self.origins.of_item(Some(work)) == Origin::Other)
+        });
+        let within = |work: &WorkRun| {
+            let end = work.end_ns.unwrap_or(run.end_ns).min(run.end_ns);
+            end.saturating_sub(work.start_ns.max(run.start_ns))
+        };
+        others.map(within).sum()
     }
 
     fn window(&self) -> Range<u64> {
@@ -224,11 +243,14 @@ impl Launch {
         inside.or(work(next))
     }
 
-    /// Whether an item decompressed during the launch, for whichever mount.
+    /// Whether an item of the kernel decompresses, for whichever mount.
+    fn decompresses(&self, work: &WorkRun) -> bool {
+        self.report.names.get(work.function).starts_with(DECOMPRESS)
+    }
+
+    /// Whether it did so during the launch.
     fn decompressed(&self, work: &WorkRun) -> bool {
-        self.in_kernel
-            && self.window().contains(&work.start_ns)
-            && self.report.names.get(work.function).starts_with(DECOMPRESS)
+        self.in_kernel && self.window().contains(&work.start_ns) && self.decompresses(work)
     }
 
     /// The kernel's work items that decompressed during the launch, for the mount.

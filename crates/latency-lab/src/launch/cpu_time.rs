@@ -6,17 +6,20 @@ use std::ops::Range;
 
 use sched_trace::Comm;
 use sched_trace::stats::us;
-use sched_trace::timeline::Timeline;
+use sched_trace::timeline::{Run, Timeline};
 
 use super::owner::Owner;
 
-/// CPU time of programs unrelated to the launch.
+/// CPU time of what is unrelated to the launch: other programs, and other mounts of EROFS.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
-    /// The name of the program that ran longest.
+    /// What ran longest: the name of a program, or [`OTHER_MOUNT`].
     pub(super) most: String,
 }
+
+/// The name of what workers of the kernel do for mounts that are not measured.
+pub(super) const OTHER_MOUNT: &str = "the kernel for another mount of EROFS";
 
 /// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -42,10 +45,12 @@ pub(super) struct Ran {
     pub(super) cpu: u32,
 }
 
-/// Which runs are foreign, and for which threads missing switches are counted.
+/// For which threads missing switches are counted, which runs are foreign, and for how many
+/// nanoseconds a run that is not decompressed for other mounts.
 pub(super) struct Judges<'a> {
     pub(super) switches: &'a dyn Fn(i32) -> bool,
     pub(super) foreign: &'a dyn Fn(Ran) -> bool,
+    pub(super) other_mounts_ns: &'a dyn Fn(&Run, u32) -> u64,
 }
 
 /// Threads of the kernel that work for whoever is measured.
@@ -81,13 +86,15 @@ impl CpuTime {
         judges: &Judges<'_>,
     ) -> CpuTime {
         let mut time = CpuTime::default();
-        let mut foreign: HashMap<Comm, f64> = HashMap::new();
+        let mut foreign: HashMap<String, f64> = HashMap::new();
         for cpu in timeline.cpus() {
             for run in timeline.runs(cpu, window.start, window.end) {
                 let (owner, comm, length) = (owner(run.pid), run.comm, us(run.length_ns()));
                 *time.by_owner_us.entry(owner).or_default() += length;
                 if (judges.foreign)(Ran { owner, comm, cpu }) {
-                    *foreign.entry(comm).or_default() += length;
+                    *foreign.entry(comm.to_string()).or_default() += length;
+                } else if let ns @ 1.. = (judges.other_mounts_ns)(&run, cpu) {
+                    *foreign.entry(OTHER_MOUNT.into()).or_default() += us(ns);
                 }
                 let left = run.left.is_some() && run.end_ns < window.end;
                 if left && (judges.switches)(run.pid) {
@@ -100,7 +107,7 @@ impl CpuTime {
         time.foreign = Foreign {
             // The sum of nothing is -0.
             total_us: foreign.values().sum::<f64>() + 0.0,
-            most: most.map_or(String::new(), |(comm, _)| comm.to_string()),
+            most: most.map_or(String::new(), |(name, _)| name.clone()),
         };
         time.add_program(timeline, window, program);
         time

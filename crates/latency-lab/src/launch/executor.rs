@@ -355,7 +355,7 @@ impl Drop for Urgency {
     }
 }
 
-/// What other programs took of the `cpu_us` of a launch, where it is more than `limit`.
+/// What other programs and mounts took of the `cpu_us` of a launch, where it is more than `limit`.
 fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     let share = foreign.total_us / cpu_us.max(1.0);
     (share > limit && foreign.total_us > FOREIGN_FLOOR_US).then(|| {

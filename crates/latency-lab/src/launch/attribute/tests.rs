@@ -1,5 +1,6 @@
 //! Traces written as text, and the samples that follow from them.
 
+use super::super::cpu_time::OTHER_MOUNT;
 use super::super::origin::Mounts;
 use super::*;
 use sched_trace::{Comm, Event, Task, TaskState, Wake};
@@ -200,6 +201,37 @@ fn what_the_kernel_decompresses_for_another_mount_is_no_figure_of_this_one() {
     assert_eq!(with(None, "7340033"), (0.0, (0, 1), None));
     // The load reads no file of EROFS while its thread completes a read of the disk.
     assert_eq!(with(None, "1"), (0.0, (0, 1), None));
+}
+
+#[test]
+fn cpu_time_of_the_kernel_for_another_mount_is_foreign() {
+    const OWN: u32 = 7 << 20;
+    let with = |in_kernel: bool, done: &str, cpu: u32| {
+        // The worker runs from 1300 to 1400 and from 1600 to 1700 us; the item begins at 1310.
+        let works = format!(
+            "980 fio completes {done}; 990 fio queues z_erofs_decompressqueue_work;
+             1310 worker starts z_erofs_decompressqueue_work;
+             1690 worker ends z_erofs_decompressqueue_work"
+        );
+        let mut trace = trace(&format!("{WAITS} {works}"));
+        trace.sort();
+        let threads = Threads {
+            mounts: Mounts::of(in_kernel.then_some(OWN), [OWN, OWN | 1], false),
+            kernel: vec![WORKER as u32],
+            engine: Vec::new(),
+            cpus: BTreeSet::from([cpu]),
+            ..threads(in_kernel)
+        };
+        let foreign = launch(&trace, threads, 200..2000).cpu_time().foreign;
+        (foreign.total_us, foreign.most)
+    };
+    let other = (180.0, OTHER_MOUNT.to_owned());
+    let none = (0.0, String::new());
+    assert_eq!(with(true, "7340033", 0), other);
+    assert_eq!(with(true, "7340033", 1), none, "not a CPU of the launch");
+    assert_eq!(with(true, "7340032", 0), none, "the measured mount");
+    // Beside a daemon, the kernel decompresses for other mounts alone.
+    assert_eq!(with(false, "7340033", 0), other);
 }
 
 #[test]
