@@ -3,6 +3,7 @@
 use crate::Comm;
 use crate::UNKNOWN_PID;
 use crate::latency::Wait;
+use crate::policy::{Policy, REALTIME};
 use crate::stats::us;
 use crate::timeline::{Item, Run, Timeline};
 use serde::Serialize;
@@ -15,9 +16,6 @@ const HELD_UP_NS: u64 = 1_000_000;
 /// A switch this long after a wake-up no longer races with it: the waiting thread is on the run
 /// queue.
 const ENQUEUED_NS: u64 = 100_000;
-
-/// Priorities below this are real-time, as the kernel traces them.
-const REALTIME: i32 = 100;
 
 /// What happened while a thread waited.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +79,8 @@ pub struct Blocker {
     pub comm: Comm,
     /// Their priority as the kernel traces it.
     pub prio: i32,
+    /// Their policy, where `record` noted it.
+    pub policy: Option<Policy>,
     /// The work item that they executed meanwhile; a kworker's name identifies no work.
     #[serde(skip)]
     pub item: Option<Item>,
@@ -181,7 +181,7 @@ impl Sum {
 
 /// Summarizes what waits were spent behind.
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
-    let mut blockers: HashMap<(Comm, i32, Option<Item>), Sum> = HashMap::new();
+    let mut blockers: HashMap<(Comm, i32, Option<Policy>, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
     let [mut total, mut idle, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 3];
     for wait in waits {
@@ -204,16 +204,17 @@ pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>)
                 Some(_) if run.comm.is_kworker() => "kworker".into(),
                 _ => run.comm,
             };
-            let key = (comm, run.prio, run.item);
+            let key = (comm, run.prio, timeline.policy(&run), run.item);
             let first = u64::from(counted.insert(key));
             blockers.entry(key).or_default().add(first, run.length_ns());
         }
     }
     let behind = blockers
         .into_iter()
-        .map(|((comm, prio, item), sum)| Blocker {
+        .map(|((comm, prio, policy, item), sum)| Blocker {
             comm,
             prio,
+            policy,
             item,
             total_us: us(sum.ns),
             waits: sum.waits,
@@ -297,6 +298,28 @@ mod tests {
             let parts = parts.iter().map(|(comm, us)| (comm.to_string(), *us));
             assert!(behind.eq(parts), "{text}: {:?}", blame.behind);
         }
+    }
+
+    #[test]
+    fn a_blocker_has_its_policy_if_it_fits_its_priority() {
+        let text = "0 0 0 R 1; 10 0 1 waking 3; 30 0 1 R 2; 40 0 2 R 4; 50 0 4 R 3";
+        let mut trace = trace(text);
+        rename(&mut trace, 4, "t4", 88);
+        for (pid, policy) in [(1, Policy::Idle), (2, Policy::Fifo), (4, Policy::Fifo)] {
+            trace.threads.entry(pid).or_default().policy = Some(policy);
+        }
+        let report = analyse(&trace);
+        let waits = report.waits.iter().filter(|wait| wait.pid == 3);
+        let blame = blame(&Timeline::new(&trace), waits);
+        let found = blame.behind.iter().map(|b| (b.comm.to_string(), b.policy));
+        let expected = [
+            ("t1", Some(Policy::Idle)),
+            // Another one by the time that its policy was noted.
+            ("t2", None),
+            ("t4", Some(Policy::Fifo)),
+        ];
+        let expected = expected.map(|(comm, policy)| (comm.to_owned(), policy));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]

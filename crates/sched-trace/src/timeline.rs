@@ -1,7 +1,7 @@
 //! What ran on each CPU, and where waiting threads were queued.
 
 use crate::latency::{Report, Wait};
-use crate::{Comm, Event, Kind, Name, Task, TaskState, Trace, UNKNOWN_PID, Wake};
+use crate::{Comm, Event, Kind, Name, Policy, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, HashMap};
 
 /// The runs of all threads, by CPU.
@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Timeline {
     cpus: BTreeMap<u32, Vec<Run>>,
     threads: HashMap<i32, Past>,
+    policies: HashMap<i32, Policy>,
     /// The trace has migrations.
     migrates: bool,
     /// The items of each worker, in the order of time: beginning, end, item.
@@ -99,6 +100,10 @@ impl Timeline {
     /// Reads the switches, wake-ups and migrations of a trace.
     pub fn new(trace: &Trace) -> Self {
         let mut timeline = Self::default();
+        let threads = trace.threads.iter();
+        timeline.policies = threads
+            .filter_map(|(pid, thread)| Some((*pid, thread.policy?)))
+            .collect();
         let (first, _) = trace.span().unwrap_or_default();
         for event in &trace.events {
             if event.pid != UNKNOWN_PID && !timeline.cpus.contains_key(&event.cpu) {
@@ -228,6 +233,12 @@ impl Timeline {
             let place = (cpu, runs.len() - 1);
             self.past(run.pid).runs.push(place);
         }
+    }
+
+    /// The policy of the thread that ran, where it is known and fits its priority.
+    pub fn policy(&self, run: &Run) -> Option<Policy> {
+        let policy = self.policies.get(&run.pid).copied();
+        policy.filter(|policy| policy.fits(run.prio))
     }
 
     /// The CPUs of the trace.

@@ -1,6 +1,6 @@
 //! A whole trace in memory.
 
-use crate::{Claims, Comm, Event, Loss, Name, Names, Notice};
+use crate::{Claims, Comm, Event, Loss, Name, Names, Notice, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in the order of time, with what is needed to read them.
@@ -41,6 +41,8 @@ pub struct Thread {
     pub comm: Comm,
     /// The process it belongs to; 0 when unknown.
     pub tgid: i32,
+    /// Its scheduling policy, if it had only one as far as `record` saw.
+    pub policy: Option<Policy>,
 }
 
 /// A named piece of time on a track of its own, shown in the Perfetto UI beside the scheduler.

@@ -9,7 +9,7 @@ mod history;
 use crate::latency::{Report, Wait, WaitKind, WorkRun};
 use crate::stats::us;
 use crate::timeline::{Run, Timeline};
-use crate::{Comm, TaskState, Trace};
+use crate::{Comm, Policy, TaskState, Trace};
 use history::History;
 use serde::Serialize;
 
@@ -98,6 +98,10 @@ pub enum Action {
         preempted: bool,
         /// Name of the thread that it waited behind longest.
         behind: Option<Comm>,
+        /// That thread's priority as the kernel traces it.
+        behind_prio: Option<i32>,
+        /// Its policy, where `record` noted it.
+        behind_policy: Option<Policy>,
     },
     /// An interrupt on this CPU woke the next thread.
     Interrupt {
@@ -285,6 +289,8 @@ impl<'a> Finder<'a> {
             last_cpu: wait.last_cpu,
             preempted: wait.kind == WaitKind::Preempted,
             behind: longest.map(|run| run.comm),
+            behind_prio: longest.map(|run| run.prio),
+            behind_policy: longest.and_then(|run| self.timeline.policy(run)),
         };
         Step {
             start_ns: wait.start_ns,
@@ -353,6 +359,7 @@ mod tests {
              150 1 9 R 30; 900 1 30 waking 20; 920 0 9 R 20",
         );
         rename(&mut trace, 9, "fio", 120);
+        trace.threads.entry(9).or_default().policy = Some(Policy::Idle);
         for (name, start, end) in [("read 128 KiB", 160, 890), ("decompress 128 KiB", 200, 800)] {
             trace.slices.push(Slice {
                 name: name.into(),
@@ -386,6 +393,8 @@ mod tests {
             last_cpu: Some(1),
             preempted: false,
             behind: Some("fio".into()),
+            behind_prio: Some(120),
+            behind_policy: Some(Policy::Idle),
         };
         assert_eq!(chain.steps[1].action, waits);
         let Action::Runs { cpu: 1, doing } = &chain.steps[2].action else {

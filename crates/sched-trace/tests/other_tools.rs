@@ -1,15 +1,18 @@
 //! Figures of other tools' traces equal those in the tools' own text (see fixtures/README.md).
 
+use super::perf_text::{
+    Sums, begin_running, delays_of_unseen, perf_latency, perf_timehist, run_ends, sums,
+};
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
-use sched_trace::{Error, Fault, Kind, ReadOptions, TaskState, Trace, Wake, open};
-use std::collections::{BTreeMap, BTreeSet};
+use sched_trace::{Error, Fault, ReadOptions, Trace, open};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A fixture, unpacked into the temporary directory for as long as this value lives.
-struct Fixture(PathBuf);
+pub struct Fixture(PathBuf);
 
 impl Fixture {
-    fn new(name: &str, test: &str) -> Self {
+    pub fn new(name: &str, test: &str) -> Self {
         let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fixtures")
             .join(name);
@@ -21,11 +24,11 @@ impl Fixture {
         Self(path)
     }
 
-    fn read(&self) -> Trace {
+    pub fn read(&self) -> Trace {
         open(&self.0, &ReadOptions::default()).unwrap()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         std::fs::read(&self.0).unwrap()
     }
 }
@@ -230,149 +233,18 @@ fn read_damaged(name: &str) {
     }
 }
 
-/// Count and sum in milliseconds, by thread.
-type Sums = BTreeMap<i32, (u64, f64)>;
-
-/// Delays by thread of `perf sched latency -p` (7.2): how many, and their sum in milliseconds.
-fn perf_latency(text: &str) -> Sums {
-    let rows = text.lines().filter(|line| line.contains("| avg:"));
-    rows.map(|row| {
-        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
-        let pid = columns[0].rsplit(':').next().unwrap().parse().unwrap();
-        let count = columns[2].parse().unwrap();
-        let average = columns[3]
-            .trim_start_matches("avg:")
-            .trim_end_matches("ms")
-            .trim();
-        (pid, (count, count as f64 * average.parse::<f64>().unwrap()))
-    })
-    .collect()
-}
-
-/// The same of `perf sched timehist`, which has a line for each time a thread ran; those that
-/// waited.
-fn perf_timehist(text: &str) -> Sums {
-    let mut delays = BTreeMap::new();
-    // "time [cpu]  name[tid/pid]  wait delay run": names may hold spaces; idle time has no number.
-    for line in text.lines().filter(|line| line.matches(']').count() > 1) {
-        let (head, numbers) = line.trim_end().rsplit_once(']').unwrap();
-        let numbers: Vec<f64> = numbers
-            .split_whitespace()
-            .filter_map(|n| n.parse().ok())
-            .collect();
-        let tid = head.rsplit('[').next().unwrap().split('/').next().unwrap();
-        let tid: i32 = tid.parse().unwrap();
-        let [_, delay, _] = numbers[..] else {
-            panic!("three numbers: {line}")
-        };
-        if delay > 0.0 {
-            let sum: &mut (u64, f64) = delays.entry(tid).or_default();
-            *sum = (sum.0 + 1, sum.1 + delay);
-        }
-    }
-    delays
-}
-
-fn sums<'a>(waits: impl Iterator<Item = &'a Wait>) -> Sums {
-    let mut sums = BTreeMap::new();
-    for wait in waits {
-        let sum: &mut (u64, f64) = sums.entry(wait.pid).or_default();
-        *sum = (sum.0 + 1, sum.1 + wait.length_ns() as f64 / 1e6);
-    }
-    sums
-}
-
-/// A switch in the trace: time, CPU, previous thread, its state, next thread.
-type Switch = (u64, u32, i32, TaskState, i32);
-
-fn switches(trace: &Trace) -> impl Iterator<Item = Switch> + '_ {
-    trace.events.iter().filter_map(|event| match event.kind {
-        Kind::Switch {
-            prev,
-            prev_state,
-            next,
-        } => Some((event.time_ns, event.cpu, prev.pid, prev_state, next.pid)),
-        _ => None,
-    })
-}
-
-/// Whether `timehist` shows this wait. It writes a line when a run ends, so a run that outlasts the
-/// trace has none. And perf forgets a thread at its exit record, which comes before the switch that
-/// ends its last run: the line of that run has no delay.
-fn timehist_shows(trace: &Trace, wait: &Wait) -> bool {
-    let end = switches(trace).find(|(time, _, prev, ..)| *prev == wait.pid && *time > wait.end_ns);
-    end.is_some_and(|(_, _, _, state, _)| !state.is_dead())
-}
-
-/// Delays of `timehist` for runs whose begin is not traced: some kernels leave a switch out, and a
-/// thread leaves a CPU that it did not enter. `timehist` takes it to have run since the last switch
-/// that was written there, so one that could run before that has a delay up to there; here such a
-/// run ends no wait.
-fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
-    let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for event in &trace.events {
-        match event.kind {
-            Kind::Wake {
-                wake: Wake::Begins,
-                task,
-                ..
-            } => {
-                ready.entry(task.pid).or_insert(event.time_ns);
-            }
-            Kind::Switch {
-                prev,
-                prev_state,
-                next,
-            } => {
-                let (prev_pid, next_pid) = (prev.pid, next.pid);
-                let since = ready.remove(&prev_pid);
-                if let Some((time, next)) = last.insert(event.cpu, (event.time_ns, next_pid))
-                    && next != prev_pid
-                    && prev_pid > 0
-                {
-                    let length = since.and_then(|since| u64::checked_sub(time, since));
-                    delays.extend(length.map(|length| (prev_pid, length)));
-                }
-                if prev_state.is_runnable() {
-                    ready.insert(prev_pid, event.time_ns);
-                }
-            }
-            _ => {}
-        }
-    }
-    delays
-}
-
-/// Threads of which the trace knows nothing before they run: a delay of 0 to `latency`.
-fn begin_running(trace: &Trace) -> BTreeSet<i32> {
-    let (mut known, mut begin) = (BTreeSet::new(), BTreeSet::new());
-    for event in &trace.events {
-        match event.kind {
-            Kind::Wake { task, .. } => {
-                known.insert(task.pid);
-            }
-            Kind::Switch { prev, next, .. } => {
-                known.insert(prev.pid);
-                if known.insert(next.pid) {
-                    begin.insert(next.pid);
-                }
-            }
-            _ => {}
-        }
-    }
-    begin
-}
-
 /// perf prints each figure in microseconds, cut in `timehist` and rounded in `latency`.
 fn assert_same(ours: &Sums, perfs: &Sums, threads: usize, name: &str) {
     assert_eq!(perfs.len(), threads, "{name}");
     assert!(ours.keys().eq(perfs.keys()), "{name}: {ours:?} {perfs:?}");
-    for (pid, (count, total)) in perfs {
-        let (our_count, our_total) = ours[pid];
-        assert_eq!(our_count, *count, "{name}: thread {pid}");
+    for (pid, perf) in perfs {
+        let own = ours[pid];
+        assert_eq!(own.count, perf.count, "{name}: thread {pid}");
+        let near = |a: f64, b: f64, us: f64| (a - b).abs() <= 0.001 * us + 1e-9;
         assert!(
-            (our_total - total).abs() <= 0.001 * *count as f64 + 1e-9,
-            "{name}: thread {pid}: {our_total} {total}"
+            near(own.total_ms, perf.total_ms, perf.count as f64)
+                && near(own.maximum_ms, perf.maximum_ms, 1.0),
+            "{name}: thread {pid}: {own:?} {perf:?}"
         );
     }
 }
@@ -387,16 +259,18 @@ fn every_thread_has_the_delays_of_perf_timehist() {
         let trace = Fixture::new(&format!("{name}.data"), "timehist").read();
         let report = analyse(&trace);
         assert_eq!(report.missing_switches, missing, "{name}");
-        let shown = report.waits.iter().filter(|w| timehist_shows(&trace, w));
-        let mut ours = sums(shown);
+        // perf forgets a thread at its exit record: the line of that run, the last one here, has no
+        // delay.
+        let ends = run_ends(&trace);
+        let shows = |wait: &&Wait| ends(wait).is_some_and(|state| !state.is_dead());
+        let mut ours = sums(report.waits.iter().filter(shows));
         let delays = delays_of_unseen(&trace);
         assert!(
             delays.iter().map(|(pid, _)| pid).eq(unseen),
             "{name}: {delays:?}"
         );
         for (pid, length) in delays {
-            let sum = ours.entry(pid).or_default();
-            *sum = (sum.0 + 1, sum.1 + length as f64 / 1e6);
+            ours.entry(pid).or_default().add(length as f64 / 1e6);
         }
         let perfs = perf_timehist(&text_of(&format!("{name}.timehist.txt")));
         assert_same(&ours, &perfs, threads, name);
@@ -408,9 +282,9 @@ fn every_thread_has_the_delays_of_perf_sched_latency() {
     for (name, threads) in [("perf-sched", 24), ("perf-7", 12)] {
         let trace = Fixture::new(&format!("{name}.data"), "latency").read();
         let mut ours = sums(analyse(&trace).waits.iter());
-        for pid in begin_running(&trace) {
+        for pid in begin_running(&trace, |_| true) {
             if pid > 0 {
-                ours.entry(pid).or_default().0 += 1;
+                ours.entry(pid).or_default().add(0.0);
             }
         }
         let perfs = perf_latency(&text_of(&format!("{name}.latency.txt")));

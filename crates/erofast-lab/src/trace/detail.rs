@@ -1,11 +1,11 @@
 //! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
 
 use erofast_cli::By;
-use sched_trace::Trace;
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
+use sched_trace::{Policy, Trace};
 
 use super::table::length;
 
@@ -130,10 +130,12 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
     );
     for blocker in blame.behind.iter().take(BLOCKERS) {
         outln!(
-            "  {:>11} behind {}, priority {}, in {}",
+            "  {:>11} behind {}, priority {}{}, in {}",
             length(blocker.total_us),
             blocker_name(report, blocker),
             blocker.prio,
+            class(blocker.prio, blocker.policy)
+                .map_or(String::new(), |class| format!(" ({class})")),
             waits(blocker.waits)
         );
     }
@@ -170,6 +172,19 @@ fn blocker_name(report: &Report, blocker: &Blocker) -> String {
     let queue = item.workqueue.map_or("?", |queue| report.names.get(queue));
     let function = report.names.get(item.function);
     format!("{} in {queue} {function}", blocker.comm)
+}
+
+/// What sets a thread apart from normal ones: "SCHED_IDLE", "SCHED_FIFO 10", "real-time 10" of an
+/// unknown policy.
+pub fn class(prio: i32, policy: Option<Policy>) -> Option<String> {
+    // The kernel traces 99 less the priority of chrt; -1 is a deadline's.
+    let realtime = (0..99).contains(&prio).then_some(99 - prio);
+    match (policy, realtime) {
+        (None | Some(Policy::Other), None) => None,
+        (Some(policy), None) => Some(policy.to_string()),
+        (Some(policy), Some(priority)) => Some(format!("{policy} {priority}")),
+        (None, Some(priority)) => Some(format!("real-time {priority}")),
+    }
 }
 
 fn waits(count: u64) -> String {

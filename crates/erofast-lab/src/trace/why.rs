@@ -7,6 +7,7 @@ use sched_trace::latency::Report;
 use sched_trace::why::{self, Action, Chain, Origin, Step};
 use sched_trace::{Notice, Trace};
 
+use super::detail::class;
 use super::table::length;
 
 /// Number of chains that are drawn.
@@ -99,6 +100,8 @@ fn action(step: &Step) -> String {
             last_cpu,
             preempted,
             behind,
+            behind_prio,
+            behind_policy,
         } => {
             let kind = if *preempted {
                 "is preempted, waits"
@@ -107,7 +110,9 @@ fn action(step: &Step) -> String {
             };
             let last = last_cpu.filter(|last| last != cpu);
             let last = last.map_or(String::new(), |last| format!(", ran last on CPU {last}"));
-            let behind = behind.map_or(String::new(), |comm| format!(" behind {comm}"));
+            let class = behind_prio.and_then(|prio| class(prio, *behind_policy));
+            let class = class.map_or(String::new(), |class| format!(" ({class})"));
+            let behind = behind.map_or(String::new(), |comm| format!(" behind {comm}{class}"));
             format!("{kind} {us} for CPU {cpu}{behind}{last}")
         }
     }

@@ -66,7 +66,7 @@ pub struct Sample {
     pub works: u64,
     /// Those for other mounts of EROFS, which are in no figure.
     pub other_works: u64,
-    /// CPU time of unrelated programs.
+    /// CPU time of unrelated programs, and of the kernel for other mounts of EROFS.
     pub foreign_us: f64,
     /// The round it was measured in.
     pub iteration: usize,

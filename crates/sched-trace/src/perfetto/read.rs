@@ -12,7 +12,7 @@ use crate::Loss;
 use crate::error::Fault;
 use crate::ftrace::threads;
 use crate::input::{Limits, below, inflate};
-use crate::{Comm, Event, Kind, Notice, Task, Thread, Trace, UNKNOWN_PID};
+use crate::{Comm, Event, Kind, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
@@ -235,15 +235,23 @@ impl Reader {
         let [pid, command] = pick(bytes, [1, 3])?;
         let (tgid, mut parts) = (pid.number() as i32, command.bytes().rsplit(|&b| b == b'/'));
         let comm = Comm::new(parts.next().unwrap_or_default());
-        self.trace.threads.insert(tgid, Thread { comm, tgid });
+        let thread = Thread {
+            comm,
+            tgid,
+            ..Thread::default()
+        };
+        self.trace.threads.insert(tgid, thread);
         Ok(())
     }
 
     fn thread(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        let [tid, name, tgid] = pick(bytes, [1, 2, 3])?;
+        let [tid, name, tgid, policy] = pick(bytes, [1, 2, 3, proto::POLICY])?;
         let thread = self.trace.threads.entry(tid.number() as i32).or_default();
         if let Value::Number(tgid) = tgid {
             thread.tgid = tgid as i32;
+        }
+        if let Value::Number(policy) = policy {
+            thread.policy = Policy::from_number(policy);
         }
         if let Value::Bytes(name) = name {
             thread.comm = Comm::new(name);

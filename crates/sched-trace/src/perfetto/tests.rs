@@ -53,7 +53,15 @@ fn sample() -> Trace {
         }));
     for (pid, comm) in [(7, "fio"), (8, "true")] {
         let comm = comm.into();
-        trace.threads.insert(pid, Thread { comm, tgid: 7 });
+        let policy = (pid == 7).then_some(crate::Policy::Idle);
+        trace.threads.insert(
+            pid,
+            Thread {
+                comm,
+                tgid: 7,
+                policy,
+            },
+        );
     }
     trace
 }

@@ -144,6 +144,9 @@ fn process_tree(trace: &Trace, packet: &mut Message) {
             tree.message(2, |message| {
                 message.number(1, pid as u64).bytes(2, name);
                 message.number(3, thread.tgid as u64);
+                if let Some(policy) = thread.policy {
+                    message.number(proto::POLICY, policy as u64);
+                }
             });
         }
     });

@@ -216,6 +216,7 @@ fn event(
             let thread = Thread {
                 comm: Comm::new(&comm.name.as_slice()),
                 tgid: comm.pid,
+                ..Thread::default()
             };
             trace.threads.insert(comm.tid, thread);
             Ok(())

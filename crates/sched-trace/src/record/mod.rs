@@ -26,6 +26,7 @@ mod instance;
 mod machine;
 mod options;
 mod pipes;
+mod policies;
 mod tracefs;
 
 #[cfg(test)]
@@ -56,6 +57,8 @@ pub struct Recorder {
     layout: PageLayout,
     /// Losses that earlier traces have reported.
     lost_before: u64,
+    /// Until the first trace is taken.
+    noted: policies::Noted,
 }
 
 impl Recorder {
@@ -75,6 +78,7 @@ impl Recorder {
             })?),
             Drain::AtStop => None,
         };
+        let noted = policies::Noted::now();
         instance.switch(true)?;
         Ok(Self {
             drainer,
@@ -83,6 +87,7 @@ impl Recorder {
             formats,
             layout,
             lost_before: 0,
+            noted,
         })
     }
 
@@ -96,7 +101,8 @@ impl Recorder {
             .sum::<u64>();
         let new = lost.saturating_sub(self.lost_before);
         self.lost_before = self.lost_before.max(lost);
-        Ok(self.read(&pages, new))
+        let noted = std::mem::take(&mut self.noted);
+        Ok(self.read(&pages, new, noted))
     }
 
     /// Records nothing until [`Recorder::resume`]; costs nothing meanwhile.
@@ -117,7 +123,7 @@ impl Recorder {
     }
 
     /// Decodes pages into a trace.
-    fn read(&self, pages: &[Pages], lost: u64) -> Trace {
+    fn read(&self, pages: &[Pages], lost: u64, noted: policies::Noted) -> Trace {
         let mut trace = Trace::new(instance::CLOCK);
         trace.boot_offset_ns = boot_offset_ns();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -160,6 +166,7 @@ impl Recorder {
         let kallsyms = std::fs::read("/proc/kallsyms").unwrap_or_default();
         decoder.finish(&mut trace, &mut kallsyms.as_slice(), symbols::RECORD_AGAIN);
         threads::name_threads(&mut trace);
+        noted.fill_in(&mut trace);
         threads_of_proc(&mut trace);
         threads::processes(&mut trace);
         trace

@@ -255,3 +255,61 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
     }
     assert!(compared > 3 * SLEEPS, "{compared} events");
 }
+
+#[test]
+fn the_policy_of_a_thread_that_is_gone_at_the_end_is_known() {
+    // It sleeps until it is written to, and lives until its input is closed.
+    let idler = Command::new("chrt")
+        .args(["-i", "0", "sh", "-c", "while read line; do :; done"])
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut idler) = idler else {
+        return println!("skipped: no chrt");
+    };
+    let pid = idler.id() as i32;
+    while policies::policy(&format!("/proc/{pid}/stat")) != Some(crate::Policy::Idle) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let recorder = recorder(&RecordOptions::default());
+    drop(idler.stdin.take());
+    idler.wait().unwrap();
+    let Some(recorder) = recorder else {
+        return;
+    };
+    let trace = recorder.stop().unwrap();
+    let thread = trace.threads[&pid];
+    assert_eq!(
+        (thread.policy, thread.tgid),
+        (Some(crate::Policy::Idle), pid)
+    );
+    let mut file = Vec::new();
+    crate::perfetto::write(&trace, &mut file).unwrap();
+    let again = crate::read(Cursor::new(file), "again".as_ref(), &Default::default()).unwrap();
+    assert_eq!(again.threads[&pid].policy, thread.policy);
+}
+
+#[test]
+fn a_policy_that_changed_is_not_known_and_a_new_thread_has_that_of_its_creator() {
+    let mut trace = Trace::new("mono");
+    let new = |pid| crate::Event {
+        time_ns: 1,
+        cpu: 0,
+        pid: 1 << 24,
+        kind: Kind::NewTask {
+            pid,
+            comm: "new".into(),
+            flags: 0,
+        },
+    };
+    // No machine has such pids (PID_MAX_LIMIT is 1 << 22), and this process is a normal one.
+    let (creator, child, own) = (1 << 24, (1 << 24) + 1, std::process::id() as i32);
+    trace.events.push(new(child));
+    for pid in [creator, child, own] {
+        trace.threads.insert(pid, Thread::default());
+    }
+    let noted = [creator, own].map(|pid| (pid, (pid, Some(crate::Policy::Batch))));
+    policies::Noted::of(noted).fill_in(&mut trace);
+    let policy = |pid: i32| trace.threads[&pid].policy;
+    let batch = Some(crate::Policy::Batch);
+    assert_eq!([creator, child, own].map(policy), [batch, batch, None]);
+}

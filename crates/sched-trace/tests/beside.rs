@@ -1,0 +1,495 @@
+//! Recordings of this machine, read by us, by perf and by `workqueue_rows.py`, and recordings of
+//! trace-cmd, read by us and by that program from its text: each thread with five waits or more and
+//! each work function has the same count, total and maximum within 1 %, or a line says why not.
+//! Records for a while, as root; PERFS names further versions:
+//!
+//! ```sh
+//! PERFS="perf /path/to/another/perf" cargo test --locked -p sched-trace --test integration \
+//!     beside -- --ignored --nocapture
+//! ```
+
+use super::other_tools::Fixture;
+use super::perf_text::{
+    Row, Sums, begin_new, begin_running, delays_of_unseen, left, perf_kwork, perf_latency,
+    perf_timehist, run_ends, sums, switches,
+};
+use sched_trace::latency::{Report, Wait, WaitKind, analyse};
+use sched_trace::{ReadOptions, TaskState, Trace, Wake, open};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Threads with fewer waits are not compared.
+const WAITS: u64 = 5;
+
+/// What runs meanwhile: busy threads of four policies, sleepers, a pipe, synchronous writes, short
+/// processes.
+const LOAD: &str = r#"
+    every() { timeout 6 "$@" & }
+    every sh -c 'while :; do :; done'
+    every nice -n 10 sh -c 'while :; do :; done'
+    every chrt -i 0 sh -c 'while :; do :; done'
+    every chrt -f 10 sh -c 'while :; do sleep 0.003; done'
+    every sh -c 'while :; do dd if=/dev/zero of=written bs=64k count=20 conv=fsync 2>/dev/null; done'
+    every sh -c 'while :; do echo; sleep 0.002; done | cat >/dev/null'
+    every sh -c 'while :; do /bin/true; sleep 0.01; done'
+    wait"#;
+
+/// In a mount namespace of its own: perf looks for tracefs there.
+const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
+
+/// A directory that is removed, unless the test fails.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("sched-trace-beside-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(&self.0);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Runs a program with its output in a file.
+    fn run(&self, words: &[&str], output: &str) -> String {
+        let path = self.0.join(output);
+        let mut command = self.command(words);
+        let ended = command.stdout(File::create(&path).unwrap()).status();
+        assert!(ended.unwrap().success(), "{words:?}");
+        String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
+    }
+
+    fn record(&self, words: &[&str]) {
+        let with = ["unshare", "-m", "sh", "-c", WITH_TRACEFS, "sh"];
+        let words = [&with, words, &["sh", "-c", LOAD]].concat();
+        self.command(&words).status().unwrap();
+    }
+
+    fn read(&self, file: &str) -> Trace {
+        open(&self.0.join(file), &ReadOptions::default()).unwrap()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        match std::thread::panicking() {
+            true => println!("{} is kept", self.0.display()),
+            false => _ = fs::remove_dir_all(&self.0),
+        }
+    }
+}
+
+fn exists(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null());
+    command.stderr(Stdio::null()).status().is_ok()
+}
+
+/// Our rows and another program's: a line with what was compared, and one for each row that
+/// differs. Counts the rows that differ for no reason.
+fn compare<K: Ord + std::fmt::Display>(
+    title: &str,
+    [ours, theirs]: [&BTreeMap<K, Row>; 2],
+    why: &dyn Fn(&K, Row, Row) -> Option<&'static str>,
+) -> usize {
+    let keys = ours.keys().chain(theirs.keys()).collect::<BTreeSet<_>>();
+    let row = |rows: &BTreeMap<K, Row>, key: &K| rows.get(key).copied().unwrap_or_default();
+    let pairs = keys
+        .into_iter()
+        .map(|key| (key, row(ours, key), row(theirs, key)));
+    let pairs: Vec<_> = pairs
+        .filter(|(_, a, b)| a.count.max(b.count) >= WAITS)
+        .collect();
+    let count: u64 = pairs.iter().map(|(_, own, _)| own.count).sum();
+    let total: f64 = pairs.iter().map(|(_, own, _)| own.total_ms).sum();
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (key, own, other) in &pairs {
+        if own.is_near(*other) {
+            continue;
+        }
+        let reason = why(key, *own, *other).unwrap_or("UNEXPLAINED");
+        *reasons.entry(reason).or_default() += 1;
+        if reason == "UNEXPLAINED" {
+            println!("{title}: {key}: {own:?}, theirs {other:?}");
+        }
+    }
+    println!(
+        "| {title} | {} | {count} | {total:.1} | {reasons:?} |",
+        pairs.len()
+    );
+    reasons.remove("UNEXPLAINED").unwrap_or(0)
+}
+
+/// Switches that are missing, by the threads that left without having entered, or the reverse.
+fn missing(trace: &Trace) -> HashMap<i32, u64> {
+    let (mut current, mut missing) = (HashMap::new(), HashMap::new());
+    for (_, cpu, prev, _, next) in switches(trace) {
+        let entered = current.insert(cpu, next).filter(|entered| *entered != prev);
+        for pid in entered.into_iter().flat_map(|entered| [entered, prev]) {
+            *missing.entry(pid).or_insert(0) += 1;
+        }
+    }
+    missing
+}
+
+const LEFT_OUT: &str = "a wait within which events are missing is left out here";
+
+fn is_left_out(left_out: u64, own: Row, other: Row) -> bool {
+    (own.count + 1..=own.count + left_out).contains(&other.count) && other.total_ms > own.total_ms
+}
+
+/// What perf counts otherwise than we do.
+struct Perf {
+    missing: HashMap<i32, u64>,
+    /// Waits by thread in milliseconds, and whether perf forgets them.
+    waits: HashMap<i32, Vec<(f64, bool)>>,
+    /// Threads with exit records.
+    exited: HashSet<i32>,
+    /// Waits that are left out because events are missing meanwhile.
+    left_out: u64,
+    began_running: BTreeSet<i32>,
+}
+
+impl Perf {
+    fn new<'a>(trace: &Trace, waits: impl Iterator<Item = &'a Wait>, left_out: u64) -> Self {
+        // Woken while it was about to sleep: it is runnable from the switch on, but perf forgets
+        // the wake-up.
+        let left = left(trace);
+        let raced = |wait: &Wait| {
+            wait.kind == WaitKind::Wakeup && left(wait).is_some_and(|state| !state.is_runnable())
+        };
+        let mut by_thread: HashMap<i32, Vec<_>> = HashMap::new();
+        for wait in waits {
+            let own = by_thread.entry(wait.pid).or_default();
+            own.push((wait.length_ns() as f64 / 1e6, raced(wait)));
+        }
+        Self {
+            missing: missing(trace),
+            waits: by_thread,
+            exited: HashSet::new(),
+            left_out,
+            began_running: begin_running(trace, |_| true),
+        }
+    }
+
+    fn rows(&self) -> Sums {
+        let mut rows = Sums::new();
+        for (pid, waits) in &self.waits {
+            let row = rows.entry(*pid).or_default();
+            waits.iter().for_each(|(ms, _)| row.add(*ms));
+        }
+        rows
+    }
+
+    fn why(&self, pid: i32, own: Row, other: Row) -> Option<&'static str> {
+        let waits = self.waits.get(&pid).map_or(&[][..], |waits| waits);
+        let is_without = |left_out: &dyn Fn(usize, bool) -> bool| {
+            let mut row = Row::default();
+            for (at, (ms, raced)) in waits.iter().enumerate() {
+                if !left_out(at, *raced) {
+                    row.add(*ms);
+                }
+            }
+            row.is_near(other)
+        };
+        // Among the last runs is the one with the exit record. The thread may be -1 from there on.
+        let last = waits.len().saturating_sub(32)..waits.len();
+        let exits = |exit: usize| {
+            (exit + 1..=waits.len()).any(|unnamed| {
+                is_without(&|at, _| at == exit || at >= unnamed)
+                    || is_without(&|at, raced| at == exit || at >= unnamed || raced)
+            })
+        };
+        let missing = self.missing.get(&pid).copied().unwrap_or(0);
+        if is_without(&|_, raced| raced) {
+            Some("a wake-up before the sleep is forgotten")
+        } else if pid < 0 {
+            Some("threads after their exit records")
+        } else if self.exited.contains(&pid) && last.clone().any(exits) {
+            Some("a run with the exit record has no delay")
+        } else if missing >= own.count.abs_diff(other.count).max(1) {
+            Some("a switch is missing, and the wait goes on")
+        } else if is_left_out(self.left_out, own, other) {
+            Some(LEFT_OUT)
+        } else if self.began_running.contains(&pid) && own.count == other.count {
+            Some("a wait from the first sched_stat_runtime on")
+        } else {
+            None
+        }
+    }
+}
+
+/// Count, sum and maximum by `thread PID`, `queued FUNCTION` and `activated FUNCTION`.
+fn second_program(directory: &Directory, text: &str) -> BTreeMap<String, Row> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/workqueue_rows.py");
+    let line = format!("python3 {} --all < {text}", script.display());
+    let rows = directory.run(&["sh", "-c", &line], "rows.txt");
+    let rows = rows.lines().map(|line| {
+        let words: Vec<&str> = line.rsplitn(4, ' ').collect();
+        let ms = |word: &str| word.parse::<f64>().unwrap() / 1e6;
+        let row = Row {
+            count: words[2].parse().unwrap(),
+            total_ms: ms(words[1]),
+            maximum_ms: ms(words[0]),
+        };
+        (words[3].to_owned(), row)
+    });
+    rows.collect()
+}
+
+/// Rows whose names begin with a word, without it.
+fn of(rows: &BTreeMap<String, Row>, what: &str) -> BTreeMap<String, Row> {
+    let named = rows
+        .iter()
+        .filter_map(|(name, row)| Some((function(name.strip_prefix(what)?.trim_start()), *row)));
+    named.collect()
+}
+
+/// The part of a function's name that kwork prints.
+fn function(name: &str) -> String {
+    name[..name.len().min(26)].to_owned()
+}
+
+/// Our queue delays by function.
+fn queued(report: &Report) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for work in &report.works {
+        if let Some(queued) = work.queued_ns {
+            let name = function(report.names.get(work.function));
+            let delay = (work.start_ns - queued) as f64 / 1e6;
+            rows.entry(name).or_default().add(delay);
+        }
+    }
+    rows
+}
+
+/// Threads and work items as the second program has them, from the text of a tool.
+fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usize {
+    let report = analyse(trace);
+    let threads = sums(report.waits.iter());
+    let threads = threads
+        .iter()
+        .map(|(pid, row)| (pid.to_string(), *row))
+        .collect();
+    let missing = missing(trace);
+    let why = |pid: &String, own: Row, other: Row| {
+        let missing = missing.get(&pid.parse().unwrap()).copied().unwrap_or(0);
+        (missing >= own.count.abs_diff(other.count).max(1)
+            || is_left_out(report.left_out, own, other))
+        .then_some(LEFT_OUT)
+    };
+    let works = queued(&report);
+    compare(
+        &format!("{title}, threads"),
+        [&threads, &of(rows, "thread")],
+        &why,
+    ) + compare(
+        &format!("{title}, items"),
+        [&works, &of(rows, "queued")],
+        &|_, _, _| None,
+    )
+}
+
+/// A version of perf.
+struct Reader<'a> {
+    name: &'a str,
+    /// 6.1: `latency` uses no `sched_waking`, and takes a thread that was preempted (R+) for a sleeping
+    /// one; `timehist` has no delay after preemptions.
+    is_old: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// `None` after saying why.
+    fn new(directory: &Directory, name: &'a str) -> Option<Self> {
+        if !exists(name) {
+            println!("skipped: no {name}");
+            return None;
+        }
+        let is_old = directory
+            .run(&[name, "--version"], "version.txt")
+            .contains(" 6.");
+        Some(Self { name, is_old })
+    }
+
+    fn run(&self, directory: &Directory, words: &[&str]) -> String {
+        let words = [&[self.name], words, &["-i", "perf.data"]].concat();
+        directory.run(&words, "output.txt")
+    }
+
+    fn record(&self, directory: &Directory) {
+        let words = [
+            "sched",
+            "record",
+            "-m",
+            "4096",
+            "-e",
+            "workqueue:*",
+            "-o",
+            "perf.data",
+            "--",
+        ];
+        directory.record(&[&[self.name][..], &words].concat());
+    }
+
+    fn exited(&self, directory: &Directory) -> HashSet<i32> {
+        let fields = [
+            "script",
+            "--show-task-events",
+            "-F",
+            "comm,pid,tid,cpu,time,event,trace",
+        ];
+        let text = self.run(directory, &fields);
+        let records = text
+            .lines()
+            .filter_map(|line| line.split_once("PERF_RECORD_EXIT("));
+        let threads = records.filter_map(|(_, record)| {
+            let (_, thread) = record.split_once(')')?.0.split_once(':')?;
+            thread.parse().ok()
+        });
+        threads.collect()
+    }
+
+    fn latency(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+        let new: HashSet<(i32, u64)> = begin_new(trace).collect();
+        let left = left(trace);
+        let counts = |wait: &&Wait| {
+            !self.is_old
+                || left(wait) == Some(TaskState::RUNNABLE)
+                || new.contains(&(wait.pid, wait.start_ns))
+        };
+        let all = Perf::new(trace, report.waits.iter().filter(counts), report.left_out);
+        let mut rows = all.rows();
+        let begin = begin_running(trace, |wake| !self.is_old || wake == Wake::New);
+        for pid in begin.into_iter().filter(|pid| *pid > 0) {
+            rows.entry(pid).or_default().add(0.0);
+        }
+        let theirs = perf_latency(&self.run(directory, &["sched", "latency", "-p"]));
+        let of = if self.is_old {
+            ", R and new threads"
+        } else {
+            ""
+        };
+        let title = format!("{} sched latency{of}", self.name);
+        compare(&title, [&rows, &theirs], &|pid, own, other| {
+            all.why(*pid, own, other)
+        })
+    }
+
+    fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+        let ends = run_ends(trace);
+        // Shorter ones are cut to 0.
+        let shown = |wait: &&Wait| {
+            ends(wait).is_some()
+                && wait.length_ns() >= 1000
+                && (!self.is_old || wait.kind == WaitKind::Wakeup)
+        };
+        let shown = report.waits.iter().filter(shown);
+        let mut shown = Perf::new(trace, shown, report.left_out);
+        shown.exited = self.exited(directory);
+        let mut rows = shown.rows();
+        for (pid, length) in delays_of_unseen(trace) {
+            rows.entry(pid).or_default().add(length as f64 / 1e6);
+        }
+        let theirs = perf_timehist(&self.run(directory, &["sched", "timehist"]));
+        let of = if self.is_old { ", wake-ups" } else { "" };
+        let title = format!("{} sched timehist{of}", self.name);
+        compare(&title, [&rows, &theirs], &|pid, own, other| {
+            shown.why(*pid, own, other)
+        })
+    }
+
+    /// Its text, put through the second program, and `kwork latency`.
+    fn others(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+        let fields = ["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace"];
+        self.run(directory, &fields);
+        let rows = second_program(directory, "output.txt");
+        let wrong = beside_text(&format!("{} script", self.name), trace, &rows);
+        let activated = of(&rows, "activated");
+        let kwork = self.run(directory, &["kwork", "-k", "workqueue", "latency"]);
+        let mut theirs = BTreeMap::new();
+        for (name, row) in perf_kwork(&kwork) {
+            // perf 6.1 prints 19 letters, and what follows them in its memory.
+            let is_same = |known: &&String| known.starts_with(&name[..name.len().min(19)]);
+            let known = activated.keys().find(is_same);
+            let known = known.cloned().unwrap_or(name);
+            theirs.entry(known).or_insert(Row::default()).join(row);
+        }
+        let why = |name: &String, _: Row, other: Row| {
+            let row = activated.get(name).copied().unwrap_or_default();
+            if row.is_near(other) {
+                Some("from the activation, to a start on the same CPU")
+            } else if self.is_old && row.count == other.count && row.total_ms < other.total_ms {
+                Some("6.1 pairs activations without a start with a later one")
+            } else {
+                None
+            }
+        };
+        let title = format!("{} kwork latency", self.name);
+        wrong + compare(&title, [&queued(report), &theirs], &why)
+    }
+}
+
+fn beside_perf(directory: &Directory, readers: &[Reader<'_>]) -> usize {
+    let mut wrong = 0;
+    for recorder in readers {
+        recorder.record(directory);
+        let trace = directory.read("perf.data");
+        let report = analyse(&trace);
+        let (lost, left_out) = (trace.lost_events, report.left_out);
+        let name = recorder.name;
+        println!("| recorded by {name}: {lost} lost, {left_out} waits left out | | | | |");
+        // 6.1 does not read what 7.2 writes.
+        for reader in readers
+            .iter()
+            .filter(|reader| recorder.is_old || !reader.is_old)
+        {
+            wrong += reader.latency(directory, &trace, &report);
+            wrong += reader.timehist(directory, &trace, &report);
+            wrong += reader.others(directory, &trace, &report);
+        }
+    }
+    wrong
+}
+
+/// Its text of the recordings of the other tests: some machines refuse settings that it insists on.
+fn beside_trace_cmd(directory: &Directory) -> usize {
+    let mut wrong = 0;
+    for name in [
+        "trace-cmd-v6.dat",
+        "trace-cmd-v7.dat",
+        "trace-cmd-v7-zstd.dat",
+    ] {
+        let fixture = Fixture::new(name, "beside");
+        fs::write(directory.0.join("trace.dat"), fixture.bytes()).unwrap();
+        directory.run(
+            &["trace-cmd", "report", "-N", "-t", "-i", "trace.dat"],
+            "output.txt",
+        );
+        let rows = second_program(directory, "output.txt");
+        wrong += beside_text(&format!("trace-cmd report, {name}"), &fixture.read(), &rows);
+    }
+    wrong
+}
+
+#[test]
+#[ignore = "records this machine for a while, beside perf and trace-cmd"]
+fn each_thread_and_work_item_has_the_figures_of_other_tools_beside_it() {
+    let directory = Directory::new();
+    let perfs = std::env::var("PERFS").unwrap_or_else(|_| "perf".into());
+    println!("| tool | rows | waits | total ms | rows that differ |");
+    let readers = perfs
+        .split_whitespace()
+        .filter_map(|name| Reader::new(&directory, name));
+    let mut wrong = beside_perf(&directory, &readers.collect::<Vec<_>>());
+    match exists("trace-cmd") {
+        true => wrong += beside_trace_cmd(&directory),
+        false => println!("skipped: no trace-cmd"),
+    }
+    assert_eq!(wrong, 0, "rows that differ for no reason");
+}
