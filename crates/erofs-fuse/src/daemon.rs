@@ -6,7 +6,7 @@
 //! output of both is a pipe for the outcome of the mount.
 //!
 //! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment, and
-//!    reads the pipe to its end.
+//!    reads the pipe to its end, or until the daemon has stopped or does nothing.
 //! 2. [`run_if_daemon`] finds the mark. The process becomes the mount helper and forks the server,
 //!    which mounts; notices go to standard error as usual.
 //! 3. When the server serves, it begins a new session, has `/dev/null` as standard error, and
@@ -18,17 +18,21 @@
 //! In the foreground the process is the server, and the mount helper its child: whoever kills the
 //! process ends the mount, and the helper cleans up.
 
-use std::io::{Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::process::{ExitCode, Stdio};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::await_daemon::{Awaited, read_from};
 use crate::error::Error;
 use crate::helper::{self, EnableUringRestorer, MountHelper, READY};
 use crate::inherited;
 use crate::log::Log;
 use crate::note::note;
+use crate::outside::Family;
 use crate::request::MountRequest;
 use crate::respawn::{self, OTHER_VERSION, Role};
 use crate::serve;
@@ -79,26 +83,62 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         .map_err(Error::std_io(
             "cannot start the daemon, which takes /proc and /dev/null",
         ))?;
+    // Only now: a daemon inherits what is blocked.
+    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut outcome = Vec::new();
-    if let Some(mut pipe) = daemon.stdout.take() {
-        // Ends when the daemon closes its end, or exits.
-        let _ = pipe.read_to_end(&mut outcome);
-    }
+    let family = Family::of(daemon.id());
+    let awaited = match (daemon.stdout.take(), &family) {
+        (Some(pipe), Some(family)) => {
+            let longest = request.options.engine.remote.timeout;
+            read_from(pipe, family, &signals, longest, &mut outcome)
+        }
+        _ => Awaited::Closed,
+    };
     if outcome.starts_with(READY) {
         return Ok(());
     }
-    let status = daemon
-        .wait()
-        .map_err(Error::std_io("cannot wait for the daemon"))?;
+    let added = || helper::mounts_at(&request.mountpoint).into_iter();
+    let held = added().filter(|entry| family.as_ref().is_some_and(|it| it.holds(&entry.device)));
+    let held: Vec<_> = held.map(|entry| entry.device).collect();
+    let status = match awaited {
+        Awaited::Closed => Some(daemon.wait()).transpose(),
+        Awaited::Signal | Awaited::Silent(_) => {
+            family.iter().for_each(Family::kill);
+            ended_within(&mut daemon, DEATH)
+        }
+    };
+    let status = status.map_err(Error::std_io("cannot wait for the daemon"))?;
     // The helper restores it itself, unless it was killed.
     uring.restore();
-    helper::unmount_dead(&request.mountpoint, &before);
+    helper::unmount_dead(&request.mountpoint, &before, &held);
+    match (awaited, status) {
+        (Awaited::Silent(why), _) => {
+            let why = format!("was not mounted: {why}");
+            return Err(Error::mountpoint(&request.mountpoint, why));
+        }
+        (Awaited::Signal, _) => sys::fuse_signals::end_by(&signals),
+        _ => {}
+    }
     let line = String::from_utf8_lossy(&outcome).trim().to_owned();
     Err(Error::Daemon(if line.is_empty() {
+        let status = status.map_or_else(String::new, |status| status.to_string());
         format!("the daemon died: {status}")
     } else {
         explained(line)
     }))
+}
+
+/// How long a process that was killed may take to end. One in a frozen cgroup ends much later.
+const DEATH: Duration = Duration::from_secs(1);
+
+fn ended_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    loop {
+        match child.try_wait()? {
+            None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
+            status => return Ok(status),
+        }
+    }
 }
 
 /// EAGAIN of fork(2) and clone(2) does not name the limit.

@@ -53,6 +53,16 @@ pub enum Error {
     /// A mount that cannot be unmounted while it is in use.
     #[error("the mount is busy")]
     Busy,
+    /// fusermount3 did not end.
+    #[error("{mountpoint}: fusermount3 (process {pid}) did not end within {seconds} s")]
+    FusermountSilent {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Of fusermount3.
+        pid: u32,
+        /// How long it had.
+        seconds: u64,
+    },
     /// fusermount3 refused.
     #[error("{mountpoint}: fusermount3: {message}")]
     Fusermount {

@@ -11,6 +11,7 @@
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+mod await_daemon;
 mod daemon;
 mod error;
 mod helper;
@@ -27,13 +28,14 @@ mod sandbox;
 mod serve;
 mod start;
 pub mod text;
+mod umount;
 mod upgrade;
 mod version;
 
 pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
-pub use helper::{erofast_mount_at, mountpoint_of, mountpoints, profile_folder, umount};
+pub use helper::{erofast_mount_at, mountpoint_of, mountpoints, profile_folder};
 pub use inherited::close_inherited;
 pub use note::note;
 pub use options::{
@@ -45,5 +47,6 @@ pub use sandbox::allowed_calls;
 #[cfg(feature = "fail-points")]
 pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use serve::{Answer, profile_identity, prometheus, stat, stat_all, take_spans};
+pub use umount::umount;
 pub use upgrade::{upgrade, upgrade_all, upgrade_each};
 pub use version::set_version;

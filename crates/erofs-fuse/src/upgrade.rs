@@ -164,7 +164,8 @@ impl Mount {
 
 /// Of a mount whose server says that it can be replaced.
 const WITHOUT_RECORD: &str = "its mount helper is not to be found: only root and the user that \
-                              mounted it see it, in the PID namespace of the mount";
+                              mounted it see it, in the PID namespace of the mount, and one whose \
+                              real and effective user differ is not trusted: mount again";
 
 /// The errors of those that failed. The mounts of each user have a thread: processes of a user can
 /// keep the search for them waiting, and no other.

@@ -1,7 +1,7 @@
 //! Signals as a descriptor, for the thread that waits for the end of a mount.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
 /// all that it creates from now on, and returns a descriptor that is readable when one of them
@@ -30,6 +30,27 @@ pub fn undo_the_callers() {
         // SAFETY: no handler is installed.
         unsafe { libc::signal(signal, action) };
     }
+}
+
+/// Ends this process by the signal that its descriptor of [`ending_signals`] brings, as if it had
+/// not been blocked. Returns if there is none.
+pub fn end_by(signals: impl AsFd) {
+    // As long as a struct signalfd_siginfo, which begins with the number.
+    let mut came = [0; 128];
+    if rustix::io::read(signals, &mut came).is_err() {
+        return;
+    }
+    let number = libc::c_int::from_ne_bytes([came[0], came[1], came[2], came[3]]);
+    // SAFETY: a set is plain numbers, one bit for each signal.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is initialised, and the signal exists, since it came.
+    unsafe { libc::sigaddset(&raw mut set, number) };
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(number, libc::SIG_DFL) };
+    // SAFETY: it stays blocked in this thread, so that nothing happens yet.
+    unsafe { libc::raise(number) };
+    // SAFETY: the set is only read, and no old mask is requested.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
 /// Blocks signals, and makes a descriptor of them.

@@ -274,6 +274,75 @@ fn root_upgrades_all_mounts_at_the_same_time_and_names_each_that_fails() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
+/// Has `d` and `link` change places without end.
+const SWAP: &str = r#"
+import ctypes, os
+libc = ctypes.CDLL(None)
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+assert libc.renameat2(-100, b"d", -100, b"link", 2) == 0
+os.write(1, b"ready")
+while True:
+    libc.renameat2(-100, b"d", -100, b"link", 2)
+"#;
+
+/// Nothing but the mount that was looked at is unmounted: the path leads to another filesystem at
+/// every other moment.
+#[test]
+fn a_user_who_swaps_directories_has_nothing_else_unmounted() {
+    let Some(site) = Site::new() else { return };
+    let root = site.directory.path();
+    std::os::unix::fs::chown(root, Some(65534), Some(65534)).unwrap();
+    for name in ["d/mnt", "other/mnt"] {
+        fs::create_dir_all(site.path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("other", site.path("link")).unwrap();
+    let mut tmpfs = Command::new("mount");
+    tmpfs
+        .args(["-t", "tmpfs", "none"])
+        .arg(site.path("other/mnt"));
+    assert!(tmpfs.status().unwrap().success());
+    let count = |text: &str| {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = root.to_str().unwrap();
+        let lines = mounts.lines().filter(|line| line.contains(here));
+        lines.filter(|line| line.contains(text)).count()
+    };
+    for round in 0..16 {
+        fine(&site.run(&["mount", "image.erofs", "d/mnt"]));
+        let mut swap = Command::new("python3");
+        let swap = swap.args(["-c", SWAP]).current_dir(root);
+        let mut swap = match swap.stdout(Stdio::piped()).spawn() {
+            Ok(swap) => swap,
+            Err(error) => return println!("skipped: python3: {error}"),
+        };
+        let mut ready = Vec::new();
+        let stdout = swap.stdout.take().unwrap();
+        stdout.take(5).read_to_end(&mut ready).unwrap();
+        let mut umount = vec!["umount", "d/mnt"];
+        umount.extend((round % 2 == 1).then_some("--lazy"));
+        for _ in 0..20 {
+            let output = ends(&mut site.command(&umount));
+            let printed = String::from_utf8_lossy(&output.stderr);
+            assert!(printed.lines().count() <= 1, "{printed}");
+        }
+        swap.kill().unwrap();
+        swap.wait().unwrap();
+        assert_eq!(ready, b"ready");
+        assert_eq!(count(" tmpfs "), 1, "round {round}");
+        if site.path("d").is_symlink() {
+            let (old, new) = (site.path("d"), site.path("link"));
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            rustix::fs::renameat_with(rustix::fs::CWD, &old, rustix::fs::CWD, &new, flags).unwrap();
+        }
+        if count(" fuse.erofast ") == 1 {
+            fine(&site.run(&["umount", "d/mnt"]));
+        }
+        assert_eq!(count(" fuse.erofast "), 0);
+    }
+}
+
 #[test]
 fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     let Some(site) = Site::new() else { return };

@@ -3,6 +3,7 @@
 //! Needs root and /dev/fuse; says what it skips.
 
 mod covered;
+mod given_up;
 mod impostors;
 mod inherited;
 mod killed;

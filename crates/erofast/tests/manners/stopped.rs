@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::switch::{self, Switch};
 
-use super::site::{LONG, Site, fine, signal, soon};
+use super::site::{LONG, Site, ends, fine, signal, soon};
 
 /// A mount in the background whose server has stopped; the server and the mount helper.
 fn stopped(site: &Site, options: &str) -> (u64, u64) {
@@ -123,6 +123,39 @@ fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     let (server, _) = stopped(&site, "io_uring=off");
     stat_fails(&site, server);
     fine(&site.run(&["umount", "mnt"]));
+}
+
+/// Nobody is left who could replace or end the server.
+#[test]
+fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
+    let Some(site) = Site::new() else { return };
+    let (server, helper) = stopped(&site, "io_uring=off");
+    let info = fs::read_dir(format!("/proc/{server}/fdinfo")).unwrap();
+    let mut info = info.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let is_named = info.any(|text| text.contains("fuse_connection:"));
+    signal("-KILL", helper);
+    soon("the end of the helper", || !runs(helper));
+    let stat = ends(&mut site.command(&["stat", "mnt"]));
+    let umount = ends(&mut site.command(&["umount", "mnt"]));
+    let mounted = site.is_mounted();
+    signal("-CONT", server);
+    soon("the end of the server", || !runs(server));
+    assert!(!mounted);
+    fine(&umount);
+    let [stat, umount] = [stat.stderr, umount.stderr].map(|text| String::from_utf8(text).unwrap());
+    if !is_named {
+        return println!("skipped: this kernel does not name connections in fdinfo");
+    }
+    let line = format!(
+        "erofast: mnt: its server (process {server}) does not answer, and its mount helper is not \
+         to be found: erofast umount unmounts it\n"
+    );
+    assert_eq!(stat, line);
+    let line = format!(
+        "erofast: mnt: unmounted; its server (process {server}) is stopped and ends when it \
+         continues: kill -CONT {server}\n"
+    );
+    assert_eq!(umount, line);
 }
 
 /// Stops the server.

@@ -324,14 +324,14 @@ fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
 }
 
 /// A cgroup of this test, whose processes can be frozen.
-struct Freezer {
+pub struct Freezer {
     folder: PathBuf,
     is_second: bool,
 }
 
 impl Freezer {
     /// Of version 2 or of the first one; none, with a line, where these cannot be made.
-    fn new(is_second: bool, name: &str) -> Option<Self> {
+    pub fn new(is_second: bool, name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(' ').collect();
@@ -359,11 +359,11 @@ impl Freezer {
         Some(this)
     }
 
-    fn add(&self, pid: u64) {
+    pub fn add(&self, pid: u64) {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    fn freeze(&self, freeze: bool) {
+    pub fn freeze(&self, freeze: bool) {
         let (file, states) = match self.is_second {
             true => ("cgroup.freeze", ["0", "1"]),
             false => ("freezer.state", ["THAWED", "FROZEN"]),

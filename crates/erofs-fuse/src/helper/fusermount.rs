@@ -3,11 +3,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use erofs_engine::escape_option;
+use rustix::event::PollFlags;
 use rustix::mount::MountFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -15,9 +18,13 @@ use super::plan::MountPlan;
 use super::protocol::receive_bytes;
 use super::table::covered_notice;
 use crate::error::{Error, OPEN_TO_EVERYONE};
+use crate::poll::first_ready;
 use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
+
+/// How long it may take, which is some milliseconds.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Where it is searched for: a service manager may leave these folders out of PATH.
 const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
@@ -31,30 +38,35 @@ pub(super) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
         None,
     )
     .map_err(Error::io("socketpair"))?;
-    let mut helper = start(|command| {
+    let helper = start(|command| {
         command.arg("-o").arg(options(plan)).arg("--");
         // The socket is its standard input: no descriptor leaks into other programs.
         command.arg(&plan.mountpoint).env("_FUSE_COMMFD", "0");
         command.stdin(theirs.try_clone()?).spawn()
     })?;
     drop(theirs);
+    let deadline = Instant::now() + LIMIT;
+    if !is_heard_before(&ours, deadline) {
+        return Err(given_up(helper, &plan.mountpoint));
+    }
     let reply = receive_bytes(&ours).map_err(Error::std_io("reply of fusermount3"))?;
-    let (_, Some(device)) = reply else {
-        return Err(refused(&plan.mountpoint, helper));
-    };
-    let _ = helper.wait();
-    Ok(device)
+    let (_, output) = finish(helper, deadline, &plan.mountpoint)?;
+    match reply {
+        (_, Some(device)) => Ok(device),
+        _ => Err(refused(&plan.mountpoint, &output)),
+    }
 }
 
 pub(super) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error> {
     let helper = start(|command| {
         let command = command.args(arguments).arg("--").arg(mountpoint);
-        command.stdin(Stdio::null()).output()
+        command.stdin(Stdio::null()).spawn()
     })?;
-    if helper.status.success() {
+    let (status, output) = finish(helper, Instant::now() + LIMIT, mountpoint)?;
+    if status.success() {
         return Ok(());
     }
-    let message = one_line(&helper.stderr);
+    let message = one_line(&output);
     if message.contains("busy") {
         return Err(Error::Busy);
     }
@@ -104,13 +116,54 @@ fn options(plan: &MountPlan<'_>) -> OsString {
     list
 }
 
-fn refused(mountpoint: &Path, mut helper: Child) -> Error {
+/// The end of the program, and what it printed.
+fn finish(
+    mut helper: Child,
+    deadline: Instant,
+    mountpoint: &Path,
+) -> Result<(ExitStatus, Vec<u8>), Error> {
     let mut output = Vec::new();
     if let Some(mut stderr) = helper.stderr.take() {
-        let _ = stderr.read_to_end(&mut output);
+        while is_heard_before(&stderr, deadline) {
+            let mut part = [0; 1024];
+            match stderr.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(length) => output.extend(&part[..length]),
+            }
+        }
     }
-    let _ = helper.wait();
-    let message = one_line(&output);
+    // A moment after its end of the pipe is closed.
+    while Instant::now() < deadline {
+        if let Some(status) = helper.try_wait().map_err(Error::std_io(PROGRAM))? {
+            return Ok((status, output));
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    Err(given_up(helper, mountpoint))
+}
+
+fn is_heard_before(file: impl AsFd, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let watched = [(file.as_fd(), PollFlags::IN)];
+    matches!(first_ready(&watched, Some(left)), Ok(Some(_)))
+}
+
+/// Ends it, unless it may not be: its real user is this one.
+fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
+    let _ = helper.kill();
+    let pid = helper.id();
+    // One in a frozen cgroup ends later.
+    thread::sleep(Duration::from_millis(100));
+    let _ = helper.try_wait();
+    Error::FusermountSilent {
+        mountpoint: mountpoint.to_owned(),
+        pid,
+        seconds: LIMIT.as_secs(),
+    }
+}
+
+fn refused(mountpoint: &Path, output: &[u8]) -> Error {
+    let message = one_line(output);
     if message.ends_with("Permission denied") && covered_notice(mountpoint).is_some() {
         let point = mountpoint.display();
         return Error::Server(format!(
@@ -157,7 +210,23 @@ fn one_line(output: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{one_line, with_remedy};
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_named_and_ended() {
+        let mut command = Command::new("sleep");
+        let child = command.arg("60").stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let error = finish(child, deadline, Path::new("/mnt")).unwrap_err();
+        let line = format!("/mnt: fusermount3 (process {pid}) did not end within 30 s");
+        assert_eq!(error.to_string(), line);
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        assert!(
+            stat.is_ok_and(|stat| stat.contains(") Z "))
+                || !Path::new(&format!("/proc/{pid}")).exists()
+        );
+    }
 
     #[test]
     fn its_output_becomes_one_line() {

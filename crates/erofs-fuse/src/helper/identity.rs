@@ -54,6 +54,11 @@ impl MountId {
             .find(|entry| entry.id == self.id && entry.device == self.device)
     }
 
+    /// In the mount table, of the mount that a file is in.
+    pub(super) fn number_of(file: &OwnedFd) -> Result<u64, Error> {
+        id_of(file)
+    }
+
     /// A descriptor of the mount's root, if this mount is the topmost one at `path`. It pins the
     /// mount: as long as it is open, it refers to this mount and no other.
     pub(super) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {

@@ -16,7 +16,8 @@
 //!    In the background it forks another server instead, for which it keeps files and descriptors
 //!    ([`replaceable`]), unless too many have died ([`deaths`]).
 //!
-//! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]).
+//! It unmounts the mount that it made and no other, whatever is at its path by then ([`mounted`]);
+//! so does `erofast umount` with the mount that it looked at ([`located`]).
 //!
 //! A mount that the caller made ([`passed`]) is neither mounted nor unmounted.
 //!
@@ -38,6 +39,7 @@ mod directory_lister;
 mod enable_uring;
 mod fusermount;
 mod identity;
+mod located;
 mod mount;
 mod mount_fetcher;
 mod mounted;
@@ -76,5 +78,4 @@ pub use table::mountpoints;
 pub(crate) use table::{
     Entry as TableEntry, answer_within, cgroup_folder, covered_notice, own as own_mounts,
 };
-pub use umount::umount;
-pub(crate) use umount::{mounts_at, unmount_dead};
+pub(crate) use umount::{mounts_at, umount, unmount_dead};

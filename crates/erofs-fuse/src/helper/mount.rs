@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::mounted::Mounted;
 use super::plan::MountPlan;
-use super::{direct, fusermount};
+use super::{direct, fusermount, umount};
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -22,6 +22,12 @@ pub(super) fn mount(request: &MountRequest, max_read: usize) -> Result<(Mounted,
             other => return other,
         }
     }
-    let device = fusermount::mount(&plan)?;
+    let before = umount::mounts_at(&plan.mountpoint);
+    let device = fusermount::mount(&plan);
+    let device = device.inspect_err(|error| {
+        if let Error::FusermountSilent { .. } = error {
+            umount::unmount_dead(&plan.mountpoint, &before, &[]);
+        }
+    })?;
     Ok((Mounted::top(plan.mountpoint, false)?, device))
 }

@@ -1,12 +1,13 @@
 //! A mount that was made, and how to unmount it and nothing else.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::UnmountFlags;
 
 use super::identity::MountId;
+use super::located::of_descriptor;
 use super::{fusermount, table};
 use crate::error::Error;
 
@@ -133,11 +134,6 @@ impl Mounted {
             None => Place::Top(own.mountpoint.clone()),
         })
     }
-}
-
-/// The kernel's link to the mount that a descriptor refers to, whatever is mounted over it.
-fn of_descriptor(root: &OwnedFd) -> PathBuf {
-    format!("/proc/self/fd/{}", root.as_raw_fd()).into()
 }
 
 fn unmount(target: &Path, flags: UnmountFlags, path: &Path) -> Result<(), Error> {

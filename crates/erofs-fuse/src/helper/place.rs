@@ -48,7 +48,15 @@ fn within<T: Send + 'static>(
     find: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Result<T, Error> {
     let own = path.to_owned();
-    answer_within(LIMIT, move || find(&own)).ok_or_else(|| {
+    answers(path, move || find(&own))
+}
+
+/// What is found on the way to a path.
+pub(super) fn answers<T: Send + 'static>(
+    path: &Path,
+    find: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    answer_within(LIMIT, find).ok_or_else(|| {
         let seconds = LIMIT.as_secs();
         let why = format!("a filesystem on the way to it does not answer within {seconds} s");
         Error::mountpoint(path, why)

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::fusermount;
+use super::located::Located;
 use super::place;
 use super::table::{self, Entry};
 use super::users::Users;
@@ -20,13 +20,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// How long a server may take to end when its helper was killed. After that it is another's mount.
 const DYING: Duration = Duration::from_secs(2);
 
-/// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they
-/// have open.
-///
-/// # Errors
-/// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is
-/// busy.
-pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
+/// Unmounts an erofast mount; with `lazy` at once, also when it is busy. `MAJOR:MINOR` of what was
+/// unmounted.
+pub(crate) fn umount(path: &Path, lazy: bool) -> Result<String, Error> {
     let entry = match place::top_mount(path)? {
         None => {
             let there = std::fs::symlink_metadata(path);
@@ -39,13 +35,14 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
         }
         Some(entry) => entry,
     };
-    match unmount(&entry, lazy) {
+    let outcome = match unmount(&entry, lazy) {
         // Programs that keep a dead mount busy get only errors from it. The server is asked only
         // now, for it may not answer.
         Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
         Err(Error::Busy) => wait_for_users(path, &entry),
         outcome => outcome,
-    }
+    };
+    outcome.map(|()| entry.device)
 }
 
 /// Unmounts when the programs are gone that use a mount for a moment only: those of this name,
@@ -71,13 +68,14 @@ pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
 }
 
 /// Unmounts the mounts that were added at a path since `before`, if their server is dead or dies
-/// soon.
-pub(crate) fn unmount_dead(path: &Path, before: &[Entry]) {
+/// soon, or if they are of the devices `given_up`: a server that was killed in a frozen cgroup is
+/// not dead.
+pub(crate) fn unmount_dead(path: &Path, before: &[Entry], given_up: &[String]) {
     let begin = Instant::now();
     let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);
     // The topmost comes last; below it none can be asked whether it is dead.
     while let Some(entry) = mounts_at(path).iter().rfind(|entry| is_new(entry)) {
-        if table::is_dead(&entry.mountpoint) {
+        if given_up.contains(&entry.device) || table::is_dead(&entry.mountpoint) {
             if unmount(entry, true).is_err() {
                 return;
             }
@@ -101,12 +99,16 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
         let arguments: &[&str] = if detach { &["-u", "-z"] } else { &["-u"] };
         return fusermount::unmount(place, arguments);
     }
-    let flags = if detach {
-        UnmountFlags::DETACH
-    } else {
-        UnmountFlags::empty()
+    let found = entry.clone();
+    let locate = move || Located::find(&found);
+    let Some(located) = place::answers(place, locate)?? else {
+        return Err(Error::mountpoint(place, "leads to another mount by now"));
     };
-    rustix::mount::unmount(place, flags | UnmountFlags::NOFOLLOW).map_err(|errno| match errno {
+    let unmounted = match detach {
+        true => located.detach(),
+        false => located.unmount(),
+    };
+    unmounted.map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
         // A user namespace cannot uncover what is below the mounts that it was made with.
         Errno::INVAL => {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 
 use super::process::{self, Process};
 use crate::error::Error;
-use crate::helper::{NAME_OF_RECORD, Record, TableEntry, answer_within, cgroup_folder};
+use crate::helper::{NAME_OF_RECORD, Record, TableEntry, answer_within};
 
 /// Far more than reading `/proc` takes; a user may have many processes with many descriptors.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -125,13 +125,7 @@ impl HelperProcess {
     /// Why this process answers nothing, as far as can be seen.
     pub(crate) fn why_idle(&self) -> Option<String> {
         let pid = self.process.pid.as_raw_nonzero();
-        let why = match self.process.state()? {
-            'T' => format!("is stopped: kill -CONT {pid}"),
-            't' => "is stopped by a debugger".to_owned(),
-            'D' => "is in a frozen cgroup, or waits for a device".to_owned(),
-            _ if self.is_frozen() => "is in a frozen cgroup".to_owned(),
-            _ => return None,
-        };
+        let why = self.process.why_idle()?;
         Some(format!("its mount helper (process {pid}) {why}"))
     }
 
@@ -140,14 +134,6 @@ impl HelperProcess {
         let pid = self.process.pid.as_raw_nonzero();
         let why = || format!("its mount helper (process {pid}) does not answer");
         self.why_idle().unwrap_or_else(why)
-    }
-
-    /// By cgroups of version 2.
-    fn is_frozen(&self) -> bool {
-        let folder = self.process.cgroup().zip(cgroup_folder());
-        let events = folder.map(|(group, folder)| folder.join(group).join("cgroup.events"));
-        let events = events.and_then(|events| std::fs::read_to_string(events).ok());
-        events.is_some_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
 
     /// What the record says by now.

@@ -1,7 +1,11 @@
 //! The processes of a mount, as the commands find them: evidence is only what no other user can
 //! make.
 
+mod connection;
+mod family;
 mod helpers;
 mod process;
 
+pub(crate) use connection::{only_holder, stopped_holder};
+pub(crate) use family::{Family, Look};
 pub(crate) use helpers::{HelperProcess, helpers_of, server_of};

@@ -4,11 +4,9 @@
 //! Nothing is read that waits for the process: its command line, environment and mappings lie in
 //! its own memory, where a page may come from a server of the user that made it.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{
@@ -17,6 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use crate::helper::cgroup_folder;
 
 /// Longest file of the kernel that is read.
 const LONGEST: u64 = 1 << 20;
@@ -68,14 +68,85 @@ impl Process {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
+    /// Why it does not run, as far as can be seen; a process that waits for a device looks as one in
+    /// a frozen cgroup of version 1.
+    pub(super) fn why_idle(&self) -> Option<String> {
+        self.why_stopped().or_else(|| {
+            let waits = self.state() == Some('D');
+            waits.then(|| "is in a frozen cgroup, or waits for a device".to_owned())
+        })
+    }
+
+    /// Why it cannot run.
+    pub(super) fn why_stopped(&self) -> Option<String> {
+        let pid = self.pid.as_raw_nonzero();
+        Some(match self.state()? {
+            'T' => format!("is stopped: kill -CONT {pid}"),
+            't' => "is stopped by a debugger".to_owned(),
+            _ if self.is_frozen() => "is in a frozen cgroup".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// By cgroups of version 2.
+    fn is_frozen(&self) -> bool {
+        let folder = self.cgroup().zip(cgroup_folder());
+        let events = folder.map(|(group, folder)| folder.join(group).join("cgroup.events"));
+        let events = events.and_then(|events| std::fs::read_to_string(events).ok());
+        events.is_some_and(|events| events.lines().any(|line| line == "frozen 1"))
+    }
+
+    /// The process that started it, or has adopted it.
+    pub(super) fn parent(&self) -> Option<Pid> {
+        let stat = self.text("stat");
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        Pid::from_raw(fields.nth(1)?.parse().ok()?)
+    }
+
+    /// Those that it has started, where the kernel lists them.
+    pub(super) fn children(&self) -> Vec<Self> {
+        let lists = self.threads().into_iter();
+        let lists = lists.map(|thread| self.text(&format!("task/{thread}/children")));
+        let numbers: Vec<_> = lists
+            .flat_map(|list| {
+                let numbers = list.split_ascii_whitespace();
+                let numbers = numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?));
+                numbers.collect::<Vec<_>>()
+            })
+            .collect();
+        let open = numbers.into_iter().filter_map(Self::open);
+        // A number of one that has ended may be another's by now.
+        open.filter(|child| child.parent() == Some(self.pid))
+            .collect()
+    }
+
+    /// How often its threads have begun to run.
+    pub(super) fn switches(&self) -> u64 {
+        let threads = self.threads().into_iter();
+        let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
+        let counts = status.map(|status| {
+            let lines = status.lines();
+            let numbers = lines.filter_map(|line| {
+                let (_, number) = line.split_once("ctxt_switches:")?;
+                number.trim().parse::<u64>().ok()
+            });
+            numbers.sum::<u64>()
+        });
+        counts.sum()
+    }
+
+    fn threads(&self) -> Vec<String> {
+        self.names("task")
+    }
+
     /// Its cgroup of version 2, as a path from the root of these.
-    pub(super) fn cgroup(&self) -> Option<String> {
+    fn cgroup(&self) -> Option<String> {
         let groups = self.text("cgroup");
         let mut lines = groups.lines();
         lines.find_map(|line| Some(line.strip_prefix("0::/")?.to_owned()))
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
         if let Ok(file) = openat(&self.folder, name, flags, Mode::empty()) {
@@ -87,21 +158,22 @@ impl Process {
 
     /// Paths, within its folder, of its descriptors that the kernel shows as this text.
     pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(&self.folder, "fd", flags, Mode::empty());
-        let Some(entries) = folder.and_then(Dir::new).ok() else {
-            return Vec::new();
-        };
-        let entries = entries.flatten();
-        let paths = entries.map(|entry| {
-            let number = OsStr::from_bytes(entry.file_name().to_bytes());
-            format!("fd/{}", number.display())
-        });
+        let numbers = self.names("fd").into_iter();
+        let paths = numbers.map(|number| format!("fd/{number}"));
         let is_shown = |path: &String| {
             let link = readlinkat(&self.folder, path.as_str(), Vec::new());
             link.is_ok_and(|link| link.to_bytes() == shown.as_bytes())
         };
         paths.filter(is_shown).collect()
+    }
+
+    /// The numbers in one of its folders.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(&self.folder, folder, flags, Mode::empty());
+        let entries = folder.and_then(Dir::new).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.starts_with('.')).collect()
     }
 
     /// The content of a file in memory (memfd_create(2)) that a process of this user has made. The

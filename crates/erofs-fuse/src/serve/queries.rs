@@ -21,7 +21,7 @@ use sys::pi_mutex::PiMutex;
 
 use crate::error::Error;
 use crate::helper::{answer_within, top_mount};
-use crate::outside::server_of;
+use crate::outside::{only_holder, server_of};
 
 /// The number of a query: the live counters, as JSON.
 pub(super) const COUNTERS: u8 = 1;
@@ -116,13 +116,20 @@ fn is_of_another_user(mountpoint: &Path) -> bool {
 }
 
 fn silent(mountpoint: &Path) -> String {
-    let mount = top_mount(mountpoint).ok().flatten();
-    match mount.as_ref().and_then(server_of) {
-        Some(pid) => format!(
-            "its server (process {}) does not answer",
-            pid.as_raw_nonzero()
-        ),
-        None => "its server does not answer".to_owned(),
+    let Some(mount) = top_mount(mountpoint).ok().flatten() else {
+        return "its server does not answer".to_owned();
+    };
+    let server = server_of(&mount);
+    let helper = match server {
+        Some(_) => "",
+        None => ", and its mount helper is not to be found: erofast umount unmounts it",
+    };
+    match server.or_else(|| only_holder(&mount.device)) {
+        Some(pid) => {
+            let pid = pid.as_raw_nonzero();
+            format!("its server (process {pid}) does not answer{helper}")
+        }
+        None => format!("its server does not answer{helper}"),
     }
 }
 

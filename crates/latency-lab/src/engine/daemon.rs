@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::pipe::{PipeFlags, pipe_with};
 use sys::parent::end_with_parent;
 
 use super::link::{Web, WebServer};
@@ -21,6 +20,9 @@ use crate::{Interrupt, LabError, Result};
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
+/// See [`Ready`].
+const READY_OPTION: &str = "ready_fd=0";
+
 pub(super) fn mount(
     engine: &Engine,
     site: &Site,
@@ -30,11 +32,13 @@ pub(super) fn mount(
     let fault = |reason| engine.refused(site, reason);
     let web = web(engine, site, point).map_err(fault)?;
     let mut command = command(engine, site, point, web.as_ref());
-    let ready = match engine {
-        Engine::Erofsfuse => None,
-        _ => Some(Ready::listen(&mut command)?),
+    let (mut daemon, ready) = match engine {
+        Engine::Erofsfuse => (Child::spawn(&mut command)?, None),
+        _ => {
+            let (ready, theirs) = Ready::new()?;
+            (Child::spawn_with(&mut command, theirs)?, Some(ready))
+        }
     };
-    let mut daemon = Child::spawn(&mut command)?;
     let deadline = Instant::now() + START;
     while !ready
         .as_ref()
@@ -62,30 +66,23 @@ pub(super) fn mount(
 
 /// The start-up notification of erofast. A mount is usable a little earlier, but the rest of the
 /// daemon's start-up would then be measured as if it served the launch.
-struct Ready(UnixDatagram);
+///
+/// It is a pipe: to a socket with a name, any user of the machine could write.
+struct Ready(OwnedFd);
 
 impl Ready {
-    /// Passes the daemon the socket to notify, as a service manager does (sd_notify(3)).
-    fn listen(command: &mut Command) -> Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("erofast-lab-{}-{number}", std::process::id());
-        let io = |source| LabError::Io {
-            what: "listening for the daemon".into(),
-            source,
-        };
-        let address = SocketAddr::from_abstract_name(&name).map_err(io)?;
-        let socket = UnixDatagram::bind_addr(&address).map_err(io)?;
-        socket.set_nonblocking(true).map_err(io)?;
-        command.env("NOTIFY_SOCKET", format!("@{name}"));
-        Ok(Self(socket))
+    /// With the end that the daemon writes to: its standard input.
+    fn new() -> Result<(Self, OwnedFd)> {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
+            what: "a pipe for the daemon".into(),
+            source: errno.into(),
+        })?;
+        Ok((Self(ours), theirs))
     }
 
     fn is_up(&self) -> bool {
-        let mut message = [0; 64];
-        self.0
-            .recv(&mut message)
-            .is_ok_and(|length| message[..length].starts_with(b"READY=1"))
+        rustix::io::read(&self.0, &mut [0; 1]) == Ok(1)
     }
 }
 
@@ -122,10 +119,13 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         _ => Command::new(&site.erofast),
     };
     end_with_parent(&mut command);
-    if *engine != Engine::Erofsfuse {
-        command.arg("mount");
+    if *engine == Engine::Erofsfuse {
+        command.arg("-f");
+    } else {
+        command.args(["mount", "-f", "-o", READY_OPTION]);
+        // That of the lab's own supervisor.
+        command.env_remove("NOTIFY_SOCKET");
     }
-    command.arg("-f");
     if let Some(options) = engine.mount_options() {
         command.arg("-o").arg(options);
     }
@@ -148,6 +148,8 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
 
     #[test]
     fn erofast_is_started_in_the_foreground_and_quoted_when_it_fails() {
@@ -163,7 +165,7 @@ mod tests {
             .get_args()
             .filter_map(|word| word.to_str())
             .collect();
-        let expected = "mount -f -o workers=percpu,profile=off /i.erofs /no/such/dir";
+        let expected = "mount -f -o ready_fd=0 -o workers=percpu,profile=off /i.erofs /no/such/dir";
         assert_eq!(arguments.join(" "), expected);
         let error = mount(&engine, &site, point, &Interrupt::never()).unwrap_err();
         assert_eq!(
@@ -171,6 +173,47 @@ mod tests {
             "engine erofast:percpu: mounting /i.erofs: exit status 1 before it was mounted"
         );
     }
+
+    /// Other users know the process and can count.
+    #[test]
+    fn nobody_else_can_say_that_a_daemon_is_ready() {
+        let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let program = scratch.path().join("erofast");
+        fs::write(&program, "#!/bin/sh\nsleep 1\necho it is not >&2\nexit 1\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&program, mode).unwrap();
+        let site = Site {
+            image: "/i.erofs".into(),
+            erofast: program,
+            watch: Default::default(),
+        };
+        let engine: Engine = "erofast:percpu".parse().unwrap();
+        let own = std::process::id();
+        let tell = move || {
+            let impostor = UnixDatagram::unbound().unwrap();
+            impostor.set_nonblocking(true).unwrap();
+            for _ in 0..100 {
+                let names = fs::read_to_string("/proc/net/unix").unwrap();
+                let names = names.split_ascii_whitespace();
+                let names = names.filter_map(|name| name.strip_prefix('@'));
+                for name in names.filter(|name| name.contains(&own.to_string())) {
+                    let address = SocketAddr::from_abstract_name(name).unwrap();
+                    let _ = impostor.send_to_addr(b"READY=1", &address);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let taken = SocketAddr::from_abstract_name(format!("erofast-lab-{own}-0")).unwrap();
+        let _taken = UnixDatagram::bind_addr(&taken).unwrap();
+        for _ in 0..2 {
+            let impostor = std::thread::spawn(tell);
+            let error = mount(&engine, &site, scratch.path(), &Interrupt::never()).unwrap_err();
+            impostor.join().unwrap();
+            let line = "engine erofast:percpu: mounting /i.erofs: it is not";
+            assert_eq!(error.to_string(), line);
+        }
+    }
+
     #[test]
     fn an_option_that_does_not_exist_is_a_usage_error() {
         let is_usage = |engine: &str, status: i32| {

@@ -48,6 +48,11 @@ pub(crate) enum End {
 impl Child {
     /// Starts `command` with no input, its output discarded and its errors kept.
     pub(crate) fn spawn(command: &mut Command) -> Result<Child> {
+        Self::spawn_with(command, Stdio::null())
+    }
+
+    /// The same with a standard input, which it may write to.
+    pub(crate) fn spawn_with(command: &mut Command, stdin: impl Into<Stdio>) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         lead::before(command);
         let words = words().doing("making a memfd for", &program)?;
@@ -55,7 +60,7 @@ impl Child {
             .try_clone()
             .doing("duplicating the memfd of", &program)?;
         let child = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::null())
             .stderr(errors)
             .process_group(0)

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::part::Part;
@@ -62,6 +64,22 @@ pub(super) fn default_directory() -> PathBuf {
     cache
         .unwrap_or_else(|| PathBuf::from("/var/tmp"))
         .join("erofast-suite")
+}
+
+/// Commands that are kept there are run.
+///
+/// # Errors
+/// Another user could have put them there.
+pub(super) fn check_directory(directory: &Path) -> Result<()> {
+    let status = fs::metadata(directory).doing("looking at", directory)?;
+    let place = directory.display();
+    let why = match status.uid() == geteuid().as_raw() {
+        false => format!("belongs to user {}", status.uid()),
+        true if status.mode() & 0o002 != 0 => "can be written by every user".to_owned(),
+        true => return Ok(()),
+    };
+    let line = format!("lab suite: {place}: {why}, and its commands would be run");
+    Err(LabError::Usage(line))
 }
 
 /// The image of a part below `directory`. The inner error says why this machine has none.
@@ -135,4 +153,30 @@ fn mkfs(tree: &Path, image: &Path, interrupt: &Interrupt) -> Result<()> {
     }
     made?;
     fs::rename(&part, image).doing("renaming", &part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn commands_that_another_user_could_have_written_are_not_run() {
+        let place = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();
+        let directory = place.path().join("suite");
+        fs::create_dir(&directory).unwrap();
+        check_directory(&directory).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
+        let error = check_directory(&directory).unwrap_err().to_string();
+        assert!(
+            error.contains("suite: can be written by every user"),
+            "{error}"
+        );
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        if chown(&directory, Some(65534), None).is_err() {
+            return println!("skipped: only root can give a directory to another user");
+        }
+        let error = check_directory(&directory).unwrap_err().to_string();
+        assert!(error.contains("suite: belongs to user 65534"), "{error}");
+    }
 }

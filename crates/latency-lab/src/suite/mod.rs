@@ -40,6 +40,7 @@ pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteR
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&directory);
     made.doing("making the directory", &directory)?;
+    images::check_directory(&directory)?;
     let mut suite = Suite {
         options,
         directory,

@@ -1,0 +1,105 @@
+//! A process that this one has started, and the processes below it: whether they run, and their
+//! end.
+
+use rustix::process::{Pid, Signal};
+
+use super::connection;
+use super::process::Process;
+
+/// A child of this process with its descendants.
+pub(crate) struct Family(Process);
+
+/// A look at them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Look {
+    /// Grows whenever one of their threads runs.
+    pub(crate) switches: u64,
+    /// One that cannot run, and what to do.
+    pub(crate) stopped: Option<String>,
+}
+
+impl Family {
+    /// `None` where it has ended.
+    pub(crate) fn of(child: u32) -> Option<Self> {
+        let pid = Pid::from_raw(child.try_into().ok()?)?;
+        Process::open(pid).map(Self)
+    }
+
+    pub(crate) fn look(&self) -> Look {
+        let all = self.all();
+        let processes = || [&self.0].into_iter().chain(&all);
+        Look {
+            switches: processes().map(Process::switches).sum(),
+            stopped: processes().find_map(|process| {
+                let pid = process.pid.as_raw_nonzero();
+                let why = process.why_stopped()?;
+                Some(format!("its process {pid} {why}"))
+            }),
+        }
+    }
+
+    /// Whether the first of them holds the connection of the mount `MAJOR:MINOR`.
+    pub(crate) fn holds(&self, device: &str) -> bool {
+        connection::holds(&self.0, device)
+    }
+
+    /// Ends all of them. One in a frozen cgroup of version 1 ends when that is thawed, before it
+    /// does anything else.
+    pub(crate) fn kill(&self) {
+        let all = self.all();
+        for process in [&self.0].into_iter().chain(&all) {
+            // Fails only for those that have ended.
+            let _ = process.signal(Signal::KILL);
+        }
+    }
+
+    fn all(&self) -> Vec<Process> {
+        let mut found: Vec<Process> = self.0.children();
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            let more = process.children();
+            found.extend(more);
+            next += 1;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    #[track_caller]
+    fn soon(what: &str, is_so: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is_so() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_grandchild_that_has_stopped_is_named_and_ends_with_the_others() {
+        let script = "(kill -STOP $(exec sh -c 'echo $PPID'); sleep 60) & wait";
+        let child = Command::new("sh").args(["-c", script]).spawn();
+        let mut child = child.unwrap();
+        let family = Family::of(child.id()).unwrap();
+        soon("it stops", || family.look().stopped.is_some());
+        let look = family.look();
+        let line = look.stopped.unwrap();
+        assert!(line.contains("is stopped: kill -CONT "), "{line}");
+        assert!(
+            !line.contains(&format!("process {} ", child.id())),
+            "{line}"
+        );
+        let below = family.all();
+        assert!(!below.is_empty() && look.switches > 0);
+        family.kill();
+        child.wait().unwrap();
+        let ended = |process: &Process| matches!(process.state(), None | Some('Z' | 'X'));
+        soon("all end", || below.iter().all(ended));
+    }
+}
