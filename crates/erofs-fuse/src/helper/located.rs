@@ -60,7 +60,7 @@ impl Located {
     pub(super) fn detach(&self) -> Result<(), Errno> {
         let root = self.root().map_err(|_| Errno::NOENT)?;
         let root = root.ok_or(Errno::NOENT)?;
-        rustix::mount::unmount(&of_descriptor(&root), UnmountFlags::DETACH)
+        rustix::mount::unmount(of_descriptor(&root), UnmountFlags::DETACH)
     }
 
     /// `None` where another mount is at its place by now.
