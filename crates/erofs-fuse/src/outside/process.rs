@@ -68,8 +68,8 @@ impl Process {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Why it does not run, as far as can be seen; a process that waits for a device looks as one in
-    /// a frozen cgroup of version 1.
+    /// Why it does not run, as far as can be seen: a process that waits for a device looks like one
+    /// in a frozen cgroup of version 1.
     pub(super) fn why_idle(&self) -> Option<String> {
         self.why_stopped().or_else(|| {
             let waits = self.state() == Some('D');
