@@ -75,6 +75,8 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }
     let before = helper::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
+    // Before there is a daemon, which blocks them as well.
+    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut daemon = respawn::command(Role::Daemon)
         .args(respawn::arguments(&request))
         .stdin(Stdio::null())
@@ -83,8 +85,6 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         .map_err(Error::std_io(
             "cannot start the daemon, which takes /proc and /dev/null",
         ))?;
-    // Only now: a daemon inherits what is blocked.
-    let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut outcome = Vec::new();
     let family = Family::of(daemon.id());
     let awaited = match (daemon.stdout.take(), &family) {
