@@ -44,7 +44,9 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         Err(_) => {
             let date = text(headers, DATE).and_then(|date| parse_date(&date));
             let until = parse_date(&value)?;
-            until.duration_since(date.unwrap_or(now)).unwrap_or_default()
+            until
+                .duration_since(date.unwrap_or(now))
+                .unwrap_or_default()
         }
     };
     Some(pause.min(LONGEST_HOLD))
