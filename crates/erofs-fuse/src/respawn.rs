@@ -113,8 +113,8 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Proxies, certificates and logins (of podman and docker) of the program that fetches images from URLs. The
-/// URL of a proxy may have a password.
+/// Proxies, certificates and logins (of podman and docker) of the program that fetches images from
+/// URLs. The URL of a proxy may have a password.
 pub(crate) const NETWORK: &[&str] = &[
     "http_proxy",
     "HTTP_PROXY",

@@ -15,9 +15,9 @@ static EXITING: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Allocator;
 
-/// Whether this process prints one line and exits with status 1 when it gets no memory, from now on.
-/// For commands, from before they read their arguments: a server that dies is to be known by its
-/// signal.
+/// Whether this process prints one line and exits with status 1 when it gets no memory, from now
+/// on. For commands, from before they read their arguments: a server that dies is to be known by
+/// its signal.
 pub fn exit_without_memory(exits: bool) {
     EXITS.store(exits, Ordering::Relaxed);
 }
