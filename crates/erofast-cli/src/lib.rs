@@ -24,7 +24,7 @@ pub use lab::{
     ENGINES, LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
     LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs,
 };
-pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line};
+pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line, status};
 pub use output::{Stdout, check_stdout, print_json, print_line, stdout};
 pub use parse::{parse, parse_from};
 pub use programs::program;

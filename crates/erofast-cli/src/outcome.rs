@@ -34,16 +34,21 @@ const USAGE_STATUS: u8 = 2;
 
 /// Prints the error, if there is one, and returns the exit status.
 pub fn end(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> ExitCode {
+    ExitCode::from(status(result, is_usage))
+}
+
+/// As [`end`], with the exit status as a number.
+pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> u8 {
     match result {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::Faulty) => ExitCode::FAILURE,
+        Ok(Outcome::Fine) => 0,
+        Ok(Outcome::Faulty) => 1,
         // The reader of the output closed it: nothing is wrong.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             note(one_line(&error));
             match is_usage(&error) {
-                true => ExitCode::from(USAGE_STATUS),
-                false => ExitCode::FAILURE,
+                true => USAGE_STATUS,
+                false => 1,
             }
         }
     }

@@ -26,7 +26,7 @@ mod tree;
 use std::path::Path;
 use std::process::ExitCode;
 
-use erofast_cli::{Outcome, Usage, check_stdout, end, parse};
+use erofast_cli::{Outcome, Usage, check_stdout, end, parse, status};
 
 use crate::cli::{Cli, Command, HelperArgs};
 
@@ -51,7 +51,12 @@ fn main() -> ExitCode {
     } else if is_fuse_style() {
         commands::mount::fuse_style()
     } else {
-        parse::<Cli>().and_then(|cli| run(cli.command))
+        match parse::<Cli>() {
+            Ok(cli) if asks_servers(&cli.command) => {
+                return commands::abandonable::run(|| status(run(cli.command), is_usage_error));
+            }
+            cli => cli.and_then(|cli| run(cli.command)),
+        }
     };
     end(result, is_usage_error)
 }
@@ -76,6 +81,14 @@ fn is_fuse_style() -> bool {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
     cli::is_fuse_style(Path::new(&program), arguments.next().as_deref())
+}
+
+/// Whether servers are asked that other users may have made.
+fn asks_servers(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Umount(_) | Command::Upgrade(_) | Command::Stat(_)
+    )
 }
 
 fn run(command: Command) -> anyhow::Result<Outcome> {

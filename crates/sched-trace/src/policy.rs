@@ -1,5 +1,5 @@
-//! Scheduling policies: events have a thread's priority, which SCHED_IDLE and SCHED_BATCH share with
-//! normal threads.
+//! Scheduling policies: events have a thread's priority, which SCHED_IDLE and SCHED_BATCH share
+//! with normal threads.
 
 use serde::Serialize;
 use std::fmt;

@@ -311,8 +311,8 @@ fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usiz
 /// A version of perf.
 struct Reader<'a> {
     name: &'a str,
-    /// 6.1: `latency` uses no `sched_waking`, and takes a thread that was preempted (R+) for a sleeping
-    /// one; `timehist` has no delay after preemptions.
+    /// 6.1: `latency` uses no `sched_waking`, and takes a thread that was preempted (R+) for a
+    /// sleeping one; `timehist` has no delay after preemptions.
     is_old: bool,
 }
 

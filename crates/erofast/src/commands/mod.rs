@@ -1,5 +1,6 @@
 //! One file a subcommand.
 
+pub mod abandonable;
 #[cfg(feature = "tools")]
 pub mod cache;
 #[cfg(feature = "tools")]

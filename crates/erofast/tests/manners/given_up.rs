@@ -11,8 +11,8 @@ use super::site::{Site, ends_soon, fine, signal, some_file, soon};
 use super::upgrades::Freezer;
 use super::users::as_nobody;
 
-/// A mount of an image whose own filesystem hangs, so that its helper waits for a file. Dropped, the
-/// filesystem goes on.
+/// A mount of an image whose own filesystem hangs, so that its helper waits for a file. Dropped,
+/// the filesystem goes on.
 struct Hanging {
     site: Site,
     below: u64,

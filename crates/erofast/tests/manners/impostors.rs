@@ -156,7 +156,7 @@ fn alone(site: &Site, script: &str) -> std::process::Output {
     let prepare = "mount --make-rprivate /; \
         while read -r _ point type _; do \
             case $type$point in *\"$PWD/mnt\") ;; \
-            fuse.erofast*) ./program umount -l \"$(printf %b \"$point\")\" ;; esac; \
+            fuse.erofast*) ./program umount -l \"$(printf %b \"$point\")\" 2>/dev/null ;; esac; \
         done </proc/self/mounts; PATH=$PWD/bin:$PATH; eval \"$1\"";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", prepare, "sh", script]);
@@ -357,4 +357,70 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let place = site.directory.path().to_str().unwrap().to_owned();
     assert!(!mounts.contains(&place), "{mounts}");
+}
+
+/// A server of another program for a mount that looks like one of erofast's: it answers INIT, opens
+/// and, if it is given some, the question for counters; it takes all else and never answers.
+const OTHER_SERVER: &str = r#"
+import ctypes, os, struct, sys
+folder, answer = sys.argv[1], sys.argv[2].encode()
+device = os.open('/dev/fuse', os.O_RDWR)
+data = f'fd={device},rootmode=40000,user_id=65534,group_id=65534,allow_other'
+if ctypes.CDLL(None, use_errno=True).mount(b'x.erofs', folder.encode(), b'fuse.erofast', 7, data.encode()):
+    sys.exit(os.strerror(ctypes.get_errno()))
+print('ready', flush=True)
+while True:
+    request = os.read(device, 1 << 20)
+    length, opcode, unique = struct.unpack_from('<IIQ', request)
+    reply = None
+    if opcode == 26:
+        reply = struct.pack('<IIIIHHIIHHI7I', 7, 31, 65536, 0, 12, 9, 4096, 1, 0, 0, 0, *[0] * 7)
+    elif answer and opcode in (14, 27):
+        reply = struct.pack('<QII', 1, 0, 0)
+    elif answer and opcode == 39:
+        # The number of the copy, and its length.
+        size = struct.unpack_from('<I', request, 40 + 28)[0]
+        own = struct.pack('<Q', 1)
+        body = (own + struct.pack('<Q', len(answer)) + answer).ljust(size, b'\0')
+        reply = struct.pack('<iIII', 0, 0, 0, 0) + body[:size]
+    if reply is not None:
+        os.write(device, struct.pack('<IiQ', 16 + len(reply), 0, unique) + reply)
+"#;
+
+/// In a mount namespace of its own: others list their mounts, too.
+const BESIDE_OTHER_SERVER: &str = r#"
+mkdir m && python3 -c "$1" m "$2" >ready & other=$!
+until grep -q ready ready; do kill -0 $other || exit 77; sleep 0.1; done
+for arguments in stat 'stat m' 'stat --prometheus' 'upgrade --all'; do
+    timeout -k 1 60 "$0" $arguments >out 2>err
+    echo "$? $arguments"
+    grep panicked err
+done
+kill -9 $other
+"#;
+
+#[test]
+fn a_server_that_takes_requests_and_never_answers_keeps_no_command() {
+    for answer in ["", "[]", "{\"requests\":18446744073709551615}"] {
+        let folder = tempfile::tempdir().expect("a directory");
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .args([BESIDE_OTHER_SERVER, env!("CARGO_BIN_EXE_erofast")])
+            .args([OTHER_SERVER, answer])
+            .current_dir(folder.path())
+            .output()
+            .expect("unshare");
+        if output.status.code() != Some(0) {
+            let why = String::from_utf8_lossy(&output.stderr);
+            println!("skipped: cannot mount: {}", why.trim());
+            return;
+        }
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<_> = printed.lines().collect();
+        assert_eq!(lines.len(), 4, "{answer}: {printed}");
+        for line in lines {
+            let status = line.split(' ').next();
+            assert!(matches!(status, Some("0" | "1")), "{answer}: {printed}");
+        }
+    }
 }

@@ -27,12 +27,33 @@ use crate::version::version;
 /// One line: it is no erofast mount, may not be read, or its daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let value = queries::get(mountpoint, queries::COUNTERS)?;
-    serde_json::from_slice(&value).map_err(|error| {
-        Error::mountpoint(
-            mountpoint,
-            format!("its counters cannot be parsed: {error}"),
-        )
-    })
+    let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
+    let counters = serde_json::from_slice(&value);
+    let counters: Value = counters.map_err(|error| wrong(format!("cannot be parsed: {error}")))?;
+    match counters.is_object() && is_plausible(&counters) {
+        true => Ok(counters),
+        false => Err(wrong("are none that a server of erofast has".to_owned())),
+    }
+}
+
+/// Largest number that a double has exactly, and more than anything that is counted: sums of
+/// counters stay far below what 64 bits hold.
+const LARGEST: u64 = 1 << 53;
+
+/// Longest list; those of a server have 64 buckets, some CPUs, some programs.
+const LONGEST: usize = 1 << 10;
+
+/// Whether its numbers can be added up: a server of another user answers what it likes.
+fn is_plausible(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
+        Value::Array(list) => list.len() <= LONGEST && list.iter().all(is_plausible),
+        // Hostile images have faults anywhere; these are not added up.
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(name, value)| ["nid", "address"].contains(&&**name) || is_plausible(value)),
+        _ => true,
+    }
 }
 
 /// A mount point, and what [`stat`] says of it.

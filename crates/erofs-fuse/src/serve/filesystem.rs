@@ -168,6 +168,7 @@ impl ErofsFilesystem {
     /// `None` before the mount is served, and while it ends.
     fn collect_counters(&self) -> Option<Vec<u8>> {
         let mut counters = self.counters.get()?()?;
+        self.faults.look_for_a_change(&self.engine);
         counters["faults"] = self.faults.report();
         if let Some(launch) = self.launch.get() {
             counters["profile"] = launch.report();

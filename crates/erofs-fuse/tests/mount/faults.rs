@@ -21,6 +21,7 @@ pub const TESTS: &[Test] = tests![
     an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed,
     a_successor_of_a_dead_server_knows_what_the_image_was,
     an_image_that_only_has_a_new_name_is_not_said_to_have_changed,
+    stat_says_that_an_image_was_overwritten_before_any_read_fails,
 ];
 
 /// Its first pcluster of `text` is garbage.
@@ -293,6 +294,20 @@ fn a_successor_of_a_dead_server_knows_what_the_image_was() {
         }
         soon("the line in the log", is_there);
     }
+}
+
+fn stat_says_that_an_image_was_overwritten_before_any_read_fails() {
+    let (copy, log) = (Copy::of(IMAGE), Log::new("overwritten"));
+    let place = Place::new();
+    mount(&request(&copy.0, &place, &log.option())).unwrap();
+    let changed = || stat(&place.path).unwrap()["faults"]["image_changed"].clone();
+    fs::rename(&copy.0, copy.0.with_extension("renamed")).unwrap();
+    assert_eq!(changed(), Value::Null, "a new name");
+    fs::rename(copy.0.with_extension("renamed"), &copy.0).unwrap();
+    let file = fs::File::options().write(true).open(&copy.0).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let line = changed();
+    assert!(line.as_str().unwrap().contains("changed since"), "{line}");
 }
 
 fn an_image_that_only_has_a_new_name_is_not_said_to_have_changed() {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
 use erofs_engine::erofs_format::Nid;
-use erofs_engine::{Engine, cpu_workers, remote};
+use erofs_engine::{Change, Engine, cpu_workers, remote};
 use rustix::event::PollFlags;
 use serde_json::Value;
 use sys::eventfd::EventFd;
@@ -107,9 +107,20 @@ impl FaultRecorder {
         if self.changed.load(Ordering::Relaxed) {
             return true;
         }
-        let Some(change) = engine.change() else {
-            return false;
-        };
+        engine
+            .change()
+            .is_some_and(|change| self.note_change(change))
+    }
+
+    /// Notes a certain change without a failed request: bytes that were overwritten may decode to
+    /// others. A new name alone is no news then.
+    pub(in super::super) fn look_for_a_change(&self, engine: &Engine) {
+        if let Some(change) = engine.change().filter(|change| change.is_certain) {
+            self.note_change(change);
+        }
+    }
+
+    fn note_change(&self, change: Change) -> bool {
         let is_certain = change.is_certain;
         self.changed.store(is_certain, Ordering::Relaxed);
         if self.table.lock().changed(change) {

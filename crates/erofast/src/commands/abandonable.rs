@@ -1,0 +1,55 @@
+//! Commands that ask the servers of other users' mounts.
+//!
+//! A thread whose request such a server has taken, and never answers, cannot be ended by any
+//! signal, and keeps its process. So the work is done in a child: when it has its result, this
+//! process ends, whatever became of the child's threads.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::ExitCode;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
+
+/// Runs `work` in a child and ends with its exit status; where there can be no child, here. To be
+/// called before any thread is made.
+pub fn run(work: impl FnOnce() -> u8) -> ExitCode {
+    let mut work = Some(work);
+    let status = match begin(&mut work) {
+        Ok((child, reader)) => outcome(child, reader),
+        Err(_) => work.map_or(1, |work| work()),
+    };
+    ExitCode::from(status)
+}
+
+fn begin(work: &mut Option<impl FnOnce() -> u8>) -> io::Result<(Pid, io::PipeReader)> {
+    let (reader, mut writer) = io::pipe()?;
+    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+    let parent = rustix::process::getpid();
+    let child = sys::fork::fork(stdin, &[writer.as_raw_fd()], || {
+        // A command that is ended does no more.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        if rustix::process::getppid() != Some(parent) {
+            return 1;
+        }
+        let status = work.take().map_or(1, |work| work());
+        // Errors of the output were reported; the parent has ended only if it was ended.
+        let _ = io::stdout().flush();
+        let _ = writer.write_all(&[status]);
+        status.into()
+    })?;
+    let child = Pid::from_raw(child).ok_or(io::ErrorKind::Other)?;
+    Ok((child, reader))
+}
+
+fn outcome(child: Pid, mut reader: io::PipeReader) -> u8 {
+    let mut status = [0];
+    if reader.read_exact(&mut status).is_ok() {
+        return status[0];
+    }
+    // It ended without a result.
+    let ended = waitpid(Some(child), WaitOptions::empty());
+    let signal = |ended: WaitStatus| Some(128 + ended.terminating_signal()?);
+    let code = ended.ok().flatten().map(|(_, ended)| ended);
+    let code = code.and_then(|ended| ended.exit_status().or_else(|| signal(ended)));
+    code.and_then(|code| code.try_into().ok()).unwrap_or(1)
+}
