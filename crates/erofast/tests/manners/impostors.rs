@@ -151,12 +151,12 @@ impl Drop for Stopped {
 }
 
 /// Runs a script in a mount namespace with no erofast mount but that of the site: others belong to
-/// other tests. `$0` is the folder of the program.
+/// other tests, and a copy would keep them. `$0` is the folder of the program.
 fn alone(site: &Site, script: &str) -> std::process::Output {
     let prepare = "mount --make-rprivate /; \
         while read -r _ point type _; do \
             case $type$point in *\"$PWD/mnt\") ;; \
-            fuse.erofast*) ./program umount -l \"$(printf %b \"$point\")\" 2>/dev/null ;; esac; \
+            fuse.erofast*) umount -c -l \"$(printf %b \"$point\")\" 2>/dev/null ;; esac; \
         done </proc/self/mounts; PATH=$PWD/bin:$PATH; eval \"$1\"";
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", prepare, "sh", script]);
@@ -387,8 +387,11 @@ while True:
         os.write(device, struct.pack('<IiQ', 16 + len(reply), 0, unique) + reply)
 "#;
 
-/// In a mount namespace of its own: others list their mounts, too.
+/// In a mount namespace of its own: others list their mounts, too. Copies of theirs would keep them.
 const BESIDE_OTHER_SERVER: &str = r#"
+while read -r _ point type _; do
+    case $type in fuse.erofast) umount -c -l "$(printf %b "$point")" 2>/dev/null ;; esac
+done </proc/self/mounts
 mkdir m && python3 -c "$1" m "$2" >ready & other=$!
 until grep -q ready ready; do kill -0 $other || exit 77; sleep 0.1; done
 for arguments in stat 'stat m' 'stat --prometheus' 'upgrade --all'; do

@@ -91,7 +91,7 @@ mod tests {
         json!({"mounts": [
             {"mountpoint": "/a", "image": "/i.erofs", "uptime_s": uptime, "requests": requests, "version": "1.2.3",
              "fuse": {"errors": 1}, "engine": {"errors": 0}, "restart": {"restarts": 2}},
-            {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer: none of the columns ends behind this"},
+            {"mountpoint": "/b\u{202e}", "error": "/b\u{202e}: its server does not answer and this ends behind all columns"},
         ]})
     }
 
