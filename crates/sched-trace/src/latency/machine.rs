@@ -19,7 +19,7 @@ pub(super) fn run(trace: &Trace) -> Report {
     let completeness = completeness::of(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
-        works: Works::new(&trace.events),
+        works: Works::new(&trace.events, &trace.names),
         ..Machine::default()
     };
     let mut edges = completeness.edges().into_iter().peekable();
@@ -359,7 +359,8 @@ impl Machine {
         let queue = self.works.queue_of(work);
         let queue = queue.map(|queue| self.names.get(queue).to_owned());
         let task = self.tasks.entry(pid).or_default();
-        let is_worker = kthread || is_worker(pid, task.comm, queue.as_deref());
+        let is_worker = kthread
+            || is_worker(pid, task.comm, queue.as_deref()) && !self.works.interrupts(pid, function);
         let own = kthread
             .then(|| worker_name(&mut self.names, &task.comm.to_string()))
             .flatten();
