@@ -89,6 +89,9 @@ struct Machine {
     cut: u64,
     /// Recordings that ended within the trace.
     part: usize,
+    /// The trace has `sched_wakeup` and `sched_waking`.
+    wakes: bool,
+    wakings: bool,
 }
 
 impl Machine {
@@ -124,6 +127,8 @@ impl Machine {
                 target_cpu,
             } => {
                 self.name(task);
+                self.wakes |= wake == Wake::Done;
+                self.wakings |= wake == Wake::Begins;
                 match wake {
                     Wake::Begins => self.waking(task.pid, event, target_cpu),
                     Wake::Done => self.wakeup(task.pid, event, target_cpu),
@@ -374,6 +379,7 @@ impl Machine {
             function,
             workqueue: own,
             kthread,
+            softirq: !is_worker,
         };
         if !is_worker {
             self.works.start(work, Runner::Softirq(event.cpu), run);
@@ -401,6 +407,9 @@ impl Machine {
         }
         if self.switches == 0 {
             notices.push(Notice::NoSwitches);
+        }
+        if self.wakes && !self.wakings {
+            notices.push(Notice::NoWaking);
         }
         if self.works.lacks_ends() {
             notices.push(Notice::NoEndOfWork);
@@ -433,7 +442,7 @@ impl Machine {
         if !silent.is_empty() {
             notices.push(Notice::SilentCpus { cpus: silent });
         }
-        Report {
+        let mut report = Report {
             format: trace.format,
             cpus: cpus.into_iter().collect(),
             clock: trace.clock.clone(),
@@ -456,7 +465,9 @@ impl Machine {
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,
-        }
+        };
+        report.notices.extend(report.missing_notice());
+        report
     }
 }
 
