@@ -149,9 +149,16 @@ impl TaskState {
     }
 
     /// From the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
+    ///
+    /// libtraceevent's plugins have letters of their own for the last two bits: `x` and `W`.
     pub fn from_text(text: &str) -> Self {
         let mut bits = 0;
         for letter in text.bytes() {
+            let letter = match letter {
+                b'x' => b'P',
+                b'W' => b'I',
+                other => other,
+            };
             if let Some(bit) = LETTERS.iter().position(|&l| l == letter) {
                 bits |= 1 << bit;
             }
@@ -225,6 +232,13 @@ mod tests {
             "preempted, as Linux 4.4 wrote it"
         );
         assert!(TaskState::from_text("Z").is_dead());
+    }
+
+    #[test]
+    fn the_letters_of_plugins_are_sleeps_as_well() {
+        assert_eq!(TaskState::from_text("W"), TaskState::IDLE);
+        assert_eq!(TaskState::from_text("x"), TaskState::from_bits(0x40));
+        assert_eq!(TaskState::from_text("R"), TaskState::RUNNABLE);
     }
 
     #[test]

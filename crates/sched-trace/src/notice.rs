@@ -68,6 +68,17 @@ pub enum Notice {
     LocalClock,
     /// The trace has no switch, with which waits end.
     NoSwitches,
+    /// The trace has `sched_wakeup`, and not the `sched_waking` before it.
+    NoWaking,
+    /// Switches and wake-ups of all threads are missing, too many for their figures to be valid.
+    MissingEvents {
+        /// Switches.
+        switches: u64,
+        /// Runs after a sleep without a wake-up.
+        unexplained: u64,
+        /// Wake-ups that led to a wait.
+        wakeups: u64,
+    },
     /// The trace has the starts of work items, but not their ends.
     NoEndOfWork,
 }
@@ -163,6 +174,19 @@ impl fmt::Display for Notice {
             Self::NoSwitches => {
                 f.write_str("no sched_switch events: the trace does not show when threads ran")
             }
+            Self::NoWaking => f.write_str(
+                "no sched_waking events: waits begin with sched_wakeup, when the thread is on a run \
+                 queue, and are shorter by the time until then",
+            ),
+            Self::MissingEvents {
+                switches,
+                unexplained,
+                wakeups,
+            } => write!(
+                f,
+                "{switches} switches and {unexplained} wake-ups are missing beside {wakeups} wake-ups \
+                 of all threads: more than 1 for each 100 in one recording make them not valid"
+            ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \
                  nothing to do, or starts the next one",

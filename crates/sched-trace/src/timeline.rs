@@ -1,6 +1,6 @@
 //! What ran on each CPU, and where waiting threads were queued.
 
-use crate::latency::{Report, Wait};
+use crate::latency::{Report, Wait, WorkRun};
 use crate::{Comm, Event, Kind, Name, Policy, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, HashMap};
 
@@ -139,20 +139,25 @@ impl Timeline {
         timeline
     }
 
-    /// Learns which work item each worker executed when.
+    /// Learns which work item each worker executed when. That of a softirq lies within another one.
     pub fn with_items(mut self, report: &Report) -> Self {
-        for work in &report.works {
+        let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
+        for work in report.works.iter().filter(|work| !unknown(work)) {
             let item = Item {
                 function: work.function,
                 workqueue: work.workqueue,
             };
             let items = self.items.entry(work.pid).or_default();
+            let end_ns = work.end_ns.unwrap_or(u64::MAX);
+            let before = items.last().copied();
             // Without its end in the trace, an item ends when its worker starts the next one.
             if let Some(last) = items.last_mut() {
                 last.1 = last.1.min(work.start_ns);
             }
-            let end_ns = work.end_ns.unwrap_or(u64::MAX);
             items.push((work.start_ns, end_ns, item));
+            if let Some((_, end, interrupted)) = before.filter(|before| before.1 > end_ns) {
+                items.push((end_ns, end, interrupted));
+            }
         }
         self
     }
@@ -319,6 +324,34 @@ impl Timeline {
 mod tests {
     use super::*;
     use crate::script::trace;
+
+    #[test]
+    fn a_worker_returns_to_the_item_that_a_softirq_interrupted() {
+        let text =
+            "0 0 0 R 9; 10 0 9 start 1 work_a; 20 0 9 queue 2 bh_b events_bh; 30 0 9 start 2 bh_b;
+            40 0 9 end 2 bh_b; 90 0 9 end 1 work_a; 100 0 9 I 0";
+        let items = |text: &str| -> Vec<(u64, u64, String)> {
+            let trace = trace(text);
+            let timeline = Timeline::new(&trace).with_items(&crate::latency::analyse(&trace));
+            let run = timeline.runs_of(9).next().unwrap().1;
+            let name = |item: Option<Item>| item.map_or("", |item| trace.names.get(item.function));
+            let parts = timeline.by_item(run).into_iter();
+            let parts =
+                parts.map(|p| (p.start_ns / 1000, p.end_ns / 1000, name(p.item).to_owned()));
+            parts.collect()
+        };
+        let part = |from, until, name: &str| (from, until, name.to_owned());
+        let expected = [
+            part(0, 10, ""),
+            part(10, 30, "work_a"),
+            part(30, 40, "bh_b"),
+            part(40, 90, "work_a"),
+            part(90, 100, ""),
+        ];
+        assert_eq!(items(text), expected);
+        let endless = text.replace("40 0 9 end 2 bh_b; 90 0 9 end 1 work_a;", "");
+        assert_eq!(items(&endless), [part(0, 10, ""), part(10, 100, "work_a")]);
+    }
 
     #[test]
     fn a_thread_whose_entering_is_not_written_ran_since_its_wake_up_at_most() {

@@ -306,7 +306,12 @@ impl<'a> Finder<'a> {
         let slices = slices.map(|s| (s.name.clone(), part(s.start_ns, s.end_ns), None));
         let works = self.report.works.iter().filter(|work| work.pid == pid);
         let works = works.map(|work| {
-            let end = work.end_ns.unwrap_or(run.end_ns);
+            let unknown = if work.softirq {
+                work.start_ns
+            } else {
+                run.end_ns
+            };
+            let end = work.end_ns.unwrap_or(unknown);
             (self.title(work), part(work.start_ns, end), work.queued_by)
         });
         let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);

@@ -125,6 +125,19 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
 }
 
 #[test]
+fn a_binary_trace_that_lacks_its_last_byte_is_refused() {
+    for (name, ..) in EXPECTED.iter().filter(|(name, ..)| *name != "ftrace.txt") {
+        let fixture = Fixture::new(name, "last");
+        let whole = fixture.bytes();
+        for missing in [1, 2, 10, 40] {
+            std::fs::write(&fixture.0, &whole[..whole.len() - missing]).unwrap();
+            let read = open(&fixture.0, &ReadOptions::default());
+            assert!(read.is_err(), "{name} without its last {missing} bytes");
+        }
+    }
+}
+
+#[test]
 fn text_that_ends_in_the_middle_of_a_line_is_refused() {
     let fixture = Fixture::new("ftrace.txt", "line");
     let whole = fixture.bytes();

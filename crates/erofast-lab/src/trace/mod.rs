@@ -293,6 +293,14 @@ fn validity(
             report.lost_events
         );
     }
+    if report.misses_many(filter) {
+        bail!(
+            "{file}: the figures are not valid: {} switches and wake-ups of these threads are missing \
+             beside {} wake-ups, more than 1 for each 100",
+            missing.switches + missing.unexplained,
+            missing.wakeups
+        );
+    }
     if !report.is_valid_for(filter) {
         bail!("{file}: the figures are not valid");
     }

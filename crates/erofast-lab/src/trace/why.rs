@@ -67,7 +67,11 @@ pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyho
 /// Time since the beginning, thread and action of each step of a chain.
 pub fn lines(report: &Report, chain: &Chain) -> Vec<[String; 3]> {
     let mut lines = Vec::new();
-    let after = |ns: u64| length(ns.saturating_sub(chain.start_ns) as f64 / 1e3);
+    // The wait of a waker may have begun before the chain.
+    let after = |ns: u64| match chain.start_ns.checked_sub(ns) {
+        Some(before) if before > 0 => format!("-{}", length(before as f64 / 1e3)),
+        _ => length(ns.saturating_sub(chain.start_ns) as f64 / 1e3),
+    };
     for step in &chain.steps {
         lines.push([after(step.start_ns), name(step), action(step)]);
         let doing = doing(report, step).into_iter();
@@ -156,4 +160,40 @@ fn operation(opcode: u32) -> String {
         other => return format!("operation {other}"),
     };
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_began_before_its_chain_has_a_time_below_zero() {
+        let action = Action::Waits {
+            cpu: 0,
+            last_cpu: None,
+            preempted: false,
+            behind: None,
+            behind_prio: None,
+            behind_policy: None,
+        };
+        let step = Step {
+            start_ns: 69_000,
+            end_ns: 177_600,
+            pid: 9,
+            comm: "kworker/0:1".into(),
+            action,
+        };
+        let chain = Chain {
+            origin: Origin::UninterruptibleSleep,
+            start_ns: 100_000,
+            end_ns: 200_000,
+            pid: 9,
+            work: None,
+            steps: vec![step],
+        };
+        let lines = lines(&Report::default(), &chain);
+        let times: Vec<&str> = lines.iter().map(|line| line[0].as_str()).collect();
+        assert_eq!(times, ["-31.0 us", "100.0 us"]);
+        assert!(lines[0][2].contains("108.6 us"), "{}", lines[0][2]);
+    }
 }

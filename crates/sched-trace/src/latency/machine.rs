@@ -19,7 +19,7 @@ pub(super) fn run(trace: &Trace) -> Report {
     let completeness = completeness::of(trace);
     let mut machine = Machine {
         names: trace.names.clone(),
-        works: Works::new(&trace.events),
+        works: Works::new(&trace.events, &trace.names),
         ..Machine::default()
     };
     let mut edges = completeness.edges().into_iter().peekable();
@@ -89,6 +89,9 @@ struct Machine {
     cut: u64,
     /// Recordings that ended within the trace.
     part: usize,
+    /// The trace has `sched_wakeup` and `sched_waking`.
+    wakes: bool,
+    wakings: bool,
 }
 
 impl Machine {
@@ -124,6 +127,8 @@ impl Machine {
                 target_cpu,
             } => {
                 self.name(task);
+                self.wakes |= wake == Wake::Done;
+                self.wakings |= wake == Wake::Begins;
                 match wake {
                     Wake::Begins => self.waking(task.pid, event, target_cpu),
                     Wake::Done => self.wakeup(task.pid, event, target_cpu),
@@ -359,7 +364,8 @@ impl Machine {
         let queue = self.works.queue_of(work);
         let queue = queue.map(|queue| self.names.get(queue).to_owned());
         let task = self.tasks.entry(pid).or_default();
-        let is_worker = kthread || is_worker(pid, task.comm, queue.as_deref());
+        let is_worker = kthread
+            || is_worker(pid, task.comm, queue.as_deref()) && !self.works.interrupts(pid, function);
         let own = kthread
             .then(|| worker_name(&mut self.names, &task.comm.to_string()))
             .flatten();
@@ -373,6 +379,7 @@ impl Machine {
             function,
             workqueue: own,
             kthread,
+            softirq: !is_worker,
         };
         if !is_worker {
             self.works.start(work, Runner::Softirq(event.cpu), run);
@@ -400,6 +407,9 @@ impl Machine {
         }
         if self.switches == 0 {
             notices.push(Notice::NoSwitches);
+        }
+        if self.wakes && !self.wakings {
+            notices.push(Notice::NoWaking);
         }
         if self.works.lacks_ends() {
             notices.push(Notice::NoEndOfWork);
@@ -432,7 +442,7 @@ impl Machine {
         if !silent.is_empty() {
             notices.push(Notice::SilentCpus { cpus: silent });
         }
-        Report {
+        let mut report = Report {
             format: trace.format,
             cpus: cpus.into_iter().collect(),
             clock: trace.clock.clone(),
@@ -455,7 +465,9 @@ impl Machine {
             span: trace.span(),
             events: trace.events.len() as u64,
             names: self.names,
-        }
+        };
+        report.notices.extend(report.missing_notice());
+        report
     }
 }
 

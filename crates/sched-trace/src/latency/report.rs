@@ -142,4 +142,6 @@ pub struct WorkRun {
     pub workqueue: Option<Name>,
     /// Executed by a kthread_worker, not by a work queue.
     pub kthread: bool,
+    /// Executed by a softirq, which interrupted the thread: that is no worker of the item.
+    pub softirq: bool,
 }

@@ -131,6 +131,11 @@ impl Report {
     /// The same for the threads that the filter accepts. Figures that are selected by the name of a
     /// work function are also invalid when the trace does not name all of them.
     pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
+        self.is_readable(filter) && !self.misses_many(filter)
+    }
+
+    /// Whether too many switches and wake-ups of the threads that the filter accepts are missing.
+    pub fn misses_many(&self, filter: &Filter<'_>) -> bool {
         let (tally, concerned) = (Tally::of(self), self.concerned(filter));
         let parts = tally.by_part(&concerned);
         let mut threads = tally.threads.iter().filter(|((_, pid), _)| concerned(*pid));
@@ -138,7 +143,22 @@ impl Report {
         let in_table = self.completeness.is_counted
             && parts.iter().all(few)
             && threads.any(|(_, thread)| thread.wakeups > 0 && !thread.spoils());
-        self.is_readable(filter) && (in_table || !parts.into_iter().any(Missing::spoils))
+        !in_table && parts.into_iter().any(Missing::spoils)
+    }
+
+    /// The notice that too many events of all threads are missing.
+    pub(super) fn missing_notice(&self) -> Option<Notice> {
+        let Missing {
+            switches,
+            unexplained,
+            wakeups,
+        } = self.missing(|_| true);
+        self.misses_many(&Filter::default())
+            .then_some(Notice::MissingEvents {
+                switches,
+                unexplained,
+                wakeups,
+            })
     }
 
     /// Whether nothing is lost or unreadable that any figure needs.

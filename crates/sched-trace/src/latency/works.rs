@@ -2,7 +2,7 @@
 
 use super::report::{Wait, WorkRun};
 use crate::{Event, Kind, Name, Names};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What executes an item: a worker, or the softirq of a CPU, in whatever thread that interrupted
 /// (BH work queues, Linux 6.9). What such a thread waits for has nothing to do with the item.
@@ -30,6 +30,10 @@ pub(super) struct Works {
     open: HashMap<Runner, usize>,
     /// The only queue on which items of a function were seen; `None` if there were several.
     home: HashMap<Name, Option<Name>>,
+    /// Functions that softirqs execute: they are queued on BH queues, or start in the idle task.
+    softirqs: HashSet<Name>,
+    /// Workers that slept as they do between items, since the start of their last one.
+    rested: HashSet<i32>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,
     kthread_ends: bool,
@@ -38,7 +42,17 @@ pub(super) struct Works {
 impl Works {
     /// Learns whether the trace has `execute_end` events. Without them an item ends when its worker
     /// sleeps without work or starts the next one.
-    pub fn new(events: &[Event]) -> Self {
+    pub fn new(events: &[Event], names: &Names) -> Self {
+        let is_bh = |queue: Name| names.get(queue).starts_with("events_bh");
+        let softirqs = events.iter().filter_map(|event| match event.kind {
+            Kind::WorkQueued {
+                function,
+                queue: Some(queue),
+                ..
+            } => is_bh(queue).then_some(function),
+            Kind::WorkStart { function, .. } => (event.pid == 0).then_some(function),
+            _ => None,
+        });
         let ends = |wanted: bool| {
             let is_end = |event: &Event| matches!(event.kind, Kind::WorkEnd { kthread, .. } if kthread == wanted);
             events.iter().any(is_end)
@@ -46,6 +60,7 @@ impl Works {
         Self {
             ends: ends(false),
             kthread_ends: ends(true),
+            softirqs: softirqs.collect(),
             ..Self::default()
         }
     }
@@ -76,11 +91,19 @@ impl Works {
     pub fn forget(&mut self) {
         self.queued.clear();
         self.open.clear();
+        self.rested.clear();
     }
 
     /// The name of the work queue of an item, where its queueing was seen.
     pub fn queue_of(&self, work: u64) -> Option<Name> {
         self.queued.get(&work)?.queue
+    }
+
+    /// Whether an item of a work queue that starts in a worker is executed by a softirq there: its
+    /// function is one of those, or the worker is inside an item, which it leaves first.
+    pub fn interrupts(&self, pid: i32, function: Name) -> bool {
+        let inside = || self.open.contains_key(&Runner::Worker(pid)) && !self.rested.contains(&pid);
+        self.softirqs.contains(&function) || self.ends && inside()
     }
 
     /// An item starts; `run` lacks what the queueing event adds.
@@ -90,6 +113,9 @@ impl Works {
             run.queued_ns = Some(queued.time_ns);
             run.queued_by = Some(queued.by);
             run.workqueue = queued.queue.or(run.workqueue);
+        }
+        if let Runner::Worker(pid) = runner {
+            self.rested.remove(&pid);
         }
         self.open.insert(runner, self.runs.len());
         self.runs.push(run);
@@ -106,6 +132,7 @@ impl Works {
     /// The worker goes to sleep, and not inside an item. Its item has ended, unless the trace has
     /// the ends of items.
     pub fn sleep(&mut self, pid: i32) {
+        self.rested.insert(pid);
         let (ends, kthread_ends) = (self.ends, self.kthread_ends);
         let has_end = |run: &WorkRun| if run.kthread { kthread_ends } else { ends };
         if self

@@ -33,7 +33,7 @@ impl<'a> History<'a> {
         for wait in &report.waits {
             history.waits.entry(wait.pid).or_default().push(wait);
         }
-        for work in &report.works {
+        for work in report.works.iter().filter(|work| !work.softirq) {
             history.works.entry(work.pid).or_default().push(work);
         }
         history

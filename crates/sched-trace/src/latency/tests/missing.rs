@@ -10,8 +10,14 @@ fn a_switch_that_is_not_in_the_trace_is_noticed() {
     let missing = report("10 0 7 S 0; 20 0 0 waking 7; 40 0 7 S 0");
     assert_eq!((missing.switches, missing.missing_switches), (2, 1));
     assert!(missing.waits.is_empty() && !missing.is_valid());
+    let reason = Notice::MissingEvents {
+        switches: 1,
+        unexplained: 0,
+        wakeups: 0,
+    };
+    assert_eq!(missing.notices, [reason]);
     let whole = report("10 0 7 S 0; 20 0 0 waking 7; 30 0 0 R+ 7; 30 1 8 S 0; 40 0 7 S 0");
-    assert_eq!(whole.missing_switches, 0);
+    assert_eq!((whole.missing_switches, whole.notices.len()), (0, 0));
     assert!(whole.is_valid());
 }
 
@@ -51,6 +57,15 @@ fn a_trace_without_switches_has_no_valid_figures_and_no_waits() {
     let report = report("10 0 1 waking 7; 20 0 1 wakeup 7; 90 0 1 waking 8");
     assert_eq!(report.notices, [Notice::NoSwitches]);
     assert!(!report.is_valid() && report.waits.is_empty() && report.unfinished.is_empty());
+}
+
+#[test]
+fn a_trace_whose_waits_begin_late_says_so() {
+    let late = report("10 0 1 wakeup 7; 25 0 1 S 7");
+    assert_eq!(late.notices, [Notice::NoWaking]);
+    assert!(late.is_valid());
+    let early = report("5 0 1 waking 7; 10 0 1 wakeup 7; 25 0 1 S 7");
+    assert!(early.notices.is_empty());
 }
 
 #[test]

@@ -109,3 +109,26 @@ fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone
     assert!(of_5.all(|wait| wait.function.is_none()));
     assert_eq!(lengths(&report, WaitKind::Preempted)[1], (5, 200));
 }
+
+/// The worker 9 is inside `work_a` when a softirq executes `bh_b`, and is preempted for 10 ms
+/// afterwards; the item of the softirq is of a BH queue, or of a queue that is not known.
+#[test]
+fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted() {
+    let own = "0 0 0 queue 1 work_a mywq; 1 0 0 waking 9; 10 0 0 R 9; 11 0 9 start 1 work_a;";
+    let rest = "200 0 9 R 2; 10200 0 2 R 9; 10300 0 9 end 1 work_a; 10310 0 9 I 2";
+    let bh = "100 0 9 queue 2 bh_b events_bh; 110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
+    let work_a = ("work_a", "mywq", [9.0, 10_000.0, 11.0, 10_289.0], 1);
+    let bh_b = ("bh_b", "events_bh", [0.0, 0.0, 10.0, 10.0], 1);
+    rows(&trace(&format!("{own}{bh}{rest}")), &[work_a, bh_b]);
+    let unknown = "110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
+    let unnamed = ("bh_b", "", [0.0, 0.0, 0.0, 10.0], 1);
+    rows(&trace(&format!("{own}{unknown}{rest}")), &[work_a, unnamed]);
+    // Without ends.
+    let endless = format!("{own}{bh}{rest}").replace(" 120 0 9 end 2 bh_b;", "");
+    let endless = endless.replace(" 10300 0 9 end 1 work_a;", "");
+    let [work_a, bh_b] = [
+        ("work_a", "mywq", [9.0, 10_000.0, 11.0, 0.0], 1),
+        ("bh_b", "events_bh", [0.0, 0.0, 10.0, 0.0], 1),
+    ];
+    rows(&trace(&endless), &[work_a, bh_b]);
+}

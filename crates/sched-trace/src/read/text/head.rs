@@ -13,33 +13,50 @@ pub(super) struct Head<'a> {
 }
 
 /// The head of a line, unless it is of no event.
+///
+/// A thread's name may hold all of it. Its end is where the name of an event follows, and the CPU
+/// is the last number in brackets before that.
 pub(super) fn head(line: &str) -> Option<Head<'_>> {
-    // The CPU is the first bracketed number that a time follows.
-    line.match_indices('[').find_map(|(at, _)| {
-        let (task, rest) = line.split_at(at);
-        let (cpu, rest) = rest[1..].split_once(']')?;
-        let cpu = cpu.parse().ok()?;
-        let (before, rest) = rest.split_once(": ")?;
-        let time = before.split_whitespace().next_back()?;
-        time.bytes()
-            .all(|b| b.is_ascii_digit() || b == b'.')
-            .then_some(())?;
-        let (event, fields) = rest.split_once(": ").unwrap_or((rest, ""));
-        // perf puts the group before the name.
-        let (is_perf, event) = match event.rsplit_once(':') {
-            Some((_, name)) => (true, name),
-            None => (false, event.trim_start()),
-        };
-        let (pid, process) = thread(task)?;
-        Some(Head {
-            pid,
-            process,
-            cpu,
-            time,
-            is_perf,
-            event,
-            fields: fields.trim_start(),
-        })
+    let heads = || {
+        line.match_indices('[')
+            .filter_map(|(at, _)| head_at(line, at))
+    };
+    let first = heads().find(|head| is_name(head.event));
+    let first = first.or_else(|| heads().next())?;
+    let same_time = |head: &Head<'_>| head.time.as_ptr() == first.time.as_ptr();
+    heads().filter(same_time).last()
+}
+
+/// Whether a text may be the name of an event.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The head whose CPU begins at this bracket, if a time follows.
+fn head_at(line: &str, at: usize) -> Option<Head<'_>> {
+    let (task, rest) = line.split_at(at);
+    let (cpu, rest) = rest[1..].split_once(']')?;
+    let cpu = cpu.parse().ok()?;
+    let (before, rest) = rest.split_once(": ")?;
+    let time = before.split_whitespace().next_back()?;
+    time.bytes()
+        .all(|b| b.is_ascii_digit() || b == b'.')
+        .then_some(())?;
+    let (event, fields) = rest.split_once(": ").unwrap_or((rest, ""));
+    // perf puts the group before the name.
+    let (is_perf, event) = match event.rsplit_once(':') {
+        Some((_, name)) => (true, name),
+        None => (false, event.trim_start()),
+    };
+    let (pid, process) = thread(task)?;
+    Some(Head {
+        pid,
+        process,
+        cpu,
+        time,
+        is_perf,
+        event,
+        fields: fields.trim_start(),
     })
 }
 
@@ -79,7 +96,33 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::seconds;
+    use super::{head, seconds};
+
+    #[test]
+    fn names_that_resemble_heads_are_read_whole() {
+        let names = [
+            "x 1[2]",
+            "3[0]",
+            "python 3[0]",
+            "x-12 [000]",
+            "a 12/12 [001]",
+            "a-1 [0] 1.5: b",
+            "[0] 1.5: x",
+        ];
+        for name in names {
+            let ftrace =
+                format!("{name:>16}-100     [003] d..2.   100.5: sched_switch: x [1] 2.5: y: z");
+            let raw = format!("{name:>16}-100   [003]-0x35  100.5: sched_switch:  x");
+            let perf = format!("{name}   100/100   [003]   100.5:   sched:sched_switch: x");
+            for line in [ftrace, raw, perf] {
+                let head = head(&line).expect(&line);
+                let found = (head.pid, head.cpu, head.time, head.event);
+                assert_eq!(found, (100, 3, "100.5", "sched_switch"), "{line}");
+            }
+        }
+        let function = head("a-100 [003] d..2. 100.5: schedule <-do_it").unwrap();
+        assert_eq!((function.pid, function.cpu), (100, 3));
+    }
 
     #[test]
     fn times_of_any_precision_become_nanoseconds() {

@@ -82,17 +82,23 @@ struct Lines {
 impl Lines {
     fn add(&mut self, text: &str) {
         self.events += 1;
-        if let Some(comment) = text.strip_prefix('#') {
-            return self.head.comment(comment, &mut self.parts);
-        }
-        if let Some(cpus) = marks::cpus(text) {
-            return self.trace.claims.cpus.extend(cpus);
-        }
-        if let Some((cpu, lost)) = marks::lost(text) {
-            self.trace.lose(lost);
-            return self.lossy.push(cpu);
-        }
         let head = head::head(text);
+        // Names of threads may resemble everything else.
+        let is_event = head
+            .as_ref()
+            .is_some_and(|head| schema::by_name(head.event).is_some());
+        if !is_event {
+            if let Some(comment) = text.strip_prefix('#') {
+                return self.head.comment(comment, &mut self.parts);
+            }
+            if let Some(cpus) = marks::cpus(text) {
+                return self.trace.claims.cpus.extend(cpus);
+            }
+            if let Some((cpu, lost)) = marks::lost(text) {
+                self.trace.lose(lost);
+                return self.lossy.push(cpu);
+            }
+        }
         if let Some(head) = &head {
             self.head.entry();
             self.trace.claims.skips_some |= head.is_perf;

@@ -78,6 +78,17 @@ fn names_that_resemble_fields_are_read_whole() {
 }
 
 #[test]
+fn names_that_resemble_marks_lose_nothing() {
+    for name in ["lost and found", "cpu [lost]", "#1"] {
+        let text = format!(
+            "{name}-5 [000] d..2. 1.000001: sched_waking: comm=a pid=9 prio=120 target_cpu=000\n"
+        );
+        let trace = parse(&text).unwrap();
+        assert_eq!((trace.events.len(), trace.lost_events), (1, 0), "{name}");
+    }
+}
+
+#[test]
 fn a_wrapped_ring_counts_from_where_all_cpus_have_events() {
     let line =
         |cpu: u32, us: u32, fields: &str| format!("x-5 [00{cpu}] d..2. 1.{us:06}: {fields}\n");

@@ -27,7 +27,7 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     let opening = opening(&mut reader)?;
     let contents = match opening.version.as_str() {
         "6" => version6(&mut reader, opening.page)?,
-        "7" => version7(&mut reader, &mut limits)?,
+        "7" => version7(&mut reader, &mut limits, size)?,
         other => return Err(reader.broken(format!("version {other} is not read; 6 and 7 are"))),
     };
     // The CPUs' data do not overlap, so their sizes add up to less than the file.
@@ -67,6 +67,15 @@ fn holds_another<R: Read + Seek>(
     Ok(rest.windows(MAGIC.len()).any(|bytes| bytes == MAGIC))
 }
 
+/// Checks what stands behind the events of a trace of version 7: sections, of which some are not
+/// read, or another trace, which is refused elsewhere.
+fn behind<R: Read + Seek>(reader: &mut ByteReader<R>, end: u64, size: u64) -> Result<(), Fault> {
+    if holds_another(reader, end, size)? {
+        return Ok(());
+    }
+    sections::check(reader, end, size)
+}
+
 fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<Contents, Fault> {
     let mut contents = Contents::default();
     contents.description.read(reader)?;
@@ -92,6 +101,7 @@ fn version6<R: Read + Seek>(reader: &mut ByteReader<R>, page: usize) -> Result<C
 fn version7<R: Read + Seek>(
     reader: &mut ByteReader<R>,
     limits: &mut Limits,
+    size: u64,
 ) -> Result<Contents, Fault> {
     let algorithm = reader.string("the compression")?;
     reader.string("the compression's version")?;
@@ -127,7 +137,9 @@ fn version7<R: Read + Seek>(
     let Some(buffer) = options.buffer.take() else {
         return Err(reader.broken("it holds no ring buffer data"));
     };
-    let (compressed, _) = sections::section_head(reader, buffer.section, options::BUFFER)?;
+    let (compressed, length) = sections::section_head(reader, buffer.section, options::BUFFER)?;
+    let end = reader.offset.saturating_add(length);
+    behind(reader, end.min(size), size)?;
     contents.algorithm = compressed.then_some(algorithm);
     (contents.options, contents.buffer) = (options, buffer);
     Ok(contents)

@@ -40,6 +40,30 @@ pub(super) fn section_head<R: Read + Seek>(
     Ok((flags & COMPRESSED != 0, reader.u64("a section")?))
 }
 
+/// Checks that the sections from `offset` to the end of the file are whole, whoever reads them.
+pub(super) fn check<R: Read + Seek>(
+    reader: &mut ByteReader<R>,
+    mut offset: u64,
+    size: u64,
+) -> Result<(), Fault> {
+    while offset < size {
+        seek(reader, offset, "a section")?;
+        let id = reader.u16("a section")?;
+        reader.u16("a section")?;
+        reader.u32("a section")?;
+        let length = reader.u64("a section")?;
+        let end = reader.offset.saturating_add(length);
+        if end > size {
+            reader.offset = size;
+            return Err(reader.broken(format!(
+                "the file ends here, section {id} ends at byte {end}"
+            )));
+        }
+        offset = end;
+    }
+    Ok(())
+}
+
 /// The content of a section.
 pub(super) fn section<R: Read + Seek>(
     reader: &mut ByteReader<R>,
