@@ -51,6 +51,19 @@ impl Image {
         Ok(extent)
     }
 
+    /// The first offset, if there is one, from which reads find another extent than reads from before
+    /// it do: an entry of the index, in the middle of an extent, contradicts those at its ends. No
+    /// reader looks at all of them, so that bytes depend on how a file is read. For tools that check
+    /// images; it looks at each entry.
+    pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
+        match inode.layout() {
+            DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {
+                zheader::contradiction(self, inode)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the inode has a hole, as far as `entries` of its index suffice, of which those that
     /// are read are taken off. `None`: unknown, as of chunks, encoded extents and what is damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {

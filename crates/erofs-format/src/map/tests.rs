@@ -372,6 +372,33 @@ fn an_inline_tail_that_fills_a_block_is_not_rotated() {
 }
 
 #[test]
+fn an_entry_that_contradicts_its_extent_is_found() {
+    let mut maker = Maker::new(1, 8 * BLOCK);
+    maker.bytes.resize(32 * BLOCK as usize, 0);
+    maker.header(0, 0, 0, 0).lcluster(0, 1, 0, 20);
+    for lcn in 1..7 {
+        maker.lcluster(lcn, 2, 0, lcn as u32 | (7 - lcn as u32) << 16);
+    }
+    maker.lcluster(7, 1, 0, 21);
+    let contradiction = |maker: &Maker| {
+        let image = maker.image().unwrap();
+        image.contradiction(&image.inode(2).unwrap())
+    };
+    assert_eq!(contradiction(&maker), None);
+    assert_eq!(contradiction(&full()), None);
+    maker.lcluster(4, 1, 0, 22);
+    assert_eq!(
+        maker.map(0).unwrap().end(),
+        7 * BLOCK,
+        "seen from before it"
+    );
+    assert_eq!(contradiction(&maker), Some(4 * BLOCK));
+    // One that leads nowhere.
+    maker.lcluster(4, 2, 0, 9 | 3 << 16);
+    assert_eq!(contradiction(&maker), Some(4 * BLOCK));
+}
+
+#[test]
 fn an_inode_with_holes_is_known_by_its_index() {
     let has_holes = |maker: &Maker, mut entries| {
         let image = maker.image().unwrap();

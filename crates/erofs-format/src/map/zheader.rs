@@ -36,6 +36,14 @@ pub(super) fn has_holes(image: &Image, inode: &Inode, entries: &mut u64) -> Opti
     }
 }
 
+/// See [`Image::contradiction`]. Encoded extents have one record each.
+pub(super) fn contradiction(image: &Image, inode: &Inode) -> Option<u64> {
+    match zmap(image, inode).ok()? {
+        ZMap::Index(index) => zindex::contradiction(image, inode, index),
+        ZMap::Fragment(_) | ZMap::Extents(_) => None,
+    }
+}
+
 pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     match zmap(image, inode)? {
         ZMap::Fragment(start) => fragment(image, inode, 0, *start),

@@ -148,6 +148,31 @@ fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Resu
     }
 }
 
+/// See [`Image::contradiction`].
+pub(super) fn contradiction(image: &Image, inode: &Inode, index: &Index) -> Option<u64> {
+    let mut at = 0;
+    while at < inode.size {
+        // What cannot be mapped is a fault of its own.
+        let extent = map(image, inode, index, at).ok()?;
+        let second = ((at >> index.lcluster_bits) + 1) << index.lcluster_bits;
+        let mut middle = (second..extent.end()).step_by(1 << index.lcluster_bits);
+        let is_same = |found: &Extent| match found.kind {
+            // Of a hole an extent has the part around the offset.
+            ExtentKind::Hole => extent.kind == ExtentKind::Hole,
+            _ => {
+                (found.logical, found.end(), &found.kind)
+                    == (extent.logical, extent.end(), &extent.kind)
+            }
+        };
+        let differs = |at: &u64| !map(image, inode, index, *at).as_ref().is_ok_and(is_same);
+        if let Some(offset) = middle.find(differs) {
+            return Some(offset);
+        }
+        at = extent.end();
+    }
+    None
+}
+
 /// Whether an entry says that its pcluster is a hole; see [`Image::has_holes`].
 pub(super) fn has_holes(
     image: &Image,

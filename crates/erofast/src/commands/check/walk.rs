@@ -174,6 +174,16 @@ impl<'a> Walk<'a> {
         {
             return self.digest(path, inode, name);
         }
+        if let Some(offset) = self.engine.image().contradiction(inode) {
+            let error = format!(
+                "{}: nid {}: from file offset {offset} on another extent is found than from before \
+                 it: the bytes depend on how the file is read",
+                self.engine.name(),
+                inode.nid
+            );
+            self.found
+                .add_content(self.order, offset, Fault::new(path, inode.nid, error));
+        }
         let path: Arc<[u8]> = path.into();
         for part in Parts::new(self.engine.image(), inode.clone()) {
             if self.found.is_broken(self.order) {
