@@ -24,7 +24,7 @@ pub(super) fn head(line: &str) -> Option<Head<'_>> {
     let first = heads().find(|head| is_name(head.event));
     let first = first.or_else(|| heads().next())?;
     let same_time = |head: &Head<'_>| head.time.as_ptr() == first.time.as_ptr();
-    heads().filter(same_time).last()
+    heads().rfind(same_time)
 }
 
 /// Whether a text may be the name of an event.
