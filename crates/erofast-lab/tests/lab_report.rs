@@ -384,6 +384,100 @@ fn a_report_that_has_a_reason_not_to_be_valid_is_not() {
     }
 }
 
+/// What `lab report` prints of a stored report with one field changed.
+fn with_field(place: &Place, path: &str, value: Value) -> Output {
+    let mut report = launches(true, "6.18");
+    let (parent, field) = path.rsplit_once('/').unwrap();
+    report.pointer_mut(parent).unwrap()[field] = value;
+    place.file("b.json", &report.to_string());
+    place.report(&["b.json"])
+}
+
+#[test]
+fn a_report_whose_samples_are_not_valid_is_not_whatever_it_says() {
+    let place = Place::new();
+    place.file("a.json", &launches(true, "6.18").to_string());
+    let spoilt = "erofast: 1 of the 20 launches in the figures are spoilt (cc was busy)";
+    let more = "kernel: 20 of 5 launches in the figures";
+    let load = json!({"profile": "fio", "jobs": 2, "burned": false, "failed_because": "too little",
+                      "load_cpu_share": 0.1, "busy_cpu_share": 0.5, "stolen_cpu_share": 0.0,
+                      "reads_per_second": 50.0});
+    for (path, value, reason) in [
+        ("/engines/1/samples/7/spoilt", json!("cc was busy"), spoilt),
+        ("/iterations", json!(5), more),
+        ("/load_seen", load, "load check failed: too little"),
+        (
+            "/environment/image/changed",
+            json!("the image is another one"),
+            "the image is another",
+        ),
+        (
+            "/environment/cpu_steal_share",
+            json!(0.5),
+            "a hypervisor took 50 % of the CPU time",
+        ),
+    ] {
+        let output = with_field(&place, path, value);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&format!("NOT VALID: {reason}")), "{text}");
+        assert!(
+            !text.contains("; valid") && !text.contains("lower"),
+            "{text}"
+        );
+        assert!(!text.contains("\n5 launches"), "{text}");
+        let diff = place.lab(&["diff", "a.json", "b.json"]);
+        assert_eq!(diff.status.code(), Some(1), "{diff:?}");
+    }
+}
+
+#[test]
+fn samples_that_no_run_can_have_are_refused() {
+    let place = Place::new();
+    for (path, value, reason) in [
+        (
+            "/engines/0/samples/2/launch_us",
+            json!(-5),
+            "kernel, round 3: launch_us is -5",
+        ),
+        (
+            "/engines/1/samples/0/queue_us",
+            json!(-0.5),
+            "erofast, round 1: queue_us is -0.5",
+        ),
+        (
+            "/engines/1/samples/4/iteration",
+            json!(3),
+            "erofast has two samples of round 4",
+        ),
+    ] {
+        let output = with_field(&place, path, value);
+        fails(&output, 1, &format!("reading b.json: {reason}"));
+    }
+}
+
+#[test]
+fn engines_of_one_name_keep_their_numbers_in_any_order() {
+    let place = Place::new();
+    let mut report = with_times(|k| 8_000 + k % 5);
+    report["engines"][1]["engine"] = json!("kernel");
+    report["engines"][0]["number"] = json!(1);
+    report["engines"][1]["number"] = json!(2);
+    place.file("a.json", &report.to_string());
+    report["engines"].as_array_mut().unwrap().reverse();
+    place.file("b.json", &report.to_string());
+    let output = place.lab(&["diff", "a.json", "b.json", "--json"]);
+    let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = diff["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6, "{diff}");
+    for row in rows {
+        assert_eq!(row["comparison"]["verdict"], "no-difference", "{row}");
+    }
+    report["engines"][0]["number"] = json!(1);
+    place.file("b.json", &report.to_string());
+    let twice = "reading b.json: two engines are number 1 of the name kernel";
+    fails(&place.report(&["b.json"]), 1, twice);
+}
+
 #[test]
 fn what_is_no_report_is_one_line_with_the_place() {
     let place = Place::new();
@@ -415,6 +509,9 @@ fn what_is_no_report_is_one_line_with_the_place() {
         "a.json is of lab launch",
     );
     assert!(place.prints(&["hotplug.json"]).contains("requests"));
+    place.file("lost.json", &hotplug.replace("\"lost\": 0", "\"lost\": 1"));
+    let lost = "NOT VALID: requests were lost or wrong";
+    assert!(place.prints(&["lost.json"]).starts_with(lost));
 }
 
 #[test]

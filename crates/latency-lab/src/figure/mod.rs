@@ -5,7 +5,7 @@ mod groups;
 mod names;
 mod words;
 
-pub(crate) use names::{label, numbers};
+pub(crate) use names::{label, numbers, stored};
 pub(crate) use words::{amount, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};

@@ -7,6 +7,14 @@ pub(crate) fn numbers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize
     (0..names.len()).map(before).collect()
 }
 
+/// The numbers that engines have, or by place where one has none (0).
+pub(crate) fn stored<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Vec<usize> {
+    let (names, stored): (Vec<&str>, Vec<usize>) = engines.unzip();
+    let both = stored.into_iter().zip(numbers(names));
+    let number = |(stored, place)| if stored > 0 { stored } else { place };
+    both.map(number).collect()
+}
+
 /// "erofast", and "erofast (2)" for the second engine of this name.
 pub(crate) fn label(name: &str, number: usize) -> String {
     match number {

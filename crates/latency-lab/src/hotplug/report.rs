@@ -52,11 +52,9 @@ pub(super) fn build(
     cycled: Cycled,
 ) -> HotplugReport {
     let (counts, repinned) = (cycled.counts, cycled.not_pinned.map(|count| count == 0));
-    let clean = counts.lost == 0 && counts.wrong_bytes == 0 && repinned != Some(false);
     let environment = environment.ended();
-    let same = environment.image.changed.is_none();
-    HotplugReport {
-        valid: clean && same && counts.cycles == options.cycles,
+    let mut report = HotplugReport {
+        valid: counts.cycles == options.cycles,
         counts,
         repinned,
         engine: options.engine.to_string(),
@@ -68,10 +66,18 @@ pub(super) fn build(
         pin_us: Summary::of(&cycled.pin_us),
         load_seen,
         environment,
-    }
+    };
+    report.valid &= report.is_clean();
+    report
 }
 
 impl HotplugReport {
+    /// Nothing was lost, wrong or left unpinned, and the image stayed the same.
+    pub(crate) fn is_clean(&self) -> bool {
+        let wrong = self.counts.lost + self.counts.wrong_bytes > 0;
+        !wrong && self.repinned != Some(false) && self.environment.image.changed.is_none()
+    }
+
     pub(crate) fn findings(&self) -> Findings {
         Findings {
             kind: "hotplug",
@@ -88,7 +94,10 @@ impl HotplugReport {
     }
 
     fn faults(&self) -> Vec<String> {
-        let unknown = "not all cycles were gone through";
+        let unknown = match self.is_clean() {
+            true => "not all cycles were gone through",
+            false => "requests were lost or wrong, or the worker was not pinned again",
+        };
         let why = self
             .counts
             .first_fault

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::executor::Launcher;
 use super::explain;
 use super::options::LaunchOptions;
-use super::report::{EngineReport, LaunchReport, RecordingCost};
+use super::report::{EngineReport, LaunchReport, RecordingCost, around, spoilt};
 use super::sample::Sample;
 use crate::engine::Engine;
 use crate::environment::Environment;
@@ -157,16 +157,8 @@ fn faults(
     }
     for (number, kept) in gathered.kept.iter().enumerate() {
         let name = launcher.name(number);
-        let mut spoilt = kept.iter().filter_map(|kept| kept.spoilt.as_ref());
-        if let Some(why) = spoilt.next() {
-            let count = 1 + spoilt.count();
-            faults.push(format!(
-                "{name}: {count} of the {} launches in the figures are spoilt ({why}), and were \
-                 not repeated once {} were thrown away",
-                kept.len(),
-                gathered.thrown_away[number].len()
-            ));
-        }
+        let reasons = kept.iter().map(|kept| kept.spoilt.as_ref());
+        faults.extend(spoilt(&name, reasons, gathered.thrown_away[number].len()));
         if kept.len() < gathered.rounds && !gathered.interrupted {
             let last = gathered.thrown_away[number].last();
             let why = last.map_or(String::new(), |why| {
@@ -185,11 +177,7 @@ fn faults(
         let engine = launcher.name(notice.engine);
         faults.push(format!("{engine}: recorder: {}", notice.text));
     }
-    faults.extend(environment.steal_fault(load.map(|load| load.stolen_cpu_share)));
-    faults.extend(environment.image.changed.clone());
-    if let Some(reason) = load.and_then(|load| load.failed_because.as_ref()) {
-        faults.push(format!("load check failed: {reason}"));
-    }
+    faults.extend(around(environment, load));
     faults
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::picture::{Blocked, Picture, common_name, summed};
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, label, numbers};
+use crate::figure::{Figure, Row, label, stored};
 use crate::load::LoadReport;
 use crate::schedule::{Kept, Thrown};
 use crate::statistics::{
@@ -268,6 +268,33 @@ fn compare_scheduling(
         .then(|| compare_rounds(&in_rounds(&first.samples, of), &in_rounds(samples, of)))
 }
 
+/// Why an engine's launches are not valid: of each of them, what spoilt it.
+pub(super) fn spoilt<'a>(
+    name: &str,
+    launches: impl ExactSizeIterator<Item = Option<&'a String>>,
+    thrown_away: usize,
+) -> Option<String> {
+    let all = launches.len();
+    let mut spoilt = launches.flatten();
+    let why = spoilt.next()?;
+    let count = 1 + spoilt.count();
+    Some(format!(
+        "{name}: {count} of the {all} launches in the figures are spoilt ({why}), and were not \
+         repeated once {thrown_away} were thrown away"
+    ))
+}
+
+/// Why a run is not valid, whatever its launches are.
+pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Vec<String> {
+    let failed = load.and_then(|load| load.failed_because.as_ref());
+    let faults = [
+        environment.steal_fault(load.map(|load| load.stolen_cpu_share)),
+        environment.image.changed.clone(),
+        failed.map(|reason| format!("load check failed: {reason}")),
+    ];
+    faults.into_iter().flatten().collect()
+}
+
 /// CPU time of all launches, of all CPUs' time.
 fn share(samples: &[Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
@@ -281,7 +308,8 @@ impl LaunchReport {
     /// that a stored report is believed.
     pub(crate) fn compute(&mut self) {
         let cpus = self.environment.allowed();
-        let numbers = numbers(self.engines.iter().map(|engine| engine.engine.as_str()));
+        let engines = self.engines.iter();
+        let numbers = stored(engines.map(|it| (it.engine.as_str(), it.number)));
         for (at, number) in numbers.into_iter().enumerate() {
             let (before, rest) = self.engines.split_at_mut(at);
             rest[0].number = number;
@@ -310,21 +338,29 @@ impl LaunchReport {
             1 => "launch",
             _ => "launches",
         };
-        match made < self.iterations {
+        match made != self.iterations {
             true => format!("{made} of {} {noun}", self.iterations),
             false => format!("{} {noun}", self.iterations),
         }
     }
 
-    /// Why a report is not valid that claims to be: an engine has too few launches.
-    pub(crate) fn missing(&self) -> Option<String> {
+    /// Why a report is not valid that claims to be.
+    pub(crate) fn contradictions(&self) -> Vec<String> {
+        if !self.valid || self.interrupted {
+            return Vec::new();
+        }
         let wanted = self.iterations;
-        let mut few = self.engines.iter().filter(|it| it.samples.len() < wanted);
-        let few = few.next().filter(|_| self.valid && !self.interrupted)?;
-        let (name, made) = (few.label(), few.samples.len());
-        Some(format!(
-            "{name}: {made} of {wanted} launches in the figures"
-        ))
+        let uneven = self.engines.iter().filter(|it| it.samples.len() != wanted);
+        let uneven = uneven.map(|it| {
+            let (name, made) = (it.label(), it.samples.len());
+            format!("{name}: {made} of {wanted} launches in the figures")
+        });
+        let spoilt = self.engines.iter().filter_map(|engine| {
+            let reasons = engine.samples.iter().map(|it| it.spoilt.as_ref());
+            spoilt(&engine.label(), reasons, engine.thrown_away.len())
+        });
+        let around = around(&self.environment, self.load_seen.as_ref());
+        uneven.chain(spoilt).chain(around).collect()
     }
 
     /// The launch time first: it is what a user waits for.

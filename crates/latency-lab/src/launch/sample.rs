@@ -86,7 +86,8 @@ fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 impl Sample {
     /// Whether more than the launch time is known.
     pub fn knows_scheduling(&self) -> bool {
-        self.switches_missing.is_none()
+        let figures = [self.sched_latency_us, self.program_off_cpu_us()];
+        self.switches_missing.is_none() && !figures.iter().any(|it| it.is_nan())
     }
 
     /// Only the launch time is known.

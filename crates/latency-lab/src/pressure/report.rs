@@ -174,9 +174,13 @@ fn faults(
                 FOREIGN_LIMIT * 100.0
             )
         }),
-        reclaims_unknown.map(|reason| format!("reclaim was not counted: {reason}")),
+        not_counted(reclaims_unknown),
     ];
     faults.into_iter().flatten().collect()
+}
+
+fn not_counted(reclaims_unknown: Option<&str>) -> Option<String> {
+    reclaims_unknown.map(|reason| format!("reclaim was not counted: {reason}"))
 }
 
 fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
@@ -280,6 +284,19 @@ impl PressureReport {
         }
         let samples = self.pools.iter().flat_map(|pool| &pool.samples);
         self.sufficient = sufficient(&in_use(samples));
+    }
+
+    /// Why a report is not valid that claims to be.
+    pub(crate) fn contradictions(&self) -> Vec<String> {
+        let faults = [
+            not_counted(self.reclaims_unknown.as_deref()),
+            self.environment.image.changed.clone(),
+        ];
+        faults
+            .into_iter()
+            .flatten()
+            .filter(|_| self.valid)
+            .collect()
     }
 
     pub(crate) fn findings(&self) -> Findings {

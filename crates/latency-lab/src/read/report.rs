@@ -79,13 +79,10 @@ pub(super) fn build(
     left_out: Vec<String>,
 ) -> ReadReport {
     let environment = environment.ended();
-    let valid = gathered.is_whole()
-        && environment.steal_fault(None).is_none()
-        && environment.image.changed.is_none();
     let cells = cells.iter().zip(&gathered.kept).zip(&gathered.thrown_away);
     let mut report = ReadReport {
         iterations: plan.iterations,
-        valid,
+        valid: gathered.is_whole(),
         interrupted: gathered.interrupted,
         environment,
         left_out,
@@ -94,6 +91,7 @@ pub(super) fn build(
             .collect(),
     };
     report.compute();
+    report.valid &= report.is_whole();
     report
 }
 
@@ -142,7 +140,7 @@ impl ReadResult {
     }
 
     /// Whether it is the same test.
-    fn is_beside(&self, other: &ReadResult) -> bool {
+    pub(crate) fn is_beside(&self, other: &ReadResult) -> bool {
         self.title == other.title && self.image == other.image
     }
 }
@@ -155,7 +153,9 @@ impl ReadReport {
             let same: Vec<&ReadResult> =
                 before.iter().filter(|it| it.is_beside(&rest[0])).collect();
             let of_name = same.iter().filter(|it| it.engine == rest[0].engine);
-            rest[0].number = 1 + of_name.count();
+            if rest[0].number == 0 {
+                rest[0].number = 1 + of_name.count();
+            }
             rest[0].compute(same.first().copied());
         }
         let comparisons = self.results.iter_mut();
@@ -164,6 +164,15 @@ impl ReadReport {
                 .filter_map(|it| it.against_first.as_mut())
                 .collect(),
         );
+    }
+
+    /// Every test has all its samples, and nothing spoilt one of them.
+    pub(crate) fn is_whole(&self) -> bool {
+        let whole = |it: &ReadResult| it.spoilt == 0 && it.samples.len() == self.iterations;
+        !self.interrupted
+            && self.results.iter().all(whole)
+            && self.environment.steal_fault(None).is_none()
+            && self.environment.image.changed.is_none()
     }
 
     pub(crate) fn findings(&self) -> Findings {

@@ -3,6 +3,7 @@
 //! The experiments make their own pages here too, so a page that is made later, on another machine,
 //! is the same.
 
+mod check;
 mod several;
 
 pub use several::Reports;
@@ -51,6 +52,7 @@ impl Report {
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         let mut report = Report::parsed(text)?;
         report.compute();
+        check::check(&report)?;
         report.judge();
         Ok(report)
     }
@@ -86,13 +88,16 @@ impl Report {
     fn judge(&mut self) {
         match self {
             Report::Launch(it) => {
-                it.not_valid_because.extend(it.missing());
+                it.not_valid_because.extend(it.contradictions());
                 judge(&mut it.valid, it.interrupted, &mut it.not_valid_because);
             }
-            Report::Read(it) => it.valid &= !it.interrupted,
+            Report::Read(it) => it.valid &= it.is_whole(),
             Report::Suite(it) => judge(&mut it.valid, it.interrupted, &mut it.not_valid_because),
-            Report::Pressure(it) => judge(&mut it.valid, it.interrupted, &mut it.not_valid_because),
-            Report::Hotplug(_) => {}
+            Report::Pressure(it) => {
+                it.not_valid_because.extend(it.contradictions());
+                judge(&mut it.valid, it.interrupted, &mut it.not_valid_because);
+            }
+            Report::Hotplug(it) => it.valid &= it.is_clean(),
         }
     }
 

@@ -397,6 +397,27 @@ mod tests {
                      "image": "warm", "unit": "s", "samples": [], "median": 1.0, "minimum": 1.0,
                      "maximum": 1.0, "thrown_away": 0, "spoilt": 0}]}"#;
 
+    #[test]
+    fn readings_that_were_spoilt_or_are_of_one_round_are_not_believed() {
+        let changed = |field: &str, value: Value| {
+            let mut report = super::value(&read("tree", 7.0, "6.18"));
+            report["results"][0][field] = value;
+            Report::from_json(report.to_string().as_bytes())
+        };
+        let faults = |field, value| changed(field, value).unwrap().faults();
+        assert!(faults("spoilt", json!(0)).is_empty());
+        assert_eq!(
+            faults("spoilt", json!(3)),
+            ["samples that were spoilt: 3 (unknown)"]
+        );
+        assert_eq!(faults("samples", json!([7.0])), ["incomplete"]);
+        let refused = |field, value| changed(field, value).unwrap_err();
+        let twice = "kernel, tree, image warm has two samples of round 1";
+        assert_eq!(refused("rounds", json!(vec![0; 20])), twice);
+        assert!(refused("rounds", json!([0, 1])).ends_with("has 2 rounds and 20 samples"));
+        assert!(refused("samples", json!([-1.0])).ends_with("a sample is -1"));
+    }
+
     fn reports(all: [(&str, Report); 3]) -> Reports {
         let all = all.map(|(name, report)| (name.to_owned(), report));
         Reports { all: all.into() }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount, label, numbers, shown};
+use crate::figure::{Figure, Row, amount, label, shown, stored};
 use crate::findings::Findings;
 use crate::launch::{EngineReport, LaunchReport};
 use crate::read::ReadReport;
@@ -263,7 +263,7 @@ impl SuiteCell {
     fn new(engine: &str, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),
-            number: 1,
+            number: 0,
             samples,
             rounds,
             median: None,
@@ -280,7 +280,7 @@ impl SuiteCell {
 impl SuiteRow {
     /// Every engine with the first one, where there are samples of both.
     fn compare(&mut self) {
-        let numbers = numbers(self.cells.iter().map(|cell| cell.engine.as_str()));
+        let numbers = stored(self.cells.iter().map(|it| (it.engine.as_str(), it.number)));
         let first = self
             .cells
             .first()
