@@ -213,7 +213,7 @@ fn why_draws_the_chain_from_the_sleep_to_running_again() {
         lines[2..],
         [
             "1. 810.0 us from 1.000110 s",
-            "0.0 us erofast/1:30 is woken, waits 49.0 us for CPU 1 behind fio",
+            "-9.0 us erofast/1:30 is woken, waits 49.0 us for CPU 1 behind fio",
             "40.0 us erofast/1:30 runs 750.0 us on CPU 1",
             "790.0 us cc1:20 is woken, waits 20.0 us for CPU 0",
             "810.0 us cc1:20 runs",
