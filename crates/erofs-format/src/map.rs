@@ -51,10 +51,10 @@ impl Image {
         Ok(extent)
     }
 
-    /// The first offset, if there is one, from which reads find another extent than reads from before
-    /// it do: an entry of the index, in the middle of an extent, contradicts those at its ends. No
-    /// reader looks at all of them, so that bytes depend on how a file is read. For tools that check
-    /// images; it looks at each entry.
+    /// The first offset, if there is one, from which reads find another extent than reads from
+    /// before it do: an entry of the index, in the middle of an extent, contradicts those at its
+    /// ends. No reader looks at all of them, so that bytes depend on how a file is read. For tools
+    /// that check images; it looks at each entry.
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {

@@ -387,7 +387,8 @@ while True:
         os.write(device, struct.pack('<IiQ', 16 + len(reply), 0, unique) + reply)
 "#;
 
-/// In a mount namespace of its own: others list their mounts, too. Copies of theirs would keep them.
+/// In a mount namespace of its own: others list their mounts, too. Copies of theirs would keep
+/// them.
 const BESIDE_OTHER_SERVER: &str = r#"
 while read -r _ point type _; do
     case $type in fuse.erofast) umount -c -l "$(printf %b "$point")" 2>/dev/null ;; esac

@@ -37,12 +37,12 @@ fn image() -> Vec<u8> {
 }
 
 /// Learns a launch, then mounts and unmounts again and again with what was learned. `$0` is the
-/// program.
+/// program. What was learned may still be written when the script ends.
 fn script(source: &str, programs: &[&str], pause: &str) -> String {
     let rounds = rounds();
     let programs = programs.join("' '");
     format!(
-        r#"set -e; c=$(mktemp -d); trap 'rm -r $c' EXIT
+        r#"set -e; c=$(mktemp -d); trap 'until rm -rf $c; do sleep 0.1; done' EXIT
         with() {{ "$0" mount -o "profile=$1,cache_dir=$c/cache" '{source}' mnt; }}
         mkdir $c/cache; with $c/learned
         head -c 4 mnt/script >/dev/null; ls -lR mnt >/dev/null; cat mnt/d*/file >/dev/null

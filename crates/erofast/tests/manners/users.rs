@@ -93,7 +93,7 @@ fn a_user_mounts_an_image_at_a_url() {
     fs::copy(fetcher, site.path("erofast-fetch")).unwrap();
     let server = Server::start(fs::read(site.image()).unwrap());
     let script = format!(
-        "set -e; cache=$(mktemp -d); trap 'rm -r $cache' EXIT; \
+        "set -e; cache=$(mktemp -d); trap 'until rm -rf $cache; do sleep 0.1; done' EXIT; \
          \"$0\" mount -o cache_dir=$cache {} mnt; ls -lR mnt >$cache/first; \
          \"$0\" stat --json mnt | grep -c fetched_bytes; \"$0\" umount mnt; \
          \"$0\" mount image.erofs mnt; ls -lR mnt >$cache/second; \"$0\" umount mnt; \

@@ -23,7 +23,8 @@ const NAMED: usize = 5;
 /// Far more than reading `/proc` takes where nothing waits.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The programs that use a filesystem, of those that this process may inspect, without itself.
+/// The programs that use a filesystem, of those that this process may inspect, without itself and
+/// the process of this command that waits for it.
 pub(super) struct Users(Vec<(u32, String)>);
 
 impl Users {
@@ -32,7 +33,10 @@ impl Users {
         let Some(device) = table::device_number(device) else {
             return Self(Vec::new());
         };
-        let others = pids().filter(|pid| *pid != std::process::id()).collect();
+        let own = std::process::id();
+        let parent = std::os::unix::process::parent_id();
+        let is_own = |pid: u32| pid == own || (pid == parent && name(pid) == name(own));
+        let others = pids().filter(|pid| !is_own(*pid)).collect();
         let mut users = within(LIMIT, move |found| scan(others, device, found));
         users.sort();
         Self(users)

@@ -2,39 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Report;
 use crate::launch::{EngineReport, Sample};
 
-/// The reason is without the name of the file. Engines have their numbers.
-pub(super) fn check(report: &Report) -> Result<(), String> {
-    match report {
-        Report::Launch(it) => {
-            let engines = &it.engines;
-            numbered(engines.iter().map(|it| (it.engine.as_str(), it.number)))?;
-            engines.iter().try_for_each(launches)
-        }
-        Report::Read(it) => it.results.iter().try_for_each(|result| {
-            let name = format!("{}, {}", result.label(), result.name());
-            let beside = it.results.iter().filter(|other| result.is_beside(other));
-            numbered(beside.map(|it| (it.engine.as_str(), it.number)))?;
-            series(&name, &result.rounds, &result.samples)
-        }),
-        Report::Suite(it) => it.rows.iter().try_for_each(|row| {
-            numbered(row.cells.iter().map(|it| (it.engine.as_str(), it.number)))?;
-            row.cells.iter().try_for_each(|cell| {
-                let name = format!("{}, {}", cell.engine, row.name);
-                series(&name, &cell.rounds, &cell.samples)
-            })
-        }),
-        Report::Pressure(it) => it.pools.iter().try_for_each(|pool| {
-            let times: Vec<f64> = pool.samples.iter().map(|it| it.launch_us).collect();
-            series(&format!("{} pages", pool.reserved_pages), &[], &times)
-        }),
-        Report::Hotplug(_) => Ok(()),
-    }
-}
-
-fn launches(engine: &EngineReport) -> Result<(), String> {
+pub(super) fn launches(engine: &EngineReport) -> Result<(), String> {
     let name = engine.label();
     for sample in &engine.samples {
         let round = format!("{name}, round {}", sample.iteration + 1);
@@ -64,7 +34,7 @@ fn times(sample: &Sample) -> [(&'static str, f64); 9] {
 }
 
 /// Samples of one figure; reports of early versions have no rounds.
-fn series(name: &str, rounds: &[usize], samples: &[f64]) -> Result<(), String> {
+pub(super) fn series(name: &str, rounds: &[usize], samples: &[f64]) -> Result<(), String> {
     let all = samples.len();
     if !rounds.is_empty() && all > 0 && rounds.len() != all {
         return Err(format!(
@@ -93,7 +63,7 @@ fn once(name: &str, rounds: &[usize]) -> Result<(), String> {
     }
 }
 
-fn numbered<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Result<(), String> {
+pub(super) fn numbered<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Result<(), String> {
     let (mut seen, mut engines) = (BTreeSet::new(), engines);
     match engines.find(|engine| !seen.insert(*engine)) {
         Some((name, number)) => Err(format!(

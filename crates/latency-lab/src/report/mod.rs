@@ -6,6 +6,7 @@
 mod check;
 mod several;
 
+use check::{launches, numbered, series};
 pub use several::Reports;
 
 use std::path::Path;
@@ -52,7 +53,7 @@ impl Report {
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         let mut report = Report::parsed(text)?;
         report.compute();
-        check::check(&report)?;
+        check(&report)?;
         report.judge();
         Ok(report)
     }
@@ -149,6 +150,36 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
         true => format!("is no report that --json wrote: cut short ({reason})"),
         false => format!("is no report that --json wrote ({reason})"),
     })
+}
+
+/// Refuses samples that no run can have; the reason is without the name of the file. Engines have
+/// their numbers.
+fn check(report: &Report) -> Result<(), String> {
+    match report {
+        Report::Launch(it) => {
+            let engines = &it.engines;
+            numbered(engines.iter().map(|it| (it.engine.as_str(), it.number)))?;
+            engines.iter().try_for_each(launches)
+        }
+        Report::Read(it) => it.results.iter().try_for_each(|result| {
+            let name = format!("{}, {}", result.label(), result.name());
+            let beside = it.results.iter().filter(|other| result.is_beside(other));
+            numbered(beside.map(|it| (it.engine.as_str(), it.number)))?;
+            series(&name, &result.rounds, &result.samples)
+        }),
+        Report::Suite(it) => it.rows.iter().try_for_each(|row| {
+            numbered(row.cells.iter().map(|it| (it.engine.as_str(), it.number)))?;
+            row.cells.iter().try_for_each(|cell| {
+                let name = format!("{}, {}", cell.engine, row.name);
+                series(&name, &cell.rounds, &cell.samples)
+            })
+        }),
+        Report::Pressure(it) => it.pools.iter().try_for_each(|pool| {
+            let times: Vec<f64> = pool.samples.iter().map(|it| it.launch_us).collect();
+            series(&format!("{} pages", pool.reserved_pages), &[], &times)
+        }),
+        Report::Hotplug(_) => Ok(()),
+    }
 }
 
 #[cfg(test)]
