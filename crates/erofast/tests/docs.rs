@@ -168,6 +168,7 @@ fn mount_md_has_the_options_of_the_code() {
         .expect("the section")
         .1
         .lines()
+        .take_while(|line| !line.starts_with("## "))
         .filter(|line| line.starts_with("| `"))
         .collect();
     let known: Vec<String> = erofs_fuse::KNOWN
