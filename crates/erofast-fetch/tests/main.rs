@@ -86,6 +86,15 @@ pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     }
 }
 
+/// Whether the name `localhost` has an address, which a bare chroot without /etc/hosts lacks.
+pub(crate) fn names_localhost() -> bool {
+    let named = std::net::ToSocketAddrs::to_socket_addrs("localhost:1").is_ok();
+    if !named {
+        println!("skipped: localhost has no address");
+    }
+    named
+}
+
 pub(crate) fn source(url: &str) -> ImageUrl {
     ImageUrl::parse(url).expect("a URL").expect("a good one")
 }

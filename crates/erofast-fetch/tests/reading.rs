@@ -101,8 +101,8 @@ fn a_proxy_that_fails_is_named_without_its_password() {
     assert!(no_tunnel.starts_with(&begin), "{no_tunnel}");
     drop(proxy);
     for scheme in ["http", "https"] {
-        let dead = line("localhost:1", scheme);
-        let begin = "URL: no connection through the proxy localhost:1: Connection refused";
+        let dead = line("127.0.0.1:1", scheme);
+        let begin = "URL: no connection through the proxy 127.0.0.1:1: Connection refused";
         assert!(dead.starts_with(begin), "{dead}");
     }
 }

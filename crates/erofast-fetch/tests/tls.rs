@@ -91,6 +91,9 @@ fn an_image_comes_over_tls_if_the_certificate_fits() {
         "{error}"
     );
     // It is for another name.
+    if !names_localhost() {
+        return;
+    }
     let named = url.replace("127.0.0.1", "localhost");
     let error = open_with(trusting(cache.path()), &named, &cache)
         .unwrap_err()
@@ -123,6 +126,9 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named() {
             assert_eq!(read(&file.unwrap(), 0..LENGTH).unwrap(), image(LENGTH));
         }
         // For this server alone.
+        if !names_localhost() {
+            continue;
+        }
         let other = url.replace("127.0.0.1", "localhost");
         let line = open(&other, &named).unwrap_err().to_string();
         assert!(line.contains("certificate not valid for name"), "{line}");

@@ -32,6 +32,10 @@ pub(super) fn as_nobody(site: &Site, script: &str) -> Option<Output> {
         println!("skipped: no fusermount3");
         return None;
     }
+    if !std::path::Path::new("/etc/mtab").exists() {
+        println!("skipped: fusermount3 needs /etc/mtab");
+        return None;
+    }
     let stderr = String::from_utf8_lossy(&output.stderr);
     // Where the root is no mount point, in a chroot, there is no mount namespace of its own.
     if output.status.code() == Some(77) || stderr.starts_with("unshare: ") {

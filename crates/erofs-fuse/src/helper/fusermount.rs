@@ -176,11 +176,19 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
     }
 }
 
-/// It does not say what is wrong with the device.
+/// It names neither what is wrong with the device nor where the table of mounts comes from.
 fn with_remedy(message: String) -> String {
-    match message.ends_with("/dev/fuse: Permission denied") {
-        true => format!("{message}; {OPEN_TO_EVERYONE}"),
-        false => message,
+    let remedies = [
+        ("/dev/fuse: Permission denied", OPEN_TO_EVERYONE),
+        (
+            "/etc/mtab: No such file or directory",
+            "it is to be a link to /proc/self/mounts",
+        ),
+    ];
+    let mut remedies = remedies.into_iter();
+    match remedies.find(|(end, _)| message.ends_with(end)) {
+        Some((_, remedy)) => format!("{message}; {remedy}"),
+        None => message,
     }
 }
 
@@ -238,9 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_users_may_not_open_comes_with_its_remedy() {
+    fn what_it_cannot_open_comes_with_its_remedy() {
         let line = with_remedy("failed to open /dev/fuse: Permission denied".to_owned());
         assert!(line.ends_with("denied; everyone should be able to read and write it (mode 666)"));
+        let table = "failed to open /etc/mtab: No such file or directory";
+        let line = with_remedy(table.to_owned());
+        assert_eq!(
+            line,
+            format!("{table}; it is to be a link to /proc/self/mounts")
+        );
         assert_eq!(with_remedy("sorry".to_owned()), "sorry");
     }
 }
