@@ -1,65 +1,55 @@
-//! Mounting in the foreground or in the background.
+//! The processes of a mount: the mount helper, which mounts, and its child, the server, which
+//! reads the image. The helper replaces a server that dies.
 //!
-//! In the background the daemon serves: this program started again, since threads do not survive a
-//! fork, and since its command line then says what it serves. It consists of two processes: the
-//! mount helper, and the server, a fork of the helper, which replaces one that dies. The standard
-//! output of both is a pipe for the outcome of the mount.
+//! In the foreground the helper is the process that the caller started. In the background it is
+//! this program started again, since its command line then says what is mounted:
 //!
-//! 1. The parent starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its environment, and
-//!    reads the pipe to its end, or until the daemon has stopped or does nothing.
-//! 2. [`run_if_daemon`] finds the mark. The process becomes the mount helper and forks the server,
-//!    which mounts; notices go to standard error as usual.
+//! 1. The caller's process starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its
+//!    environment and a pipe as its standard output, and reads the pipe to its end, or until the
+//!    daemon has stopped or does nothing.
+//! 2. [`run_if_daemon`] finds the mark. The process becomes the helper and forks the server;
+//!    notices go to standard error as usual.
 //! 3. When the server serves, it begins a new session, has `/dev/null` as standard error, and
 //!    informs the helper, which writes [`READY`] into the pipe and closes it; then the server
 //!    closes the pipe, too. If the helper was killed before it answered, the server writes: the
 //!    helper may have reported the mount, so it must stay.
 //! 4. On failure: the error's line into the pipe, exit status 1.
-//!
-//! In the foreground the process is the server, and the mount helper its child: whoever kills the
-//! process ends the mount, and the helper cleans up.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::process::{Child, ExitCode, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::await_daemon::{Awaited, read_from};
+use crate::child::ChildProcess;
 use crate::error::Error;
-use crate::helper::{self, EnableUringRestorer, MountHelper, READY};
 use crate::inherited;
 use crate::log::Log;
+use crate::mounting::{self, EnableUringRestorer, passed};
 use crate::note::note;
 use crate::outside::Family;
-use crate::request::MountRequest;
+use crate::patience::{Awaited, read_from};
+use crate::protocol::MountHelper;
+use crate::request::{MountRequest, Start};
 use crate::respawn::{self, OTHER_VERSION, Role};
 use crate::serve;
-use crate::start::Start;
+use crate::supervise::{self, READY, report_ready};
 
 /// Mounts an image.
 ///
-/// In the foreground this returns when the mount is gone; otherwise when the daemon serves it.
+/// In the foreground this returns when the mount is gone; otherwise when a daemon serves it.
 ///
 /// # Errors
 /// One line with the fault. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
-    helper::check_passed(request)?;
+    passed::check(request)?;
     if request.foreground || request.options.debug {
-        let log = Log::open(&request.options, false)?;
-        let helper = MountHelper::start(request)?;
-        let (notice, ready) = (&mut |line: &str| show(request, line), &mut |_: &_| Ok(()));
-        return serve::serve(request, Start::Foreground, helper, log, notice, ready);
+        let mut request = request.clone();
+        request.foreground = true;
+        return supervise::run(request, serve_for_helper);
     }
     start(request)
-}
-
-/// Shows a notice, unless with `silent`.
-fn show(request: &MountRequest, notice: &str) {
-    if !request.options.silent {
-        note(notice);
-    }
 }
 
 /// Starts the daemon and waits until it serves, or reports why it does not.
@@ -73,7 +63,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     if let Some(image) = &image {
         request.image = format!("/proc/self/fd/{}", image.as_raw_fd()).into();
     }
-    let before = helper::mounts_at(&request.mountpoint);
+    let before = mounting::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
     // Before there is a daemon, which blocks them as well.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
@@ -86,8 +76,9 @@ fn start(request: &MountRequest) -> Result<(), Error> {
             "cannot start the daemon, which takes /proc and /dev/null",
         ))?;
     let mut outcome = Vec::new();
-    let family = Family::of(daemon.id());
-    let awaited = match (daemon.stdout.take(), &family) {
+    let (pipe, family) = (daemon.stdout.take(), Family::of(daemon.id()));
+    let daemon = ChildProcess::from(daemon);
+    let awaited = match (pipe, &family) {
         (Some(pipe), Some(family)) => {
             let longest = request.options.engine.remote.timeout;
             read_from(pipe, family, &signals, longest, &mut outcome)
@@ -97,20 +88,20 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     if outcome.starts_with(READY) {
         return Ok(());
     }
-    let added = || helper::mounts_at(&request.mountpoint).into_iter();
+    let added = || mounting::mounts_at(&request.mountpoint).into_iter();
     let held = added().filter(|entry| family.as_ref().is_some_and(|it| it.holds(&entry.device)));
     let held: Vec<_> = held.map(|entry| entry.device).collect();
     let status = match awaited {
         Awaited::Closed => Some(daemon.wait()).transpose(),
         Awaited::Signal | Awaited::Silent(_) => {
             family.iter().for_each(Family::kill);
-            ended_within(&mut daemon, DEATH)
+            daemon.wait_for(DEATH)
         }
     };
     let status = status.map_err(Error::std_io("cannot wait for the daemon"))?;
     // The helper restores it itself, unless it was killed.
     uring.restore();
-    helper::unmount_dead(&request.mountpoint, &before, &held);
+    mounting::unmount_dead(&request.mountpoint, &before, &held);
     match (awaited, status) {
         (Awaited::Silent(why), _) => {
             let why = format!("was not mounted: {why}");
@@ -131,16 +122,6 @@ fn start(request: &MountRequest) -> Result<(), Error> {
 /// How long a process that was killed may take to end. One in a frozen cgroup ends much later.
 const DEATH: Duration = Duration::from_secs(1);
 
-fn ended_within(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let begin = Instant::now();
-    loop {
-        match child.try_wait()? {
-            None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
-            status => return Ok(status),
-        }
-    }
-}
-
 /// EAGAIN of fork(2) and clone(2) does not name the limit.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
@@ -152,74 +133,84 @@ fn explained(line: String) -> String {
     }
 }
 
-/// Runs a daemon or a mount helper; `None` in a process that is neither. Call it first in `main`,
-/// and exit with its result.
+/// Runs a daemon, or a server that takes a mount over; `None` in a process that is neither. Call it
+/// first in `main`, and exit with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
     sys::fuse_signals::undo_the_callers();
-    let role = match Role::of_this_process()? {
-        Ok(role) => role,
+    let status = match Role::of_this_process()? {
+        Ok(role) => run(role).unwrap_or_else(|error| reported(&error)),
         Err(error) => {
-            reported(Err(error));
-            return Some(ExitCode::from(OTHER_VERSION));
+            reported(&error);
+            OTHER_VERSION
         }
     };
-    let serve = || {
-        let request = respawn::own_request(role)?;
-        inherited::close_inherited(&request);
-        match role {
-            Role::Daemon => helper::run_daemon(request, serve_in_background),
-            Role::MountHelper => helper::run(request, serve_in_background),
-            // Programs use the mount: one that is not logged is better than none.
-            Role::Upgrade => {
-                respawn::name_process();
-                let log = Log::open(&request.options, true).unwrap_or(Log::None);
-                serve_behind(&request, log, Start::Successor)
-            }
-        }
-    };
-    Some(ExitCode::from(reported(serve())))
+    Some(ExitCode::from(status))
 }
 
-/// The exit status. The process that waits for the mount prints an error; after READY nothing reads
-/// the pipe any more.
-fn reported(outcome: Result<(), Error>) -> u8 {
-    let Err(error) = outcome else { return 0 };
+fn run(role: Role) -> Result<u8, Error> {
+    let request = respawn::own_request(role)?;
+    match role {
+        Role::Daemon => {
+            inherited::close_inherited(&request);
+            supervise::run(request, serve_for_helper).map(|()| 0)
+        }
+        Role::Upgrade => {
+            sys::inherited::close_all_but(&[]);
+            respawn::name_process();
+            // Programs use the mount: one that is not logged is better than none.
+            let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
+            Ok(serve_for_helper(&request, log, Start::Successor))
+        }
+    }
+}
+
+/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe any
+/// more.
+fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1
 }
 
-/// In a fork of the mount helper.
-fn serve_in_background(request: &MountRequest, log: Log, start: Start) -> i32 {
-    reported(serve_behind(request, log, start)).into()
-}
-
-/// The server of a helper, which has started it. Its standard input is the socket; the other
-/// standard streams are those of the command, or /dev/null when that is gone.
-fn serve_behind(request: &MountRequest, log: Log, start: Start) -> Result<(), Error> {
+/// As the server of a mount helper, which has started this process and hears of an error. The
+/// result is the exit status.
+fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
     // Before the sandbox, which forbids it; and by no path that may lead into a mount which nobody
     // serves.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
-        _ => rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()),
-    };
-    let null = null.map_err(Error::io("/dev/null"))?;
-    let helper = MountHelper::parent(&null)?;
-    let notice = &mut |line: &str| show(request, line);
-    let ready = &mut |helper: &MountHelper| {
-        // Fails only for the leader of a process group, which needs no new session.
-        let _ = rustix::process::setsid();
-        rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
-        match helper.served()? {
-            true => helper::close_stdout(),
-            false => helper::report_ready(),
+        Start::First => {
+            rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         }
     };
-    let last = log.duplicate().unwrap_or(Log::None);
-    let served = serve::serve(request, start, helper, log, notice, ready);
-    if let (Start::Successor, Err(error)) = (start, &served) {
-        // Nobody waits for its line.
-        let place = request.mountpoint.display();
-        let _ = last.line(&format!("{place}: a server ended: {error}"));
+    let null = null.map_err(Error::io("/dev/null"));
+    let helper = null.and_then(|null| Ok((MountHelper::parent(&null)?, null)));
+    let Ok((mut helper, null)) = helper else {
+        return 1;
+    };
+    let notice = &mut |line: &str| {
+        if !request.options.silent {
+            note(line);
+        }
+    };
+    let ready = &mut |helper: &MountHelper| {
+        let reports = start == Start::First && !request.foreground;
+        if reports {
+            // Fails only for the leader of a process group, which needs no new session.
+            let _ = rustix::process::setsid();
+            rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
+        }
+        let served = helper.served()?;
+        match (reports, served) {
+            (true, true) => rustix::stdio::dup2_stdout(&null).map_err(Error::io("/dev/null")),
+            (true, false) => report_ready(&null),
+            (false, _) => Ok(()),
+        }
+    };
+    match serve::serve(request, start, &mut helper, log, notice, ready) {
+        Ok(()) => 0,
+        Err(error) => {
+            helper.failed(&error);
+            1
+        }
     }
-    served
 }

@@ -160,9 +160,9 @@ impl Error {
     }
 }
 
-/// Characters of the longest line in a [`HelperError`]: a packet holds it, although JSON makes six
-/// bytes of some.
-const LINE_CHARS: usize = 2500;
+/// Characters of the longest line that one process of a mount tells another: a packet holds it,
+/// although JSON makes six bytes of some.
+pub(crate) const LINE_CHARS: usize = 2500;
 
 /// An error of the mount helper, as its server gets it.
 #[derive(Debug, Serialize, Deserialize, thiserror::Error)]

@@ -21,18 +21,15 @@ pub fn close_inherited(request: &MountRequest) {
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
-/// Those that the request names, as long as they are open.
+/// Those that the request names, as long as they are open. Of the mount helper: a fork of it has
+/// other descriptors.
 pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Closes those that the request names: what they are for is open by now.
-pub(crate) fn close_named() {
-    close_named_but(None);
-}
-
-/// The same in the mount helper, which opens the launch profile later.
-pub(crate) fn close_named_but(profile: Option<&ProfileLocation>) {
+/// Closes those that the request names, since what they are for is open by now: all but that of the
+/// launch profile, which is opened later.
+pub(crate) fn close_named(profile: Option<&ProfileLocation>) {
     let kept = profile.and_then(profile_number);
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     let closed = named.drain(..).filter(|number| Some(*number) != kept);

@@ -4,39 +4,45 @@
 //! and [`stat`] act on a mount from outside. A program that calls [`mount`] for the background
 //! must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started again.
 //!
-//! Four rooms, each of which uses only those after it: `serve` (the server process), `outside` (how
-//! commands find the processes of a mount), `helper` (the privileged process that mounts and
-//! unmounts), `sandbox` (rights the server drops).
+//! Rooms, each of which uses only those after it: `serve` (the server), `supervise` (the mount
+//! helper, its parent), `companion` (the process that looks names up for it), `protocol` (what these
+//! say to each other), `outside` (how commands find them), `mounting` (one mount, made and taken
+//! away), `sandbox` (rights the server drops).
 #![forbid(unsafe_code)]
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-mod await_daemon;
+mod child;
+mod companion;
 mod daemon;
 mod error;
-mod helper;
 mod inherited;
 mod log;
+mod mounting;
 mod note;
 mod options;
 mod origin;
 mod outside;
+mod packets;
+mod patience;
 mod poll;
+mod protocol;
 mod request;
 mod respawn;
 mod sandbox;
 mod serve;
-mod start;
+mod supervise;
 pub mod text;
 mod umount;
 mod upgrade;
 mod version;
 
+pub use companion::profile_folder;
 pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
-pub use helper::{erofast_mount_at, mountpoint_of, mountpoints, profile_folder};
 pub use inherited::close_inherited;
+pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints};
 pub use note::note;
 pub use options::{
     IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,

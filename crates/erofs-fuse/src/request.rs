@@ -19,9 +19,18 @@ pub struct MountRequest {
     pub mountpoint: PathBuf,
     /// The `-o` options.
     pub options: MountOptions,
-    /// Serve in the calling process until unmounted, rather than in a daemon. The calling thread
-    /// enters the sandbox then, and stays in it.
+    /// Have the calling process start the server and wait for the end of the mount, rather than a
+    /// daemon. That process must have no other thread; signals that ask it to end unmount.
     pub foreground: bool,
+}
+
+/// How a server begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// It mounts.
+    First,
+    /// For a mount that is there already.
+    Successor,
 }
 
 impl MountRequest {

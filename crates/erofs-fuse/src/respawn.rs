@@ -1,5 +1,5 @@
-//! Starting this program again, as a daemon or as a mount helper, and the command line that such a
-//! process gets.
+//! Starting this program again, as a daemon or to take a mount over, and the command line that such
+//! a process gets.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,18 +14,19 @@ use crate::request::MountRequest;
 /// Environment variable that marks a process started here; its value is the [`Role`].
 pub(crate) const MARK: &str = "EROFAST_DAEMON";
 
+/// Marks a server whose mount helper is the process in the foreground.
+pub(crate) const FOREGROUND: &str = "EROFAST_FOREGROUND";
+
 /// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
 pub(crate) const OTHER_VERSION: u8 = 76;
 
 /// The role of a process that was started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Serves a mount in the background: the mount helper, which forks the server.
+    /// The mount helper of a mount in the background.
     Daemon,
     /// Takes over the mount of a server that serves: the program that is installed now.
     Upgrade,
-    /// Mounts and unmounts for the server in the foreground.
-    MountHelper,
 }
 
 impl Role {
@@ -35,7 +36,6 @@ impl Role {
             Self::Daemon => "1",
             // The number of what two programs must agree on: socket, memory and arguments.
             Self::Upgrade => "mount-upgrade-2",
-            Self::MountHelper => "mount-helper",
         }
     }
 
@@ -49,7 +49,7 @@ impl Role {
         }))
     }
 
-    const ALL: [Self; 3] = [Self::Daemon, Self::Upgrade, Self::MountHelper];
+    const ALL: [Self; 2] = [Self::Daemon, Self::Upgrade];
 }
 
 /// A command that starts this program again in a role: by its own path, which names the process in
@@ -93,15 +93,11 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
 /// The part of the caller's environment that a process needs. The rest may hold secrets, which
 /// would stay readable in the process as long as the mount is there.
 fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
-    let by_role: &[&str] = match role {
-        // For fusermount3, the folder of launch profiles, and the service manager.
-        Role::Daemon => &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"],
-        Role::MountHelper => &["PATH", "HOME", "XDG_CACHE_HOME"],
-        Role::Upgrade => &[],
+    let by_role: [&[&str]; 2] = match role {
+        Role::Daemon => [OF_HELPER, NETWORK],
+        Role::Upgrade => [&[]; 2],
     };
-    let fetches = matches!(role, Role::Daemon | Role::MountHelper);
-    let network = if fetches { NETWORK } else { &[] };
-    let names = ALWAYS.iter().chain(by_role).chain(network);
+    let names = ALWAYS.iter().chain(by_role.into_iter().flatten());
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
@@ -112,6 +108,9 @@ const ALWAYS: &[&str] = &[
     #[cfg(feature = "fail-points")]
     fuse_transport::FAIL_STEP,
 ];
+
+/// For fusermount3, the folder of launch profiles, and the service manager.
+const OF_HELPER: &[&str] = &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"];
 
 /// Proxies, certificates and logins (of podman and docker) of the program that fetches images from
 /// URLs. The URL of a proxy may have a password.
@@ -203,7 +202,7 @@ fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
             image: image.into(),
             mountpoint: mountpoint.into(),
             options: MountOptions::parse(&lists)?,
-            foreground: true,
+            foreground: std::env::var_os(FOREGROUND).is_some(),
         }),
         _ => Err(Error::Protocol(format!(
             "{MARK} is set, but this is not the command line of a daemon"
@@ -233,7 +232,6 @@ mod tests {
             parsed.options.engine.devices,
             request.options.engine.devices
         );
-        assert!(parsed.foreground);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::helper::{self, TableEntry};
+use crate::mounting::{self, TableEntry};
 use crate::outside::{self, HelperProcess};
 use crate::request::FSTYPE;
 use crate::serve::stat;
@@ -52,7 +52,7 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Error> {
 /// # Errors
 /// One line: there is no mount table.
 pub fn upgrade_all() -> Result<Vec<Error>, Error> {
-    let mounts = helper::own_mounts()?.into_iter().map(|entry| {
+    let mounts = mounting::own_mounts()?.into_iter().map(|entry| {
         let path = entry.mountpoint.clone();
         let named = false;
         Ok(Mount { path, entry, named })
@@ -79,7 +79,7 @@ enum Upgrade<'h> {
 impl Mount {
     fn at(path: &Path) -> Result<Self, Error> {
         let path = path.to_owned();
-        match helper::top_mount(&path)? {
+        match mounting::top_mount(&path)? {
             Some(entry) if entry.fstype == FSTYPE => Ok(Self {
                 path,
                 entry,
@@ -95,7 +95,7 @@ impl Mount {
     /// Whether there was nothing left to upgrade.
     fn is_gone(&self) -> bool {
         let is_there = |mounts: Vec<TableEntry>| mounts.iter().any(|it| it.id == self.entry.id);
-        !self.named && helper::own_mounts().is_ok_and(|mounts| !is_there(mounts))
+        !self.named && mounting::own_mounts().is_ok_and(|mounts| !is_there(mounts))
     }
 
     fn cannot(&self, error: &Error) -> Error {

@@ -67,8 +67,8 @@ struct Process {
 
 impl Fetcher {
     /// Starts the program and waits until it knows the image, which has the number 0; gives up when
-    /// the other end of one of `waiting` is closed: nobody waits. The error is one line without
-    /// secrets.
+    /// one of `waiting` can be read or its other end is closed: nobody waits. The error is one line
+    /// without secrets.
     pub fn start(
         waiting: &[BorrowedFd],
         source: &ImageUrl,
@@ -329,8 +329,7 @@ impl Process {
     /// Waits until the program says something.
     fn wait_while(&self, waiting: &[BorrowedFd]) -> io::Result<()> {
         let mut polled = vec![PollFd::new(&self.socket, PollFlags::IN)];
-        // Of these the end alone is of interest.
-        polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::empty())));
+        polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
         match polled[0].revents().is_empty() {
             true => Err(io::Error::other("nobody waits for the image any more")),

@@ -4,26 +4,46 @@
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::inherited::close_all_but;
+
+/// How long a thread that was joined may still be counted.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
 /// number of that process. The child has one thread, and of the descriptors `stdin` as its standard
 /// input, the other standard streams, and `keep`, with their numbers.
 ///
-/// What other threads of this process have locked at that moment stays locked in the child: no
-/// lock of theirs may be needed there, other than the C library's for memory, which it makes anew.
-/// A panic in the child prints its message under a lock of std: if another thread was printing a
-/// panic at the moment of the fork, the child hangs. The mount helper has a few other threads (the
-/// one that reads and writes launch profiles, those that ask whether a mount is alive), none of
-/// which should panic.
-///
 /// # Errors
-/// As fork(2): EAGAIN at the limit of processes, ENOMEM.
+/// This process has other threads: what they have locked would stay locked in the child. Otherwise
+/// as fork(2): EAGAIN at the limit of processes, ENOMEM.
 pub fn fork(stdin: OwnedFd, keep: &[RawFd], child: impl FnOnce() -> i32) -> io::Result<i32> {
+    let begin = Instant::now();
+    // One that is ending locks nothing more. Only this thread could make others.
+    while std::fs::read_dir("/proc/self/task")?.count() > 1 {
+        if begin.elapsed() > ENDING {
+            return Err(io::Error::other("this process has other threads"));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: there is no other thread.
+    unsafe { fork_beside_threads(stdin, keep, child) }
+}
+
+/// The same without a look at other threads.
+///
+/// # Safety
+/// `child` waits for no lock that another thread of this process may hold now.
+unsafe fn fork_beside_threads(
+    stdin: OwnedFd,
+    keep: &[RawFd],
+    child: impl FnOnce() -> i32,
+) -> io::Result<i32> {
     // SAFETY: the child touches its own copy of the memory only, in which every value of this
-    // thread is as it was here. It never returns to the frames of the caller, so that what they own
-    // is neither used nor dropped twice.
+    // thread is as it was here, and by the caller's promise no lock keeps it. It never returns to
+    // the frames of the caller, so that what they own is neither used nor dropped twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -43,6 +63,18 @@ pub fn fork(stdin: OwnedFd, keep: &[RawFd], child: impl FnOnce() -> i32) -> io::
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: always sound; the process is gone.
     unsafe { libc::_exit(code) }
+}
+
+/// In a test, beside the threads of others.
+#[cfg(test)]
+pub(crate) fn fork_in_test(
+    stdin: OwnedFd,
+    keep: &[RawFd],
+    child: impl FnOnce() -> i32,
+) -> io::Result<i32> {
+    // SAFETY: the children of tests print nothing; the C library makes its locks for memory and
+    // the environment anew.
+    unsafe { fork_beside_threads(stdin, keep, child) }
 }
 
 /// Waits for a child, which exits.
@@ -66,7 +98,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let (stdin, mut input) = io::pipe().unwrap();
         let numbers = [stdin.as_raw_fd(), input.as_raw_fd(), reader.as_raw_fd()];
-        let pid = fork(stdin.into(), &[writer.as_raw_fd()], || {
+        let pid = fork_in_test(stdin.into(), &[writer.as_raw_fd()], || {
             let open = numbers.iter().filter(|number| is_open(**number)).count();
             let mut text = [b'0' + open as u8; 2];
             let read = io::stdin().read_exact(&mut text[1..]);
@@ -79,6 +111,14 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "0x");
+    }
+
+    #[test]
+    fn a_process_of_several_threads_is_not_forked() {
+        let (stdin, _end) = io::pipe().unwrap();
+        // One runs this test, another one waits for it.
+        let refused = fork(stdin.into(), &[], || 0).unwrap_err();
+        assert_eq!(refused.to_string(), "this process has other threads");
     }
 
     /// In a process of its own: a test that fails beside it may hold the lock of std's panic
@@ -100,7 +140,7 @@ mod tests {
             return;
         }
         let (stdin, _end) = io::pipe().unwrap();
-        let pid = fork(stdin.into(), &[], || panic!("in the child")).unwrap();
+        let pid = fork_in_test(stdin.into(), &[], || panic!("in the child")).unwrap();
         assert_eq!(exit_status(pid), 101);
     }
 }

@@ -139,7 +139,7 @@ mod tests {
             .collect();
         let numbers: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
         let stdin = std::fs::File::open("/dev/null").unwrap();
-        let pid = crate::fork::fork(stdin.into(), &[], || {
+        let pid = crate::fork::fork_in_test(stdin.into(), &[], || {
             for &number in &numbers {
                 // SAFETY: the number is free, and belongs to nobody in this fork.
                 unsafe { libc::dup2(0, number) };

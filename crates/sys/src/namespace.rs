@@ -32,14 +32,14 @@ pub fn own_mounts() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fork::{exit_status, fork};
+    use crate::fork::{exit_status, fork_in_test};
 
     #[test]
     fn a_process_gets_copies_of_all_mounts() {
         let table = || std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let before = table().lines().count();
         let (stdin, _end) = io::pipe().unwrap();
-        let pid = fork(stdin.into(), &[], || match own_mounts() {
+        let pid = fork_in_test(stdin.into(), &[], || match own_mounts() {
             Ok(()) => i32::from(table().lines().count() < before || table().contains(" shared:")),
             Err(_) => 2,
         });

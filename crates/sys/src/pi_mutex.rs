@@ -239,7 +239,7 @@ mod tests {
             let own = std::process::id();
             i32::from(mutex.word.load(Ordering::Relaxed) != own)
         };
-        let pid = crate::fork::fork(stdin.into(), &[], child).unwrap();
+        let pid = crate::fork::fork_in_test(stdin.into(), &[], child).unwrap();
         assert_eq!(crate::fork::exit_status(pid), 0);
     }
 

@@ -22,6 +22,10 @@ struct Hanging {
 
 impl Hanging {
     fn new() -> Option<Self> {
+        Self::with(&[])
+    }
+
+    fn with(flags: &[&str]) -> Option<Self> {
         let site = Site::new()?;
         fs::create_dir(site.path("below")).unwrap();
         fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "below"]));
@@ -32,11 +36,16 @@ impl Hanging {
         let counters: serde_json::Value = serde_json::from_slice(&stat.stdout).unwrap();
         let below = counters["pid"].as_u64().unwrap();
         signal("-STOP", below);
-        let mut mount = site.command(&["mount", image.to_str().unwrap(), "mnt"]);
-        let mount = mount.stderr(Stdio::piped()).spawn().unwrap();
+        let arguments = [&["mount"], flags, &[image.to_str().unwrap(), "mnt"]].concat();
+        let mount = site.command(&arguments).stderr(Stdio::piped()).spawn();
+        let mount = mount.unwrap();
         let mut server = None;
         soon("a server", || {
-            server = child_of(mount.id().into()).and_then(child_of);
+            let child = child_of(mount.id().into());
+            server = match flags {
+                [] => child.and_then(child_of),
+                _ => child,
+            };
             server.is_some()
         });
         let server = server.unwrap();
@@ -91,6 +100,37 @@ fn a_mount_whose_server_has_stopped_ends() {
     signal("-STOP", server);
     let why = format!("its process {server} is stopped: kill -CONT {server}");
     given_up(hanging, &why);
+}
+
+#[test]
+fn a_mount_in_the_foreground_whose_server_has_stopped_ends() {
+    let Some(hanging) = Hanging::with(&["-f"]) else {
+        return;
+    };
+    let (site, server) = (hanging.site, hanging.server);
+    signal("-STOP", server);
+    signal("-CONT", hanging.below);
+    let output = ends_soon("mount", hanging.mount);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let point = site.point();
+    let why = format!("its process {server} is stopped: kill -CONT {server}");
+    let line = format!("erofast: {}: was not mounted: {why}\n", point.display());
+    assert_eq!((&*stderr, output.status.code()), (&*line, Some(1)));
+    assert!(!site.is_mounted() && !runs(server));
+    fine(&site.run(&["umount", "--lazy", "below"]));
+}
+
+#[test]
+fn a_signal_ends_a_mount_in_the_foreground_that_hangs() {
+    let Some(mut hanging) = Hanging::with(&["-f"]) else {
+        return;
+    };
+    signal("-INT", hanging.mount.id().into());
+    assert_eq!(hanging.mount.wait().unwrap().signal(), Some(2));
+    soon("the end", || !runs(hanging.server));
+    signal("-CONT", hanging.below);
+    fine(&hanging.site.run(&["umount", "--lazy", "below"]));
+    assert!(!hanging.site.is_mounted());
 }
 
 #[test]

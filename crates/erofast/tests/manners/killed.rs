@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::site::{Site, fine, signal, soon};
 
 /// Processes whose command line names the site.
-fn processes(site: &Site) -> usize {
+pub fn processes(site: &Site) -> usize {
     let name = site.directory.path().as_os_str().as_encoded_bytes();
     let lines = fs::read_dir("/proc").unwrap().flatten();
     let lines = lines.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());

@@ -3,6 +3,7 @@
 //! Needs root and /dev/fuse; says what it skips.
 
 mod covered;
+mod foreground;
 mod given_up;
 mod impostors;
 mod inherited;
@@ -10,6 +11,7 @@ mod killed;
 mod limits;
 mod points;
 mod prometheus;
+mod released;
 mod site;
 mod stopped;
 mod unmounted;

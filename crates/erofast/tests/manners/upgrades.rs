@@ -72,7 +72,7 @@ fn fails(output: &Output, part: &str) {
     assert!(stderr.contains(part), "{stderr}");
 }
 
-fn command_line(pid: u64) -> String {
+pub fn command_line(pid: u64) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap();
     String::from_utf8_lossy(&line).replace('\0', " ")
 }

@@ -33,7 +33,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "io_uring=auto|on|off"
         "take requests over io_uring (auto: where the kernel has it on, or restart=off)";
     "restart=on|off"
-        "start the server again when it dies (on: in the background over /dev/fuse, Linux 6.9)";
+        "start the server again when it dies (on: over /dev/fuse, Linux 6.9)";
     "read_ahead_kb=N"
         "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)";
     "cache=BYTES" "decoded data kept for repeated reads; K, M and G are understood (8M)";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::process::{self, Process};
-use crate::helper::answer_within;
+use crate::mounting::answer_within;
 
 /// Far more than reading `/proc` takes.
 const SEARCH: Duration = Duration::from_secs(2);

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::process::{self, Process};
+use super::record::{NAME as NAME_OF_RECORD, Record};
 use crate::error::Error;
-use crate::helper::{NAME_OF_RECORD, Record, TableEntry, answer_within};
+use crate::mounting::{TableEntry, answer_within};
 
 /// Far more than reading `/proc` takes; a user may have many processes with many descriptors.
 const SEARCH: Duration = Duration::from_secs(5);

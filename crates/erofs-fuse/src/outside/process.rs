@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-use crate::helper::cgroup_folder;
+use crate::mounting::cgroup_folder;
 
 /// Longest file of the kernel that is read.
 const LONGEST: u64 = 1 << 20;

@@ -16,7 +16,7 @@ use super::queries;
 use super::restart::{self, Restart};
 use super::uring_mode::fallback;
 use crate::error::Error;
-use crate::helper::mountpoints;
+use crate::mounting::mountpoints;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 use crate::version::version;

@@ -27,7 +27,6 @@ use super::notify_store::NotifyStoreWriter;
 use super::on_demand::OnDemand;
 use super::random_faults::RandomFaults;
 use super::read_ahead_window::ReadAheadWindow;
-use super::readiness::Readiness;
 use super::request_size::request_bytes;
 use super::restart::Restart;
 use super::storing_threads::{First, StoringThreads};
@@ -35,26 +34,24 @@ use super::threads;
 use super::uring_mode::Uring;
 use super::wait::Watched;
 use crate::error::Error;
-use crate::helper::{MountHelper, covered_notice};
-use crate::inherited;
 use crate::log::Log;
+use crate::mounting::covered_notice;
 use crate::options::{MountOptions, Prefetch, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
-use crate::request::MountRequest;
+use crate::protocol::MountHelper;
+use crate::request::{MountRequest, Start};
 use crate::respawn;
 use crate::sandbox::Sandbox;
-use crate::start::Start;
 
 /// Time for the names of a recorded launch when the mount ends.
 const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
-/// user; `ready` is called when programs can use the mount, and in the background informs the
-/// helper.
+/// user; `ready` is called when programs can use the mount, and informs the helper.
 pub(crate) fn serve(
     request: &MountRequest,
     start: Start,
-    mut helper: MountHelper,
+    helper: &mut MountHelper,
     log: Log,
     notice: &mut dyn FnMut(&str),
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
@@ -70,35 +67,28 @@ pub(crate) fn serve(
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
     let options = &request.options;
-    let mut restart = Restart::new(request, start)?;
+    let mut restart = Restart::new(request)?;
     // A successor must not resolve a path that may lead into the mount: nobody serves it.
     let covers = match start {
         Start::Successor => None,
-        _ => covered_notice(&request.mountpoint),
+        Start::First => covered_notice(&request.mountpoint),
     };
     let engine = EngineOptions {
         // This thread does while it waits.
         watches: false,
         ..options.engine.clone()
     };
-    let opened = match restart.is_on() || request.is_remote() {
-        true => {
-            let versions = RefCell::new(HashMap::new());
-            let open = |path: &Path| {
-                let (file, version) = helper.open(request, path)?;
-                versions.borrow_mut().insert(path.to_owned(), version);
-                Ok(file)
-            };
-            let opened = Opened::with(&request.image, &engine, &open)?;
-            opened.were_opened_as(&|path| versions.borrow().get(path).copied().flatten());
-            opened
-        }
-        false => Opened::new(&request.image, &engine)?,
+    let versions = RefCell::new(HashMap::new());
+    let open = |path: &Path| {
+        let (file, version) = helper.open(request, path)?;
+        versions.borrow_mut().insert(path.to_owned(), version);
+        Ok(file)
     };
+    let opened = Opened::with(&request.image, &engine, &open)?;
+    opened.were_opened_as(&|path| versions.borrow().get(path).copied().flatten());
     // Before any thread exists: all threads inherit the mask, and only this one reads signals.
-    // Until here they end the process, which may wait for the server of a URL.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
-    if start == Start::Background {
+    if start == Start::First {
         restart = restart.with_memory(helper.in_flight())?;
         // Before the sandbox, whose user may not enter a root directory of mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
@@ -115,12 +105,6 @@ pub(crate) fn serve(
     if uring.is_wanted() {
         restart = restart.with_ring();
     }
-    let readiness = match start {
-        // Announced by the first server.
-        Start::Successor => None,
-        _ => Some(Readiness::new(options.ready_fd)?),
-    };
-    inherited::close_named();
     sandbox.close(uring.is_wanted());
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;
@@ -140,9 +124,7 @@ pub(crate) fn serve(
     let mut ready = |helper: &MountHelper| {
         // Print notices only after mounting, so that a failure prints just its error.
         notices.iter().chain(&covers).for_each(|line| notice(line));
-        ready(helper)?;
-        readiness.iter().for_each(Readiness::announce);
-        Ok(())
+        ready(helper)
     };
     let serving = Serving {
         engine: &engine,
@@ -157,7 +139,7 @@ pub(crate) fn serve(
         on_demand,
         no_log,
     };
-    let served = serving.run(&mut helper, &mut ready);
+    let served = serving.run(helper, &mut ready);
     // Workers hold channels, channels the filesystem, and the filesystem the engine.
     if let Some(workers) = engine.workers() {
         workers.shutdown();
@@ -252,6 +234,7 @@ impl Serving<'_> {
             session: &session,
             signals: self.signals,
             helper: unmount.helper,
+            foreground: self.request.foreground,
             on_demand: &mut self.on_demand,
             workers: engine.pinned_workers().map(|workers| &**workers),
             engine,
@@ -390,8 +373,8 @@ impl Serving<'_> {
             decoded,
             prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
         };
-        let broker = helper.broker()?;
-        let running = launch::start(location, broker, helper, mount)?;
+        let companion = helper.companion()?;
+        let running = launch::start(location, companion, helper, mount)?;
         image.set_launch(Arc::clone(&running.launch));
         Ok(Some(running))
     }

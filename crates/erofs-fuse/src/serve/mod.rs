@@ -21,7 +21,6 @@ mod prometheus;
 mod queries;
 mod random_faults;
 mod read_ahead_window;
-mod readiness;
 mod request_line;
 mod request_size;
 mod restart;

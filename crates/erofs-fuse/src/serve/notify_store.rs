@@ -21,7 +21,7 @@ use super::priority::with_that_of_workers;
 use super::random_faults::RandomFaults;
 use super::storing_threads::{self, Call, First};
 use crate::error::Error;
-use crate::helper::MountHelper;
+use crate::protocol::MountHelper;
 
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;

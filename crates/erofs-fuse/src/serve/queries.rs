@@ -20,7 +20,7 @@ use sys::fuse_ioctl::{QUERY_BYTES, query, query_command};
 use sys::pi_mutex::PiMutex;
 
 use crate::error::Error;
-use crate::helper::{answer_within, top_mount};
+use crate::mounting::{answer_within, top_mount};
 use crate::outside::{only_holder, server_of};
 
 /// The number of a query: the live counters, as JSON.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::options::IoUring;
 use crate::request::MountRequest;
-use crate::start::Start;
 
 /// What became of the option `restart`.
 #[derive(Clone, Debug)]
@@ -20,8 +19,8 @@ pub(super) struct Restart {
 }
 
 impl Restart {
-    /// What the options and the place of this process allow.
-    pub(super) fn new(request: &MountRequest, start: Start) -> Result<Self, Error> {
+    /// What the options allow.
+    pub(super) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
         if options.io_uring == IoUring::On && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
@@ -29,7 +28,6 @@ impl Restart {
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
-            _ if start == Start::Foreground => Some("the server is the process in the foreground"),
             _ if request.passed_device().is_some() => Some("the caller has made the mount"),
             _ if options.io_uring == IoUring::On => Some(RING),
             _ => None,
@@ -37,7 +35,7 @@ impl Restart {
         let this = Self {
             required,
             off: off.map(str::to_owned),
-            helper: parent().filter(|_| start != Start::Foreground),
+            helper: parent(),
         };
         this.checked()
     }

@@ -20,7 +20,7 @@ use fuse_transport::{PageStore, Session};
 use super::on_demand::{Demand, OnDemand};
 use super::spawn::spawn;
 use crate::error::Error;
-use crate::helper::MountHelper;
+use crate::protocol::MountHelper;
 
 /// What another thread is to do.
 pub(super) type Call = Box<dyn FnOnce() + Send>;

@@ -7,7 +7,7 @@ use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{Rings, Session};
 
 use crate::error::Error;
-use crate::helper;
+use crate::mounting;
 use crate::options::{IoUring, MountOptions};
 
 /// How the option `io_uring` applies to one mount.
@@ -106,9 +106,9 @@ fn rings(options: &MountOptions) -> io::Result<Rings> {
 /// Whether `io_uring=auto` has the kernel's switch set for this mount.
 fn enables(options: &MountOptions) -> bool {
     options.io_uring == IoUring::Auto
-        && helper::enables_io_uring(options)
-        && helper::io_uring_can_be_enabled()
-        && !helper::io_uring_is_enabled()
+        && mounting::enables_io_uring(options)
+        && mounting::io_uring_can_be_enabled()
+        && !mounting::io_uring_is_enabled()
 }
 
 impl UringMode {
@@ -117,7 +117,7 @@ impl UringMode {
             IoUring::Off => Self::Off,
             // Its gain is serving on the CPU of the reader, which only pinned workers can.
             IoUring::Auto if options.engine.workers != WorkersMode::PerCpu => Self::Off,
-            IoUring::Auto if helper::io_uring_is_enabled() || enables(options) => Self::Preferred,
+            IoUring::Auto if mounting::io_uring_is_enabled() || enables(options) => Self::Preferred,
             IoUring::Auto => Self::Off,
             IoUring::On => Self::Required,
         }

@@ -12,8 +12,8 @@ use rustix::event::PollFlags;
 
 use super::on_demand::OnDemand;
 use crate::error::Error;
-use crate::helper::{MountHelper, Order};
 use crate::poll::first_ready;
+use crate::protocol::{MountHelper, Order};
 
 /// How long programs may go on using a mount after a signal asked it to end: with what follows, the
 /// end comes within two seconds.
@@ -27,6 +27,8 @@ pub(super) struct Watched<'w> {
     pub session: &'w Arc<Session>,
     pub signals: &'w OwnedFd,
     pub helper: &'w mut MountHelper,
+    /// The mount ends with its helper, which is in the foreground.
+    pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
     /// The pinned workers, whose CPUs may come and go.
     pub workers: Option<&'w Workers>,
@@ -57,6 +59,9 @@ impl Watched<'_> {
                     Some(Order::Exit) => sys::fork::exit_now(0),
                     order => {
                         helper_lives = order.is_some();
+                        if !helper_lives && self.foreground {
+                            return Ok(());
+                        }
                         helper_lives
                     }
                 },

@@ -247,6 +247,7 @@ LEGAL = (
     '{"Mount":{"max_read":4096}}', '"HandshakeDone"', '"Served"', '"Resume"', '"InFlight"', '"ReadAhead"',
     '"Decoded"', '"Decoded"', '"Mark"', '{"Open":{"file":0}}', '{"Open":{"file":1}}',
     '{"Open":{"file":18446744073709551615}}', '{"Clone":{"number":0}}', '{"Clone":{"number":4095}}',
+    '"Failed"a line of its own', '"Profile"', '"Profile"',
 ) + ('"Broker"',) * 6
 
 
@@ -256,14 +257,16 @@ def requests(server):
     for number, connection in sockets(server):
         first = ask(connection, b'"InFlight"')
         is_helper = first.startswith('{"Ok"') and "memfd" in first
-        kind = "helper" if is_helper else "broker"
+        kind = "helper" if is_helper else "companion"
         packets = LEGAL if is_helper else ()
         for index, packet in enumerate(packets):
             answers[f"{kind} {index} {packet}"] = ask(connection, packet.encode())
         if not is_helper:
-            names = (b"", b"o../x.profile", b"o/etc/passwd", b"oother.profile", b"w" + bytes(4096), b"a" + bytes(4096), b"c",
-                     b"d..", b"d/etc", b"d../../etc\0/", b"n../../../etc/shadow", b"f", b"\xff", b"q" * 16000)
-            for packet in names[1:]:
+            paths = ("OpenProfile", b"../x.profile"), ("OpenProfile", b"/etc/passwd"), ("OpenProfile", b"other.profile"), \
+                ("AddToProfile", bytes(4096)), ("AddDecoded", bytes(4096)), ("WriteDecoded", b""), ("List", b".."), \
+                ("List", b"/etc"), ("List", b"../../etc\0/"), ("LookUp", b"../../../etc/shadow"), ("Memory", b"")
+            packets = [b'"%s"' % name.encode() + rest for name, rest in paths]
+            for packet in packets + [b'"Mount"', b"d..", b"\xff", b"q" * 16000]:
                 answers[f"{kind} {packet[:24]!r}"] = ask(connection, packet)
         connection.close()
     return answers

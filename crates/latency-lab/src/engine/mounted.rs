@@ -8,7 +8,7 @@ use super::Engine;
 use super::link::{Fetched, Web};
 use super::module::LoadedModule;
 use crate::mounts;
-use crate::process::{Child, End, descendants, process_threads, sleeping_threads};
+use crate::process::{Child, End, descendants, name, process_threads, sleeping_threads};
 use crate::{Interrupt, LabError, Result};
 
 /// A mounted image.
@@ -46,17 +46,21 @@ impl Mounted {
         &self.point
     }
 
-    /// The process that serves it, where one does.
+    /// The process that serves it, where one does. A server of erofast is the child of its mount
+    /// helper, which has one thread.
     pub fn daemon(&self) -> Option<u32> {
-        self.daemon.as_ref().map(Child::id)
+        let started = self.daemon.as_ref()?.id();
+        let serves = |pid: &u32| process_threads(*pid).len() > 1 && name(*pid) == name(started);
+        let mut below = descendants(started).into_iter();
+        Some(below.find(serves).unwrap_or(started))
     }
 
     /// The threads that serve it, as they are now: of the daemon, and of the processes it started.
     pub fn threads(&self) -> Vec<u32> {
-        let Some(daemon) = self.daemon() else {
+        let Some(daemon) = &self.daemon else {
             return Vec::new();
         };
-        let processes = [daemon].into_iter().chain(descendants(daemon));
+        let processes = [daemon.id()].into_iter().chain(descendants(daemon.id()));
         processes.flat_map(process_threads).collect()
     }
 

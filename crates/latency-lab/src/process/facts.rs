@@ -131,6 +131,11 @@ fn switches_of_a_sleeper(status: &str) -> Option<u64> {
     sleeps.then_some(number("voluntary_ctxt_switches")? + number("nonvoluntary_ctxt_switches")?)
 }
 
+/// The name that a process shows.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    value_in(&format!("/proc/{pid}/status"), "Name")
+}
+
 /// The processes that have `parent` as theirs.
 pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
     let is_child = |pid: &u32| field(&format!("/proc/{pid}/stat"), 4) == Some(parent.into());

@@ -10,7 +10,7 @@ mod others;
 pub(crate) use child::{Child, End, in_path, output, tool};
 pub(crate) use facts::{
     Machine, allowed_cpus, cgroup, cpu_ticks, descendants, foreign_pids, kernel_threads,
-    machine_ticks, number_in, policy, process_threads, sleeping_threads, ticks_per_second,
+    machine_ticks, name, number_in, policy, process_threads, sleeping_threads, ticks_per_second,
     value_in,
 };
 pub use memory::DaemonMemory;

@@ -14,7 +14,7 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
-use crate::helper::DirectoryLister;
+use crate::protocol::DirectoryLister;
 use walk::Walk;
 
 /// Directories that were looked up and are remembered, at which a walk may begin.

@@ -13,7 +13,7 @@ use sys::pi_mutex::PiMutex;
 use super::names;
 use super::state::Launch;
 use crate::error::Error;
-use crate::helper::Broker;
+use crate::protocol::Companion;
 
 /// It is written again if launches decoded one byte in this many themselves, or more.
 const NEW_SHARE: u64 = 20;
@@ -82,18 +82,18 @@ impl DecodedBytes {
         &mut self,
         programs: Vec<Program>,
         engine: Weak<Engine>,
-        broker: &Arc<Broker>,
+        companion: &Arc<Companion>,
         launch: &Arc<Launch>,
     ) {
         if !self.is_due(&programs) {
             return;
         }
         self.end();
-        let (broker, launch) = (Arc::clone(broker), Arc::clone(launch));
+        let (companion, launch) = (Arc::clone(companion), Arc::clone(launch));
         let seed = self.before.as_ref().map(|before| before.seed);
         let sink = Sink {
             seed: seed.unwrap_or_else(|| RandomState::new().hash_one(())),
-            broker,
+            companion,
             state: PiMutex::new(State {
                 index: DecodedIndex::default(),
                 kept: HashMap::new(),
@@ -152,11 +152,11 @@ fn has_most(before: &Decoded, most: u64) -> bool {
     !before.is_damaged() && missed * share <= read + missed
 }
 
-/// Writes a file through the mount helper.
+/// Writes a file through the companion.
 #[derive(Debug)]
 struct Sink {
     seed: u64,
-    broker: Arc<Broker>,
+    companion: Arc<Companion>,
     /// Guarded by its own lock: one thread decodes.
     state: PiMutex<State>,
 }
@@ -191,7 +191,7 @@ impl DecodedSink for Sink {
         if state.index.add(key, decoded) {
             state.left = left;
             state.kept.insert(key, decoded.len());
-            state.failed = self.broker.add_decoded(decoded).err();
+            state.failed = self.companion.add_decoded(decoded).err();
         }
     }
 }
@@ -212,9 +212,9 @@ impl Sink {
             return Err(error);
         }
         let image = names::identity(engine);
-        self.broker
+        self.companion
             .add_decoded(&state.index.into_bytes(self.seed, image))?;
-        self.broker.commit_decoded()
+        self.companion.commit_decoded()
     }
 }
 

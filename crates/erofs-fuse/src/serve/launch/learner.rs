@@ -85,7 +85,7 @@ impl Learner {
             self.name = self.learned.image.file_name(root);
         }
         // Nothing has to be learned: where that cannot be, `stat` has the reason.
-        let idle = match self.replaying.broker.open(&self.name) {
+        let idle = match self.replaying.companion.open(&self.name) {
             Ok(file) => file.map_or(0, idle_mounts),
             Err(error) => return self.launch.fail(error.to_string()),
         };
@@ -118,7 +118,7 @@ impl Learner {
         let (programs, replaying) = (&self.learned.programs, &self.replaying);
         if let Some(decoded) = &mut self.decoded {
             let engine = replaying.parts.engine.clone();
-            decoded.keep(programs.clone(), engine, &replaying.broker, &self.launch);
+            decoded.keep(programs.clone(), engine, &replaying.companion, &self.launch);
         }
     }
 
@@ -133,7 +133,7 @@ impl Learner {
     /// What the file has by now: other mounts write it, and so does `profile remove`. An error: it
     /// is something else, or out of reach.
     fn read(&mut self) -> Result<(), ()> {
-        let file = self.replaying.broker.open(&self.name);
+        let file = self.replaying.companion.open(&self.name);
         let file = file.map_err(|error| self.launch.fail(error.to_string()))?;
         self.learned.programs = file.map_or(Ok(Vec::new()), |file| self.parse(file))?;
         self.show();
@@ -268,7 +268,7 @@ impl Learner {
     }
 
     fn write(&self) {
-        if let Err(error) = self.replaying.broker.write(&self.learned.to_bytes()) {
+        if let Err(error) = self.replaying.companion.write(&self.learned.to_bytes()) {
             self.launch.fail(format!("nothing is kept: {error}"));
         }
     }

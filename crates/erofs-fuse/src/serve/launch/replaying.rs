@@ -14,7 +14,7 @@ use super::super::storing_threads::{self, First};
 use super::replay::{Parts, Replay};
 use super::state::Launch;
 use crate::error::Error;
-use crate::helper::Broker;
+use crate::protocol::Companion;
 
 /// Threads of a replay. With more of them, storing is the bottleneck.
 const MOST_THREADS: usize = 8;
@@ -22,7 +22,7 @@ const MOST_THREADS: usize = 8;
 /// What the threads of a replay need.
 pub(super) struct Replaying {
     pub(super) parts: Parts,
-    pub(super) broker: Arc<Broker>,
+    pub(super) companion: Arc<Companion>,
     pub(super) session: Arc<Session>,
     /// Of the mount helper; the main thread's, which ends last.
     pub(super) signs_of_life: Vec<RawFd>,
@@ -39,7 +39,7 @@ impl Replaying {
         if !self.prefetches {
             return;
         }
-        let budget = free_memory(&self.broker) / 2 / programs.len().max(1) as u64;
+        let budget = free_memory(&self.companion) / 2 / programs.len().max(1) as u64;
         let replays = programs.into_iter().filter_map(|program| {
             let place = launch.add(Replay::new(&program.profile, program.nid, budget))?;
             Some((place, program.profile))
@@ -60,7 +60,7 @@ impl Replaying {
             });
         }
         let (named, engine) = (Arc::clone(launch), self.parts.engine.clone());
-        let broker = Arc::clone(&self.broker);
+        let companion = Arc::clone(&self.companion);
         // Threads that store have descriptors of their own, and none of the helper.
         let names = thread::Builder::new().name("erofs_names".to_owned());
         let spawned = names.spawn(move || {
@@ -70,7 +70,7 @@ impl Replaying {
                     let Some(replay) = named.replay(*place) else {
                         return;
                     };
-                    match named.visit(|| visit(profile, &broker, replay)) {
+                    match named.visit(|| visit(profile, &companion, replay)) {
                         Ok(listed) => replay.count_listed(listed),
                         // Pages can be stored of what the kernel knows by a name.
                         Err(error) => {
@@ -109,7 +109,7 @@ fn fetch_ahead<'p>(profiles: impl Iterator<Item = &'p Profile>, engine: &Weak<En
 }
 
 /// Fills the kernel's dentry cache with the names of the launch; returns the directories listed.
-fn visit(profile: &Profile, broker: &Broker, replay: &Replay) -> Result<usize, Error> {
+fn visit(profile: &Profile, companion: &Companion, replay: &Replay) -> Result<usize, Error> {
     let directories = (0_u32..).zip(&profile.directories);
     let listed = directories.filter(|(_, directory)| directory.listed);
     let paths = listed.map(|(index, _)| profile.directory_path(Some(index)));
@@ -124,16 +124,16 @@ fn visit(profile: &Profile, broker: &Broker, replay: &Replay) -> Result<usize, E
         if replay.is_stopped() {
             return Ok(0);
         }
-        broker.list(part)?;
+        companion.list(part)?;
     }
-    broker.look_up(&names)?;
+    companion.look_up(&names)?;
     Ok(directories.len())
 }
 
 /// Bytes that programs could still allocate without evicting others.
-fn free_memory(broker: &Broker) -> u64 {
+fn free_memory(companion: &Companion) -> u64 {
     let mut text = String::new();
-    if let Ok(Some(mut file)) = broker.memory() {
+    if let Ok(Some(mut file)) = companion.memory() {
         let _ = file.read_to_string(&mut text);
     }
     let line = text

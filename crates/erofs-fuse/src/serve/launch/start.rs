@@ -16,8 +16,8 @@ use super::replay::{Parts, Replay};
 use super::replaying::Replaying;
 use super::state::{Beginning, Launch};
 use crate::error::Error;
-use crate::helper::{Broker, MountHelper};
 use crate::options::ProfileLocation;
+use crate::protocol::{Companion, MountHelper};
 
 /// Parts of a mount that a profile uses.
 pub(in super::super) struct Mount<'m> {
@@ -56,12 +56,12 @@ impl Running {
 /// A file that the mount names for its profiles is something else: it is not overwritten.
 pub(in super::super) fn start(
     location: &ProfileLocation,
-    broker: Broker,
+    companion: Companion,
     helper: &MountHelper,
     mount: Mount<'_>,
 ) -> Result<Running, Error> {
     if let ProfileLocation::File(path) = location
-        && let Some(mut file) = broker.open("")?
+        && let Some(mut file) = companion.open("")?
         && Learned::is_other(&mut file)
     {
         let (path, line) = (path.display(), launch_profile::Error::Magic);
@@ -73,7 +73,7 @@ pub(in super::super) fn start(
             engine: Arc::downgrade(mount.engine),
             nodes: mount.nodes,
         },
-        broker: Arc::new(broker),
+        companion: Arc::new(companion),
         session: Arc::clone(mount.session),
         signs_of_life: helper.signs_of_life(),
         prefetches: mount.prefetches,

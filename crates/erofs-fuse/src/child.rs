@@ -1,0 +1,155 @@
+//! A process that this one has started.
+
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
+};
+
+/// A child process. Until it was waited for, its number is its own.
+#[derive(Debug)]
+pub(crate) struct ChildProcess(Pid);
+
+impl From<Child> for ChildProcess {
+    fn from(child: Child) -> Self {
+        Self(Pid::from_child(&child))
+    }
+}
+
+impl ChildProcess {
+    /// Runs `child` in a new process, with this standard input, the other standard streams, and the
+    /// descriptors `keep`.
+    pub(crate) fn fork(
+        stdin: OwnedFd,
+        keep: &[RawFd],
+        child: impl FnOnce() -> i32,
+    ) -> io::Result<Self> {
+        let pid = sys::fork::fork(stdin, keep, child)?;
+        let none = io::Error::from(io::ErrorKind::InvalidData);
+        Pid::from_raw(pid).map(Self).ok_or(none)
+    }
+
+    pub(crate) fn number(&self) -> i32 {
+        self.0.as_raw_nonzero().get()
+    }
+
+    /// No error if it is dead already.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
+        match kill_process(self.0, signal) {
+            Err(Errno::SRCH) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// How it ended; `None` while it is alive.
+    pub(crate) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.reap(WaitOptions::NOHANG)
+    }
+
+    /// Whether a signal has stopped it.
+    pub(crate) fn has_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
+    }
+
+    /// How its first thread ended, which is how the process will: `waitpid` waits for the last
+    /// thread. `None` if the first thread is alive, or if this process may not know.
+    ///
+    /// From the last field of proc_pid_stat(5), the wait status. A process without the right to
+    /// trace the child reads 0.
+    pub(crate) fn outcome_of_first_thread(&self) -> Option<ExitStatus> {
+        let pid = self.0.as_raw_nonzero();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        let status = behind_name.split_ascii_whitespace().next_back()?;
+        let status: i32 = status.parse().ok()?;
+        let is_known = behind_name.starts_with('Z') && status != 0;
+        is_known.then(|| ExitStatus::from_raw(status))
+    }
+
+    /// Waits for its end no longer than this, and then kills it. One in a frozen cgroup, or that
+    /// waits for a device, ends much later.
+    pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        loop {
+            match self.try_wait()? {
+                None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(1)),
+                None => {
+                    let _ = self.signal(Signal::KILL);
+                    return Ok(None);
+                }
+                status => return Ok(status),
+            }
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(self) -> io::Result<ExitStatus> {
+        let ended = self.reap(WaitOptions::empty())?;
+        ended.ok_or(io::ErrorKind::Interrupted.into())
+    }
+
+    fn reap(&self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
+        let ended = rustix::io::retry_on_intr(|| waitpid(Some(self.0), options))?;
+        Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn outcome_within_a_minute(child: &ChildProcess) -> Option<ExitStatus> {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(60) {
+            let outcome = child.outcome_of_first_thread();
+            if outcome.is_some() {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    #[test]
+    fn the_signal_that_ended_a_process_is_known_before_it_is_waited_for() {
+        let child = Command::new("sh").args(["-c", "kill -SEGV $$"]).spawn();
+        let child = ChildProcess::from(child.unwrap());
+        let outcome = outcome_within_a_minute(&child);
+        assert_eq!(outcome.unwrap().signal(), Some(libc::SIGSEGV));
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn how_the_first_thread_ended_is_known_while_others_are_left() {
+        const PROGRAM: &str = "
+import ctypes, platform, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+exit_of_a_thread = {'x86_64': 60, 'aarch64': 93}[platform.machine()]
+ctypes.CDLL(None).syscall(exit_of_a_thread, 3)
+";
+        let python = Command::new("python3")
+            .args(["-c", PROGRAM])
+            .stdin(Stdio::piped())
+            .spawn();
+        let mut python = match python {
+            Ok(python) => python,
+            Err(error) => return println!("skipped: a process of two threads: {error}"),
+        };
+        let stdin = python.stdin.take();
+        let child = ChildProcess::from(python);
+        let outcome = outcome_within_a_minute(&child);
+        assert_eq!(outcome.unwrap().code(), Some(3));
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.signal(Signal::KILL).unwrap();
+        child.wait().unwrap();
+        drop(stdin);
+    }
+}

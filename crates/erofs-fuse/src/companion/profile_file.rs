@@ -1,0 +1,432 @@
+//! The file of a launch profile: where it is, and how it is replaced.
+
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use erofs_engine::remote_image::cache::make_directory;
+use launch_profile::limits;
+use rustix::fs::{Access, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::cache_folder::{cache_folder, remove_oldest};
+use super::decoded_file::DecodedFile;
+use crate::error::Error;
+use crate::options::ProfileLocation;
+
+/// Longest name of a file in the cache folder.
+const NAME_BYTES: usize = 128;
+
+/// How often one mount writes them.
+const WRITES: usize = 64;
+
+/// Bytes that all images may have taught together.
+const TOTAL: u64 = 64 << 20;
+
+/// The profiles of one mount. The server, which an image may have taken over, chooses one name in
+/// the cache folder, once, and has bytes written there, a few times: no more than profiles may
+/// have.
+#[derive(Debug)]
+pub(crate) struct ProfileFile {
+    location: ProfileLocation,
+    /// Its path, since it was opened for the first time.
+    path: Option<PathBuf>,
+    /// What it is about to hold.
+    bytes: Vec<u8>,
+    /// How often it may still be written.
+    writes: usize,
+    /// Why nothing is learned.
+    unreachable: Option<String>,
+    /// Decoded bytes of what launches read.
+    decoded: Option<DecodedFile>,
+}
+
+impl ProfileFile {
+    /// `mountpoint`: where nothing is mounted yet.
+    pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
+        // The target of a symbolic link is what is read and replaced.
+        if let ProfileLocation::File(path) = &mut location
+            && let Ok(target) = path.canonicalize()
+        {
+            *path = target;
+        }
+        let learns = location == ProfileLocation::Learned;
+        let unreachable = learns.then(|| {
+            let mountpoint = mountpoint.canonicalize();
+            let mountpoint = mountpoint.map_err(Error::std_io("mount point"));
+            mountpoint.and_then(|mountpoint| Self::check_place(&location, &mountpoint))
+        });
+        let unreachable = unreachable.and_then(Result::err);
+        Self {
+            location,
+            path: None,
+            bytes: Vec::new(),
+            writes: WRITES,
+            unreachable: unreachable.map(|error| error.to_string()),
+            decoded: None,
+        }
+    }
+
+    /// Whether a mount on `mountpoint` leaves the file in reach, and it is there or can be made.
+    ///
+    /// # Errors
+    /// One line. Reading it through the mount would wait for the server, which waits for it.
+    pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
+        let (path, option) = match location {
+            ProfileLocation::File(path) => (path.clone(), format!("profile={}", path.display())),
+            ProfileLocation::Auto => (cache_folder()?, "profile=auto".to_owned()),
+            ProfileLocation::Learned => (cache_folder()?, "profile=learn".to_owned()),
+        };
+        let existing = path.ancestors().find_map(|path| path.canonicalize().ok());
+        if existing.is_some_and(|existing| existing.starts_with(mountpoint)) {
+            let why = format!("{option}: {} is below the mount point", path.display());
+            return Err(Error::mountpoint(mountpoint, why));
+        }
+        if *location == ProfileLocation::Auto || path.exists() {
+            return Ok(());
+        }
+        if *location == ProfileLocation::Learned {
+            return can_be_made(&path);
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(Error::io(format!("{option}: {}", folder.display())))
+    }
+
+    /// Opens it for reading; `None` when it is not there. Later calls must name the same file.
+    pub(crate) fn open(&mut self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        if let Some(why) = &self.unreachable {
+            return Err(Error::Profile(why.clone()));
+        }
+        let path = self.path_of(name)?;
+        let first = self.path.get_or_insert_with(|| path.clone());
+        if *first != path {
+            return Err(refused("a mount has one profile"));
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match rustix::fs::open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => {
+                let path = path.display();
+                let why = "is a symbolic link; only profile=PATH follows links, to files that \
+                           exist: remove it";
+                return Err(Error::Profile(format!("profile: {path}: {why}")));
+            }
+            Err(errno) => return Err(Error::io(path.display().to_string())(errno)),
+        };
+        let status = rustix::fs::fstat(&file).map_err(Error::io("fstat"))?;
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => Ok(Some(file)),
+            _ => Err(not_regular(&path)),
+        }
+    }
+
+    /// Decoded bytes of this image will be kept beside it; opens those of earlier mounts.
+    ///
+    /// # Errors
+    /// They are not kept.
+    pub(crate) fn keep_decoded(
+        &mut self,
+        decoded: Option<DecodedFile>,
+    ) -> Result<Option<OwnedFd>, Error> {
+        // Once: a server that asks again may not write more often.
+        let decoded = self.decoded.take().or(decoded);
+        self.decoded = decoded.filter(|_| self.unreachable.is_none());
+        Ok(self.decoded()?.open())
+    }
+
+    /// The file of decoded bytes.
+    pub(crate) fn decoded(&mut self) -> Result<&mut DecodedFile, Error> {
+        let none = || refused("decoded bytes of this image are not kept");
+        self.decoded.as_mut().ok_or_else(none)
+    }
+
+    /// Adds to what it will hold.
+    pub(crate) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
+        if self.writes == 0 {
+            return Err(written());
+        }
+        if self.bytes.len() + more.len() > limits::LEARNED_BYTES {
+            return Err(refused("it is larger than profiles may be"));
+        }
+        self.bytes.extend(more);
+        Ok(())
+    }
+
+    /// Writes it, at once or not at all. The folder is made where it is ours to choose.
+    pub(crate) fn commit(&mut self) -> Result<(), Error> {
+        self.writes = self.writes.checked_sub(1).ok_or_else(written)?;
+        let bytes = std::mem::take(&mut self.bytes);
+        let path = self
+            .path
+            .as_ref()
+            .ok_or_else(|| refused("it has no name"))?;
+        if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(not_regular(path));
+        }
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let ours = !matches!(self.location, ProfileLocation::File(_));
+        if ours {
+            let made = make_directory(folder);
+            made.map_err(Error::std_io(folder.display().to_string()))?;
+        }
+        let write = || -> io::Result<()> {
+            let mode = Permissions::from_mode(0o644);
+            let mut file = tempfile::Builder::new()
+                .permissions(mode)
+                .tempfile_in(folder)?;
+            file.write_all(&bytes)?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(Error::std_io(path.display().to_string()))?;
+        if ours {
+            remove_oldest(path, END, limits::LEARNED_BYTES as u64, TOTAL);
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
+        match &self.location {
+            ProfileLocation::File(path) => Ok(path.clone()),
+            ProfileLocation::Auto | ProfileLocation::Learned => {
+                let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
+                let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
+                if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
+                    return Err(refused("its name is odd"));
+                }
+                Ok(cache_folder()?.join(String::from_utf8_lossy(name).as_ref()))
+            }
+        }
+    }
+}
+
+/// Whether the folder, which is not there, can be made when there is something to write.
+fn can_be_made(folder: &Path) -> Result<(), Error> {
+    let above = folder.ancestors().find(|path| path.exists());
+    // A file is no folder.
+    let above = above.unwrap_or(Path::new("/")).join(".");
+    rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+        let (folder, why) = (folder.display(), io::Error::from(errno));
+        Error::Profile(format!(
+            "nothing is learned: {folder} cannot be made: {why} (profile=PATH)"
+        ))
+    })
+}
+
+fn not_regular(path: &Path) -> Error {
+    let path = path.display();
+    Error::Profile(format!(
+        "profile: {path}: is no regular file; it is left alone"
+    ))
+}
+
+fn refused(why: &str) -> Error {
+    Error::Profile(format!("the launch profile is refused: {why}"))
+}
+
+fn written() -> Error {
+    refused("it was written as often as it may be")
+}
+
+/// How the names of files in the cache folder end.
+const END: &str = ".profile";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file in a folder of its own.
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn join(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn path(&self) -> PathBuf {
+            self.join("launch.profile")
+        }
+
+        fn file(&self) -> ProfileFile {
+            ProfileFile::new(ProfileLocation::File(self.path()), Path::new("/proc"))
+        }
+
+        fn count(&self) -> usize {
+            std::fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    #[test]
+    fn a_profile_is_replaced_at_once_or_not_at_all() {
+        let folder = Folder::new();
+        let mut file = folder.file();
+        assert!(file.open(b"").unwrap().is_none());
+        file.add(b"on").unwrap();
+        file.add(b"e").unwrap();
+        file.commit().unwrap();
+        let mut next = folder.file();
+        assert!(next.open(b"").unwrap().is_some());
+        next.add(b"two").unwrap();
+        drop(next);
+        assert_eq!(std::fs::read(folder.path()).unwrap(), b"one");
+        assert_eq!(folder.count(), 1);
+    }
+
+    #[test]
+    fn a_profile_is_written_a_few_times_and_no_larger_than_one_may_be() {
+        let folder = Folder::new();
+        let mut file = folder.file();
+        file.open(b"").unwrap();
+        let part = vec![0; limits::LEARNED_BYTES / 2];
+        for _ in 0..WRITES {
+            file.add(&part).unwrap();
+            file.add(&part).unwrap();
+            assert!(file.add(b"x").is_err());
+            file.commit().unwrap();
+        }
+        let size = std::fs::metadata(folder.path()).unwrap().len();
+        assert_eq!(size, limits::LEARNED_BYTES as u64);
+        assert!(file.add(b"x").is_err());
+        assert!(file.commit().is_err());
+        assert_eq!(folder.count(), 1);
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_replaced() {
+        let folder = Folder::new();
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path(), mode).unwrap();
+        let mut file = folder.file();
+        let why = file.open(b"").unwrap_err().to_string();
+        assert!(
+            why.contains("is no regular file; it is left alone"),
+            "{why}"
+        );
+        file.add(b"x").unwrap();
+        assert!(file.commit().is_err());
+        assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
+        // A link stays, and its target is replaced.
+        std::fs::remove_file(folder.path()).unwrap();
+        let target = folder.join("target");
+        std::fs::write(&target, b"before").unwrap();
+        std::os::unix::fs::symlink("target", folder.path()).unwrap();
+        let mut file = folder.file();
+        assert!(file.open(b"").unwrap().is_some());
+        file.add(b"after").unwrap();
+        file.commit().unwrap();
+        assert!(
+            std::fs::symlink_metadata(folder.path())
+                .unwrap()
+                .is_symlink()
+        );
+        assert_eq!(std::fs::read(&target).unwrap(), b"after");
+        std::fs::remove_file(target).unwrap();
+        let why = folder.file().open(b"").unwrap_err().to_string();
+        assert!(why.contains("is a symbolic link; "), "{why}");
+    }
+
+    /// As for a new user, who has no ~/.cache.
+    #[test]
+    fn missing_folders_are_made_for_their_owner_alone() {
+        let folder = Folder::new();
+        let caches = folder.join(".cache");
+        can_be_made(&caches.join("erofast")).unwrap();
+        assert!(!caches.exists(), "there is nothing to write yet");
+        let mut file = ProfileFile::new(ProfileLocation::Learned, Path::new("/proc"));
+        file.path = Some(caches.join("erofast/0123.profile"));
+        file.add(b"x").unwrap();
+        file.commit().unwrap();
+        for made in [caches.clone(), caches.join("erofast")] {
+            let mode = made.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", made.display());
+        }
+        std::fs::write(folder.path(), b"").unwrap();
+        let why = can_be_made(&folder.path().join("erofast")).unwrap_err();
+        assert!(
+            why.to_string().contains("cannot be made: Not a directory"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_learned_below_the_mount_point() {
+        let Ok(folder) = cache_folder() else {
+            return println!("skipped: neither root nor a home");
+        };
+        let above = folder.parent().unwrap().canonicalize().unwrap();
+        let mut file = ProfileFile::new(ProfileLocation::Learned, &above);
+        let why = file.open(b"0123.profile").unwrap_err().to_string();
+        assert!(why.contains("is below the mount point"), "{why}");
+    }
+
+    #[test]
+    fn nothing_is_written_without_a_name() {
+        let folder = Folder::new();
+        assert!(folder.file().commit().is_err());
+        assert_eq!(folder.count(), 0);
+    }
+
+    #[test]
+    fn a_mount_has_one_name_in_the_cache_folder() {
+        let mut file = ProfileFile::new(ProfileLocation::Auto, Path::new("/proc"));
+        if cache_folder().is_err() {
+            return println!("skipped: neither root nor a home");
+        }
+        // Named only: whether it is there does not matter.
+        let _ = file.open(b"0123.profile");
+        assert!(file.open(b"4567.profile").is_err());
+        let _ = file.open(b"0123.profile").unwrap();
+    }
+
+    #[test]
+    fn who_asks_again_for_decoded_bytes_may_not_write_more_often() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        std::fs::write(&image, "one").unwrap();
+        let image = std::fs::File::open(image).unwrap().into();
+        let decoded = || DecodedFile::of(&image, erofs_engine::Offset::Bytes(0), 1);
+        if decoded().is_none() {
+            return println!("skipped: {} is no place for them", folder.path().display());
+        }
+        let location = ProfileLocation::File(folder.path().join("a.profile"));
+        let mut file = ProfileFile::new(location, Path::new("/proc"));
+        let mut written = 0;
+        while written < 100 {
+            file.keep_decoded(decoded()).unwrap();
+            // More than it may have: begun, and not written.
+            let refused = file.decoded().unwrap().add(&[0; 9000]).unwrap_err();
+            let refused = refused.to_string();
+            if refused.contains("as often as they may be") {
+                break;
+            }
+            written += 1;
+        }
+        assert!(written < 100);
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_cache_folder_or_name_no_profile_are_refused() {
+        let file = ProfileFile::new(ProfileLocation::Auto, Path::new("/proc"));
+        let long = format!("{}.profile", "0".repeat(NAME_BYTES));
+        for name in [
+            "",
+            "..",
+            "../x.profile",
+            ".hidden.profile",
+            "a/b.profile",
+            "a\0b.profile",
+            "passwd",
+            &long,
+        ] {
+            assert!(file.path_of(name.as_bytes()).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The kernel's FUSE connection of a mount, which the helper aborts when the server exits.
+//!
+//! The last descriptor of `/dev/fuse` that closes would do the same, but a killed server may never
+//! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page
+//! whose read no thread will answer any more. The helper sees the end of the socket, which that
+//! thread has closed for itself. Neither a pidfd (also with PIDFD_THREAD, since Linux 6.15) nor the
+//! parent-death signal (dropped if the server may not signal the helper) comes in time.
+
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::mounted::Mounted;
+use crate::error::Error;
+use crate::poll::has_ended;
+
+/// A FUSE connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    device: OwnedFd,
+}
+
+impl Connection {
+    /// `device`: a descriptor of `/dev/fuse`, bound to a mount.
+    pub(crate) fn new(device: &OwnedFd) -> Result<Self, Error> {
+        let device = rustix::io::fcntl_dupfd_cloexec(device, 0).map_err(Error::io("/dev/fuse"))?;
+        Ok(Self { device })
+    }
+
+    pub(crate) fn device(&self) -> &OwnedFd {
+        &self.device
+    }
+
+    /// Ends every request with an error, also of a mount that was detached.
+    pub(crate) fn abort(&self, mounted: &Mounted) -> Result<(), Error> {
+        let control = abort_file(&mounted.id.device);
+        // After the file was opened: a number is reused, an open file is not.
+        if !self.is_alive() {
+            return Ok(());
+        }
+        match control {
+            Ok(mut control) => control.write_all(b"1").map_err(Error::std_io("fusectl")),
+            Err(_) => mounted.force_abort(),
+        }
+    }
+
+    /// False when it was unmounted or aborted.
+    pub(crate) fn is_alive(&self) -> bool {
+        !has_ended(self.device.as_fd())
+    }
+}
+
+/// The `abort` file of a connection, which belongs to the user that mounted.
+pub(crate) fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
+    let number = device.rsplit(':').next().unwrap_or(device);
+    let path = format!("/sys/fs/fuse/connections/{number}/abort");
+    std::fs::File::options().write(true).open(path)
+}

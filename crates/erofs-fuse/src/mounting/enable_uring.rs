@@ -1,0 +1,115 @@
+//! The kernel's switch for FUSE over io_uring.
+
+use std::fs::File;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use erofs_engine::WorkersMode;
+use rustix::fs::{Access, FlockOperation, flock};
+
+use crate::error::{Error, needs_root};
+use crate::options::{IoUring, MountOptions};
+
+/// Mounts made while this is Y are offered io_uring; a later change does not affect them.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A handshake takes milliseconds. A mount that hangs in its own holds up no other for longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where the kernel has io_uring off and the mount is to have it: sets the parameter for the length
+/// of the handshake, and restores it when dropped. The file is locked meanwhile: another mount
+/// would take the parameter for enabled, and be too late when this one restores it.
+#[derive(Debug)]
+pub(crate) struct EnableUringGuard(File);
+
+impl EnableUringGuard {
+    /// `None` where the parameter need not be changed.
+    pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
+        if !enables(options) {
+            return Ok(None);
+        }
+        let opened = File::options().write(true).open(PARAMETER);
+        let _ = opened.as_ref().is_ok_and(lock);
+        if is_enabled() {
+            return Ok(None);
+        }
+        let set = |mut file: File| file.write_all(b"Y").map(|()| file);
+        match opened.and_then(set) {
+            Ok(file) => Ok(Some(Self(file))),
+            Err(error) if options.io_uring == IoUring::On => {
+                let why = needs_root(&error, ", or io_uring=auto");
+                Err(Error::IoUring(format!("{PARAMETER}: {why}")))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl Drop for EnableUringGuard {
+    fn drop(&mut self) {
+        let _ = self.0.write_all(b"N");
+        // The server has a copy of the descriptor.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// For the process that waits for a mount: restores the parameter where the mount helper was
+/// killed within the handshake.
+#[derive(Debug)]
+pub(crate) struct EnableUringRestorer(Option<File>);
+
+impl EnableUringRestorer {
+    pub(crate) fn new(options: &MountOptions) -> Self {
+        let open = || File::options().write(true).open(PARAMETER).ok();
+        let was_off = |file: &File| {
+            lock(file);
+            let is_off = !is_enabled();
+            let _ = flock(file, FlockOperation::Unlock);
+            is_off
+        };
+        Self(enables(options).then(open).flatten().filter(was_off))
+    }
+
+    /// To be called when the mount helper has ended, and nothing is mounted.
+    pub(crate) fn restore(self) {
+        if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
+            drop(EnableUringGuard(file));
+        }
+    }
+}
+
+/// Waits for the handshake of another mount; false if that takes too long.
+fn lock(file: &File) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Whether new mounts are offered io_uring.
+pub(crate) fn is_enabled() -> bool {
+    std::fs::read(PARAMETER).is_ok_and(|value| matches!(value.first(), Some(b'Y' | b'1')))
+}
+
+/// Whether a mount with these options has the parameter set for its handshake, where it may:
+/// `io_uring=on`, and `auto` where nothing is lost by it. Over io_uring a server that dies is not
+/// replaced, and only pinned workers gain.
+pub(crate) fn enables(options: &MountOptions) -> bool {
+    match options.io_uring {
+        IoUring::On => true,
+        IoUring::Auto => {
+            options.restart == Some(false) && options.engine.workers == WorkersMode::PerCpu
+        }
+        IoUring::Off => false,
+    }
+}
+
+/// Whether this process may set the parameter.
+pub(crate) fn can_be_enabled() -> bool {
+    rustix::fs::access(PARAMETER, Access::WRITE_OK).is_ok()
+}

@@ -1,0 +1,40 @@
+//! Making one mount and taking it away: as root by the kernel's calls, otherwise through
+//! fusermount3.
+//!
+//! What was made is unmounted and no other mount, whatever is at its path by then ([`Mounted`]); so
+//! does `erofast umount` with the mount that it looked at ([`located`]). A mount that the caller
+//! made ([`passed`]) is neither mounted nor unmounted.
+
+mod connection;
+mod direct;
+mod enable_uring;
+mod fusermount;
+mod identity;
+mod located;
+mod mount;
+mod mounted;
+pub(crate) mod passed;
+mod place;
+mod plan;
+pub(crate) mod read_ahead;
+mod table;
+mod umount;
+mod users;
+
+pub(crate) use connection::{Connection, abort_file};
+pub(crate) use enable_uring::{
+    EnableUringGuard, EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled,
+    enables as enables_io_uring, is_enabled as io_uring_is_enabled,
+};
+#[cfg(test)]
+pub(crate) use identity::MountId;
+pub(crate) use mount::mount;
+pub(crate) use mounted::Mounted;
+pub(crate) use place::top_mount;
+pub use place::{erofast_mount_at, mountpoint_of};
+pub use table::mountpoints;
+pub(crate) use table::{
+    Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number,
+    own as own_mounts, read as read_table, status,
+};
+pub(crate) use umount::{mounts_at, umount, unmount_dead};

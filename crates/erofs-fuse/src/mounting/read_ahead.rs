@@ -1,0 +1,39 @@
+//! The kernel's read-ahead of a mount.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::mounted::Mounted;
+use crate::error::{Error, needs_root};
+use crate::options::READ_AHEAD_KB;
+
+/// Sets the read-ahead of a mount, which only root may. Unless a value was requested, a refusal is
+/// no error: everything works with smaller requests.
+pub(crate) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
+    let kib = asked.unwrap_or(READ_AHEAD_KB);
+    match (write(mounted, kib), asked) {
+        (Err(error), Some(_)) => {
+            let why = needs_root(&error, "");
+            let why = format!("read_ahead_kb={kib} cannot be set: {why}");
+            Err(Error::mountpoint(&mounted.mountpoint, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that sets it, in KiB; `None` where that is refused.
+pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
+    let file = OpenOptions::new().write(true).open(path(mounted));
+    file.ok().map(OwnedFd::from)
+}
+
+fn path(mounted: &Mounted) -> String {
+    format!("/sys/class/bdi/{}/read_ahead_kb", mounted.id.device)
+}
+
+fn write(mounted: &Mounted, kib: u32) -> io::Result<()> {
+    let path = path(mounted);
+    std::fs::write(&path, kib.to_string())
+        .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
+}

@@ -1,0 +1,72 @@
+//! Packets between the processes of a mount, some with a descriptor, on SOCK_SEQPACKET sockets.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
+};
+
+use crate::error::Error;
+
+/// Bytes of the longest packet. An error of [`HelperError`](crate::HelperError)'s longest line
+/// fits.
+pub(crate) const PACKET_BYTES: usize = 16 << 10;
+
+/// The two ends of a socket.
+pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
+    let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
+    socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))
+}
+
+/// Sends a packet; waits for room. By write(2): the server's sandbox allows no call that takes an
+/// address.
+pub(crate) fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
+    rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
+    Ok(())
+}
+
+/// Sends a packet with a descriptor.
+pub(crate) fn send_with(
+    socket: impl AsFd,
+    packet: &[u8],
+    descriptor: Option<&OwnedFd>,
+    flags: SendFlags,
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor.as_fd()]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    rustix::io::retry_on_intr(|| {
+        sendmsg(&socket, &[IoSlice::new(packet)], &mut control, flags).map(drop)
+    })?;
+    Ok(())
+}
+
+/// One packet, or some bytes of a stream; none when the other end is closed.
+pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = vec![0; PACKET_BYTES];
+    let received = rustix::io::retry_on_intr(|| {
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // The limit of open files left no number for it.
+        return Err(rustix::io::Errno::MFILE.into());
+    }
+    let mut descriptor = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            descriptor = descriptors.next();
+        }
+    }
+    bytes.truncate(received.bytes);
+    Ok((bytes, descriptor))
+}

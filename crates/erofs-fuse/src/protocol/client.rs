@@ -1,0 +1,246 @@
+//! The server's side of its mount helper.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use erofs_engine::Version;
+use erofs_engine::cpu_workers::plugged_in_cpus;
+use fuse_transport::{RequestsInFlight, Restartable, Session};
+use rustix::io::Errno;
+
+use super::companion::{Companion, DirectoryLister};
+use super::messages::{Order, Request, Response, receive_order};
+use crate::error::{Error, LINE_CHARS};
+use crate::packets;
+use crate::request::MountRequest;
+
+/// Mounts once, and unmounts.
+pub(crate) struct MountHelper {
+    socket: OwnedFd,
+    /// Atomic: devices opened that a manifest lists.
+    listed: AtomicUsize,
+    /// Set once the handshake is done, where there is a watcher: shows that this server is alive.
+    alive: OnceLock<OwnedFd>,
+}
+
+impl AsFd for MountHelper {
+    /// The socket, whose end shows the helper that the server is dead.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl MountHelper {
+    fn new(socket: OwnedFd) -> Self {
+        let listed = AtomicUsize::new(0);
+        let alive = OnceLock::new();
+        Self {
+            socket,
+            listed,
+            alive,
+        }
+    }
+
+    /// The helper that started this server, with a socket as its standard input, which becomes
+    /// `null`.
+    pub(crate) fn parent(null: impl AsFd) -> Result<Self, Error> {
+        let stdin = rustix::stdio::stdin();
+        let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
+        rustix::stdio::dup2_stdin(null).map_err(Error::io("stdin"))?;
+        Ok(Self::new(socket))
+    }
+
+    /// The order that has come, when the socket is readable; `None` if the helper is gone.
+    pub(crate) fn order(&self) -> Option<Order> {
+        receive_order(&self.socket).ok()
+    }
+
+    /// A file of the mount, for reading: the same one for each server, and what it was when the
+    /// first one got it.
+    pub(crate) fn open(
+        &self,
+        request: &MountRequest,
+        path: &Path,
+    ) -> io::Result<(File, Option<Version>)> {
+        let files = request.files();
+        let file = files.iter().position(|other| *other == path);
+        // A manifest lists devices behind them; they are opened once each, in its order.
+        let listed = || files.len() + self.listed.fetch_add(1, Ordering::Relaxed);
+        let file = file.unwrap_or_else(listed);
+        let versioned = true;
+        let answer = self.ask(Request::Open { file, versioned })??;
+        let file = answer.descriptor.ok_or(io::ErrorKind::InvalidData)?;
+        Ok((file.into(), answer.version))
+    }
+
+    /// Decoded bytes of what launches from the image read; no file where there is none yet.
+    ///
+    /// # Errors
+    /// They are not kept.
+    pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
+        Ok(self.call(Request::Decoded)?.map(File::from))
+    }
+
+    /// Makes the memory for requests in flight.
+    pub(crate) fn in_flight(&self) -> Result<(), Error> {
+        self.call(Request::InFlight).map(drop)
+    }
+
+    /// What a server that replaces this one needs.
+    pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
+        let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
+        Ok(Restartable {
+            in_flight: Arc::new(in_flight.map_err(Error::std_io("requests in flight"))?),
+            clones: self.clones(cpus())?,
+        })
+    }
+
+    /// Cloned descriptors for the channels of a server that is not replaced, which by now may not
+    /// be allowed to open `/dev/fuse`. None of a mount that the caller made.
+    pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
+        let count = match session.protocol().io_uring {
+            // One for what the rings do not carry, and one where the kernel refuses them after all.
+            true => 2,
+            false => cpus(),
+        };
+        self.clones(count).unwrap_or_default()
+    }
+
+    fn clones(&self, count: usize) -> Result<Vec<OwnedFd>, Error> {
+        let clone = |number| self.descriptor(Request::Clone { number });
+        (0..count).map(clone).collect()
+    }
+
+    /// The mount of a server that is gone.
+    pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
+        self.descriptor(Request::Resume)
+    }
+
+    /// To be called when the mount is served: from now on a server that dies is replaced, if it can
+    /// be. False if the helper was killed before it answered: it may have
+    /// reported that the mount is there, so that the mount must not end.
+    pub(crate) fn served(&self) -> Result<bool, Error> {
+        match self.ask(Request::Served) {
+            Ok(outcome) => {
+                self.hold(outcome?.descriptor);
+                Ok(true)
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Until this process ends.
+    fn hold(&self, alive: Option<OwnedFd>) {
+        if let Some(alive) = alive {
+            let _ = self.alive.set(alive);
+        }
+    }
+
+    /// The descriptors whose end shows others that this server is dead: for a thread with
+    /// descriptors of its own to close.
+    pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
+        let held = [Some(&self.socket), self.alive.get()];
+        held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
+    pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
+        self.descriptor(Request::Mount { max_read })
+    }
+
+    /// To be called when the handshake is complete: settings that need the kernel's side of the
+    /// mount are made then.
+    pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
+        self.hold(self.call(Request::HandshakeDone)?);
+        Ok(())
+    }
+
+    /// For what launches read. To be called once, when the handshake is complete.
+    pub(crate) fn companion(&mut self) -> Result<Companion, Error> {
+        self.descriptor(Request::Profile).map(Companion::new)
+    }
+
+    /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
+    /// be called when the handshake is complete.
+    pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
+        self.call(Request::ReadAhead)
+    }
+
+    /// Lists directories ahead of readers. To be called when the handshake is complete.
+    pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
+        self.descriptor(Request::Names)
+            .and_then(DirectoryLister::new)
+    }
+
+    /// Removes the mount from the tree; programs that use it keep what they have open.
+    pub(crate) fn detach(&mut self) -> Result<(), Error> {
+        self.call(Request::Detach).map(drop)
+    }
+
+    /// Marks the mount as unused; an error if it is in use. Without root nothing is marked.
+    pub(crate) fn mark(&mut self) -> Result<(), Error> {
+        self.call(Request::Mark).map(drop)
+    }
+
+    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
+    /// (otherwise).
+    pub(crate) fn expire(&mut self) -> Result<(), Error> {
+        self.call(Request::Expire).map(drop)
+    }
+
+    fn descriptor(&self, request: Request) -> Result<OwnedFd, Error> {
+        let missing = || Error::Protocol("the mount helper sent no descriptor".to_owned());
+        self.call(request)?.ok_or_else(missing)
+    }
+
+    fn call(&self, request: Request) -> Result<Option<OwnedFd>, Error> {
+        Ok(self.ask(request).map_err(gone)??.descriptor)
+    }
+
+    fn ask(&self, request: Request) -> io::Result<Response> {
+        request.ask(&self.socket, b"")
+    }
+
+    /// This server ends with an error.
+    pub(crate) fn failed(&self, error: &Error) {
+        let line: String = error.to_string().chars().take(LINE_CHARS).collect();
+        // Fails only when the helper is gone.
+        let packet = Request::Failed.packet(line.as_bytes());
+        let _ = packet.and_then(|packet| packets::send(&self.socket, &packet));
+    }
+}
+
+/// CPUs that are plugged in, online or not. The worker of a CPU that comes later shares a
+/// descriptor.
+fn cpus() -> usize {
+    plugged_in_cpus().map_or(1, |cpus| cpus.into_iter().filter(|there| *there).count())
+}
+
+fn gone(error: io::Error) -> Error {
+    Error::std_io(match Errno::from_io_error(&error) {
+        Some(Errno::MFILE) => "a descriptor of the mount helper",
+        _ => "the mount helper process is gone",
+    })(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
+        let (socket, theirs) = packets::socket_pair().unwrap();
+        let helper = MountHelper::new(socket);
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| helper.served());
+            let request = super::super::receive(&theirs).unwrap().0;
+            assert_eq!(request, Request::Served);
+            drop(theirs);
+            assert!(!served.join().unwrap().unwrap());
+        });
+    }
+}

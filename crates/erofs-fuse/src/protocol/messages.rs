@@ -1,0 +1,276 @@
+//! The messages. A request is one packet: a [`Request`] as JSON, which says where it ends, and then
+//! the bytes that it is about, such as paths. An answer is JSON, some with a descriptor.
+//!
+//! An upgrade has a helper and a server of two programs. What a server that takes a mount over asks
+//! is therefore what helpers since version 1.0.0 know: `Broker` to `Expire`. Companions of 1.0.0 do
+//! not know `List`, and list nothing.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use erofs_engine::Version;
+use rustix::net::SendFlags;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::HelperError;
+use crate::packets;
+
+/// What a server asks of its mount helper or, from `OpenProfile` on, of a companion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Mount, with reads of at most this many bytes.
+    Mount {
+        /// `max_read` of mount(2).
+        max_read: usize,
+    },
+    /// The handshake with the kernel is complete.
+    HandshakeDone,
+    /// Decoded bytes that launches from the image read, if they are kept: opens them for reading,
+    /// where they are there.
+    Decoded,
+    /// A companion that also reads and writes what launches read; the answer carries its socket.
+    /// Once a mount.
+    Profile,
+    /// The server ends, and why: the line of an error.
+    Failed,
+    /// A companion that lists directories and looks names up; the answer carries its socket.
+    #[serde(rename = "Broker")]
+    Names,
+    /// Open a file of the mount, by its place in the list of them; a later server gets the same
+    /// one.
+    Open {
+        /// In the order of `MountRequest::files`, then of the devices of the image's manifest.
+        file: usize,
+        /// The answer says which version the first server opened. Helpers of programs that do not
+        /// know the field leave that out.
+        #[serde(default)]
+        versioned: bool,
+    },
+    /// The file that sets the kernel's read-ahead of the mount; none where it may not be set.
+    ReadAhead,
+    /// Memory for the requests in flight.
+    InFlight,
+    /// A descriptor of `/dev/fuse`, cloned, which the helper keeps too.
+    Clone {
+        /// A later server gets the same ones by these numbers.
+        number: usize,
+    },
+    /// The mount of a server that is gone. One that is there still ends.
+    Resume,
+    /// Programs can use the mount. From now on a server that dies is replaced, if it can be.
+    Served,
+    /// Remove the mount from the tree; programs that use it keep what they have open.
+    Detach,
+    /// Mark the mount as unused, which any use undoes; an error if it is in use.
+    Mark,
+    /// Unmount if it was not used since the last `Mark`; an error if it was.
+    Expire,
+    /// Open the profile of this name for reading; no descriptor if there is none yet.
+    OpenProfile,
+    /// These bytes belong to the next profile.
+    AddToProfile,
+    /// Write the profile, which is complete.
+    WriteProfile,
+    /// These bytes belong to the next file of decoded bytes.
+    AddDecoded,
+    /// That file is complete.
+    WriteDecoded,
+    /// List the directories of these paths, which zeros separate.
+    List,
+    /// Look up the names at the ends of these paths, absent ones too, and read links.
+    LookUp,
+    /// Open `/proc/meminfo`.
+    Memory,
+}
+
+/// An order of the helper, which comes without a request, where it may not signal its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Unmount and end.
+    End,
+    /// Exit at once; another server has the mount.
+    Exit,
+}
+
+/// What was done, some of it with a descriptor, or why not.
+pub(crate) type Response = Result<Answer, HelperError>;
+
+/// What comes of a request that was carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) descriptor: Option<OwnedFd>,
+    /// Of the file that the descriptor is of, when the helper opened it.
+    pub(crate) version: Option<Version>,
+}
+
+impl From<Option<OwnedFd>> for Answer {
+    fn from(descriptor: Option<OwnedFd>) -> Self {
+        Self {
+            descriptor,
+            version: None,
+        }
+    }
+}
+
+impl Request {
+    /// The packet of this request and its bytes.
+    pub(super) fn packet(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut packet = serde_json::to_vec(&self)?;
+        packet.extend(bytes);
+        Ok(packet)
+    }
+
+    /// Bytes that a packet has room for besides.
+    pub(super) fn room(self) -> usize {
+        let head = self.packet(&[]).map_or(0, |head| head.len());
+        packets::PACKET_BYTES - head
+    }
+
+    /// Sends it, and waits for the answer.
+    pub(super) fn ask(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<Response> {
+        packets::send(&socket, &self.packet(bytes)?)?;
+        receive_response(socket)
+    }
+}
+
+/// Sends an order.
+pub(crate) fn send_order(socket: impl AsFd, order: Order) -> io::Result<()> {
+    packets::send(socket, &serde_json::to_vec(&order)?)
+}
+
+/// Waits for an order.
+pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
+    Ok(parse(&packets::receive(socket)?.0)?.0)
+}
+
+/// Answers. Does not wait: a server that does not take its answers gets no more.
+pub(crate) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
+    let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
+    let answer = response.as_ref().ok();
+    let descriptor = answer.and_then(|answer| answer.descriptor.as_ref());
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    packets::send_with(socket, &packet, descriptor, flags)
+}
+
+/// Waits for a request and its bytes.
+///
+/// # Errors
+/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
+    let (mut packet, _) = packets::receive(socket)?;
+    let (request, length) = parse(&packet)?;
+    packet.drain(..length);
+    Ok((request, packet))
+}
+
+fn receive_response(socket: impl AsFd) -> io::Result<Response> {
+    let (packet, descriptor) = packets::receive(socket)?;
+    let (outcome, _) = parse::<Result<Option<Version>, HelperError>>(&packet)?;
+    Ok(outcome.map(|version| Answer {
+        descriptor,
+        version,
+    }))
+}
+
+/// The message that a packet begins with, and how long it is.
+fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<(T, usize)> {
+    let mut messages = serde_json::Deserializer::from_slice(packet).into_iter();
+    let message = messages.next().ok_or(io::ErrorKind::UnexpectedEof)?;
+    let message = message.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok((message, messages.byte_offset()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::packets::socket_pair;
+    use rustix::io::Errno;
+
+    #[test]
+    fn messages_are_received_as_they_are_sent() {
+        let (a, b) = socket_pair().unwrap();
+        let max_read = 1 << 20;
+        for (request, bytes) in [
+            (Request::Mount { max_read }, &b""[..]),
+            (Request::Detach, b""),
+            (Request::List, b"a\0\"b"),
+            (Request::AddDecoded, b" {}\xff"),
+        ] {
+            packets::send(&a, &request.packet(bytes).unwrap()).unwrap();
+            assert_eq!(receive(&b).unwrap(), (request, bytes.to_vec()));
+        }
+        for order in [Order::End, Order::Exit] {
+            send_order(&a, order).unwrap();
+            assert_eq!(receive_order(&b).unwrap(), order);
+        }
+        for other in ["\"\"", "mount", "dpath", r#"{"Mount":{"max_read":"all"}}"#] {
+            packets::send(&a, other.as_bytes()).unwrap();
+            let error = receive(&b).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{other}");
+        }
+        drop(a);
+        let error = receive(&b).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(receive_response(&b).is_err());
+    }
+
+    #[test]
+    fn the_longest_packet_is_received_whole() {
+        let (a, b) = socket_pair().unwrap();
+        for request in [Request::AddDecoded, Request::LookUp] {
+            let bytes = vec![7; request.room()];
+            packets::send(&a, &request.packet(&bytes).unwrap()).unwrap();
+            assert_eq!(receive(&b).unwrap(), (request, bytes));
+        }
+    }
+
+    #[test]
+    fn a_response_carries_a_descriptor_or_an_error_with_its_number() {
+        let (a, b) = socket_pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let version = Version::of(&std::fs::File::open("/proc/self/exe").unwrap());
+        assert!(version.is_some());
+        let answer = Answer {
+            descriptor: Some(file.into()),
+            version,
+        };
+        respond(&a, &Ok(answer)).unwrap();
+        let answer = receive_response(&b).unwrap().unwrap();
+        assert!(answer.descriptor.is_some());
+        assert_eq!(answer.version, version);
+        let long = "\u{1}".repeat(1 << 20);
+        respond(&a, &Err((&Error::io(long)(Errno::NXIO)).into())).unwrap();
+        let error = receive_response(&b).unwrap().unwrap_err();
+        let number = io::Error::from(error).raw_os_error();
+        assert_eq!(number, Some(Errno::NXIO.raw_os_error()));
+        respond(&a, &Err((&Error::Busy).into())).unwrap();
+        let error = receive_response(&b).unwrap().unwrap_err();
+        assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
+    }
+
+    /// An upgrade has a helper of another program than the server.
+    #[test]
+    fn programs_that_know_no_versions_are_understood_and_understand() {
+        let (a, b) = socket_pair().unwrap();
+        packets::send(&a, br#"{"Open":{"file":2}}"#).unwrap();
+        let (file, versioned) = (2, false);
+        let open = Request::Open { file, versioned };
+        assert_eq!(receive(&b).unwrap(), (open, Vec::new()));
+        assert_eq!(Request::Names.packet(b"").unwrap(), br#""Broker""#);
+        respond(&a, &Ok(Answer::default())).unwrap();
+        assert_eq!(packets::receive(&b).unwrap().0, br#"{"Ok":null}"#);
+        packets::send(&a, br#"{"Ok":null}"#).unwrap();
+        let answer = receive_response(&b).unwrap().unwrap();
+        assert_eq!(answer.version, None);
+    }
+
+    #[test]
+    fn a_server_that_takes_no_answers_is_not_waited_for() {
+        let (a, _b) = socket_pair().unwrap();
+        let answers = (0..1 << 20).map(|_| respond(&a, &Ok(Answer::default())));
+        let refused = answers.filter_map(Result::err).next().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,166 @@
+//! The process that fetches the files of a mount from URLs, as the mount helper keeps it running.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options, Parts};
+
+use crate::error::Error;
+use crate::log::Log;
+
+/// Between the deaths of one and its next start: at first, and at most where it dies at once again
+/// and again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+
+/// The fetcher of one mount.
+#[derive(Debug)]
+pub(crate) struct MountFetcher {
+    /// Once a file of the mount is at a URL.
+    kept: Option<Kept>,
+    ends: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    fetcher: Fetcher,
+    /// What the fetcher calls the files of the mount with these numbers.
+    images: BTreeMap<usize, usize>,
+    /// When it died, it is started again at this time.
+    due: Option<Instant>,
+    started: Instant,
+    pause: Duration,
+    /// Why the last one could not be started.
+    failure: String,
+}
+
+impl MountFetcher {
+    /// When one of `ends` can be read or its other end is closed, nobody waits for an image.
+    pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
+        Self { kept: None, ends }
+    }
+
+    /// The mount is served: what it opens from now on is for its readers.
+    pub(crate) fn is_served(&mut self) {
+        self.ends.clear();
+    }
+
+    pub(crate) fn ends(&self) -> Vec<BorrowedFd<'_>> {
+        self.ends.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// What a server reads a file at a URL from.
+    pub(crate) fn client(
+        &mut self,
+        number: usize,
+        source: &ImageUrl,
+        options: &Options,
+    ) -> Result<OwnedFd, Error> {
+        let parts = self.parts(number, source, options);
+        let descriptor = parts.and_then(Parts::into_descriptor);
+        descriptor.map_err(|error| Error::Server(error.to_string()))
+    }
+
+    fn parts(&mut self, number: usize, source: &ImageUrl, options: &Options) -> io::Result<Parts> {
+        let ends: Vec<_> = self.ends.iter().map(AsFd::as_fd).collect();
+        let kept = match &mut self.kept {
+            Some(kept) => kept,
+            none => none.insert(Kept::new(Fetcher::start(&ends, source, options)?, number)),
+        };
+        if kept.due.is_some() {
+            kept.due = Some(Instant::now());
+        }
+        let image = match kept.images.entry(number) {
+            Entry::Occupied(image) => *image.get(),
+            Entry::Vacant(place) => *place.insert(kept.fetcher.open(&ends, source, options)?),
+        };
+        kept.fetcher.client_of(image)
+    }
+
+    /// URLs of the devices that the manifest of the image lists, the first file of the mount.
+    pub(crate) fn listed_devices(&self) -> impl Iterator<Item = PathBuf> {
+        let first = self
+            .kept
+            .iter()
+            .filter(|kept| kept.images.get(&0) == Some(&0));
+        let listed = first.flat_map(|kept| kept.fetcher.devices());
+        listed.map(|device| device.url().into())
+    }
+
+    /// Readable when it has something to say, or is dead.
+    pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
+        let alive = self.kept.as_ref().filter(|kept| kept.due.is_none());
+        alive.map(|kept| kept.fetcher.as_fd())
+    }
+
+    /// Time until it is to be started again.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        let due = self.kept.as_ref()?.due?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes what it says, once it is readable; which may be a line for the log.
+    pub(crate) fn hear(&mut self, log: &Log) {
+        let Some(kept) = &mut self.kept else { return };
+        match kept.fetcher.event() {
+            // Without a log there is nowhere to report that either.
+            Ok(Event::Note(line)) => drop(log.line(&line)),
+            Ok(Event::Died) => kept.rest(),
+            Err(error) => kept.fail(log, &error.to_string()),
+        }
+    }
+
+    /// Logs what it said while a file was opened, and starts it again when its time has come.
+    pub(crate) fn attend(&mut self, log: &Log) {
+        let Some(kept) = &mut self.kept else { return };
+        while let Some(line) = kept.fetcher.heard() {
+            log.line(&line);
+        }
+        let now = Instant::now();
+        if kept.due.is_none_or(|due| due > now) {
+            return;
+        }
+        kept.started = now;
+        kept.due = None;
+        if let Err(error) = kept.fetcher.restart() {
+            kept.fail(log, &error.to_string());
+        }
+    }
+}
+
+impl Kept {
+    /// With the first file, which has this number in the mount.
+    fn new(fetcher: Fetcher, number: usize) -> Kept {
+        Kept {
+            fetcher,
+            images: BTreeMap::from([(number, 0)]),
+            due: None,
+            started: Instant::now(),
+            pause: PAUSES[0],
+            failure: String::new(),
+        }
+    }
+
+    /// Logs why, unless the one before failed of the same.
+    fn fail(&mut self, log: &Log, why: &str) {
+        if self.failure != why {
+            log.line(why);
+            why.clone_into(&mut self.failure);
+        }
+        self.rest();
+    }
+
+    fn rest(&mut self) {
+        let [shortest, longest] = PAUSES;
+        let soon = self.started.elapsed() < longest;
+        self.pause = if soon {
+            longest.min(self.pause * 2)
+        } else {
+            shortest
+        };
+        self.due = Some(Instant::now() + self.pause);
+    }
+}

@@ -1,0 +1,54 @@
+//! A process that cleans up when server and mount helper are both gone, however they ended: in the
+//! foreground, where one signal reaches both, and with `auto_unmount`.
+//!
+//! Both hold the writing end of a pipe, the process the reading end: it wakes when the last of them
+//! has died. Then the connection is aborted, so that no reader waits, and with `auto_unmount` the
+//! mount is taken out of the tree. Who kills this process too leaves a dead mount behind.
+
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::child::ChildProcess;
+use crate::error::Error;
+use crate::mounting::{Mounted, abort_file, read_table};
+
+/// Its name for `ps` and `pkill`: not that of the others.
+const NAME: &std::ffi::CStr = c"erofs_unmount";
+
+/// Starts it, with `null` as its output. As long as a process has the descriptor, or a duplicate of
+/// it, the mount stays.
+pub(crate) fn start(mounted: &Mounted, null: &OwnedFd, unmounts: bool) -> Result<OwnedFd, Error> {
+    let (end, held) = std::io::pipe().map_err(Error::std_io("pipe"))?;
+    let wait = || {
+        let _ = rustix::thread::set_name(NAME);
+        let _ = rustix::process::setsid();
+        let _ = rustix::process::chdir("/");
+        // The process that waits for the mount reads the standard output to its end.
+        let _ = rustix::stdio::dup2_stdout(null);
+        let _ = rustix::stdio::dup2_stderr(null);
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0]));
+        match read {
+            Ok(0) => clean_up(mounted, unmounts).map_or(1, |()| 0),
+            _ => 1,
+        }
+    };
+    // Never waited for: it ends after this process, and init reaps it.
+    ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait).map_err(Error::std_io("fork"))?;
+    Ok(held.into())
+}
+
+fn clean_up(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
+    let is_there = mounted.id.find(&read_table()?).is_some();
+    if !is_there {
+        return Ok(());
+    }
+    // A thread of a killed server may wait for a read that nobody answers.
+    let aborted = abort_file(&mounted.id.device).and_then(|mut file| file.write_all(b"1"));
+    if aborted.is_err() {
+        let _ = mounted.force_abort();
+    }
+    match unmounts {
+        true => mounted.detach(),
+        false => Ok(()),
+    }
+}
