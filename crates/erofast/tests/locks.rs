@@ -6,13 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose code serves requests, from the top of the sources on.
-const SERVING: [&str; 9] = [
+const SERVING: [&str; 12] = [
     "cpu-workers/src",
     "dm-verity/src",
     "erofs-codecs/src",
     "erofs-engine/src",
     "erofs-format/src",
+    "erofs-fuse/src/ahead",
+    "erofs-fuse/src/answer",
     "erofs-fuse/src/serve",
+    "erofs-fuse/src/threads",
     "fuse-transport/src",
     "page-pool/src",
     "remote-image/src",
@@ -57,7 +60,7 @@ const LISTED: [(&str, &str); 9] = [
 
 /// Files that end with the mount, with a reason.
 const AT_THE_END: [(&str, &str); 1] = [(
-    "erofs-fuse/src/serve/faults/recorder.rs",
+    "erofs-fuse/src/answer/faults/recorder.rs",
     "joined by the thread that ends the mount",
 )];
 

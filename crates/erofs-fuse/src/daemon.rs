@@ -164,8 +164,8 @@ fn run(role: Role) -> Result<u8, Error> {
     }
 }
 
-/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe any
-/// more.
+/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe
+/// any more.
 fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1

@@ -4,14 +4,17 @@
 //! and [`stat`] act on a mount from outside. A program that calls [`mount`] for the background
 //! must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started again.
 //!
-//! Rooms, each of which uses only those after it: `serve` (the server), `supervise` (the mount
-//! helper, its parent), `companion` (the process that looks names up for it), `protocol` (what these
-//! say to each other), `outside` (how commands find them), `mounting` (one mount, made and taken
-//! away), `sandbox` (rights the server drops).
+//! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
+//! answers to requests), `ahead` (looking ahead of readers), `threads`, `supervise` (the mount
+//! helper, its parent), `companion` (the process that looks names up for it), `protocol` (what
+//! these say to each other), `outside` (how commands find them), `mounting` (one mount, made and
+//! taken away), `sandbox` (rights the server drops).
 #![forbid(unsafe_code)]
 // They panic when the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+mod ahead;
+mod answer;
 mod child;
 mod companion;
 mod daemon;
@@ -19,6 +22,7 @@ mod error;
 mod inherited;
 mod log;
 mod mounting;
+mod nodes;
 mod note;
 mod options;
 mod origin;
@@ -33,10 +37,15 @@ mod sandbox;
 mod serve;
 mod supervise;
 pub mod text;
+mod threads;
 mod umount;
 mod upgrade;
 mod version;
 
+pub use ahead::profile_identity;
+pub use answer::take_spans;
+#[cfg(feature = "fail-points")]
+pub use answer::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use companion::profile_folder;
 pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
@@ -50,9 +59,7 @@ pub use options::{
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
 pub use sandbox::allowed_calls;
-#[cfg(feature = "fail-points")]
-pub use serve::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use serve::{Answer, profile_identity, prometheus, stat, stat_all, take_spans};
+pub use serve::{Answer, prometheus, stat, stat_all};
 pub use umount::umount;
 pub use upgrade::{upgrade, upgrade_all, upgrade_each};
 pub use version::set_version;

@@ -26,8 +26,6 @@ pub(crate) use enable_uring::{
     EnableUringGuard, EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled,
     enables as enables_io_uring, is_enabled as io_uring_is_enabled,
 };
-#[cfg(test)]
-pub(crate) use identity::MountId;
 pub(crate) use mount::mount;
 pub(crate) use mounted::Mounted;
 pub(crate) use place::top_mount;

@@ -12,9 +12,9 @@ use erofs_engine::{Engine, remote};
 use fuse_transport::Session;
 use serde_json::{Value, json};
 
-use super::queries;
 use super::restart::{self, Restart};
 use super::uring_mode::fallback;
+use crate::answer::queries;
 use crate::error::Error;
 use crate::mounting::mountpoints;
 use crate::request::MountRequest;

@@ -18,21 +18,20 @@ use fuse_transport::{Config, Session};
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
-use super::directory_read_ahead::DirectoryReadAhead;
-use super::faults::FaultRecorder;
-use super::file_read_ahead::{self, FileReadAhead};
-use super::filesystem::ErofsFilesystem;
-use super::launch;
-use super::notify_store::NotifyStoreWriter;
-use super::on_demand::OnDemand;
-use super::random_faults::RandomFaults;
-use super::read_ahead_window::ReadAheadWindow;
 use super::request_size::request_bytes;
 use super::restart::Restart;
-use super::storing_threads::{First, StoringThreads};
 use super::threads;
 use super::uring_mode::Uring;
 use super::wait::Watched;
+use crate::ahead::DirectoryReadAhead;
+use crate::ahead::NotifyStoreWriter;
+use crate::ahead::RandomFaults;
+use crate::ahead::ReadAheadWindow;
+use crate::ahead::file_read_ahead::{self, FileReadAhead};
+use crate::ahead::launch;
+use crate::ahead::{First, StoringThreads};
+use crate::answer::ErofsFilesystem;
+use crate::answer::FaultRecorder;
 use crate::error::Error;
 use crate::log::Log;
 use crate::mounting::covered_notice;
@@ -42,6 +41,7 @@ use crate::protocol::MountHelper;
 use crate::request::{MountRequest, Start};
 use crate::respawn;
 use crate::sandbox::Sandbox;
+use crate::threads::OnDemand;
 
 /// Time for the names of a recorded launch when the mount ends.
 const LAST_NAMES: Duration = Duration::from_millis(300);

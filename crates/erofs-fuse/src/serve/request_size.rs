@@ -16,7 +16,7 @@ const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 ///   serves it on another CPU;
 /// * with slow codecs, where each request would wait for the pcluster at its border that the other
 ///   one decodes.
-pub(super) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
+pub(crate) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };
     (request.clamp(*REQUEST_KIB.start(), *REQUEST_KIB.end()) as usize) << 10

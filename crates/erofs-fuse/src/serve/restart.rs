@@ -9,7 +9,7 @@ use crate::request::MountRequest;
 
 /// What became of the option `restart`.
 #[derive(Clone, Debug)]
-pub(super) struct Restart {
+pub(crate) struct Restart {
     /// An error if it cannot be.
     required: bool,
     /// Why it is off; `None`: it is on.
@@ -20,7 +20,7 @@ pub(super) struct Restart {
 
 impl Restart {
     /// What the options allow.
-    pub(super) fn new(request: &MountRequest) -> Result<Self, Error> {
+    pub(crate) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
         if options.io_uring == IoUring::On && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
@@ -41,13 +41,13 @@ impl Restart {
     }
 
     /// With `io_uring=auto` the ring is used where the kernel has it enabled, unless `restart=on`.
-    pub(super) fn with_ring(mut self) -> Self {
+    pub(crate) fn with_ring(mut self) -> Self {
         self.off.get_or_insert_with(|| RING.to_owned());
         self
     }
 
     /// Off where the memory for requests in flight cannot be made.
-    pub(super) fn with_memory(mut self, outcome: Result<(), Error>) -> Result<Self, Error> {
+    pub(crate) fn with_memory(mut self, outcome: Result<(), Error>) -> Result<Self, Error> {
         if let (Err(error), None) = (outcome, &self.off) {
             self.off = Some(error.to_string());
         }
@@ -55,7 +55,7 @@ impl Restart {
     }
 
     /// What the handshake allows.
-    pub(super) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
+    pub(crate) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {
             let minor = session.protocol().minor;
             let why = "the kernel cannot send requests again; Linux 6.9 (FUSE 7.40) can";
@@ -71,16 +71,16 @@ impl Restart {
         }
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.off.is_none()
     }
 
-    pub(super) fn is_required(&self) -> bool {
+    pub(crate) fn is_required(&self) -> bool {
         self.required
     }
 
     /// For the live counters.
-    pub(super) fn report(&self, in_flight: Option<&RequestsInFlight>) -> Value {
+    pub(crate) fn report(&self, in_flight: Option<&RequestsInFlight>) -> Value {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();
         let reason = gone.then(|| "the mount helper was killed".to_owned());
@@ -103,7 +103,7 @@ const RING: &str = "over io_uring the kernel cannot send again what another serv
 const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 
 /// A line for each request that is refused since it killed servers.
-pub(super) fn notices(in_flight: Option<&RequestsInFlight>) -> Vec<String> {
+pub(crate) fn notices(in_flight: Option<&RequestsInFlight>) -> Vec<String> {
     let refused = in_flight.map(RequestsInFlight::refused).unwrap_or_default();
     let line = |request| {
         format!("{request} was being served each time the server died, and was answered with EIO")

@@ -9,19 +9,19 @@ use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
 use fuse_transport::{Channel, Ready, Session, State};
 
-use super::deferral;
-use super::priority::with_that_of_workers;
-use super::spawn::spawn;
 use super::uring_mode::UringMode;
+use crate::answer::deferral;
 use crate::error::Error;
 use crate::options::MountOptions;
+use crate::threads::spawn;
+use crate::threads::with_that_of_workers;
 
 /// Opens the channel of one serving thread, which is pinned to that CPU.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
 /// Starts all threads that serve `session`. Returns the channel of FORGET and INTERRUPT where
 /// requests come over io_uring, which does not carry them: the caller serves it.
-pub(super) fn start(
+pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,

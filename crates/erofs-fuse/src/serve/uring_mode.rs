@@ -12,7 +12,7 @@ use crate::options::{IoUring, MountOptions};
 
 /// How the option `io_uring` applies to one mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum UringMode {
+pub(crate) enum UringMode {
     /// Not asked of the kernel.
     Off,
     /// Used if it is available.
@@ -23,9 +23,9 @@ pub(super) enum UringMode {
 
 /// The mode and what was made for it, before the sandbox forbids to make any.
 #[derive(Debug)]
-pub(super) struct Uring {
-    pub(super) mode: UringMode,
-    pub(super) rings: Option<Rings>,
+pub(crate) struct Uring {
+    pub(crate) mode: UringMode,
+    pub(crate) rings: Option<Rings>,
     /// Why there are none, where the kernel has it enabled.
     refused: Option<io::Error>,
     /// The kernel's switch is set for the handshake though it was not asked for.
@@ -34,7 +34,7 @@ pub(super) struct Uring {
 
 impl Uring {
     /// What the options ask for, the process may use and the kernel has enabled.
-    pub(super) fn new(options: &MountOptions) -> Result<Self, Error> {
+    pub(crate) fn new(options: &MountOptions) -> Result<Self, Error> {
         let mode = UringMode::new(options);
         if mode == UringMode::Off {
             return Ok(Self::off());
@@ -57,7 +57,7 @@ impl Uring {
     }
 
     /// None.
-    pub(super) fn off() -> Self {
+    pub(crate) fn off() -> Self {
         Self {
             mode: UringMode::Off,
             rings: None,
@@ -67,13 +67,13 @@ impl Uring {
     }
 
     /// Whether the handshake asks for it.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.rings.is_some()
     }
 
     /// A line for the user where it would be used and cannot be, and where the kernel's switch is
     /// set for it.
-    pub(super) fn notice(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         let enabled = || self.enabled.then(|| ENABLED.to_owned());
         let refused = self.refused.as_ref().map(|error| fallback(error));
         refused.or_else(enabled)
@@ -84,7 +84,7 @@ const ENABLED: &str = "restart=off: io_uring=auto enables io_uring in the kernel
                        handshake of this mount (io_uring=off: /dev/fuse)";
 
 /// What a mount says that goes on without io_uring.
-pub(super) fn fallback(why: &dyn std::fmt::Display) -> String {
+pub(crate) fn fallback(why: &dyn std::fmt::Display) -> String {
     format!("requests come over /dev/fuse: io_uring cannot be used: {why}")
 }
 
@@ -124,7 +124,7 @@ impl UringMode {
     }
 
     /// Checks the outcome of the handshake.
-    pub(super) fn check(self, session: &Session) -> Result<(), Error> {
+    pub(crate) fn check(self, session: &Session) -> Result<(), Error> {
         if self != Self::Required || session.protocol().io_uring {
             return Ok(());
         }

@@ -10,10 +10,10 @@ use erofs_engine::cpu_workers::{RESCAN_INTERVAL, Workers};
 use fuse_transport::{Channel, Ready, Session};
 use rustix::event::PollFlags;
 
-use super::on_demand::OnDemand;
 use crate::error::Error;
 use crate::poll::first_ready;
 use crate::protocol::{MountHelper, Order};
+use crate::threads::OnDemand;
 
 /// How long programs may go on using a mount after a signal asked it to end: with what follows, the
 /// end comes within two seconds.
@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
 /// What the main thread watches.
-pub(super) struct Watched<'w> {
+pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
     pub signals: &'w OwnedFd,
     pub helper: &'w mut MountHelper,
@@ -44,7 +44,7 @@ impl Watched<'_> {
     ///
     /// # Errors
     /// One line when a signal came and the mount could not be unmounted.
-    pub(super) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
+    pub(crate) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let (mut cpus, mut load) = (Check::now(), Check::now());
         let mut helper_lives = true;

@@ -106,6 +106,7 @@ impl MountState {
             (Request::HandshakeDone, Some((mounted, _))) => {
                 self.uring_guard = None;
                 self.handshake_done = true;
+                self.alive.iter().for_each(watcher::handshake_done);
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
                 self.alive()
             }
@@ -179,9 +180,9 @@ impl MountState {
             ProfileFile::check_place(profile, &mountpoint)?;
         }
         let (mounted, device) = mounting::mount(request, max_read)?;
-        let unmounts = request.options.auto_unmount;
-        if unmounts || request.foreground {
-            let watcher = watcher::start(&mounted, &self.null, unmounts);
+        let auto_unmount = request.options.auto_unmount;
+        if auto_unmount || request.foreground {
+            let watcher = watcher::start(&mounted, &self.null, auto_unmount);
             let held = watcher.inspect_err(|_| drop(mounted.detach()))?;
             self.alive = Some(held);
         }

@@ -66,10 +66,13 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     }
     let helper = Helper {
         // In the background the process that waits for the mount looks at this one as well.
-        looks: server.family().filter(|_| request.foreground).map(|family| {
-            let longest = request.options.engine.remote.timeout;
-            (family, Patience::new(longest))
-        }),
+        looks: server
+            .family()
+            .filter(|_| request.foreground)
+            .map(|family| {
+                let longest = request.options.engine.remote.timeout;
+                (family, Patience::new(longest))
+            }),
         state: MountState::new(request.clone(), null, ends),
         servers,
         server,
@@ -238,37 +241,28 @@ impl Helper {
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
         let device = self.state.device().filter(|_| is_watched);
         let signals = &self.signals;
-        let ending = signals.ending.as_ref().map(AsFd::as_fd);
         let asleep = self.state.asleep().iter().enumerate();
-        let asleep = asleep.map(|(index, one)| (Event::Companion(index), one.as_fd()));
-        // The descriptor of the mount last, and without events: only its end is of interest.
-        let sources = ending.map(|fd| (Event::End, fd)).into_iter();
-        let sources = sources
-            .chain([
-                (Event::Upgrade, signals.upgrade.as_fd()),
-                (Event::Child, signals.child.as_fd()),
-                (Event::Request, self.server.socket.as_fd()),
-            ])
-            .chain(asleep)
-            .chain(fetcher.watched().map(|fd| (Event::Fetcher, fd)))
-            .chain(device.map(|fd| (Event::Gone, fd.as_fd())));
-        let sources: Vec<(Event, BorrowedFd<'_>)> = sources.collect();
-        let watched = sources.iter().map(|(event, fd)| {
-            let is_device = *event == Event::Gone;
-            (
-                *fd,
-                if is_device {
-                    PollFlags::empty()
-                } else {
-                    PollFlags::IN
-                },
-            )
-        });
+        let ending = signals.ending.as_ref().map(|fd| (Event::End, fd.as_fd()));
+        let mut sources: Vec<(Event, BorrowedFd<'_>)> = ending.into_iter().collect();
+        sources.extend([
+            (Event::Upgrade, signals.upgrade.as_fd()),
+            (Event::Child, signals.child.as_fd()),
+            (Event::Request, self.server.socket.as_fd()),
+        ]);
+        sources.extend(asleep.map(|(index, one)| (Event::Companion(index), one.as_fd())));
+        sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
+        sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
+        let events = |event: &Event| match event {
+            // Only its end is of interest.
+            Event::Gone => PollFlags::empty(),
+            _ => PollFlags::IN,
+        };
+        let watched = sources.iter().map(|(event, fd)| (*fd, events(event)));
         let watched: Vec<_> = watched.collect();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
             // Left to be taken by what ends this process.
-            Ok(Some(0)) if ending.is_some() && !self.is_served() => Event::End,
+            Ok(Some(0)) if signals.ending.is_some() && !self.is_served() => Event::End,
             Ok(Some(index)) => match sources[index] {
                 (event @ (Event::End | Event::Upgrade | Event::Child), signal) => {
                     taken(signal, event)

@@ -2,8 +2,9 @@
 //! foreground, where one signal reaches both, and with `auto_unmount`.
 //!
 //! Both hold the writing end of a pipe, the process the reading end: it wakes when the last of them
-//! has died. Then the connection is aborted, so that no reader waits, and with `auto_unmount` the
-//! mount is taken out of the tree. Who kills this process too leaves a dead mount behind.
+//! has died. Then the connection is aborted, so that no reader waits, and the mount is taken out of
+//! the tree if its handshake was never completed, or with `auto_unmount`. Who kills this process
+//! too leaves a dead mount behind.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +18,11 @@ const NAME: &std::ffi::CStr = c"erofs_unmount";
 
 /// Starts it, with `null` as its output. As long as a process has the descriptor, or a duplicate of
 /// it, the mount stays.
-pub(crate) fn start(mounted: &Mounted, null: &OwnedFd, unmounts: bool) -> Result<OwnedFd, Error> {
+pub(crate) fn start(
+    mounted: &Mounted,
+    null: &OwnedFd,
+    auto_unmount: bool,
+) -> Result<OwnedFd, Error> {
     let (end, held) = std::io::pipe().map_err(Error::std_io("pipe"))?;
     let wait = || {
         let _ = rustix::thread::set_name(NAME);
@@ -26,15 +31,24 @@ pub(crate) fn start(mounted: &Mounted, null: &OwnedFd, unmounts: bool) -> Result
         // The process that waits for the mount reads the standard output to its end.
         let _ = rustix::stdio::dup2_stdout(null);
         let _ = rustix::stdio::dup2_stderr(null);
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0]));
-        match read {
-            Ok(0) => clean_up(mounted, unmounts).map_or(1, |()| 0),
-            _ => 1,
+        let mut unmounts = true;
+        loop {
+            let pipe = rustix::stdio::stdin();
+            match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut [0])) {
+                Ok(0) => return clean_up(mounted, unmounts).map_or(1, |()| 0),
+                Ok(_) => unmounts = auto_unmount,
+                Err(_) => return 1,
+            }
         }
     };
     // Never waited for: it ends after this process, and init reaps it.
     ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait).map_err(Error::std_io("fork"))?;
     Ok(held.into())
+}
+
+/// Informs it that the handshake is complete.
+pub(crate) fn handshake_done(held: &OwnedFd) {
+    let _ = rustix::io::write(held, b"1");
 }
 
 fn clean_up(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {

@@ -173,8 +173,8 @@ fn check_requests(requests: &Map<String, Value>) {
         "\"Mount\"",
         "18446744073709551615",
         "4095",
-        "o../x",
-        "o/etc",
+        "../x.pro",
+        "/etc/passwd",
         "xff",
     ];
     for part in refused {

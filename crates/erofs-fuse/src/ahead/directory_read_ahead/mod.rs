@@ -1,0 +1,129 @@
+//! Read-ahead over directories: those that a walk of the tree lists next are listed before, by the
+//! mount helper, so that the kernel has their entries and attributes.
+//!
+//! Each directory costs a walk two requests, for which it waits, while other CPUs are idle. A walk
+//! that reads files too has them [stored ahead](super::file_read_ahead), in the order in which they
+//! are listed, and nothing is done here.
+
+mod walk;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::Nid;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
+
+use crate::protocol::DirectoryLister;
+use walk::Walk;
+
+/// Directories that were looked up and are remembered, at which a walk may begin.
+const BEGINNINGS: usize = 64;
+
+/// Listings after a file was read until directories are listed ahead.
+const LISTINGS_AFTER_READ: u32 = 64;
+
+/// Read-ahead over the directories of one mount.
+#[derive(Debug)]
+pub(crate) struct DirectoryReadAhead {
+    /// Guarded by its own lock: held for lookups and for one packet to the helper.
+    state: PiMutex<State>,
+    lister: DirectoryLister,
+    listed: AtomicU64,
+    /// Atomic: listings until directories are listed ahead.
+    pause: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    walk: Walk,
+    /// Directories found by name, with their paths.
+    beginnings: VecDeque<(Nid, Vec<u8>)>,
+}
+
+impl DirectoryReadAhead {
+    pub(crate) fn new(root: Nid, lister: DirectoryLister) -> Self {
+        let state = State {
+            beginnings: VecDeque::from([(root, Vec::new())]),
+            ..State::default()
+        };
+        Self {
+            state: PiMutex::new(state),
+            lister,
+            listed: AtomicU64::new(0),
+            pause: AtomicU32::new(0),
+        }
+    }
+
+    /// A file was read from its beginning.
+    pub(crate) fn file_was_read(&self) {
+        if self.pause.load(Ordering::Relaxed) != LISTINGS_AFTER_READ {
+            self.pause.store(LISTINGS_AFTER_READ, Ordering::Relaxed);
+        }
+    }
+
+    /// A directory was found by its name.
+    pub(crate) fn looked_up(&self, parent: Nid, name: &[u8], directory: Nid) {
+        let mut state = self.lock();
+        let Some(path) = state.path(parent) else {
+            return;
+        };
+        let path = match path {
+            [] => name.to_vec(),
+            path => [path, name].join(&b'/'),
+        };
+        if state.path(directory).is_none() {
+            // The first one is the root.
+            if state.beginnings.len() >= BEGINNINGS {
+                state.beginnings.remove(1);
+            }
+            state.beginnings.push_back((directory, path));
+        }
+    }
+
+    /// Entries of a directory were listed, with others `before`, or from its beginning; `children`
+    /// are the directories among them.
+    pub(crate) fn listed(
+        &self,
+        engine: &Engine,
+        directory: Nid,
+        before: bool,
+        children: &[(Vec<u8>, Nid)],
+    ) {
+        let mut state = self.lock();
+        let State { walk, beginnings } = &mut *state;
+        if before {
+            return walk.continued(directory, children);
+        }
+        let beginning = beginnings.iter().find(|(nid, _)| *nid == directory);
+        walk.listed(directory, beginning.map(|(_, path)| &path[..]), children);
+        let pause = self.pause.load(Ordering::Relaxed);
+        if pause > 0 {
+            self.pause.store(pause - 1, Ordering::Relaxed);
+            return;
+        }
+        if !engine.has_idle_cpus() || !self.lister.is_free() {
+            return;
+        }
+        let batch = walk.next_batch();
+        if !batch.is_empty() && self.lister.begin(&batch) {
+            self.listed.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Directories that the helper was requested to list.
+    pub(crate) fn count(&self) -> u64 {
+        self.listed.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> PiMutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    fn path(&self, directory: Nid) -> Option<&[u8]> {
+        let known = self.beginnings.iter().find(|(nid, _)| *nid == directory);
+        known.map(|(_, path)| &path[..])
+    }
+}

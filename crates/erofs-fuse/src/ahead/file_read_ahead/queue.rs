@@ -1,0 +1,258 @@
+//! What the threads that serve requests report, and what the thread that stores takes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use erofs_engine::erofs_format::Nid;
+use serde_json::{Value, json};
+use sys::pi_condvar::PiCondvar;
+use sys::pi_mutex::{PiMutex, PiMutexGuard};
+
+use super::sequence::Sequence;
+use super::streams::{Due, Streams};
+use crate::threads::Demand;
+
+/// Largest file that is stored as a whole. The kernel's read-ahead begins with 32 KiB, so that a
+/// file of this size costs its reader four requests.
+const SMALL_FILE: u64 = 256 << 10;
+
+/// How long the next request of a reader is awaited.
+const REQUEST: Duration = Duration::from_millis(10);
+
+/// Read-ahead over the files of one mount.
+#[derive(Debug)]
+pub(crate) struct FileReadAhead {
+    /// Guarded by its own lock: held for lookups only.
+    state: PiMutex<State>,
+    changed: PiCondvar,
+    /// The thread that stores.
+    pub(super) demand: Demand,
+    files: AtomicU64,
+    bytes: AtomicU64,
+    late: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sequence: Sequence,
+    streams: Streams,
+    /// The file that is being stored, until a reader asks for it.
+    storing: Option<Nid>,
+    /// Listings and reads so far.
+    requests: u64,
+    /// The thread waits for the next of them.
+    awaits: bool,
+    /// The thread takes nothing unless it is woken: it sleeps, or is not there yet.
+    idle: bool,
+    closed: bool,
+}
+
+/// A file to store.
+#[derive(Debug)]
+pub(super) struct Job {
+    due: Due,
+    pub(super) nid: Nid,
+}
+
+/// Whether a file is one of those that are stored as a whole.
+pub(crate) fn is_small_file(mode: u32, size: u64) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG && (1..=SMALL_FILE).contains(&size)
+}
+
+impl FileReadAhead {
+    pub(crate) fn new(demand: Demand) -> Self {
+        let state = State {
+            idle: true,
+            ..State::default()
+        };
+        Self {
+            state: PiMutex::new(state),
+            changed: PiCondvar::new(),
+            demand,
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// The kernel is about to know these small files: when the reader has taken the reply, which
+    /// its next request shows.
+    pub(crate) fn listed(&self, files: &[Nid]) {
+        let mut state = self.lock();
+        self.count_request(&mut state);
+        if files.is_empty() {
+            return;
+        }
+        state.sequence.append(files);
+        self.wake(state);
+    }
+
+    /// The beginning of a small file was asked for.
+    pub(crate) fn read(&self, file: Nid) {
+        let mut state = self.lock();
+        self.count_request(&mut state);
+        let Some(place) = state.sequence.place(file) else {
+            return;
+        };
+        let is_being_stored = state.storing.take_if(|storing| *storing == file).is_some();
+        state.sequence.read(place);
+        if !state.streams.read(place) || is_being_stored {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
+        self.wake(state);
+    }
+
+    fn count_request(&self, state: &mut State) {
+        state.requests += 1;
+        if std::mem::take(&mut state.awaits) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Listings and reads so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Waits until there are more requests than `seen`; false if there are none for long.
+    pub(super) fn wait_for_request(&self, seen: u64) -> bool {
+        let mut state = self.lock();
+        state.awaits = state.requests == seen;
+        let end = Instant::now() + REQUEST;
+        while state.requests == seen && !state.closed {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left);
+        }
+        state.awaits = false;
+        state.requests != seen
+    }
+
+    /// Ends the thread.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// For the counters.
+    pub(crate) fn report(&self) -> Value {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let state = self.lock();
+        json!({
+            "files": load(&self.files),
+            "prefetched_bytes": load(&self.bytes),
+            "late_files": load(&self.late),
+            "refused_files": load(&self.refused),
+            "used_bytes": state.streams.used,
+            "wasted_bytes": state.streams.wasted,
+        })
+    }
+
+    /// Wakes the thread if it has something to do and does not know that.
+    fn wake(&self, mut state: PiMutexGuard<'_, State>) {
+        let wake = state.idle && state.has_work();
+        if wake {
+            state.idle = false;
+            drop(state);
+            self.demand.ask();
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits for the next file to store; `None` when closed.
+    pub(super) fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(job) = state.next() {
+                return Some(job);
+            }
+            state.idle = true;
+            state = self.changed.wait(state);
+        }
+    }
+
+    /// Whether no reader asked for the file meanwhile.
+    pub(super) fn is_wanted(&self, job: &Job) -> bool {
+        self.lock().storing == Some(job.nid)
+    }
+
+    /// The file was stored; `None`: it could not be.
+    pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
+        let Some(bytes) = bytes else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.sequence.set_cached(job.due.place);
+        state.streams.stored(job.due, bytes);
+    }
+
+    fn lock(&self) -> PiMutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    fn has_work(&self) -> bool {
+        self.streams.is_due(self.sequence.end())
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        self.storing = None;
+        let end = self.sequence.end();
+        while let Some(due) = self.streams.next(end) {
+            // A place of a listing that was forgotten has no file.
+            let nid = self.sequence.file(due.place);
+            if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
+                self.storing = Some(nid);
+                return Some(Job { due, nid });
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::OnDemand;
+
+    /// The numbers of all files that are to be stored, which they are.
+    fn store(ahead: &FileReadAhead) -> Vec<Nid> {
+        let next = || ahead.lock().next();
+        let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
+        jobs.map(|job| job.nid).collect()
+    }
+
+    fn read<const N: usize>(ahead: &FileReadAhead, files: [Nid; N]) {
+        files.into_iter().for_each(|file| ahead.read(file));
+    }
+
+    #[test]
+    fn files_that_the_kernel_has_are_not_stored_again_until_it_drops_them() {
+        let demand = OnDemand::new().unwrap().demand();
+        let ahead = FileReadAhead::new(demand);
+        ahead.listed(&(0..100).collect::<Vec<Nid>>());
+        read(&ahead, [30, 31]);
+        let marker = 39;
+        let expected: Vec<Nid> = (32..47).filter(|&file| file != marker).collect();
+        assert_eq!(store(&ahead), expected);
+        // Another reader, or the same one that comes back to the beginning of the directory.
+        read(&ahead, [24, 25]);
+        assert_eq!(store(&ahead), [26, 27, 28, 29, marker]);
+        read(&ahead, [40]);
+        store(&ahead);
+        read(&ahead, [10, 11]);
+        let expected: Vec<Nid> = (12..27).filter(|&file| file != 19).collect();
+        assert_eq!(store(&ahead), expected);
+    }
+}

@@ -1,0 +1,101 @@
+//! The thread that decodes and stores files.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Weak};
+
+use erofs_engine::Engine;
+use fuse_transport::PageStore;
+
+use super::super::storing_threads::StoringThreads;
+use super::queue::{FileReadAhead, Job, is_small_file};
+use crate::nodes::Nodes;
+use crate::threads::with_that_of_workers;
+
+/// Requests that are awaited until the kernel knows a file: some may be of other readers.
+const TRIES: u32 = 4;
+
+/// The thread, once it was needed; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<FileReadAhead>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Has `threads` start the thread when a file is to be stored.
+pub(crate) fn start(
+    files: &Arc<FileReadAhead>,
+    engine: &Arc<Engine>,
+    nodes: Nodes,
+    threads: &mut StoringThreads<'_>,
+) -> Running {
+    let running = Running(Arc::clone(files));
+    let (files, engine) = (Arc::clone(files), Arc::downgrade(engine));
+    threads.add("erofs_readahead", &running.0.demand, move |pages| {
+        with_that_of_workers(&engine, || store_all(&files, &engine, nodes, pages));
+    });
+    running
+}
+
+fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
+    // As large as the largest file so far.
+    let mut buffer = Vec::new();
+    while let Some(job) = files.next() {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let _busy = engine.busy();
+        store(files, &job, &engine, nodes, pages, &mut buffer);
+    }
+}
+
+fn store(
+    files: &FileReadAhead,
+    job: &Job,
+    engine: &Engine,
+    nodes: Nodes,
+    pages: &PageStore,
+    buffer: &mut Vec<u8>,
+) {
+    let Some(bytes) = decode(job, engine, buffer) else {
+        return files.done(job, None);
+    };
+    let Some(node) = nodes.node(job.nid) else {
+        return files.done(job, None);
+    };
+    for _ in 0..TRIES {
+        // A reader that asked meanwhile gets the same bytes, and storing them would wait for it.
+        if !files.is_wanted(job) {
+            return;
+        }
+        let seen = files.requests();
+        match pages.store(node, 0, bytes) {
+            Ok(()) => return files.done(job, Some(bytes.len() as u64)),
+            // The reader may not have taken the listing yet.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !files.wait_for_request(seen) {
+                    break;
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    files.done(job, None);
+}
+
+/// The content of a file; `None` where the reader shall have the error.
+fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    let inode = engine.inode(job.nid).ok()?;
+    if !is_small_file(inode.mode.into(), inode.size) {
+        return None;
+    }
+    let size = inode.size as usize;
+    if buffer.len() < size {
+        buffer.resize(size, 0);
+    }
+    let bytes = &mut buffer[..size];
+    engine.prefetch_at(&inode, 0, bytes).ok()?;
+    Some(bytes)
+}

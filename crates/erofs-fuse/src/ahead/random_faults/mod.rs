@@ -1,0 +1,100 @@
+//! Random page faults: what the kernel reads around them is declined.
+//!
+//! Around a fault on a mapping the kernel reads a whole window, and it stops only after a hundred
+//! faults more outside of earlier windows than inside. In a file of a gigabyte half of the windows
+//! are read before that, hundreds of kilobytes decoded for each page that is used. Declined
+//! windows stay empty: every fault is a miss then, the kernel asks for single pages after the first
+//! hundred, and until then it asks again for each page that is used.
+
+mod file;
+mod files;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use erofs_engine::erofs_format::Nid;
+use serde_json::{Value, json};
+use sys::pi_mutex::PiMutex;
+
+use self::file::Shows;
+use self::files::Files;
+
+/// Shortest read that counts as a window. What is decoded for a page is about as long.
+const SHORTEST: u32 = (64 << 10) + 1;
+
+/// The windows of one mount.
+#[derive(Debug)]
+pub(crate) struct RandomFaults {
+    /// Guarded by its own lock: tried, not waited for.
+    files: PiMutex<Files>,
+    /// A window was declined. Single pages are looked at from then on.
+    declined_any: AtomicBool,
+    /// Set once: the kernel's pages are too large.
+    unfit: AtomicBool,
+    page_size: u32,
+    declined_bytes: AtomicU64,
+    needed_windows: AtomicU64,
+}
+
+impl RandomFaults {
+    /// `longest` is the kernel's longest window, in bytes.
+    pub(crate) fn new(longest: u64) -> Self {
+        Self {
+            files: PiMutex::new(Files::new(longest)),
+            declined_any: AtomicBool::new(false),
+            unfit: AtomicBool::new(false),
+            page_size: u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX),
+            declined_bytes: AtomicU64::new(0),
+            needed_windows: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether to decline a read of the page cache: `size` bytes of a file from `offset` on.
+    pub(crate) fn declines(&self, file: Nid, offset: u64, size: u32) -> bool {
+        if size < SHORTEST {
+            if self.declined_any.load(Ordering::Relaxed) {
+                self.page(file, offset, size);
+            }
+            return false;
+        }
+        if self.unfit.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(mut files) = self.files.try_lock() else {
+            return false;
+        };
+        let declines = files.window(file, &(offset..offset.saturating_add(size.into())));
+        drop(files);
+        if declines {
+            self.declined_any.store(true, Ordering::Relaxed);
+            self.declined_bytes
+                .fetch_add(size.into(), Ordering::Relaxed);
+        }
+        declines
+    }
+
+    fn page(&self, file: Nid, offset: u64, size: u32) {
+        let Some(mut files) = self.files.try_lock() else {
+            return;
+        };
+        match files.page(file, offset, size <= self.page_size) {
+            Shows::Nothing => {}
+            Shows::Needed => drop(self.needed_windows.fetch_add(1, Ordering::Relaxed)),
+            Shows::LargePages => self.unfit.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the reads of a file are random, so that what lies around them is not worth storing.
+    pub(crate) fn is_random(&self, file: Nid) -> bool {
+        let files = || self.files.try_lock();
+        self.declined_any.load(Ordering::Relaxed)
+            && files().is_some_and(|files| files.is_random(file))
+    }
+
+    /// For the counters.
+    pub(crate) fn report(&self) -> Value {
+        json!({
+            "declined_bytes": self.declined_bytes.load(Ordering::Relaxed),
+            "needed_windows": self.needed_windows.load(Ordering::Relaxed),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! The kernel's read-ahead window, which follows the load of the CPUs.
+//!
+//! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
+//! that waits for a page waits for one of them. On a contended machine each request costs the
+//! program that sends it its CPU: a real-time worker takes the request at once, and then other
+//! programs are due. So a window is one request there. A file keeps the window that was set when it
+//! was opened.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use erofs_engine::Engine;
+use sys::pi_mutex::PiMutex;
+
+use crate::options::READ_AHEAD_KB;
+
+/// The window of one mount.
+#[derive(Debug)]
+pub(crate) struct ReadAheadWindow {
+    /// From the mount helper.
+    file: OwnedFd,
+    /// KiB of one request.
+    request: u32,
+    /// Guarded by its own lock: a window is one request.
+    is_narrow: PiMutex<bool>,
+}
+
+impl ReadAheadWindow {
+    /// Has the window follow the load of the engine's CPUs from here on. `request` is the largest
+    /// request, in bytes.
+    pub(crate) fn follow(file: OwnedFd, request: usize, engine: &Arc<Engine>) {
+        let request = (request >> 10) as u32;
+        if request >= READ_AHEAD_KB {
+            return;
+        }
+        let window = Self {
+            file,
+            request,
+            is_narrow: PiMutex::default(),
+        };
+        // An earlier server may have left another window, and the CPUs may be busy already.
+        window.set(READ_AHEAD_KB);
+        window.adapt(engine);
+        let followed = Arc::downgrade(engine);
+        engine.on_contention(Box::new(move || {
+            if let Some(engine) = followed.upgrade() {
+                window.adapt(&engine);
+            }
+        }));
+    }
+
+    /// The state is read under the lock, so that the last change wins.
+    fn adapt(&self, engine: &Engine) {
+        let mut is_narrow = self.is_narrow.lock();
+        let wanted = engine.is_contended();
+        if *is_narrow == wanted {
+            return;
+        }
+        *is_narrow = wanted;
+        self.set(if wanted { self.request } else { READ_AHEAD_KB });
+    }
+
+    /// If refused, the old window still works.
+    fn set(&self, kib: u32) {
+        let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
+    }
+}

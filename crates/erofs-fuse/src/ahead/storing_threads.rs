@@ -1,0 +1,81 @@
+//! Threads that store pages in the kernel's page cache.
+//!
+//! Storing a page waits until a pending read of it is answered, and that wait cannot be killed. So
+//! such a thread has a descriptor table of its own: when the server is killed, the rings and
+//! descriptors that the other threads share are closed all the same, and the mount helper notices
+//! the death and aborts the connection, which ends the read.
+//!
+//! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
+//! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
+//! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
+//! of the process, and a mapping would keep the ring. And the first of these threads is started
+//! before any ring is opened; it starts the others, with what its own table has.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use fuse_transport::{PageStore, Session};
+
+use crate::error::Error;
+use crate::protocol::MountHelper;
+use crate::threads::spawn;
+use crate::threads::{Demand, OnDemand};
+
+/// What another thread is to do.
+pub(crate) type Call = Box<dyn FnOnce() + Send>;
+
+/// Has the first of these threads do something.
+pub(crate) type First = Arc<dyn Fn(Call) + Send + Sync>;
+
+/// Starts such threads for one mount.
+pub(crate) struct StoringThreads<'m> {
+    pub(crate) session: &'m Arc<Session>,
+    pub(crate) helper: &'m MountHelper,
+    pub(crate) on_demand: &'m mut OnDemand,
+    /// Has the first of these threads do something.
+    pub(crate) first: &'m First,
+}
+
+impl StoringThreads<'_> {
+    pub(crate) fn demand(&self) -> Demand {
+        self.on_demand.demand()
+    }
+
+    /// The thread of `demand`, which is started when it is asked for.
+    pub(crate) fn add(
+        &mut self,
+        name: &'static str,
+        demand: &Demand,
+        work: impl FnOnce(&PageStore) + Send + 'static,
+    ) {
+        // Of the main thread, which starts all threads and ends after them.
+        let signs = self.helper.signs_of_life();
+        let session = Arc::clone(self.session);
+        let first = Arc::clone(self.first);
+        self.on_demand.starts(demand, move || {
+            // One that cannot be started leaves undone what it would store.
+            first(Box::new(move || drop(start(name, session, signs, work))));
+            Ok(())
+        });
+    }
+}
+
+/// Returns when the thread has descriptors of its own.
+pub(crate) fn start(
+    name: &str,
+    session: Arc<Session>,
+    signs_of_life: Vec<RawFd>,
+    work: impl FnOnce(&PageStore) + Send + 'static,
+) -> Result<(), Error> {
+    let prepare = move || own_store(&session, signs_of_life);
+    spawn(name, prepare, move |store| work(&store))
+}
+
+/// In a descriptor table of the calling thread's own.
+fn own_store(session: &Session, signs_of_life: Vec<RawFd>) -> io::Result<PageStore> {
+    // A ring, and a descriptor of the device, end their requests when they are closed for good.
+    let channels = session.channel_descriptors();
+    sys::inherited::unshare_without(channels.into_iter().chain(signs_of_life))?;
+    session.page_store()
+}

@@ -1,0 +1,95 @@
+//! Requests that wait for a network: threads of their own wait, so that those which serve do not.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+
+use erofs_engine::remote::Missing;
+use fuse_transport::{DeferredChannel, Session};
+use rustix::process::Signal;
+
+use crate::error::Error;
+
+thread_local! {
+    /// What the last request of this thread lacked.
+    static MISSING: RefCell<Missing> = RefCell::default();
+    /// This thread waits, for requests that another one has served before.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets what the last request of this thread lacked.
+pub(crate) fn set(missing: Missing) {
+    MISSING.set(missing);
+}
+
+/// Whether the request of this thread was served in part before, by another thread.
+pub(crate) fn repeats() -> bool {
+    WAITS.get()
+}
+
+/// Waits for what the last request of this thread lacked. `reader` is the thread that asked;
+/// `waits` is called now and then meanwhile.
+///
+/// # Errors
+/// That of the network, or `None` if the reader was killed.
+pub(crate) fn wait(reader: u32, waits: &dyn Fn()) -> Result<(), Option<erofs_engine::Error>> {
+    let waited = MISSING.take().wait(&|| {
+        waits();
+        !is_killed(reader)
+    });
+    waits();
+    waited.map_err(|error| match error.kind() {
+        std::io::ErrorKind::Interrupted => None,
+        _ => Some(erofs_engine::Error::Remote(Arc::new(error))),
+    })
+}
+
+/// Whether a signal is about to end the thread: until its request is answered, it cannot end.
+fn is_killed(tid: u32) -> bool {
+    // 0: it is not known, or not of this PID namespace.
+    tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
+}
+
+/// proc_pid_status(5): every signal that ends a process becomes a SIGKILL of each of its threads.
+fn kills(status: &str) -> bool {
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|mask| mask & 1 << (Signal::KILL.as_raw() - 1) != 0)
+}
+
+/// Starts the first thread that waits; it starts others as they are needed.
+pub(crate) fn start(session: &Arc<Session>) -> Result<(), Error> {
+    let channel = session.deferred_channel();
+    let channel = channel.map_err(Error::std_io("erofs_waiting"))?;
+    serve(session, channel).map_err(Error::std_io("erofs_waiting"))
+}
+
+fn serve(session: &Arc<Session>, channel: DeferredChannel) -> std::io::Result<()> {
+    let weak = Arc::downgrade(session);
+    let more = move || {
+        let another = |session| serve(&session, session.deferred_channel()?);
+        // Without it the request waits for one of those that are there.
+        let _ = weak.upgrade().map(another);
+    };
+    let serve = move || {
+        WAITS.set(true);
+        channel.run(more);
+    };
+    let thread = thread::Builder::new().name("erofs_waiting".to_owned());
+    thread.spawn(serve).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pending_kill_ends_the_waiting() {
+        let status = |mask| format!("Name:\tx\nSigPnd:\t{mask}\nShdPnd:\t0000000000000100\n");
+        assert!(kills(&status("0000000000000100")));
+        assert!(!kills(&status("0000000000004000")));
+        assert!(!kills(""));
+        assert!(!is_killed(std::process::id()));
+    }
+}

@@ -1,0 +1,16 @@
+//! Faults of the image: each is logged once and then counted.
+//!
+//! The serving thread that meets a fault notes it in a [table], under a lock with priority
+//! inheritance, and goes on. A thread of its own, at normal priority, [finds](find_path) the path
+//! of the file and writes to the [log](crate::log): a log that is slow, full or gone delays no
+//! request.
+
+mod entry;
+mod fault;
+mod find_path;
+mod rate;
+mod recorder;
+mod report;
+mod table;
+
+pub(crate) use recorder::FaultRecorder;

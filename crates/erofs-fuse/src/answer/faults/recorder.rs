@@ -1,0 +1,324 @@
+//! From the serving threads to the log.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Instant, SystemTime};
+
+use erofs_engine::erofs_format::Nid;
+use erofs_engine::{Change, Engine, cpu_workers, remote};
+use rustix::event::PollFlags;
+use serde_json::Value;
+use sys::eventfd::EventFd;
+use sys::pi_mutex::PiMutex;
+
+use super::entry;
+use super::fault::Fault;
+use super::find_path::find_path;
+use super::rate::Rate;
+use super::report::report;
+use super::table::{FaultTable, Known};
+use crate::error::Error;
+use crate::log::Log;
+use crate::poll::first_ready;
+use crate::threads::{Demand, OnDemand};
+
+/// Counts the faults of one mount.
+#[derive(Debug)]
+pub(crate) struct FaultRecorder {
+    /// Under its own lock, which serving threads and others share; held for no call of the
+    /// system's.
+    table: PiMutex<FaultTable>,
+    /// Readable when there is something for the log.
+    news: EventFd,
+    /// The thread that logs.
+    demand: Demand,
+    closing: AtomicBool,
+    /// Set once: the image certainly changed since it was mounted.
+    changed: AtomicBool,
+    log: Log,
+    image: String,
+}
+
+/// The thread that logs, if there was something to log. Dropping this ends it, when everything is
+/// logged.
+#[derive(Debug)]
+pub(crate) struct Running {
+    recorder: Arc<FaultRecorder>,
+    engine: Weak<Engine>,
+    root: Nid,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl FaultRecorder {
+    /// Starts the thread with the first fault. `root` is what the mount shows as `/`.
+    pub(crate) fn start(
+        log: Log,
+        engine: &Arc<Engine>,
+        root: Nid,
+        on_demand: &mut OnDemand,
+    ) -> Result<(Arc<Self>, Running), Error> {
+        let demand = on_demand.demand();
+        let recorder = Arc::new(Self {
+            table: PiMutex::default(),
+            news: EventFd::new().map_err(Error::std_io("eventfd"))?,
+            demand: demand.clone(),
+            closing: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            log,
+            image: engine.name().to_owned(),
+        });
+        let running = Running {
+            recorder: Arc::clone(&recorder),
+            engine: Arc::downgrade(engine),
+            root,
+            thread: Arc::default(),
+        };
+        let (ours, engine) = (Arc::clone(&recorder), Arc::downgrade(engine));
+        let thread = Arc::clone(&running.thread);
+        on_demand.starts(&demand, move || {
+            let started = thread::Builder::new()
+                .name("erofs_faults".to_owned())
+                .spawn(move || {
+                    // Whatever the thread that starts it has.
+                    cpu_workers::lower();
+                    ours.log_all(&engine, root);
+                })
+                .map_err(Error::std_io("erofs_faults"))?;
+            *thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+            Ok(())
+        });
+        Ok((recorder, running))
+    }
+
+    /// Counts a fault; the log gets the first of each kind.
+    pub(crate) fn record(&self, error: &erofs_engine::Error) {
+        let (fault, now) = (Fault::new(error), SystemTime::now());
+        if self.table.lock().count(fault, now) {
+            self.demand.ask();
+            self.news.wake();
+        }
+    }
+
+    /// Whether the image certainly changed since it was mounted, to be asked when a request failed.
+    /// The system is asked until it did, and the log gets that.
+    pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
+        if self.changed.load(Ordering::Relaxed) {
+            return true;
+        }
+        engine
+            .change()
+            .is_some_and(|change| self.note_change(change))
+    }
+
+    /// Notes a certain change without a failed request: bytes that were overwritten may decode to
+    /// others. A new name alone is no news then.
+    pub(crate) fn look_for_a_change(&self, engine: &Engine) {
+        if let Some(change) = engine.change().filter(|change| change.is_certain) {
+            self.note_change(change);
+        }
+    }
+
+    fn note_change(&self, change: Change) -> bool {
+        let is_certain = change.is_certain;
+        self.changed.store(is_certain, Ordering::Relaxed);
+        if self.table.lock().changed(change) {
+            self.demand.ask();
+            self.news.wake();
+        }
+        is_certain
+    }
+
+    /// For the live counters.
+    pub(crate) fn report(&self) -> Value {
+        let name = self.log.name();
+        // Without the lock: making JSON takes long.
+        let table = self.table.lock().clone();
+        report(&table, name.as_deref())
+    }
+
+    fn log_all(&self, engine: &Weak<Engine>, root: Nid) {
+        let mut rate = Rate::new(Instant::now());
+        loop {
+            let closing = self.closing();
+            if let Some(line) = self.change_for_log() {
+                self.log.line(&line);
+            }
+            while let Some(known) = self.next_for_log() {
+                self.log_one(known, engine, root, &mut rate);
+            }
+            if closing {
+                return self.log_end();
+            }
+            let _ = first_ready(&[(self.news.as_fd(), PollFlags::IN)], None);
+            self.news.clear();
+        }
+    }
+
+    /// A function of its own: the lock is released when it returns.
+    fn next_for_log(&self) -> Option<Known> {
+        self.table.lock().next_for_log()
+    }
+
+    /// As above.
+    fn change_for_log(&self) -> Option<String> {
+        self.table.lock().change_for_log()
+    }
+
+    fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
+        let passes = rate.take(Instant::now());
+        if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
+            // Directories that a network has are not fetched for it.
+            let find = || find_path(&engine, root, nid, &|| self.closing());
+            known.path = remote::without_waiting(find).0;
+        }
+        let logged = passes && entry::write(&self.log, &known);
+        self.table.lock().asked_log(&known, logged);
+        if passes && rate.is_empty() {
+            self.log
+                .line("many kinds of faults: not all others are logged");
+        }
+    }
+
+    /// What was counted beyond what is in the log.
+    fn log_end(&self) {
+        let totals = self.table.lock().totals;
+        if totals.faults > totals.logged {
+            let kinds = if totals.kinds == 1 { "kind" } else { "kinds" };
+            self.log.line(&format!(
+                "{}: faults of the image: {} of {} {kinds}, {} of them not logged",
+                self.image, totals.faults, totals.kinds, totals.not_logged
+            ));
+        }
+    }
+
+    fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.recorder.closing.store(true, Ordering::Release);
+        self.recorder.news.wake();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        match thread {
+            // A panic was printed, and the mount ends anyway.
+            Some(thread) => drop(thread.join()),
+            None => self.recorder.log_all(&self.engine, self.root),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::Path;
+
+    use erofs_engine::EngineOptions;
+    use rustix::fd::OwnedFd;
+
+    use super::*;
+
+    fn engine() -> Arc<Engine> {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
+        Engine::open(&fixtures.join("lz4-4k.erofs"), &EngineOptions::default()).unwrap()
+    }
+
+    fn error(nid: Nid) -> erofs_engine::Error {
+        erofs_engine::Error::File {
+            image: "a.erofs".into(),
+            nid,
+            fault: erofs_engine::FileFault::Loop("a circle"),
+        }
+    }
+
+    fn start(log: OwnedFd, engine: &Arc<Engine>) -> (Arc<FaultRecorder>, Running, OnDemand) {
+        let mut threads = OnDemand::new().unwrap();
+        let (recorder, running) =
+            FaultRecorder::start(log.into(), engine, engine.root(), &mut threads).unwrap();
+        (recorder, running, threads)
+    }
+
+    fn text(reader: OwnedFd) -> String {
+        let mut text = String::new();
+        std::fs::File::from(reader)
+            .read_to_string(&mut text)
+            .unwrap();
+        text
+    }
+
+    #[test]
+    fn a_fault_is_logged_once_with_its_path_and_counted_at_the_end() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let nid = engine.resolve(b"/text", false).unwrap().nid;
+        let (recorder, running, mut threads) = start(writer, &engine);
+        recorder.record(&error(nid));
+        threads.start_asked();
+        (1..1000).for_each(|_| recorder.record(&error(nid)));
+        drop(running);
+        let report = recorder.report();
+        assert_eq!(report["count"], 1000);
+        let (last, logged) = (&report["last"][0], &report["logged"]);
+        assert_eq!((&last["count"], logged), (&1000.into(), &1.into()));
+        drop(recorder);
+        let text = text(reader);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("a circle"), "{text}");
+        assert!(lines[1].contains("1000 of 1 kind, 0 of them not"), "{text}");
+    }
+
+    #[test]
+    fn a_storm_of_different_faults_fills_neither_log_nor_memory() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let (recorder, running, mut threads) = start(writer, &engine);
+        (0..5000).for_each(|nid| {
+            recorder.record(&error(nid));
+            threads.start_asked();
+        });
+        drop(running);
+        let report = recorder.report();
+        assert_eq!(
+            (&report["count"], &report["kinds"]),
+            (&5000.into(), &5000.into())
+        );
+        let of = |field: &str| report[field].as_u64().unwrap();
+        assert_eq!(of("logged") + of("not_logged"), 5000);
+        drop(recorder);
+        let text = text(reader);
+        assert!(text.lines().count() < 60, "{text}");
+        assert!(text.contains("not all others are logged"), "{text}");
+    }
+
+    #[test]
+    fn a_log_whose_reader_is_gone_stops_nothing() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        let engine = engine();
+        let (recorder, running, mut threads) = start(writer, &engine);
+        recorder.record(&error(1));
+        threads.start_asked();
+        drop(running);
+        assert_eq!(recorder.report()["not_logged"], 1);
+    }
+
+    #[test]
+    fn a_fault_is_logged_although_the_mount_ends_before_the_thread_is_there() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let engine = engine();
+        let (recorder, running, _) = start(writer, &engine);
+        recorder.record(&error(1));
+        drop(running);
+        assert_eq!(recorder.report()["logged"], 1);
+        drop(recorder);
+        assert!(text(reader).contains("a circle"));
+    }
+}

@@ -1,0 +1,211 @@
+//! Finds out whether an image lacks something in all of its inodes: extended attributes, holes.
+//!
+//! `ls -l` asks for several attributes of every file, and `cp` for the holes of every compressed
+//! one. The kernel stops only after ENOSYS, which means that no file has any. No field of the image
+//! has this fact: all inodes below the root have to be read. That is done in the background, and
+//! only for a mount with as many such requests as are worth it: each wakes a worker, and under load
+//! the program that asked waits for its turn again.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{FileType, Image, Inode, Nid};
+
+/// Requests that found nothing, at most, before the scan starts. The launch of a program asks for
+/// one attribute of each program file.
+const WORTH_SCANNING: u64 = 64;
+
+/// One request is worth the scan of this many inodes.
+const INODES_A_REQUEST: u64 = 512;
+
+/// Directory entries after which the scan stops: 100 times as many as common images have.
+const MAX_ENTRIES: usize = 1 << 24;
+
+/// Directories after which it stops: they are remembered.
+const MAX_DIRECTORIES: usize = 1 << 18;
+
+/// Entries of indexes after which it stops: those of 32 GiB in lclusters of 4 KiB.
+const MAX_INDEX_ENTRIES: u64 = 1 << 23;
+
+/// Whether an inode has what is looked for; `None` if unknown. The number is how many entries of
+/// indexes may still be read.
+type Has = fn(&Image, &Inode, &mut u64) -> Option<bool>;
+
+/// State of one mount's scan.
+#[derive(Debug)]
+pub(crate) struct ImageScan {
+    root: Nid,
+    has: Has,
+    misses: AtomicU32,
+    found_none: Arc<AtomicBool>,
+}
+
+impl ImageScan {
+    pub(crate) fn for_xattrs(root: Nid) -> Self {
+        Self::new(root, has_xattrs)
+    }
+
+    pub(crate) fn for_holes(root: Nid) -> Self {
+        Self::new(root, Image::has_holes)
+    }
+
+    fn new(root: Nid, has: Has) -> Self {
+        Self {
+            root,
+            has,
+            misses: AtomicU32::new(0),
+            found_none: Arc::default(),
+        }
+    }
+
+    /// No inode has any, and never will.
+    pub(crate) fn found_none(&self) -> bool {
+        self.found_none.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that found none. Starts the scan after many of them.
+    pub(crate) fn missed(&self, engine: &Arc<Engine>) {
+        // All inodes of an image at a URL would be fetched.
+        let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
+        if engine.is_remote() || misses != worth_scanning(engine.image().superblock().inos) {
+            return;
+        }
+        let workers = engine.workers().cloned();
+        let (engine, root, has) = (Arc::downgrade(engine), self.root, self.has);
+        let found_none = Arc::clone(&self.found_none);
+        let scan = move || {
+            if is_without(&engine, root, has) == Some(true) {
+                found_none.store(true, Ordering::Relaxed);
+            }
+        };
+        // Not by a thread of this one's making, which would be pinned and possibly real-time as it
+        // is.
+        if let Some(workers) = workers {
+            workers.queue(None, Box::new(move |_: &_| scan()));
+        } else {
+            // Without the thread the kernel goes on asking.
+            let name = "erofs_scan".to_owned();
+            let _ = thread::Builder::new().name(name).spawn(scan);
+        }
+    }
+}
+
+/// After how many requests the scan of an image with this many inodes starts.
+fn worth_scanning(inodes: u64) -> u64 {
+    inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
+}
+
+fn has_xattrs(_: &Image, inode: &Inode, _: &mut u64) -> Option<bool> {
+    Some(inode.xattr_icount != 0)
+}
+
+/// Whether no inode below `root` has what is looked for; `None` if unknown: the image is damaged or
+/// very large, or the mount is gone.
+fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
+    let mut left = MAX_INDEX_ENTRIES;
+    let mut seen = HashSet::from([root]);
+    let mut waiting = vec![root];
+    let mut entries = 0;
+    while let Some(directory) = waiting.pop() {
+        let engine = engine.upgrade()?;
+        let inode = Arc::new(engine.image().inode(directory).ok()?);
+        if has(engine.image(), &inode, &mut left)? {
+            return Some(false);
+        }
+        let mut all_without = Some(true);
+        let mut each = |name: &[u8], nid: Nid, _, _| {
+            entries += 1;
+            if matches!(name, b"." | b"..") {
+                return ControlFlow::Continue(());
+            }
+            // The type is that of the inode: the one in the entry may be wrong.
+            let found = engine.image().inode(nid);
+            all_without = found.as_ref().ok().and_then(|inode| {
+                let has = has(engine.image(), inode, &mut left);
+                has.map(|has| !has)
+            });
+            if found.is_ok_and(|inode| inode.file_type() == FileType::Directory) && seen.insert(nid)
+            {
+                waiting.push(nid);
+            }
+            let few = entries < MAX_ENTRIES && seen.len() < MAX_DIRECTORIES;
+            match all_without == Some(true) && few {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        engine.read_dir(&inode, 0, &mut each).ok()?;
+        let much = entries >= MAX_ENTRIES || seen.len() >= MAX_DIRECTORIES;
+        if all_without != Some(true) || much {
+            return all_without.filter(|without| !without);
+        }
+    }
+    Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use erofs_engine::EngineOptions;
+
+    use super::*;
+
+    /// An image whose only attribute is that of `d/f`, and whose root says that `d` is a file.
+    fn mistyped() -> Option<Arc<Engine>> {
+        let place = tempfile::tempdir().unwrap();
+        let (tree, image) = (place.path().join("tree"), place.path().join("image"));
+        fs::create_dir_all(tree.join("d")).unwrap();
+        fs::write(tree.join("d/f"), "x").unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = rustix::fs::setxattr(tree.join("d/f"), "user.a", b"b", flags);
+        let made = Command::new("mkfs.erofs")
+            .args(["--quiet", "-Enosbcrc"])
+            .args([&image, &tree])
+            .output();
+        let made = set.is_ok() && made.is_ok_and(|made| made.status.success());
+        made.then(|| {
+            let open = || Engine::open(&image, &EngineOptions::default()).unwrap();
+            let nid = open().resolve(b"d", false).unwrap().nid.to_le_bytes();
+            let mut bytes = fs::read(&image).unwrap();
+            let is_entry = |at: &[u8]| at[..8] == nid && at[10] == FileType::Directory as u8;
+            // The first one is that of the root.
+            let at = bytes.windows(12).position(is_entry).unwrap();
+            bytes[at + 10] = FileType::Regular as u8;
+            fs::write(&image, bytes).unwrap();
+            open()
+        })
+    }
+
+    #[test]
+    fn a_small_image_is_scanned_with_the_first_request_and_a_large_one_with_the_last() {
+        let requests = [0, 512, 513, 17_000, u64::MAX].map(worth_scanning);
+        assert_eq!(requests, [1, 1, 2, 34, 64]);
+    }
+
+    #[test]
+    fn the_type_in_an_entry_hides_no_attributes() {
+        let Some(engine) = mistyped() else {
+            println!("skipped: no mkfs.erofs, or no attributes here");
+            return;
+        };
+        let (mut kinds, root) = (Vec::new(), engine.inode(engine.root()).unwrap());
+        let each = &mut |name: &[u8], _, kind, _| {
+            if name == b"d" {
+                kinds.push(kind);
+            }
+            ControlFlow::Continue(())
+        };
+        engine.read_dir(&root, 0, each).unwrap();
+        assert_eq!(kinds, [FileType::Regular as u8]);
+        assert_eq!(
+            is_without(&Arc::downgrade(&engine), engine.root(), has_xattrs),
+            Some(false)
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Trace spans: what a mount did and when, taken by a [query](queries).
+//!
+//! The query switches recording on for [`trace_spans::LASTING`], see [`erofs_engine::trace_spans`].
+//! Only root and the mount's own user may make it.
+
+use std::path::Path;
+
+use erofs_engine::trace_spans::{self, Span};
+use fuse_transport::{Caller, Errno, Served};
+
+use super::queries;
+use crate::error::Error;
+use crate::origin;
+
+/// Spans of one value, of some 80 bytes each.
+const MAX_SPANS: usize = 1 << 13;
+
+/// Records a request on the thread that served it, and its reply within.
+pub(crate) fn record(served: &Served) {
+    let name = served.opcode.map_or("unknown", |opcode| opcode.label());
+    let (unique, bytes) = (served.unique, served.bytes as u64);
+    trace_spans::write("reply", served.answered_ns, served.sent_ns, unique, bytes);
+    trace_spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
+}
+
+/// The value, as JSON: the number of trace spans lost, and an array for each of the others.
+pub(crate) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
+    if caller.uid != 0 && caller.uid != origin::user().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    let (spans, lost) = trace_spans::take(MAX_SPANS);
+    let fields = |s: Span| (s.name, s.thread, s.start_ns, s.end_ns, s.id, s.bytes);
+    let spans: Vec<_> = spans.into_iter().map(fields).collect();
+    serde_json::to_vec(&(lost, spans)).map_err(|_| Errno::NOMEM)
+}
+
+/// All trace spans that the mount recorded since the last call, in no particular order, and how
+/// many were lost because the buffer was full; recording goes on for ten seconds.
+///
+/// # Errors
+/// One line: it is no erofast mount, may not be asked, or its daemon is dead.
+pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
+    let (mut all, mut lost) = (Vec::new(), 0);
+    loop {
+        let value = queries::get(mountpoint, queries::SPANS)?;
+        let (more, spans) = parse(&value).map_err(|error| {
+            let why = format!("its trace spans cannot be parsed: {error}");
+            Error::mountpoint(mountpoint, why)
+        })?;
+        lost += more;
+        // The request itself is recorded, so there is always a span: less than a full value is all.
+        let is_last = spans.len() < MAX_SPANS;
+        all.extend(spans);
+        if is_last {
+            return Ok((all, lost));
+        }
+    }
+}
+
+fn parse(value: &[u8]) -> serde_json::Result<(u64, Vec<Span>)> {
+    serde_json::from_slice(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: Caller = Caller {
+        uid: 0,
+        gid: 0,
+        pid: 1,
+    };
+
+    #[test]
+    fn spans_are_parsed_as_they_are_written() {
+        value(ROOT).unwrap();
+        record(&Served {
+            opcode: Some(fuse_transport::wire::Opcode::Read),
+            unique: 8,
+            taken_ns: 1000,
+            answered_ns: 4000,
+            sent_ns: 5000,
+            bytes: 4096,
+        });
+        let (_, read) = parse(&value(ROOT).unwrap()).unwrap();
+        let fields = |s: &Span| (s.name.to_string(), s.start_ns, s.end_ns, s.id, s.bytes);
+        let spans: Vec<_> = read.iter().map(fields).collect();
+        assert_eq!(
+            spans,
+            [
+                ("reply".into(), 4000, 5000, 8, 4096),
+                ("read".into(), 1000, 5000, 8, 4096)
+            ]
+        );
+        assert!(read[0].thread > 0);
+    }
+
+    #[test]
+    fn other_users_are_refused() {
+        let other = Caller {
+            uid: rustix::process::getuid().as_raw() + 1,
+            gid: 0,
+            pid: 1,
+        };
+        assert_eq!(value(other), Err(Errno::ACCESS));
+    }
+}

@@ -1,0 +1,37 @@
+//! Extended attributes: which names there can be, and which callers see them listed.
+
+use crate::origin;
+
+/// Whether the names of `trusted.*` are listed for a caller. The kernel guards their values, for
+/// root of another user namespace too; overlayfs there cannot copy a file with a name that has no
+/// value.
+pub(crate) fn lists_trusted(uid: u32) -> bool {
+    uid == 0 && origin::in_first_namespace()
+}
+
+/// Whether an attribute of this name can exist: the kernel's EROFS knows these namespaces and no
+/// other.
+pub(crate) fn is_in_a_namespace(name: &[u8]) -> bool {
+    let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || acls.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in_a_namespace;
+
+    #[test]
+    fn attributes_of_other_namespaces_are_not_supported() {
+        for name in [
+            "user.a",
+            "trusted.overlay.opaque",
+            "system.posix_acl_access",
+        ] {
+            assert!(is_in_a_namespace(name.as_bytes()), "{name}");
+        }
+        for name in ["system.nfs4_acl", "btrfs.compression", "user", ""] {
+            assert!(!is_in_a_namespace(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Numbers of EROFS as the kernel and programs see them: nodes, inode numbers, types of directory
+//! entries.
+//!
+//! The mapping between FUSE node ids and EROFS nids has no state. The kernel fixes two node ids: 1
+//! is the root, 0 is invalid. Every other nid is shifted up by two, so that nids 0 and 1 get a node
+//! id of their own; nids in the metabox have bit 63 set, and the two largest numbers are no inode
+//! in any image that fits on a disk.
+
+use erofs_engine::erofs_format::{NID_IN_METABOX, Nid};
+use fuse_transport::wire::ROOT_NODE;
+
+const SHIFT: u64 = 2;
+
+/// The mapping of one mount.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nodes {
+    root: Nid,
+}
+
+impl Nodes {
+    pub(crate) fn new(root: Nid) -> Self {
+        Self { root }
+    }
+
+    /// The inode of the mount's root.
+    pub(crate) fn root(self) -> Nid {
+        self.root
+    }
+
+    /// The node of an inode; `None` for one that has none.
+    pub(crate) fn node(self, nid: Nid) -> Option<u64> {
+        if nid == self.root {
+            Some(ROOT_NODE)
+        } else {
+            nid.checked_add(SHIFT)
+        }
+    }
+
+    /// The inode of a node; `None` for node 0.
+    pub(crate) fn nid(self, node: u64) -> Option<Nid> {
+        if node == ROOT_NODE {
+            Some(self.root)
+        } else {
+            node.checked_sub(SHIFT)
+        }
+    }
+}
+
+/// Numbers of an inode that are below this one are the same for programs.
+const LOW: u64 = 1 << 31;
+
+/// The number that the kernel's EROFS (from 6.17) shows for a node: the bit of the metabox, the
+/// highest one, comes behind the lowest 31, and those between move up by one. So the numbers of
+/// most images fit into 32 bits, and overlayfs has the highest ones for itself (`xino`).
+pub(crate) fn inode_number(nid: Nid) -> u64 {
+    let in_metabox = u64::from(nid & NID_IN_METABOX != 0);
+    let nid = nid & !NID_IN_METABOX;
+    (nid / LOW * 2 + in_metabox) * LOW + nid % LOW
+}
+
+/// Types of files as readdir(3) numbers them: `DT_REG` and so on, for a type as EROFS numbers it.
+pub(crate) fn directory_type(file_type: u8) -> u8 {
+    // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
+    *[0, 8, 4, 2, 6, 1, 12, 10]
+        .get(usize::from(file_type))
+        .unwrap_or(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nid_maps_to_a_node_and_back() {
+        let nodes = Nodes::new(36);
+        for nid in [
+            0,
+            1,
+            2,
+            35,
+            36,
+            37,
+            1 << 32,
+            1 << 63,
+            (1 << 63) | 1,
+            u64::MAX - 2,
+        ] {
+            let node = nodes.node(nid).unwrap();
+            assert_ne!(node, 0);
+            assert_eq!(nodes.nid(node), Some(nid));
+        }
+    }
+
+    #[test]
+    fn the_root_is_node_1_and_nothing_else_is() {
+        let nodes = Nodes::new(36);
+        assert_eq!(nodes.node(36), Some(1));
+        assert_eq!(nodes.nid(1), Some(36));
+        assert_ne!(nodes.node(u64::MAX), Some(1));
+        assert_eq!(Nodes::new(u64::MAX).node(u64::MAX), Some(1));
+    }
+
+    #[test]
+    fn invalid_numbers_map_to_nothing() {
+        let nodes = Nodes::new(36);
+        assert_eq!(nodes.nid(0), None);
+        assert_eq!(nodes.node(u64::MAX), None);
+    }
+
+    #[test]
+    fn the_bit_of_the_metabox_follows_the_lowest_31() {
+        for nid in [0, 1, 36, LOW - 1] {
+            assert_eq!(inode_number(nid), nid);
+            assert_eq!(inode_number(nid | NID_IN_METABOX), nid + LOW);
+        }
+        assert_eq!(inode_number(LOW + 5), 2 * LOW + 5);
+        assert_eq!(inode_number(NID_IN_METABOX | (LOW + 5)), 3 * LOW + 5);
+        assert_eq!(inode_number(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn file_types_map_to_the_numbers_of_readdir() {
+        assert_eq!(
+            (1..=7).map(directory_type).collect::<Vec<_>>(),
+            [8, 4, 2, 6, 1, 12, 10]
+        );
+        assert_eq!((directory_type(0), directory_type(99)), (0, 0));
+    }
+}

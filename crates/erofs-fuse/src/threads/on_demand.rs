@@ -1,0 +1,116 @@
+//! Threads that many mounts never need, each started when something asks for it first.
+//!
+//! The main thread starts them: a thread that asks may be real-time and pinned, which its children
+//! would inherit.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sys::eventfd::EventFd;
+
+use crate::error::Error;
+
+type Start = Box<dyn FnOnce() -> Result<(), Error>>;
+
+/// The threads of one mount; the main thread's.
+pub(crate) struct OnDemand {
+    asked: Arc<EventFd>,
+    threads: Vec<(Demand, Option<Start>)>,
+}
+
+/// Asks for one thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    /// Atomic: set once.
+    asked: Arc<AtomicBool>,
+    event: Arc<EventFd>,
+}
+
+impl OnDemand {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self {
+            asked: Arc::new(EventFd::new().map_err(Error::std_io("eventfd"))?),
+            threads: Vec::new(),
+        })
+    }
+
+    /// For a thread whose start is [given](Self::starts) later.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand {
+            asked: Arc::default(),
+            event: Arc::clone(&self.asked),
+        }
+    }
+
+    /// How to start the thread of `demand`.
+    pub(crate) fn starts(
+        &mut self,
+        demand: &Demand,
+        start: impl FnOnce() -> Result<(), Error> + 'static,
+    ) {
+        self.threads.push((demand.clone(), Some(Box::new(start))));
+    }
+
+    /// Starts the threads that were asked for. If a thread cannot start, its work is skipped; all
+    /// of it is optional.
+    pub(crate) fn start_asked(&mut self) {
+        self.asked.clear();
+        for (demand, start) in &mut self.threads {
+            if demand.asked.load(Ordering::Acquire)
+                && let Some(start) = start.take()
+            {
+                let _ = start();
+            }
+        }
+    }
+}
+
+impl AsFd for OnDemand {
+    /// Readable when a thread was asked for.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.asked.as_fd()
+    }
+}
+
+impl Demand {
+    /// From any thread; all calls but the first one cost nothing.
+    pub(crate) fn ask(&self) {
+        if !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Release) {
+            self.event.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_is_started_once_and_only_when_asked_for() {
+        let mut on_demand = OnDemand::new().unwrap();
+        let [first, second] = [on_demand.demand(), on_demand.demand()];
+        let started: Rc<[Cell<u32>; 2]> = Rc::default();
+        for (number, demand) in [&first, &second].into_iter().enumerate() {
+            let started = Rc::clone(&started);
+            on_demand.starts(demand, move || {
+                started[number].set(started[number].get() + 1);
+                Ok(())
+            });
+        }
+        let counts = || [started[0].get(), started[1].get()];
+        on_demand.start_asked();
+        assert_eq!(counts(), [0, 0]);
+        second.ask();
+        second.ask();
+        on_demand.start_asked();
+        on_demand.start_asked();
+        assert_eq!(counts(), [0, 1]);
+        first.ask();
+        on_demand.start_asked();
+        assert_eq!(counts(), [1, 1]);
+    }
+}
