@@ -64,10 +64,7 @@ pub(crate) use broker::Broker;
 pub use cache_folder::cache_folder as profile_folder;
 pub(crate) use client::MountHelper;
 pub(crate) use directory_lister::DirectoryLister;
-pub(crate) use enable_uring::{
-    EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled, enables as enables_io_uring,
-    is_enabled as io_uring_is_enabled,
-};
+pub(crate) use enable_uring::EnableUringRestorer;
 pub(crate) use passed::check as check_passed;
 pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};

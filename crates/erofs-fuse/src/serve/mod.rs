@@ -31,7 +31,7 @@ mod spawn;
 mod storing_threads;
 mod threads;
 mod trace_spans;
-mod uring_mode;
+mod uring;
 mod wait;
 mod xattrs;
 

@@ -4,7 +4,6 @@ use fuse_transport::{RequestsInFlight, Session};
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::options::IoUring;
 use crate::request::MountRequest;
 use crate::start::Start;
 
@@ -23,7 +22,7 @@ impl Restart {
     /// What the options and the place of this process allow.
     pub(super) fn new(request: &MountRequest, start: Start) -> Result<Self, Error> {
         let options = &request.options;
-        if options.io_uring == IoUring::On && request.is_remote() {
+        if options.io_uring && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
         }
         let required = options.restart == Some(true);
@@ -31,7 +30,7 @@ impl Restart {
             Some(false) => Some("restart=off"),
             _ if start == Start::Foreground => Some("the server is the process in the foreground"),
             _ if request.passed_device().is_some() => Some("the caller has made the mount"),
-            _ if options.io_uring == IoUring::On => Some(RING),
+            _ if options.io_uring => Some(RING),
             _ => None,
         };
         let this = Self {
@@ -40,12 +39,6 @@ impl Restart {
             helper: parent().filter(|_| start != Start::Foreground),
         };
         this.checked()
-    }
-
-    /// With `io_uring=auto` the ring is used where the kernel has it enabled, unless `restart=on`.
-    pub(super) fn with_ring(mut self) -> Self {
-        self.off.get_or_insert_with(|| RING.to_owned());
-        self
     }
 
     /// Off where the memory for requests in flight cannot be made.
@@ -75,10 +68,6 @@ impl Restart {
 
     pub(super) fn is_on(&self) -> bool {
         self.off.is_none()
-    }
-
-    pub(super) fn is_required(&self) -> bool {
-        self.required
     }
 
     /// For the live counters.
