@@ -53,9 +53,7 @@ pub use error::{Error, HelperError};
 pub use inherited::close_inherited;
 pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints};
 pub use note::note;
-pub use options::{
-    IoUring, KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,
-};
+pub use options::{KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode};
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
 pub use sandbox::allowed_calls;

@@ -53,23 +53,8 @@ impl OptionError {
     }
 }
 
-/// Whether requests come over io_uring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum IoUring {
-    /// If the kernel has it enabled.
-    #[default]
-    Auto,
-    /// Enables it if needed; an error with the reason if that fails.
-    On,
-    /// Never.
-    Off,
-}
-
-const IO_URING: &[(&str, IoUring)] = &[
-    ("auto", IoUring::Auto),
-    ("on", IoUring::On),
-    ("off", IoUring::Off),
-];
+/// `auto` is for those who do not choose: over io_uring a server that dies is not replaced.
+const IO_URING: &[(&str, bool)] = &[("auto", false), ("on", true), ("off", false)];
 
 const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 
@@ -125,8 +110,8 @@ pub enum ProfileLocation {
 pub struct MountOptions {
     /// For the engine.
     pub engine: EngineOptions,
-    /// Transport.
-    pub io_uring: IoUring,
+    /// Requests come over io_uring, or there is no mount.
+    pub io_uring: bool,
     /// The server is started again when it dies; `None`: where that is possible.
     pub restart: Option<bool>,
     /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.

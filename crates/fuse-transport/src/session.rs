@@ -2,8 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -55,6 +54,12 @@ pub enum Error {
     /// No memory.
     #[error("no memory for a buffer of {MIN_READ_BUFFER} bytes")]
     NoMemory,
+    /// There is no memory for a ring, or the kernel refused it.
+    #[error("FUSE over io_uring: {source}")]
+    Ring {
+        /// How.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
@@ -87,16 +92,12 @@ pub struct Session {
     rings: Option<Rings>,
     /// The overflow channel, until its thread takes it.
     overflow: PiMutex<Option<PreparedChannel>>,
-    /// The ring of the overflow queue is open.
-    ring: AtomicBool,
-    /// Why requests do not come over io_uring, though there are rings.
-    refused: OnceLock<String>,
 }
 
 impl Session {
     /// Answers INIT on `device`, which must be mounted already. Programs which use the mount wait
-    /// until channels serve it. With `rings` it asks for io_uring, if the overflow channel can be
-    /// had; once it is agreed on, the kernel makes every request wait for the rings.
+    /// until channels serve it. With `rings` it asks for io_uring; once that is agreed on, the kernel
+    /// makes every request wait for the rings.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -120,7 +121,9 @@ impl Session {
         let entries = rings.as_ref().map_or(&[][..], Rings::entries);
         let connection = Connection::new(device, filesystem, config.max_request(page), entries);
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
-        let (overflow, why) = prepare_overflow(&connection, rings.as_ref());
+        let prepare = |rings| PreparedChannel::overflow(&connection, rings);
+        let overflow = rings.as_ref().map(prepare).transpose();
+        let overflow = overflow.map_err(|source| Error::Ring { source })?;
         let device = connection.device();
         let protocol = shake_hands(device, config, overflow.is_some(), page)?;
         connection.agreed(protocol);
@@ -130,7 +133,7 @@ impl Session {
             connection.make_restartable(parts);
         }
         let rings = rings.filter(|_| protocol.io_uring);
-        Ok(Self::with_connection(connection, rings, overflow, why)?)
+        Ok(Self::with_connection(connection, rings, overflow)?)
     }
 
     /// Takes a mount over from a server that is gone; `protocol` is what that one agreed on. Call
@@ -145,7 +148,7 @@ impl Session {
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
         connection.agreed(protocol);
         connection.make_restartable(restartable);
-        Self::with_connection(connection, None, None, None)
+        Self::with_connection(connection, None, None)
     }
 
     /// Has the kernel send again what was taken and not answered.
@@ -165,24 +168,17 @@ impl Session {
         connection: Arc<Connection>,
         rings: Option<Rings>,
         overflow: Option<PreparedChannel>,
-        why: Option<io::Error>,
     ) -> Result<Arc<Self>, Error> {
         let device = connection.device();
         let flags = rustix::fs::fcntl_getfl(device).map_err(Error::io("fcntl of /dev/fuse"))?;
         // Channels sleep in epoll, where they can also be woken.
         rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)
             .map_err(Error::io("fcntl of /dev/fuse"))?;
-        let this = Self {
+        Ok(Arc::new(Self {
             connection,
             rings,
             overflow: PiMutex::new(overflow),
-            ring: AtomicBool::new(false),
-            refused: OnceLock::new(),
-        };
-        if let Some(error) = why {
-            this.refuse(&error);
-        }
-        Ok(Arc::new(this))
+        }))
     }
 
     /// The agreed parameters of the handshake.
@@ -237,9 +233,7 @@ impl Session {
             Some(prepared) => prepared,
             None => PreparedChannel::overflow(&self.connection, self.rings()?)?,
         };
-        let channel = prepared.start().inspect_err(|error| self.refuse(error))?;
-        self.ring.store(true, Ordering::Release);
-        Ok(Channel::new(channel))
+        prepared.start().map(Channel::new)
     }
 
     /// A channel that takes no requests, for the calling thread, which it pins to one CPU after
@@ -272,21 +266,6 @@ impl Session {
         rings.chain(devices).collect()
     }
 
-    fn refuse(&self, error: &io::Error) {
-        // The first reason counts.
-        let _ = self.refused.set(error.to_string());
-    }
-
-    /// Why requests come from the device although there were rings.
-    pub fn ring_refusal(&self) -> Option<&str> {
-        self.refused.get().map(String::as_str)
-    }
-
-    /// Whether requests come over io_uring.
-    pub fn uses_ring(&self) -> bool {
-        self.ring.load(Ordering::Acquire)
-    }
-
     /// Sums over all channels, also those that have ended.
     pub fn statistics(&self) -> Statistics {
         self.connection.statistics()
@@ -311,18 +290,6 @@ impl std::fmt::Debug for Session {
         f.debug_struct("Session")
             .field("protocol", &self.protocol())
             .finish_non_exhaustive()
-    }
-}
-
-/// The channel without which the kernel would let every request wait; or why there is none.
-fn prepare_overflow(
-    connection: &Arc<Connection>,
-    rings: Option<&Rings>,
-) -> (Option<PreparedChannel>, Option<io::Error>) {
-    let prepared = rings.map(|rings| PreparedChannel::overflow(connection, rings));
-    match prepared.transpose() {
-        Ok(prepared) => (prepared, None),
-        Err(error) => (None, Some(error)),
     }
 }
 

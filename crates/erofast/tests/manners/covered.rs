@@ -29,8 +29,7 @@ done
 [ "$(pid)" != "$server" ] || { echo "the same server" >&2; exit 1; }
 "#;
 
-/// `mounting` mounts with `io_uring=off`: another test may have switched io_uring on, over which no
-/// server is replaced. `ending` is what is left to do when the servers have been killed.
+/// `mounting` mounts, `ending` is what is left to do when the servers have been killed.
 fn survives_deaths(mounting: &str, ending: &str) {
     let Some(site) = Site::new() else { return };
     let begin = "set -eu; erofast=$0; mount --make-rprivate /\n";
@@ -52,21 +51,20 @@ fn survives_deaths(mounting: &str, ending: &str) {
 
 #[test]
 fn a_server_is_replaced_whose_working_directory_was_the_mount_point() {
-    let mounting =
-        "at=$PWD/mnt; cd mnt; \"$erofast\" mount -o io_uring=off ../image.erofs .; cd ..";
+    let mounting = "at=$PWD/mnt; cd mnt; \"$erofast\" mount ../image.erofs .; cd ..";
     survives_deaths(mounting, "\"$erofast\" umount \"$at\"");
 }
 
 #[test]
 fn a_server_is_replaced_whose_program_lies_below_the_mount_point() {
     let mounting = "mkdir -p w/cov/bin; cp \"$erofast\" w/cov/bin/; at=$PWD/w/cov; \
-                    w/cov/bin/erofast mount -o io_uring=off image.erofs \"$at\"";
+                    w/cov/bin/erofast mount image.erofs \"$at\"";
     survives_deaths(mounting, "\"$erofast\" umount \"$at\"");
 }
 
 #[test]
 fn a_server_is_replaced_that_covers_etc() {
-    let mounting = "at=/etc; \"$erofast\" mount -o io_uring=off image.erofs /etc";
+    let mounting = "at=/etc; \"$erofast\" mount image.erofs /etc";
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
@@ -75,7 +73,7 @@ fn a_server_is_replaced_that_covers_etc() {
 #[test]
 fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     let mounting = "at=/etc; deaths=1; forgotten=yes; \
-                    \"$erofast\" mount -o io_uring=off image.erofs /etc; \
+                    \"$erofast\" mount image.erofs /etc; \
                     \"$erofast\" upgrade /etc || echo skipped: >&2";
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
@@ -84,7 +82,7 @@ fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
 #[test]
 fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
     let mounting = "at=$PWD/mnt; mkdir base; cp \"$erofast\" base/erofast; erofast=$PWD/base/erofast; \
-                    \"$erofast\" mount -o io_uring=off image.erofs \"$at\"; \
+                    \"$erofast\" mount image.erofs \"$at\"; \
                     mount -t overlay overlay -o \"lowerdir=$at:$PWD/base\" base \
                         || { echo 'skipped: no overlayfs' >&2; exit 0; }; \
                     mount -t overlay overlay -o \"lowerdir=$at:/usr\" /usr; \
@@ -100,7 +98,7 @@ fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
 fn without_the_right_to_signal_a_mount_is_upgraded_and_ends() {
     let Some(site) = Site::new() else { return };
     let script = r#"set -eu; erofast=$0; at=$PWD/mnt
-        setpriv --bounding-set -kill "$erofast" mount -o io_uring=off image.erofs "$at"
+        setpriv --bounding-set -kill "$erofast" mount image.erofs "$at"
         pid() { "$erofast" stat --json "$at" | sed -n 's/^ *"pid": *\([0-9]*\).*/\1/p'; }
         helper=$(sed -n 's/^PPid:.//p' "/proc/$(pid)/status")
         trap 'kill -KILL $helper 2>/dev/null || true' EXIT

@@ -68,7 +68,7 @@ fn lock_is_free(site: &Site) -> bool {
 #[test]
 fn the_callers_descriptors_and_secrets_are_in_no_process_of_a_mount() {
     let Some(site) = Site::new() else { return };
-    let script = "\"$0\" mount -o io_uring=off image.erofs mnt";
+    let script = "\"$0\" mount image.erofs mnt";
     fine(&caller(&site, script));
     assert!(lock_is_free(&site), "the lock is held by the mount");
     let server = site.pid();

@@ -65,7 +65,7 @@ fn a_mount_that_is_stuck_or_dead_is_not_up_and_the_others_are_shown() {
     let [stuck, dead] = ["stuck", "dead"].map(|name| site.path(name));
     for name in ["stuck", "dead"] {
         fs::create_dir(site.path(name)).unwrap();
-        let options = "io_uring=off,restart=off";
+        let options = "restart=off";
         fine(&site.run(&["mount", "-o", options, "image.erofs", name]));
     }
     fine(&site.run(&["mount", "image.erofs", "mnt"]));

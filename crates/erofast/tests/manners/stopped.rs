@@ -32,7 +32,7 @@ fn runs(pid: u64) -> bool {
 #[test]
 fn sigterm_to_the_helper_unmounts_and_ends_a_server_that_has_stopped() {
     let Some(site) = Site::new() else { return };
-    for options in ["io_uring=off", "io_uring=auto,restart=off"] {
+    for options in ["restart=on", "restart=off"] {
         let (server, helper) = stopped(&site, options);
         signal("-TERM", helper);
         soon("the unmounting", || !site.is_mounted());
@@ -65,7 +65,7 @@ fn waits(pid: u64) -> u64 {
 #[test]
 fn requests_do_not_wake_the_mount_helper() {
     let Some(site) = Site::new() else { return };
-    fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
     let helper = parent(site.pid());
     let before = waits(helper);
     for number in 0..200 {
@@ -80,7 +80,7 @@ fn requests_do_not_wake_the_mount_helper() {
 fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     let Some(site) = Site::new() else { return };
     for arguments in [&["umount", "mnt"][..], &["umount", "--lazy", "mnt"]] {
-        let (server, helper) = stopped(&site, "io_uring=off");
+        let (server, helper) = stopped(&site, "");
         fine(&site.run(arguments));
         soon("the end", || !runs(server) && !runs(helper));
     }
@@ -91,10 +91,10 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
 #[test]
 fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     let Some(site) = Site::new() else { return };
-    let (server, helper) = stopped(&site, "io_uring=off");
+    let (server, helper) = stopped(&site, "");
     signal("-STOP", helper);
     fine(&site.run(&["umount", "mnt"]));
-    fine(&site.run(&["mount", "-o", "io_uring=off", "image.erofs", "mnt"]));
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
     fine(&site.run(&["upgrade", "mnt"]));
     fine(&site.run(&["umount", "mnt"]));
     signal("-CONT", helper);
@@ -120,7 +120,7 @@ fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     stat_fails(&site, site.pid());
     fine(&site.run(&["umount", "mnt"]));
     foreground.wait().unwrap();
-    let (server, _) = stopped(&site, "io_uring=off");
+    let (server, _) = stopped(&site, "");
     stat_fails(&site, server);
     fine(&site.run(&["umount", "mnt"]));
 }
@@ -129,7 +129,7 @@ fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
 #[test]
 fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
     let Some(site) = Site::new() else { return };
-    let (server, helper) = stopped(&site, "io_uring=off");
+    let (server, helper) = stopped(&site, "");
     let info = fs::read_dir(format!("/proc/{server}/fdinfo")).unwrap();
     let mut info = info.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     let is_named = info.any(|text| text.contains("fuse_connection:"));

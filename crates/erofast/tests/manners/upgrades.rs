@@ -32,7 +32,7 @@ pub fn mounted() -> Option<Site> {
     copy_program(&site.path("good"));
     install_good(&site);
     let mut mount = Command::new(site.path("program"));
-    let options = "log=log,io_uring=off";
+    let options = "log=log";
     mount.args(["mount", "-o", options, "image.erofs", "mnt"]);
     fine(&mount.current_dir(site.directory.path()).output().unwrap());
     let restart = &super::inherited::counters(&site)["restart"];

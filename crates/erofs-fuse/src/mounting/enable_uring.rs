@@ -5,11 +5,10 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use erofs_engine::WorkersMode;
-use rustix::fs::{Access, FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{Error, needs_root};
-use crate::options::{IoUring, MountOptions};
+use crate::options::MountOptions;
 
 /// Mounts made while this is Y are offered io_uring; a later change does not affect them.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -26,7 +25,7 @@ pub(crate) struct EnableUringGuard(File);
 impl EnableUringGuard {
     /// `None` where the parameter need not be changed.
     pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
-        if !enables(options) {
+        if !options.io_uring {
             return Ok(None);
         }
         let opened = File::options().write(true).open(PARAMETER);
@@ -37,11 +36,10 @@ impl EnableUringGuard {
         let set = |mut file: File| file.write_all(b"Y").map(|()| file);
         match opened.and_then(set) {
             Ok(file) => Ok(Some(Self(file))),
-            Err(error) if options.io_uring == IoUring::On => {
-                let why = needs_root(&error, ", or io_uring=auto");
+            Err(error) => {
+                let why = needs_root(&error, ", or io_uring=off");
                 Err(Error::IoUring(format!("{PARAMETER}: {why}")))
             }
-            Err(_) => Ok(None),
         }
     }
 }
@@ -68,7 +66,7 @@ impl EnableUringRestorer {
             let _ = flock(file, FlockOperation::Unlock);
             is_off
         };
-        Self(enables(options).then(open).flatten().filter(was_off))
+        Self(options.io_uring.then(open).flatten().filter(was_off))
     }
 
     /// To be called when the mount helper has ended, and nothing is mounted.
@@ -92,24 +90,6 @@ fn lock(file: &File) -> bool {
 }
 
 /// Whether new mounts are offered io_uring.
-pub(crate) fn is_enabled() -> bool {
+fn is_enabled() -> bool {
     std::fs::read(PARAMETER).is_ok_and(|value| matches!(value.first(), Some(b'Y' | b'1')))
-}
-
-/// Whether a mount with these options has the parameter set for its handshake, where it may:
-/// `io_uring=on`, and `auto` where nothing is lost by it. Over io_uring a server that dies is not
-/// replaced, and only pinned workers gain.
-pub(crate) fn enables(options: &MountOptions) -> bool {
-    match options.io_uring {
-        IoUring::On => true,
-        IoUring::Auto => {
-            options.restart == Some(false) && options.engine.workers == WorkersMode::PerCpu
-        }
-        IoUring::Off => false,
-    }
-}
-
-/// Whether this process may set the parameter.
-pub(crate) fn can_be_enabled() -> bool {
-    rustix::fs::access(PARAMETER, Access::WRITE_OK).is_ok()
 }

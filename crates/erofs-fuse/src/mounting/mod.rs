@@ -22,10 +22,7 @@ mod umount;
 mod users;
 
 pub(crate) use connection::{Connection, abort_file};
-pub(crate) use enable_uring::{
-    EnableUringGuard, EnableUringRestorer, can_be_enabled as io_uring_can_be_enabled,
-    enables as enables_io_uring, is_enabled as io_uring_is_enabled,
-};
+pub(crate) use enable_uring::{EnableUringGuard, EnableUringRestorer};
 pub(crate) use mount::mount;
 pub(crate) use mounted::Mounted;
 pub(crate) use place::top_mount;

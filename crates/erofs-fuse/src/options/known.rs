@@ -31,7 +31,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "measure_allocations" "stat reports what buffers cost; for lab pressure";
     "sync_decompress=auto|on|off" "whether the reading thread decompresses itself (auto)";
     "io_uring=auto|on|off"
-        "take requests over io_uring (auto: where the kernel has it on, or restart=off)";
+        "on: take requests over io_uring, each on the CPU that asks (auto: /dev/fuse)";
     "restart=on|off"
         "start the server again when it dies (on: over /dev/fuse, Linux 6.9)";
     "read_ahead_kb=N"

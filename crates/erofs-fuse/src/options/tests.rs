@@ -21,7 +21,7 @@ fn the_options_of_the_contract_are_understood() {
     assert_eq!(options.engine.hipri, Hipri::On);
     assert_eq!(options.engine.reserved_pages, 64);
     assert_eq!(options.engine.sync_decompress, SyncDecompress::Off);
-    assert_eq!(options.io_uring, IoUring::On);
+    assert!(options.io_uring && !parse("io_uring=on,io_uring=auto").io_uring);
     assert_eq!(options.engine.cache_bytes, 16 << 20);
     assert_eq!(options.engine.offset, Offset::Bytes(8192));
     assert_eq!(

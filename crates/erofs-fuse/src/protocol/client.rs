@@ -103,8 +103,8 @@ impl MountHelper {
     /// be allowed to open `/dev/fuse`. None of a mount that the caller made.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
-            // One for what the rings do not carry, and one where the kernel refuses them after all.
-            true => 2,
+            // For what the rings do not carry.
+            true => 1,
             false => cpus(),
         };
         self.clones(count).unwrap_or_default()

@@ -13,7 +13,6 @@ use fuse_transport::Session;
 use serde_json::{Value, json};
 
 use super::restart::{self, Restart};
-use super::uring_mode::fallback;
 use crate::answer::queries;
 use crate::error::Error;
 use crate::mounting::mountpoints;
@@ -121,10 +120,9 @@ impl Reporter {
         let (engine, session) = (self.engine.upgrade()?, self.session.upgrade()?);
         let fuse = session.statistics();
         let engine_stats = engine.stats();
-        let transport = if session.uses_ring() {
-            "io_uring"
-        } else {
-            "dev_fuse"
+        let transport = match session.protocol().io_uring {
+            true => "io_uring",
+            false => "dev_fuse",
         };
         let workers = engine
             .workers()
@@ -136,7 +134,6 @@ impl Reporter {
             .notice()
             .into_iter()
             .chain(self.notices.iter().cloned())
-            .chain(session.ring_refusal().map(|why| fallback(&why)))
             .chain(engine.notices())
             .chain(restart::notices(in_flight))
             .collect();

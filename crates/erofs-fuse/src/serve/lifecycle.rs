@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Change, Engine, EngineOptions, Opened, ReadContext};
-use fuse_transport::{Config, Session};
+use fuse_transport::{Config, Rings, Session};
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
 use super::request_size::request_bytes;
 use super::restart::Restart;
 use super::threads;
-use super::uring_mode::Uring;
+use super::uring;
 use super::wait::Watched;
 use crate::ahead::DirectoryReadAhead;
 use crate::ahead::NotifyStoreWriter;
@@ -98,23 +98,16 @@ pub(crate) fn serve(
         SandboxMode::Off => Sandbox::off(),
     };
     // With the rights that are left: the kernel may allow io_uring to privileged processes only.
-    let uring = match restart.is_required() || start == Start::Successor || request.is_remote() {
-        true => Uring::off(),
-        false => Uring::new(options)?,
-    };
-    if uring.is_wanted() {
-        restart = restart.with_ring();
-    }
-    sandbox.close(uring.is_wanted());
+    let rings = uring::rings(options)?;
+    sandbox.close(rings.is_some());
     if options.sandbox == SandboxMode::Strict {
         sandbox.check_complete()?;
     }
     let change = opened.change();
     let engine = Engine::start(opened).map_err(|error| with_change(error, change))?;
-    let lines = [sandbox.notice(), uring.notice()];
-    let notices: Vec<_> = lines
+    let notices: Vec<_> = sandbox
+        .notice()
         .into_iter()
-        .flatten()
         .chain(engine.notices())
         .collect();
     let no_log = log.notice();
@@ -131,7 +124,7 @@ pub(crate) fn serve(
         root,
         faults,
         request,
-        uring,
+        rings,
         restart,
         start,
         sandbox,
@@ -163,7 +156,7 @@ struct Serving<'s> {
     root: Nid,
     faults: Arc<FaultRecorder>,
     request: &'s MountRequest,
-    uring: Uring,
+    rings: Option<Rings>,
     restart: Restart,
     start: Start,
     sandbox: Sandbox,
@@ -180,7 +173,6 @@ impl Serving<'_> {
     ) -> Result<(), Error> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
-        let mode = self.uring.mode;
         let resumes = self.start == Start::Successor;
         let session = match resumes {
             true => self.resume(helper, &image)?,
@@ -193,7 +185,7 @@ impl Serving<'_> {
         };
         let restart = self.restart.clone().agreed(&session)?;
         let no_log = self.no_log.map(str::to_owned);
-        let notices = self.uring.notice().into_iter().chain(no_log).collect();
+        let notices = no_log.into_iter().collect();
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
         image.set_counters(Box::new(move || reporter.report()));
@@ -218,7 +210,7 @@ impl Serving<'_> {
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
         }
-        let forgets = threads::start(engine, &session, options, mode)?;
+        let forgets = threads::start(engine, &session, options)?;
         if resumes {
             let resent = session.resend();
             resent.map_err(Error::std_io("FUSE_NOTIFY_RESEND"))?;
@@ -295,7 +287,7 @@ impl Serving<'_> {
         helper: &mut MountHelper,
         image: &Arc<ErofsFilesystem>,
     ) -> Result<Arc<Session>, Error> {
-        let config = config(&self.request.options, self.engine, self.uring.is_wanted());
+        let config = config(&self.request.options, self.engine);
         let device = helper.mount(config.max_request)?;
         let session = self.handshake(helper, device, image, &config);
         if session.is_err() {
@@ -312,12 +304,12 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
         config: &Config,
     ) -> Result<Arc<Session>, Error> {
-        let rings = self.uring.rings.take();
+        let rings = self.rings.take();
         let restartable = self.restart.is_on().then_some(|| helper.restartable());
         let image = Arc::clone(image);
         let session = Session::start_restartable(device, image, config, rings, restartable);
         let session = session.map_err(|error| error.at(&self.request.mountpoint))?;
-        self.uring.mode.check(&session)?;
+        uring::check(&self.request.options, &session)?;
         if session.in_flight().is_none() {
             session.add_clones(helper.channels(&session));
         }
@@ -410,11 +402,14 @@ fn close_soon(engine: &Arc<Engine>) {
     let _ = thread::Builder::new().name(name).spawn(close);
 }
 
-fn config(options: &MountOptions, engine: &Engine, io_uring: bool) -> Config {
+fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        max_request: request_bytes(options.read_ahead_kb, io_uring || decodes_slowly(engine)),
+        max_request: request_bytes(
+            options.read_ahead_kb,
+            options.io_uring || decodes_slowly(engine),
+        ),
         ..Config::default()
     }
 }

@@ -6,7 +6,7 @@ mod prometheus;
 mod request_size;
 mod restart;
 mod threads;
-mod uring_mode;
+mod uring;
 mod wait;
 
 pub use counters::{Answer, stat, stat_all};

@@ -4,7 +4,6 @@ use fuse_transport::{RequestsInFlight, Session};
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::options::IoUring;
 use crate::request::MountRequest;
 
 /// What became of the option `restart`.
@@ -22,14 +21,14 @@ impl Restart {
     /// What the options allow.
     pub(crate) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
-        if options.io_uring == IoUring::On && request.is_remote() {
+        if options.io_uring && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
         }
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
             _ if request.passed_device().is_some() => Some("the caller has made the mount"),
-            _ if options.io_uring == IoUring::On => Some(RING),
+            _ if options.io_uring => Some(RING),
             _ => None,
         };
         let this = Self {
@@ -38,12 +37,6 @@ impl Restart {
             helper: parent(),
         };
         this.checked()
-    }
-
-    /// With `io_uring=auto` the ring is used where the kernel has it enabled, unless `restart=on`.
-    pub(crate) fn with_ring(mut self) -> Self {
-        self.off.get_or_insert_with(|| RING.to_owned());
-        self
     }
 
     /// Off where the memory for requests in flight cannot be made.
@@ -73,10 +66,6 @@ impl Restart {
 
     pub(crate) fn is_on(&self) -> bool {
         self.off.is_none()
-    }
-
-    pub(crate) fn is_required(&self) -> bool {
-        self.required
     }
 
     /// For the live counters.

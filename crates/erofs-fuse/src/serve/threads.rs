@@ -9,7 +9,6 @@ use erofs_engine::Engine;
 use erofs_engine::cpu_workers::{self, EventSource, EventSourceState, OpenEventSource, Workers};
 use fuse_transport::{Channel, Ready, Session, State};
 
-use super::uring_mode::UringMode;
 use crate::answer::deferral;
 use crate::error::Error;
 use crate::options::MountOptions;
@@ -25,34 +24,33 @@ pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
     options: &MountOptions,
-    mode: UringMode,
 ) -> Result<Option<Channel>, Error> {
     if engine.is_remote() {
         deferral::start(session)?;
     }
-    let mut open: OpenChannel = |session, _| session.device_channel();
-    let mut forgets = None;
-    if session.protocol().io_uring {
-        match start_overflow_queue(engine, session) {
-            Ok(()) => {
-                open = ring_channel;
-                let channel = session.device_channel();
-                forgets = Some(channel.map_err(Error::std_io("/dev/fuse"))?);
-            }
-            // The kernel refused the entries and sends its requests to the device.
-            Err(_) if mode == UringMode::Preferred => {}
-            Err(error) => return Err(error),
-        }
+    if !session.protocol().io_uring {
+        let device = |session: &Arc<Session>, _: Option<usize>| session.device_channel();
+        return start_with(engine, session, options, device).map(|()| None);
     }
-    let started = match engine.workers() {
-        Some(workers) if options.served_by_workers() => match attach(workers, session, open) {
-            // The overflow queue serves all CPUs; the reason is among the notices of the workers.
-            Err(_) if session.uses_ring() && mode == UringMode::Preferred => Ok(()),
-            outcome => outcome,
-        },
+    let refused = |error: Error| Error::IoUring(error.to_string());
+    start_overflow_queue(engine, session).map_err(refused)?;
+    let forgets = session.device_channel();
+    let forgets = forgets.map_err(Error::std_io("/dev/fuse"))?;
+    start_with(engine, session, options, ring_channel).map_err(refused)?;
+    Ok(Some(forgets))
+}
+
+/// Starts the threads that take requests from channels of one kind.
+fn start_with(
+    engine: &Engine,
+    session: &Arc<Session>,
+    options: &MountOptions,
+    open: OpenChannel,
+) -> Result<(), Error> {
+    match engine.workers() {
+        Some(workers) if options.served_by_workers() => attach(workers, session, open),
         _ => start_readers(session, open),
-    };
-    started.map(|()| forgets)
+    }
 }
 
 /// Starts what every mount over io_uring has besides its workers. Until it runs, all requests wait.

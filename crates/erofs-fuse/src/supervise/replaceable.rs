@@ -14,9 +14,6 @@ use super::mount_fetcher::MountFetcher;
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// Clones beside those of the CPUs: a mount over io_uring with one CPU takes two.
-const OTHER_CLONES: usize = 1;
-
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug)]
 pub(crate) struct Replaceable {
@@ -122,7 +119,7 @@ impl Replaceable {
     /// A cloned descriptor, the same one for each server.
     pub(crate) fn clone(&mut self, device: &OwnedFd, number: usize) -> Result<OwnedFd, Error> {
         let possible = plugged_in_cpus().map_or(1, |cpus| cpus.len().max(1));
-        if number > self.clones.len() || number >= possible + OTHER_CLONES {
+        if number > self.clones.len() || number >= possible {
             return Err(Error::Protocol(format!("there is no clone {number}")));
         }
         if number == self.clones.len() {

@@ -1,19 +1,19 @@
-//! `io_uring=auto` serves whatever step on the way to a ring fails, and every server does where its
-//! descriptor of `/dev/fuse` cannot be cloned.
+//! Steps on the way to a channel that fail, and calls that fail for want of memory.
 
 use std::fs;
 use std::process::Command;
 use std::thread;
 
-use erofs_fuse::{stat, umount};
+use erofs_fuse::{mount, stat, umount};
 
+use crate::place::{Place, image};
 use crate::switch::{Switch, is_on};
-use crate::{Test, mounted, read_tree};
+use crate::{Test, mounted, read_tree, request};
 
 pub const TESTS: &[Test] = tests![
-    io_uring_auto_serves_whatever_step_fails,
-    io_uring_auto_serves,
-    without_restart_io_uring_auto_enables_io_uring_for_its_own_mount,
+    a_step_on_the_way_to_a_ring_that_fails_is_one_line_and_leaves_nothing,
+    io_uring_is_had_unless_a_step_fails,
+    io_uring_is_for_mounts_that_ask_for_it,
     mounts_at_the_same_time_enable_io_uring_for_each_other,
     servers_whose_descriptor_cannot_be_cloned_serve,
     a_mount_outlives_calls_that_fail_for_want_of_memory,
@@ -24,19 +24,35 @@ pub const TESTS: &[Test] = tests![
 /// Read by the daemon: see `fuse-transport/src/fail_points.rs`.
 const FAILS: &str = "FUSE_TRANSPORT_FAILS";
 
-/// The steps, with the transport that is left and whether a notice says why.
-const STEPS: &[(&str, &str, bool)] = &[
-    ("setup", "dev_fuse", true),
-    ("memory", "dev_fuse", true),
-    ("offer", "dev_fuse", false),
-    ("register", "dev_fuse", true),
-    ("cpu", "io_uring", false),
-];
-
-fn io_uring_auto_serves_whatever_step_fails() {
-    for (step, _, _) in STEPS {
-        with_a_failure("io_uring_auto_serves", step);
+fn a_step_on_the_way_to_a_ring_that_fails_is_one_line_and_leaves_nothing() {
+    for step in ["setup", "memory", "offer", "register", "cpu"] {
+        with_a_failure("io_uring_is_had_unless_a_step_fails", step);
     }
+}
+
+/// One line and no mount, and the switch is as it was.
+fn io_uring_is_had_unless_a_step_fails() {
+    let fails = std::env::var_os(FAILS);
+    let switch = Switch::new();
+    let before = switch.as_ref().map(|_| is_on());
+    let place = Place::new();
+    let request = request(&image("kitchen-sink"), &place, "io_uring=on");
+    match (mount(&request), &fails) {
+        (Ok(()), step) => {
+            assert_eq!(*step, None);
+            assert_eq!(stat(&place.path).unwrap()["transport"], "io_uring");
+            umount(&place.path, false).unwrap();
+        }
+        (Err(error), step) => {
+            let line = error.to_string();
+            assert!(line.contains("io_uring") && !line.contains('\n'), "{line}");
+            assert_eq!(place.mount_line(), None);
+            if step.is_none() {
+                println!("skipped: {line}");
+            }
+        }
+    }
+    assert_eq!(switch.as_ref().map(|_| is_on()), before);
 }
 
 /// Runs one test whose servers fail at `step`.
@@ -71,20 +87,20 @@ fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
 }
 
 fn the_root_is_read_over_either_transport() {
-    for io_uring in ["off", "auto"] {
-        let enabled = enabled();
-        let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
-        drop(enabled);
+    for options in ["restart=off", "io_uring=on"] {
+        let Some(place) = crate::mounted_or_skipped("kitchen-sink", options) else {
+            continue;
+        };
         assert!(fs::read_dir(&place.path).unwrap().count() > 1);
         umount(&place.path, false).unwrap();
     }
 }
 
 fn many_readers_are_served_by_one_server() {
-    for io_uring in ["off", "auto"] {
-        let enabled = enabled();
-        let place = mounted("kitchen-sink", &format!("restart=off,io_uring={io_uring}"));
-        drop(enabled);
+    for options in ["restart=off", "io_uring=on"] {
+        let Some(place) = crate::mounted_or_skipped("kitchen-sink", options) else {
+            continue;
+        };
         thread::scope(|scope| {
             let read = || (0..10).for_each(|_| read_tree(&place.path).unwrap());
             let readers: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
@@ -96,35 +112,27 @@ fn many_readers_are_served_by_one_server() {
     }
 }
 
-/// The kernel's switch is on; restored at the end.
-pub fn enabled() -> Option<Switch> {
-    let switch = Switch::new()?;
-    switch.set(true);
-    Some(switch)
-}
-
-/// The kernel's switch is off before and after, and no server is to be replaced.
-fn without_restart_io_uring_auto_enables_io_uring_for_its_own_mount() {
+/// Whatever the kernel's switch says.
+fn io_uring_is_for_mounts_that_ask_for_it() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");
         return;
     };
-    switch.set(false);
-    for (options, transport) in [
-        ("io_uring=auto,restart=off", "io_uring"),
-        ("io_uring=auto", "dev_fuse"),
-        ("io_uring=off,restart=off", "dev_fuse"),
-        ("io_uring=auto,restart=off,workers=unbound", "dev_fuse"),
-    ] {
-        let place = mounted("kitchen-sink", options);
-        read_tree(&place.path).unwrap();
-        let counters = stat(&place.path).unwrap();
-        assert_eq!(counters["transport"], transport, "{options}");
-        let notices = counters["notices"].to_string();
-        let says = notices.contains("enables io_uring");
-        assert_eq!(says, transport == "io_uring", "{options}: {notices}");
-        assert!(!is_on(), "{options}: the switch stays on");
-        umount(&place.path, false).unwrap();
+    for is_set in [true, false] {
+        switch.set(is_set);
+        for (options, transport) in [
+            ("io_uring=on", "io_uring"),
+            ("io_uring=auto,restart=off", "dev_fuse"),
+            ("", "dev_fuse"),
+            ("", "dev_fuse"),
+        ] {
+            let place = mounted("kitchen-sink", options);
+            read_tree(&place.path).unwrap();
+            let counters = stat(&place.path).unwrap();
+            assert_eq!(counters["transport"], transport, "{options}");
+            assert_eq!(is_on(), is_set, "{options}: the switch is changed");
+            umount(&place.path, false).unwrap();
+        }
     }
 }
 
@@ -146,23 +154,4 @@ fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
         }
     });
     assert!(!is_on());
-}
-
-fn io_uring_auto_serves() {
-    let Some(enabled) = enabled() else {
-        println!("skipped: this kernel has no FUSE over io_uring");
-        return;
-    };
-    let place = mounted("kitchen-sink", "io_uring=auto");
-    drop(enabled);
-    let step = std::env::var(FAILS).unwrap_or_default();
-    let step = STEPS.iter().find(|(name, _, _)| *name == step);
-    let (name, transport, noticed) = step.copied().unwrap_or(("none", "io_uring", false));
-    read_tree(&place.path).unwrap();
-    let counters = stat(&place.path).unwrap();
-    assert_eq!(counters["transport"], transport, "{name}");
-    let notices = counters["notices"].to_string();
-    let says = notices.contains("io_uring cannot be used");
-    assert_eq!(says, noticed, "{name}: {notices}");
-    umount(&place.path, false).unwrap();
 }

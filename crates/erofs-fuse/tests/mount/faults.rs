@@ -78,7 +78,7 @@ fn a_listing_that_leaves_entries_out_fails_at_its_end() {
 }
 
 fn a_name_that_may_be_a_broken_one_is_never_absent() {
-    let place = mounted_or_skipped(BROKEN_ENTRY, "io_uring=off").unwrap();
+    let place = mounted_or_skipped(BROKEN_ENTRY, "").unwrap();
     let errno = |name: &str| {
         let path = place.path.join(DIRECTORY).join(name);
         fs::metadata(path)
@@ -235,7 +235,7 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
             Log::new(&format!("changed{number}")),
         );
         let place = Place::new();
-        let options = format!("io_uring=off,profile=off,{}", log.option());
+        let options = format!("profile=off,{}", log.option());
         mount(&request(&copy.0, &place, &options)).unwrap();
         let counters = stat(&place.path).unwrap();
         assert_eq!(counters["faults"]["image_changed"], Value::Null);

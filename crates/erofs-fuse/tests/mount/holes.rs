@@ -45,7 +45,7 @@ fn chunks_are_asked_for_holes_each_time() {
         return;
     };
     let place = Place::new();
-    mount(&request(&built.image(), &place, "io_uring=off")).unwrap();
+    mount(&request(&built.image(), &place, "")).unwrap();
     all_is_data(&place.path);
     assert_eq!(lseeks(&place.path), 4);
 }
@@ -60,7 +60,7 @@ fn an_image_without_holes_is_asked_until_it_was_scanned() {
             return;
         };
         let place = Place::new();
-        mount(&request(&built.image(), &place, "io_uring=off")).unwrap();
+        mount(&request(&built.image(), &place, "")).unwrap();
         let begin = Instant::now();
         let mut before = u64::MAX;
         while before != lseeks(&place.path) {
@@ -153,7 +153,7 @@ fn pclusters_that_are_holes_are_found_and_stay_holes_in_copies() {
     ] {
         let punched = punched(name, how, scratch.path());
         let (place, size) = (Place::new(), punched.content.len() as u64);
-        mount(&request(&punched.image, &place, "io_uring=off")).unwrap();
+        mount(&request(&punched.image, &place, "")).unwrap();
         let path = place.path.join(&punched.name);
         let file = File::open(&path).unwrap();
         let hole = punched.hole.clone();

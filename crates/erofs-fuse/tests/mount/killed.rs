@@ -53,7 +53,7 @@ fn each_death(
         println!("death {number} of {pid}: {death:?}, {options}");
         slowest = slowest.max(die_under_readers(*death, pid, &place));
         umount(&place.path, false).unwrap();
-        mount(&request(image, &place, "io_uring=off")).unwrap();
+        mount(&request(image, &place, "")).unwrap();
         assert!(fs::read_dir(&place.path).unwrap().count() > 0);
         umount(&place.path, false).unwrap();
     }

@@ -69,10 +69,7 @@ fn what_goes_wrong_is_one_line_and_leaves_nothing() {
 }
 
 fn counters_keep_the_names_of_the_contract() {
-    let place = mounted(
-        "lz4-4k",
-        "workers=percpu,reserved_pages=16,nohipri,io_uring=off",
-    );
+    let place = mounted("lz4-4k", "workers=percpu,reserved_pages=16,nohipri");
     let first = fs::read_dir(place.path.join("text"))
         .unwrap()
         .next()
@@ -332,7 +329,7 @@ fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
 
 /// From samples of where the reader is.
 fn over_the_device_same_cpu_is_counted_too() {
-    let place = mounted("lz4-4k", "io_uring=off,workers=percpu");
+    let place = mounted("lz4-4k", "workers=percpu");
     let (same, other) = served(&place, || ask_on_first_cpu(&place, "none", 300));
     let several = stat(&place.path).unwrap()["workers"]
         .as_array()
@@ -405,7 +402,7 @@ fn read_ahead_is_as_it_was_asked_for() {
     // Half of it, one request, while the CPUs are busy, unless it was asked for.
     let by_default = ["512", "256"];
     for (options, kib) in [
-        ("io_uring=off", &by_default[..]),
+        ("", &by_default[..]),
         ("io_uring=on", &["512"]),
         ("read_ahead_kb=384", &["384"]),
     ] {
@@ -432,7 +429,7 @@ fn read_ahead_kb(place: &Place) -> String {
 /// Two requests serve a program sooner while there are idle CPUs, and cost it its CPU twice while
 /// there are none.
 fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
-    let places = ["io_uring=off", "io_uring=off,read_ahead_kb=512"].map(|options| {
+    let places = ["", "read_ahead_kb=512"].map(|options| {
         let place = mounted("lz4-4k", options);
         assert!(["512", "256"].contains(&&*read_ahead_kb(&place)));
         place

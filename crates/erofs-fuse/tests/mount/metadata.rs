@@ -64,7 +64,7 @@ fn stops_asking(file: &Path) -> bool {
 }
 
 fn an_image_without_attributes_is_soon_asked_for_none() {
-    for options in ["io_uring=off", "workers=inline"] {
+    for options in ["", "workers=inline"] {
         let place = mounted("dir", options);
         let file = place.path.clone();
         assert_eq!(ask(&file), rustix::io::Errno::NODATA);
@@ -83,7 +83,7 @@ fn an_image_without_attributes_is_soon_asked_for_none() {
 }
 
 fn an_image_with_attributes_is_always_asked() {
-    let place = mounted("xattr", "io_uring=off");
+    let place = mounted("xattr", "");
     let file = place.path.clone();
     for _ in 0..100 {
         ask(&file);
@@ -93,7 +93,7 @@ fn an_image_with_attributes_is_always_asked() {
 }
 
 fn a_large_directory_is_listed_with_attributes_without_look_ups() {
-    let place = mounted("dir", "io_uring=off");
+    let place = mounted("dir", "");
     let mut names = 0;
     let mut waiting = vec![place.path.clone()];
     while let Some(directory) = waiting.pop() {

@@ -44,7 +44,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
         println!("skipped: SCHED_FIFO is refused here");
         return;
     }
-    let place = mounted("lz4-4k", "io_uring=off");
+    let place = mounted("lz4-4k", "");
     let workers = workers(&place);
     let stop = &AtomicBool::new(false);
     let spin = || {

@@ -88,11 +88,7 @@ fn unmount_and_wait(place: Place) {
 }
 
 fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
-    for transport in [
-        "io_uring=off",
-        "io_uring=off,sandbox=off",
-        "io_uring=off,workers=inline",
-    ] {
+    for transport in ["sandbox=on", "sandbox=off", "workers=inline"] {
         let path = ProfilePath::new("launch");
         let options = format!("{},{transport},read_ahead_kb=0", path.option());
         let place = mounted("lz4-64k", &options);
@@ -119,7 +115,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         let before = lookups();
         launch(&place);
         assert_eq!(lookups(), before, "{transport}");
-        let plain = mounted("lz4-64k", "io_uring=off,cache=0");
+        let plain = mounted("lz4-64k", "cache=0");
         let bytes = |place: &Place| fs::read(place.path.join("data/mixed-200000")).unwrap();
         assert_eq!(bytes(&place), bytes(&plain));
         unmount_and_wait(place);
@@ -190,10 +186,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: not root");
     }
-    let (name, options) = (
-        "lzma-1m-dict8m",
-        "io_uring=off,profile=auto,read_ahead_kb=0",
-    );
+    let (name, options) = ("lzma-1m-dict8m", "profile=auto,read_ahead_kb=0");
     let before = learned_files();
     // Of a run that was killed.
     let forget = || {
@@ -291,7 +284,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     };
     let mounted = || {
         let place = Place::new();
-        let options = "io_uring=off,profile=learn,read_ahead_kb=0";
+        let options = "profile=learn,read_ahead_kb=0";
         mount(&request(&built.image(), &place, options)).unwrap();
         place
     };

@@ -456,7 +456,7 @@ fn calls_end_as_on_any_read_only_filesystem() {
         let why = String::from_utf8_lossy(&output.stderr);
         println!("skipped: the table against the kernel's own mount: {why}");
     }
-    for options in ["", "io_uring=off,workers=inline"] {
+    for options in ["", "workers=inline"] {
         let place = Place::new();
         mount(&request(&built.image(), &place, options)).unwrap();
         let failures = failures(&place.path);

@@ -11,7 +11,7 @@ pub(super) const TESTS: &[Test] = tests![a_small_read_brings_its_pcluster_into_t
 fn a_small_read_brings_its_pcluster_into_the_page_cache() {
     let file = |place: &Place| place.path.join("data/mixed-200000");
     for transport in ["io_uring=off", "io_uring=on"] {
-        let plain = mounted("lz4-64k", "io_uring=off,cache=0");
+        let plain = mounted("lz4-64k", "cache=0");
         let expected = fs::read(file(&plain)).unwrap();
         let place = Place::new();
         if let Err(error) = mount(&request(&image("lz4-64k"), &place, transport)) {

@@ -16,7 +16,6 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::built::Random;
 use crate::death::Death;
-use crate::fallback::enabled;
 use crate::place::{self, Place, image};
 use crate::{Test, pid_of, request, soon};
 
@@ -74,11 +73,8 @@ fn a_server_that_dies_is_replaced_and_no_reader_notices() {
     while deaths.peek().is_some() {
         seed += 1;
         let place = Place::new();
-        // Also where the kernel has io_uring enabled: `restart=on` needs the device.
-        let enabled = (seed % 2 == 0).then(enabled);
         let options = "restart=on,cache=1G";
         mount(&request(&image("lzma-1m-dict8m"), &place, options)).unwrap();
-        drop(enabled);
         if !is_restarted(&place) {
             return;
         }

@@ -37,7 +37,7 @@ fn field<'s>(status: &'s str, name: &str) -> &'s str {
 
 fn every_thread_of_a_daemon_is_in_the_sandbox() {
     for options in [
-        "io_uring=off,hipri",
+        "hipri",
         "io_uring=off",
         "workers=unbound",
         "workers=inline",
@@ -122,7 +122,7 @@ const NOBODY: &str = "65534";
 
 /// The helper starts them as its own user.
 fn a_server_that_takes_over_is_no_root_either() {
-    let Some(place) = crate::mounted_or_skipped("kitchen-sink", "io_uring=off") else {
+    let Some(place) = crate::mounted_or_skipped("kitchen-sink", "") else {
         return;
     };
     let first = stat(&place.path).unwrap();

@@ -37,7 +37,7 @@ impl Content {
     /// Of an image whose tree is only in the image.
     pub fn mounted(image: &Path) -> Self {
         let place = Place::new();
-        mount(&request(image, &place, "restart=off,io_uring=off")).unwrap();
+        mount(&request(image, &place, "restart=off")).unwrap();
         let content = Self::new(image, &place.path);
         umount(&place.path, false).unwrap();
         content

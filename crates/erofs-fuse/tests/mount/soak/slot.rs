@@ -34,7 +34,7 @@ const OPTIONS: &[&str] = &[
     "silent,restart=on,workers=inline",
     "silent,restart=on,reserved_pages=64,nohipri",
     "silent,restart=off,io_uring=on",
-    "silent,restart=off,io_uring=off,cache=0",
+    "silent,restart=off,cache=0",
 ];
 const RESTARTED: usize = 5;
 
