@@ -96,8 +96,8 @@ pub struct Session {
 
 impl Session {
     /// Answers INIT on `device`, which must be mounted already. Programs which use the mount wait
-    /// until channels serve it. With `rings` it asks for io_uring; once that is agreed on, the kernel
-    /// makes every request wait for the rings.
+    /// until channels serve it. With `rings` it asks for io_uring; once that is agreed on, the
+    /// kernel makes every request wait for the rings.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
