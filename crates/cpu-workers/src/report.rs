@@ -1,13 +1,12 @@
 //! Gathers the result of `stats()`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::stats::counters::Counters;
 use crate::topology::pinned::Topology;
 use crate::worker::spawn::Running;
 use crate::worker::unbound::UnboundPool;
-use crate::{WorkerStats, priority};
+use crate::{Policy, WorkerStats, priority};
 
 pub(crate) fn stats(topology: &Topology, unbound: &UnboundPool) -> Vec<WorkerStats> {
     let pinned = topology.counted().map(|(cpu, counters)| {
@@ -29,18 +28,20 @@ fn one(
     counters: &Arc<Counters>,
     running: Option<&Running>,
 ) -> WorkerStats {
-    WorkerStats {
+    let policy = running.and_then(|running| priority::current(running.tid));
+    let mut stats = WorkerStats {
         cpu,
         name,
         tid: running.map(|running| running.tid),
-        policy: running.and_then(|running| priority::current(running.tid)),
+        policy,
+        nice: policy.and_then(Policy::nice),
         idle: running.is_some_and(|running| running.worker.parker.is_idle()),
         queued: running.map_or(0, |running| running.worker.queue.len()),
-        done: counters.done.load(Ordering::Relaxed),
-        served: counters.served.load(Ordering::Relaxed),
-        panics: counters.panics.load(Ordering::Relaxed),
-        wakeups: counters.wakeups.load(Ordering::Relaxed),
         queue_delay: counters.queue_delay.summary(),
         run: counters.run.summary(),
-    }
+        ..WorkerStats::default()
+    };
+    counters.add_to(&mut stats);
+    stats.done = stats.jobs + stats.served;
+    stats
 }

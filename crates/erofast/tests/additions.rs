@@ -10,8 +10,9 @@ use std::process::Command;
 type Edit = (&'static str, &'static str, &'static str);
 
 /// A page of docs/contributing, and an addition in its files.
-const ADDITIONS: [(&str, &[Edit]); 4] = [
+const ADDITIONS: [(&str, &[Edit]); 5] = [
     ("add-codec.md", CODEC),
+    ("add-figure.md", FIGURE),
     ("add-mount-option.md", OPTION),
     ("add-trace-reader.md", READER),
     ("add-lab-engine.md", ENGINE),
@@ -106,6 +107,19 @@ const OPTION: &[Edit] = &[
         "erofs-fuse/src/options.rs",
         "\"silent\" => ",
         "\"example\" => self.debug = true,\n\"silent\" => ",
+    ),
+];
+
+const FIGURE: &[Edit] = &[
+    (
+        "erofs-engine/src/stats.rs",
+        "        /// Decoder calls.\n",
+        "/// An example.\npub example => counter \"examples_total\",\n        /// Decoder calls.\n",
+    ),
+    (
+        "erofs-engine/src/engine.rs",
+        "add(&self.path.counters.own().reads, 1);",
+        "add(&self.path.counters.own().reads, 1); add(&self.path.counters.own().example, 1);",
     ),
 ];
 

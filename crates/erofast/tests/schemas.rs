@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::{TestImage, bad_images, fixtures, good_images};
+use figures::{Shape, Shaped};
 use launch_profile::{
     Directory, ImageIdentity, Learned, Name, Profile, Program, RecordedFile, Trim, Window,
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Schemas of options of a command, and parts that several schemas have in common.
 const BESIDE: [&str; 4] = ["info-block", "info-extents", "lab-common", "stat-mounts"];
@@ -22,7 +23,7 @@ fn erofast(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("erofast starts")
 }
 
-fn json(output: &Output) -> Value {
+fn printed(output: &Output) -> Value {
     let errors = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
 }
@@ -64,6 +65,86 @@ fn every_command_with_json_has_a_schema_and_every_schema_a_command() {
     assert_eq!(schemas(), commands);
 }
 
+/// The schema of a type of the table.
+fn schema_of(shape: &Shape) -> Value {
+    let with_null = |mut schema: Value| {
+        match schema.get_mut("enum").and_then(Value::as_array_mut) {
+            Some(words) => words.push(Value::Null),
+            None => schema["type"] = json!([schema["type"], "null"]),
+        }
+        schema
+    };
+    match *shape {
+        Shape::Integer => json!({"type": "integer"}),
+        Shape::Number => json!({"type": "number"}),
+        Shape::Flag => json!({"type": "boolean"}),
+        Shape::Text => json!({"type": "string"}),
+        Shape::Words(words) => json!({"enum": words}),
+        Shape::Optional(inner) => with_null(schema_of(inner)),
+        Shape::List(inner) => json!({"type": "array", "items": schema_of(inner)}),
+        Shape::Map(inner) => json!({"type": "object", "additionalProperties": schema_of(inner)}),
+        Shape::Part(_) => {
+            let (mut required, mut properties) = (Vec::new(), Map::new());
+            add_fields(shape, true, &mut required, &mut properties);
+            json!({
+                "type": "object", "additionalProperties": true,
+                "required": required, "properties": properties,
+            })
+        }
+    }
+}
+
+fn add_fields(
+    shape: &Shape,
+    is_required: bool,
+    required: &mut Vec<&'static str>,
+    properties: &mut Map<String, Value>,
+) {
+    match *shape {
+        Shape::Optional(inner) => add_fields(inner, false, required, properties),
+        Shape::Part(figures) => {
+            for figure in figures {
+                if figure.is_flat {
+                    add_fields(&figure.shape, is_required, required, properties);
+                    continue;
+                }
+                let (mut schema, is_there) = match figure.shape {
+                    Shape::Optional(inner) if figure.is_skipped => (schema_of(inner), false),
+                    // Of a feature, or of an option.
+                    Shape::Optional(Shape::Part(_)) => (schema_of(&figure.shape), false),
+                    _ => (schema_of(&figure.shape), is_required),
+                };
+                schema["description"] = figure.help.trim().into();
+                properties.insert(figure.name.to_owned(), schema);
+                if is_there {
+                    required.push(figure.name);
+                }
+            }
+        }
+        _ => unreachable!("only structs are flat"),
+    }
+}
+
+/// After a change of the figures: EROFAST_WRITE_SCHEMAS=1 writes the file.
+#[test]
+fn the_schema_of_stat_is_that_of_its_figures() {
+    let mut schema = schema_of(&erofs_fuse::MountFigures::SHAPE);
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "erofast stat --json".into();
+    schema["description"] =
+        "The counters of a mount since it was mounted. Later versions may have more.".into();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/stat.json");
+    let text = serde_json::to_string_pretty(&schema).expect("JSON") + "\n";
+    if std::env::var_os("EROFAST_WRITE_SCHEMAS").is_some() {
+        fs::write(&path, &text).expect("written");
+    }
+    let is_same = fs::read_to_string(&path).expect("docs/schemas/stat.json") == text;
+    assert!(
+        is_same,
+        "docs/schemas/stat.json is of other figures: EROFAST_WRITE_SCHEMAS=1"
+    );
+}
+
 #[test]
 fn the_page_lists_every_schema() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
@@ -77,10 +158,10 @@ fn the_page_lists_every_schema() {
 #[test]
 fn what_is_printed_about_images_fits() {
     for image in good_images(&fixtures()) {
-        let info = json(&report("info", &image, &[]));
+        let info = printed(&report("info", &image, &[]));
         crate::schema::check("info", &info);
-        crate::schema::check("check", &json(&report("check", &image, &[])));
-        let block = json(&report("info", &image, &["--block", "0"]));
+        crate::schema::check("check", &printed(&report("check", &image, &[])));
+        let block = printed(&report("info", &image, &["--block", "0"]));
         crate::schema::check("info-block", &block);
         let listing = report("ls", &image, &["-R"]);
         let entries = String::from_utf8(listing.stdout).expect("UTF-8");
@@ -93,7 +174,7 @@ fn what_is_printed_about_images_fits() {
                 && !listed_extents
             {
                 listed_extents = true;
-                let extents = json(&report("info", &image, &["--extents", path]));
+                let extents = printed(&report("info", &image, &["--extents", path]));
                 crate::schema::check("info-extents", &extents);
             }
         }
@@ -109,7 +190,7 @@ fn what_is_printed_about_bad_images_fits() {
         let path = path.to_str().expect("a path");
         let checked = erofast(&["check", "--json", path]);
         if !checked.stdout.is_empty() {
-            let report = json(&checked);
+            let report = printed(&checked);
             crate::schema::check("check", &report);
             faults += report["faults"].as_array().map_or(0, Vec::len);
         }
@@ -117,7 +198,7 @@ fn what_is_printed_about_bad_images_fits() {
         let to = folder.path().to_str().expect("a path");
         let extracted = erofast(&["extract", "--json", path, to]);
         if !extracted.stdout.is_empty() {
-            let report = json(&extracted);
+            let report = printed(&extracted);
             crate::schema::check("extract", &report);
             failures += report["failures"].as_array().map_or(0, Vec::len);
         }
@@ -131,7 +212,7 @@ fn what_is_printed_about_an_extraction_fits() {
     let folder = tempfile::tempdir().expect("a directory");
     let to = folder.path().to_str().expect("a path");
     let output = erofast(&["extract", "--json", image.to_str().expect("a path"), to]);
-    crate::schema::check("extract", &json(&output));
+    crate::schema::check("extract", &printed(&output));
 }
 
 #[test]
@@ -174,7 +255,7 @@ fn what_is_printed_about_a_profile_fits() {
     let path = folder.join("image.profile");
     fs::write(&path, learned.to_bytes()).expect("written");
     let output = erofast(&["profile", "show", "--json", path.to_str().expect("a path")]);
-    let shown = json(&output);
+    let shown = printed(&output);
     assert_eq!(shown["programs"][0]["path"], "lib/first");
     crate::schema::check("profile-show", &shown);
     let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
@@ -184,7 +265,7 @@ fn what_is_printed_about_a_profile_fits() {
         .env("XDG_CACHE_HOME", home.path())
         .output()
         .expect("a program");
-    let listed = json(&output);
+    let listed = printed(&output);
     let own = &listed["images"][0]["programs"][0]["launches"];
     assert!(
         rustix::process::geteuid().is_root() || *own == 2,
@@ -201,7 +282,7 @@ fn what_is_printed_about_the_cache_fits() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().to_str().expect("a path");
     let arguments = ["cache", "list", "--json", "--cache-dir", path];
-    let none = json(&erofast(&arguments));
+    let none = printed(&erofast(&arguments));
     crate::schema::check("cache-list", &none);
     assert_eq!(none["images"].as_array().map(Vec::len), Some(0));
     let source = ImageUrl::parse("http://host/a?secret").unwrap().unwrap();
@@ -217,7 +298,7 @@ fn what_is_printed_about_the_cache_fits() {
     };
     let store = cache::open(&source, &options, &identity).expect("an entry");
     store.write_block(0, &[7; BLOCK as usize]).expect("a block");
-    let listed = json(&erofast(&arguments));
+    let listed = printed(&erofast(&arguments));
     crate::schema::check("cache-list", &listed);
     let image = &listed["images"][0];
     assert_eq!(image["url"], "http://host/a");
@@ -255,7 +336,7 @@ fn what_is_printed_about_a_mount_fits() {
     }
     let guard = Mounted(folder.path().to_owned());
     assert!(fs::read_dir(point).expect("a mount").count() > 0);
-    let counters = json(&erofast(&["stat", "--json", point]));
+    let counters = printed(&erofast(&["stat", "--json", point]));
     crate::schema::check("stat", &counters);
     assert!(counters["requests"].as_u64() > Some(0));
     let file = fs::read_dir(point)
@@ -264,13 +345,13 @@ fn what_is_printed_about_a_mount_fits() {
         .expect("a file")
         .expect("its name")
         .path();
-    let of_file = json(&erofast(&[
+    let of_file = printed(&erofast(&[
         "stat",
         "--json",
         file.to_str().expect("a path"),
     ]));
     assert_eq!(of_file["mountpoint"], point);
-    let all = json(&erofast(&["stat", "--json"]));
+    let all = printed(&erofast(&["stat", "--json"]));
     crate::schema::check("stat-mounts", &all);
     let mounts = all["mounts"].as_array().expect("mounts");
     let own = mounts.iter().find(|mount| mount["mountpoint"] == point);
@@ -288,7 +369,7 @@ fn what_is_printed_about_a_mount_fits() {
 
 #[test]
 fn a_report_that_does_not_fit_is_found() {
-    let good = json(&report("check", &good_images(&fixtures())[0], &[]));
+    let good = printed(&report("check", &good_images(&fixtures())[0], &[]));
     assert_eq!(crate::schema::fault("check", &good), None);
     let changed = |field: &str, value: Value| {
         let mut bad = good.clone();
@@ -297,7 +378,7 @@ fn a_report_that_does_not_fit_is_found() {
     };
     assert!(changed("files", "many".into()).starts_with("check.files: "));
     assert_eq!(changed("new", 1.into()), "check.new is not in the schema");
-    let fault = serde_json::json!([{"path": "a", "nid": 1}]);
+    let fault = json!([{"path": "a", "nid": 1}]);
     assert_eq!(changed("faults", fault), "check.faults[0]: no field error");
     let mut missing = good.clone();
     missing.as_object_mut().expect("an object").remove("bytes");

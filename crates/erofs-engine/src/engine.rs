@@ -14,6 +14,7 @@ use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
 use erofs_format::{ErrorClass, Image, Inode, Nid, ReadAt, Superblock};
+use figures::add;
 use page_pool::{PagePool, PoolStats};
 use remote_image::{Class, RemoteFile};
 
@@ -37,7 +38,7 @@ use crate::remote;
 use crate::request::budget::Scope;
 use crate::request::control::{Control, for_thread};
 use crate::request::{RequestKey, Requests};
-use crate::stats::{AllCounters, EngineStats, add};
+use crate::stats::{AllCounters, EngineStats};
 use crate::{Error, FileFault};
 
 mod directory;
@@ -278,7 +279,7 @@ impl Engine {
             self.content(inode).read(offset, &mut out[..count], caller)
         });
         match result {
-            Ok(()) => add(&self.path.counters.own().delivered, count as u64),
+            Ok(()) => add(&self.path.counters.own().delivered_bytes, count as u64),
             // It is repeated.
             Err(_) if remote::lacks() => {}
             Err(_) => add(&self.path.counters.own().errors, 1),

@@ -99,7 +99,7 @@ pub use error::{Error, FileFault, errno};
 pub use load::{Busy, OnContention};
 pub use options::{
     DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, VerityOptions, WorkersMode,
-    choice_option, escape_option, number_option, size_option, split_options,
+    choice_option, documented_option, escape_option, number_option, size_option, split_options,
 };
 pub use page_pool::PoolStats;
 pub use read::decode::codec;

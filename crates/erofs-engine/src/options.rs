@@ -6,6 +6,7 @@ mod split;
 mod value;
 mod verity;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
@@ -176,12 +177,13 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Sets one option by the name that it has among the options of a mount; false if no option of
-    /// the engine has that name.
+    /// Sets one option by the name that it has among the options of a mount, or an alias; false if
+    /// no option of the engine has that name.
     ///
     /// # Errors
     /// One line that names the option and what its value must be.
     pub fn set(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, String> {
+        let name = &*documented_option(name);
         match value {
             Some(value) => self.assign(name, value),
             None => Ok(self.switch(name)),
@@ -216,29 +218,29 @@ impl EngineOptions {
                 };
             }
             "offset" => self.offset = text.parse()?,
-            "reserved_pages" | "global_pool_size" => {
-                self.reserved_pages = number_option(name, &text)?;
-            }
+            "reserved_pages" => self.reserved_pages = number_option(name, &text)?,
             "cache" => self.cache_bytes = value::size_option(name, &text)?,
             "device" => self.devices.push(PathBuf::from(value)),
             "verity" if text == "auto" => self.verity.auto = true,
             "verity" => return Err(format!("verity={text}: must be auto")),
-            _ => {
-                return Ok(remote::set(&mut self.remote, name, value)?
-                    || self.assign_verity(name, value)?);
-            }
+            _ => match name.strip_prefix("verity.") {
+                Some(name) => self.verity.set(name, value)?,
+                None => return remote::set(&mut self.remote, name, value),
+            },
         }
         Ok(true)
     }
+}
 
-    /// The options of dm-verity. mount(8) keeps those with a dot to itself, so each has a second
-    /// name with an underscore.
-    fn assign_verity(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
-        let prefixes = ["verity.", "verity_"];
-        let Some(name) = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix)) else {
-            return Ok(false);
-        };
-        self.verity.set(name, value)?;
-        Ok(true)
+/// The documented name of an option. Aliases are accepted and shown nowhere: an underscore for the
+/// dot behind a group's name (libmount keeps `verity.*` to itself), and the kernel patch's name of
+/// the page pool.
+pub fn documented_option(name: &str) -> Cow<'_, str> {
+    match name.split_once('_') {
+        Some((group @ ("http" | "oci" | "timeout" | "verity"), rest)) => {
+            format!("{group}.{rest}").into()
+        }
+        _ if name == "global_pool_size" => "reserved_pages".into(),
+        _ => name.into(),
     }
 }

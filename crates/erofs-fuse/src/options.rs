@@ -10,8 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use erofs_engine::{
-    EngineOptions, WorkersMode, choice_option, escape_option, number_option, size_option,
-    split_options,
+    EngineOptions, WorkersMode, choice_option, documented_option, escape_option, number_option,
+    size_option, split_options,
 };
 use rustix::mount::MountFlags;
 
@@ -204,22 +204,13 @@ impl MountOptions {
             None => (bytes, None),
         };
         let name = String::from_utf8_lossy(name);
+        let name = &*documented_option(&name);
         if name == "remount" {
             let what =
                 "remount: the options of a mount cannot be changed; unmount, then mount again";
             return Err(OptionError::Value(what.to_owned()));
         }
-        let engines = self.engine.set(&name, value).map_err(OptionError::Value)?;
-        if let "reserved_pages" | "global_pool_size" = &*name {
-            check_reserved_pages(&name, self.engine.reserved_pages)?;
-        }
-        let known = engines
-            || self.switch(&name, value.is_some())
-            || match value {
-                Some(value) => self.assign(&name, value)?,
-                None => self.flag(&name),
-            };
-        if known || known::is_tolerated(&name) {
+        if known::is_listed(name) && self.set_listed(name, value)? || known::is_tolerated(name) {
             return Ok(());
         }
         Err(OptionError::Unknown {
@@ -227,11 +218,22 @@ impl MountOptions {
         })
     }
 
-    /// Options without a value; false for one that is not known.
-    fn switch(&mut self, name: &str, has_value: bool) -> bool {
-        if has_value {
-            return false;
+    /// False for an option without its value, or with one that it does not take.
+    fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
+        if self.engine.set(name, value).map_err(OptionError::Value)? {
+            if name == "reserved_pages" {
+                check_reserved_pages(self.engine.reserved_pages)?;
+            }
+            return Ok(true);
         }
+        match value {
+            Some(value) => self.assign(name, value),
+            None => Ok(self.switch(name) || self.flag(name)),
+        }
+    }
+
+    /// Options without a value; false for one that is not known.
+    fn switch(&mut self, name: &str) -> bool {
         match name {
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,
@@ -340,7 +342,7 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
 }
 
 /// More pages than the machine has would only be refused later, by an allocation.
-fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
+fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;
     let system = rustix::system::sysinfo();
     let memory = (system.totalram as u64).saturating_mul(system.mem_unit.into()) >> 20;
@@ -348,9 +350,10 @@ fn check_reserved_pages(name: &str, pages: usize) -> Result<(), OptionError> {
     if wanted <= memory {
         return Ok(());
     }
-    let what =
-        format!("{name}={pages}: {wanted} MiB are more than this machine has ({memory} MiB)");
-    Err(OptionError::Value(what))
+    let must = format!("{wanted} MiB are more than this machine has ({memory} MiB)");
+    Err(OptionError::Value(format!(
+        "reserved_pages={pages}: {must}"
+    )))
 }
 
 /// One of a few words.

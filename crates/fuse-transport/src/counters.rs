@@ -1,18 +1,11 @@
 //! Counters of served requests: one set for each channel, written by its thread alone and read
 //! without locks. Histograms have powers of two as buckets: small enough for one per kind of
 //! request and channel, and stable as JSON.
-//!
-//! ```json
-//! {"requests": 3, "by_kind": {"lookup": 1, "read": 2}, "errors": 0, "bytes_read": 8192,
-//!  "same_cpu": 3, "other_cpu": 0, "cpu_unknown": 0,
-//!  "by_transport": {"dev_fuse": 0, "io_uring": 3},
-//!  "by_cpu": [3, 0], "run_ns": {"count": 3, "sum": 9000, "buckets": [[11, 3]]},
-//!  "run_ns_by_kind": {"lookup": {...}, "read": {...}}, "read_bytes": {...}}
-//! ```
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use figures::add;
 use serde::Serialize;
 
 use crate::wire::Opcode;
@@ -29,10 +22,7 @@ const BUCKETS: usize = 48;
 #[repr(align(128))]
 pub(crate) struct Counters {
     ring: bool,
-    errors: AtomicU64,
-    same_cpu: AtomicU64,
-    other_cpu: AtomicU64,
-    cpu_unknown: AtomicU64,
+    counts: Counts,
     cpus: [AtomicU64; CPUS],
     /// Times by kind. The last place is that of unknown kinds.
     run_ns: [Distribution; KINDS + 1],
@@ -84,10 +74,7 @@ impl Counters {
     pub(crate) fn new(ring: bool) -> Self {
         Self {
             ring,
-            errors: AtomicU64::new(0),
-            same_cpu: AtomicU64::new(0),
-            other_cpu: AtomicU64::new(0),
-            cpu_unknown: AtomicU64::new(0),
+            counts: Counts::default(),
             cpus: zeros(),
             run_ns: std::array::from_fn(|_| Distribution::new()),
             read_bytes: Distribution::new(),
@@ -101,11 +88,11 @@ impl Counters {
         }
         let kind = record.opcode.map_or(KINDS, Opcode::index);
         self.run_ns[kind].add(record.run_ns);
-        add(&self.errors, u64::from(record.failed));
+        add(&self.counts.errors, u64::from(record.failed));
         let place = match record.reader_cpu {
-            None => &self.cpu_unknown,
-            Some(cpu) if cpu == record.cpu => &self.same_cpu,
-            Some(_) => &self.other_cpu,
+            None => &self.counts.cpu_unknown,
+            Some(cpu) if cpu == record.cpu => &self.counts.same_cpu,
+            Some(_) => &self.counts.other_cpu,
         };
         add(place, 1);
         add(&self.cpus[record.cpu.min(CPUS - 1)], 1);
@@ -115,15 +102,17 @@ impl Counters {
     }
 }
 
-/// How often each power of two occurred.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Histogram {
-    /// Values counted.
-    pub count: u64,
-    /// Their sum.
-    pub sum: u64,
-    /// `[n, times]`: values from 2^n up to below 2^(n+1); 0 counts as 1.
-    pub buckets: Vec<(u32, u64)>,
+figures::figures! {
+    /// How often each power of two occurred.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+    pub struct Histogram {
+        /// Values counted.
+        pub count: u64,
+        /// Their sum, in the unit of the histogram's name.
+        pub sum: u64,
+        /// `[n, times]`: values from 2^n up to below 2^(n+1); 0 counts as 1.
+        pub buckets: Vec<(u32, u64)>,
+    }
 }
 
 impl Histogram {
@@ -144,51 +133,54 @@ impl Histogram {
     }
 }
 
-/// Requests by the way they came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct ByTransport {
-    /// Read from the device.
-    pub dev_fuse: u64,
-    /// Taken from a ring.
-    pub io_uring: u64,
+figures::figures! {
+    /// Requests by the way they came.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+    pub struct ByTransport {
+        /// Read from the device.
+        pub dev_fuse: u64,
+        /// Taken from a ring.
+        pub io_uring: u64,
+    }
 }
 
-/// The sums over all channels of a session.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// All requests, the silent ones included, INIT not.
-    pub requests: u64,
-    /// By kind; kinds that never came are left out.
-    pub by_kind: BTreeMap<&'static str, u64>,
-    /// Answered with an error that says something is wrong. Routine answers, such as ENOENT,
-    /// ENODATA and ENOSYS, do not count.
-    pub errors: u64,
-    /// Bytes of file content sent.
-    pub bytes_read: u64,
-    /// Served on the CPU that asked.
-    pub same_cpu: u64,
-    /// Served on another one.
-    pub other_cpu: u64,
-    /// The device does not report which CPU asked; a sample of the reader does, now and then.
-    pub cpu_unknown: u64,
-    /// By the way they came.
-    pub by_transport: ByTransport,
-    /// By the CPU that served, up to the last one that served any.
-    pub by_cpu: Vec<u64>,
-    /// From taking a request to handing its reply to the kernel, nanoseconds.
-    pub run_ns: Histogram,
-    /// The same by kind.
-    pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
-    /// Sizes of the replies to reads, bytes.
-    pub read_bytes: Histogram,
+figures::figures! {
+    /// The sums over all channels of a session.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+    #[non_exhaustive]
+    pub struct Statistics counted by struct Counts {
+        /// Requests answered with an error that says something is wrong. Routine answers, such as
+        /// ENOENT, ENODATA and ENOSYS, do not count.
+        pub errors => counter "request_errors_total",
+        /// Requests served on the CPU that asked, as far as it is known.
+        pub same_cpu => counter "requests_by_place_total{cpu=same}",
+        /// Requests served on another CPU.
+        pub other_cpu => counter "requests_by_place_total{cpu=other}",
+        /// Requests of an unknown CPU. The device does not report which one asked; a sample of the
+        /// reader does, now and then.
+        pub cpu_unknown => counter "requests_by_place_total{cpu=unknown}",
+    } and {
+        /// All requests, the silent ones included, INIT not.
+        pub requests: u64,
+        /// Requests served, by kind.
+        pub by_kind: BTreeMap<&'static str, u64> => counter "requests_total{kind}",
+        /// Bytes of file content sent to the kernel.
+        pub bytes_read: u64 => counter "read_bytes_total",
+        /// Requests by the way they came.
+        pub by_transport: ByTransport,
+        /// Requests by the CPU that served, up to the last one that served any.
+        pub by_cpu: Vec<u64>,
+        /// Time from taking a request to its reply.
+        pub run_ns: Histogram => histogram "request_run_seconds",
+        /// The same by kind of request.
+        pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
+        /// Sizes of the replies to reads, in bytes.
+        pub read_bytes: Histogram,
+    }
 }
 
 impl Statistics {
     pub(crate) fn gather(sets: &[&Counters]) -> Self {
-        let sum = |pick: &dyn Fn(&Counters) -> &AtomicU64| -> u64 {
-            sets.iter().map(|set| pick(set).load(Relaxed)).sum()
-        };
         let through = |ring| {
             let own = sets.iter().filter(|set| set.ring == ring);
             Histogram::gather(own.flat_map(|set| &set.run_ns)).count
@@ -202,19 +194,16 @@ impl Statistics {
         let run_ns_by_kind = BTreeMap::from_iter(kinds);
         let run_ns = Histogram::gather(sets.iter().flat_map(|set| &set.run_ns));
         let read_bytes = Histogram::gather(sets.iter().map(|set| &set.read_bytes));
-        let cpus: Vec<u64> = (0..CPUS).map(|cpu| sum(&|set| &set.cpus[cpu])).collect();
+        let on_cpu = |cpu: usize| sets.iter().map(move |set| set.cpus[cpu].load(Relaxed));
+        let cpus: Vec<u64> = (0..CPUS).map(|cpu| on_cpu(cpu).sum()).collect();
         let used = cpus.iter().rposition(|times| *times > 0);
-        Self {
+        let mut sums = Self {
             requests: run_ns.count,
             by_kind: run_ns_by_kind
                 .iter()
                 .map(|(kind, runs)| (*kind, runs.count))
                 .collect(),
-            errors: sum(&|set| &set.errors),
             bytes_read: read_bytes.sum,
-            same_cpu: sum(&|set| &set.same_cpu),
-            other_cpu: sum(&|set| &set.other_cpu),
-            cpu_unknown: sum(&|set| &set.cpu_unknown),
             by_transport: ByTransport {
                 dev_fuse: through(false),
                 io_uring: through(true),
@@ -223,13 +212,11 @@ impl Statistics {
             run_ns,
             run_ns_by_kind,
             read_bytes,
-        }
+            ..Self::default()
+        };
+        sets.iter().for_each(|set| set.counts.add_to(&mut sums));
+        sums
     }
-}
-
-/// Adds without a locked instruction: each counter has one writer.
-fn add(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
 #[cfg(test)]

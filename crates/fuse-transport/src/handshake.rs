@@ -43,21 +43,23 @@ impl Default for Config {
     }
 }
 
-/// What was agreed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Protocol {
-    /// Always 7.
-    pub major: u32,
-    /// The older of the kernel's and ours.
-    pub minor: u32,
-    /// Largest request in bytes.
-    pub max_request: usize,
-    /// Requests will come over io_uring once its queues are registered.
-    pub io_uring: bool,
-    /// The kernel enforces POSIX ACLs.
-    pub acl: bool,
-    /// The kernel can send again what was not answered.
-    pub resend: bool,
+figures::figures! {
+    /// What was agreed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+    pub struct Protocol {
+        /// Always 7.
+        pub major: u32,
+        /// The older of the kernel's and ours.
+        pub minor: u32,
+        /// Largest request in bytes.
+        pub max_request: usize,
+        /// Requests will come over io_uring once its queues are registered.
+        pub io_uring: bool,
+        /// The kernel enforces POSIX ACLs.
+        pub acl: bool,
+        /// The kernel can send again what was not answered.
+        pub resend: bool,
+    }
 }
 
 /// The outcome of one INIT.

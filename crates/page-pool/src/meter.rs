@@ -20,25 +20,27 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// Empty windows measured; their median is used.
 const EMPTY_WINDOWS: usize = 501;
 
-/// Sums over all allocations since the pool was made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct AllocationTimes {
-    /// Allocations.
-    pub allocations: u64,
-    /// CPU time of the allocating threads.
-    pub cpu_ns: u64,
-    /// Wall-clock time.
-    pub wall_ns: u64,
-    /// CPU time of one empty window; included in each allocation above.
-    pub empty_cpu_ns: u64,
-    /// Wall-clock time of one empty window.
-    pub empty_wall_ns: u64,
-    /// How often the allocating thread began to reclaim memory.
-    pub reclaims: Option<u64>,
-    /// Why that was not counted.
-    pub reclaims_unknown: Option<String>,
-    /// Pages in use right after an allocation, and how often that many were.
-    pub in_use_pages: Vec<(usize, u64)>,
+figures::figures! {
+    /// Sums over all allocations since the pool was made.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+    pub struct AllocationTimes {
+        /// Allocations.
+        pub allocations: u64,
+        /// CPU time of the allocating threads.
+        pub cpu_ns: u64,
+        /// Wall-clock time.
+        pub wall_ns: u64,
+        /// CPU time of one empty window; included in each allocation above.
+        pub empty_cpu_ns: u64,
+        /// Wall-clock time of one empty window.
+        pub empty_wall_ns: u64,
+        /// How often the allocating thread began to reclaim memory.
+        pub reclaims: Option<u64>,
+        /// Why that was not counted.
+        pub reclaims_unknown: Option<String>,
+        /// Pages in use right after an allocation, and how often that many were.
+        pub in_use_pages: Vec<(usize, u64)>,
+    }
 }
 
 #[derive(Debug)]

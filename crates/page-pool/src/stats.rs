@@ -2,36 +2,37 @@
 
 use serde::Serialize;
 
-/// Counters of a [`PagePool`](crate::PagePool) since its start.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
-pub struct PoolStats {
-    /// The limit: pages of the arena.
-    pub reserved_pages: usize,
-    /// Pages of the arena that are free.
-    pub free_pages: usize,
-    /// Free pages whose memory is present.
-    pub ready_pages: usize,
-    /// The arena is locked in memory.
-    pub locked: bool,
-    /// Requests served from ready pages alone.
-    pub hits: u64,
-    /// Requests which needed the system for at least one page.
-    pub misses: u64,
-    /// Pages of the requests that were served ready.
-    pub hit_pages: u64,
-    /// Pages supplied by the system: first touches of the arena, and pages mapped beside it.
-    pub missed_pages: u64,
-    /// Requests which failed: the system is out of memory or address space.
-    pub failed: u64,
-    /// Pages in use now.
-    pub in_use_pages: usize,
-    /// The most at once.
-    pub peak_in_use_pages: usize,
-    /// 95th percentile of the pages in use after a request.
-    pub in_use_p95_pages: usize,
-    /// 95th percentile of the pages of a request.
-    pub request_p95_pages: usize,
-    /// Times of the allocations, with [`PoolOptions::measure`](crate::PoolOptions::measure).
-    #[cfg(feature = "experiments")]
-    pub times: Option<crate::AllocationTimes>,
+figures::figures! {
+    /// Counters of a [`PagePool`](crate::PagePool) since its start.
+    #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+    pub struct PoolStats {
+        /// The limit: pages of the arena.
+        pub reserved_pages: usize,
+        /// Pages of the arena that are free.
+        pub free_pages: usize,
+        /// Free pages whose memory is present.
+        pub ready_pages: usize,
+        /// The arena is locked in memory.
+        pub locked: bool,
+        /// Buffers whose pages were all ready.
+        pub hits: u64 => counter "pool_hits_total",
+        /// Buffers that needed pages from the system.
+        pub misses: u64 => counter "pool_misses_total",
+        /// Pages of the requests that were served ready.
+        pub hit_pages: u64,
+        /// Pages supplied by the system: first touches of the arena, and pages mapped beside it.
+        pub missed_pages: u64,
+        /// Requests which failed: the system is out of memory or address space.
+        pub failed: u64,
+        /// Pages in use now.
+        pub in_use_pages: usize,
+        /// The most at once.
+        pub peak_in_use_pages: usize,
+        /// 95th percentile of the pages in use after a request.
+        pub in_use_p95_pages: usize,
+        /// 95th percentile of the pages of a request.
+        pub request_p95_pages: usize,
+        /// Times of the allocations, if they are measured.
+        pub times: Option<crate::AllocationTimes> where feature = "experiments",
+    }
 }

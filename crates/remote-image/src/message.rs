@@ -55,24 +55,26 @@ pub enum Class {
     Discard,
 }
 
-/// What a fetcher did since it was started.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Bytes of blocks that came over the network.
-    pub fetched_bytes: u64,
-    /// Bytes of the image that are in the cache now.
-    pub cached_bytes: u64,
-    /// Questions of readers that wait now.
-    pub waiting: u64,
-    /// Requests to the server.
-    pub round_trips: u64,
-    /// Requests to the server that failed and were made again or given up.
-    pub failures: u64,
-    /// The bytes are in the cache, and not in a file that goes with the fetcher.
-    pub kept: bool,
-    /// Why blocks that come now are not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_kept: Option<String>,
+figures::figures! {
+    /// What a fetcher did since it was started.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Counters {
+        /// Bytes of blocks that came over the network.
+        pub fetched_bytes: u64,
+        /// Bytes of the image that are in the cache now.
+        pub cached_bytes: u64,
+        /// Questions of readers that wait now.
+        pub waiting: u64,
+        /// Requests to the server.
+        pub round_trips: u64,
+        /// Requests to the server that failed and were made again or given up.
+        pub failures: u64,
+        /// The bytes are in the cache, and not in a file that goes with the fetcher.
+        pub kept: bool,
+        /// Why blocks that come now are not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub not_kept: Option<String>,
+    }
 }
 
 /// Ranges of bytes that a reader asks for.

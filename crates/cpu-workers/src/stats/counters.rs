@@ -1,17 +1,16 @@
 //! Counters of one worker.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 
-use super::histogram::{Histogram, add};
+use super::histogram::Histogram;
+use super::types::Counts;
 
-/// All fields are atomic: written by the worker's thread alone, read by any. In lines of their own.
+/// Written by the worker's thread alone, read by any. In lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
-    pub(crate) done: AtomicU64,
-    pub(crate) served: AtomicU64,
-    pub(crate) panics: AtomicU64,
-    pub(crate) wakeups: AtomicU64,
+    counts: Counts,
     pub(crate) queue_delay: Histogram,
     pub(crate) run: Histogram,
 }
@@ -19,17 +18,22 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn new() -> Self {
         Counters {
-            done: AtomicU64::new(0),
-            served: AtomicU64::new(0),
-            panics: AtomicU64::new(0),
-            wakeups: AtomicU64::new(0),
+            counts: Counts::default(),
             queue_delay: Histogram::new(),
             run: Histogram::new(),
         }
     }
 }
 
+impl Deref for Counters {
+    type Target = Counts;
+
+    fn deref(&self) -> &Counts {
+        &self.counts
+    }
+}
+
 /// Adds one. Only the worker's thread may call this.
 pub(crate) fn count(counter: &AtomicU64) {
-    add(counter, 1);
+    figures::add(counter, 1);
 }

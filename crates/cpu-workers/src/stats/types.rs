@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use figures::{Shape, Shaped};
+use serde::{Serialize, Serializer};
+
 /// The scheduling policy a thread really has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
@@ -41,57 +44,72 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A distribution of times in nanoseconds. Percentiles are upper bounds, at most 1/16 too high.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Summary {
-    /// How many values.
-    pub count: u64,
-    /// Their sum.
-    pub total_ns: u64,
-    /// The largest, exact.
-    pub max_ns: u64,
-    /// Half of the values are not above this.
-    pub p50_ns: u64,
-    /// 90 % of the values are not above this.
-    pub p90_ns: u64,
-    /// 99 % of the values are not above this.
-    pub p99_ns: u64,
-    /// 99.9 % of the values are not above this.
-    pub p999_ns: u64,
-}
-
-impl Summary {
-    /// The mean, 0 without values.
-    pub fn average_ns(&self) -> u64 {
-        self.total_ns.checked_div(self.count).unwrap_or(0)
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
-/// One worker. The counters of a CPU outlive its worker: they go on when the CPU comes back.
-#[derive(Clone, Debug)]
-pub struct WorkerStats {
-    /// The CPU it is pinned to; `None` for a thread of the unbound pool.
-    pub cpu: Option<usize>,
-    /// The thread's name.
-    pub name: String,
-    /// The thread's id; `None` where there is no worker now (CPU offline, or it could not be made).
-    pub tid: Option<i32>,
-    /// The policy the kernel reports for it now.
-    pub policy: Option<Policy>,
-    /// Asleep with nothing to do.
-    pub idle: bool,
-    /// Jobs that wait now. The unbound threads share one queue and all report its length.
-    pub queued: usize,
-    /// Jobs finished, panicked ones included.
-    pub done: u64,
-    /// Requests served by its source (see [`serve`](crate::serve)).
-    pub served: u64,
-    /// Jobs and sources that panicked.
-    pub panics: u64,
-    /// Times a queued job found it asleep and woke it.
-    pub wakeups: u64,
-    /// From queueing to start, per job.
-    pub queue_delay: Summary,
-    /// From start to finish, per job and per request served.
-    pub run: Summary,
+impl Shaped for Policy {
+    const SHAPE: Shape = Shape::Words(&["fifo", "slice", "other"]);
+}
+
+figures::figures! {
+    /// A distribution of times in nanoseconds. Percentiles are upper bounds, at most 1/16 too high.
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+    pub struct Summary {
+        /// How many values.
+        pub count: u64,
+        /// Their sum.
+        pub total_ns: u64,
+        /// The mean; 0 without values.
+        pub average_ns: u64,
+        /// The largest, exact.
+        pub max_ns: u64,
+        /// Half of the values are not above this.
+        pub p50_ns: u64,
+        /// 90 % of the values are not above this.
+        pub p90_ns: u64,
+        /// 99 % of the values are not above this.
+        pub p99_ns: u64,
+        /// 99.9 % of the values are not above this.
+        pub p999_ns: u64,
+    }
+}
+
+figures::figures! {
+    /// One worker. The counters of a CPU outlive its worker: they go on when the CPU comes back.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct WorkerStats counted by pub(crate) struct Counts {
+        /// Jobs finished, panicked ones included.
+        pub jobs,
+        /// Requests served by its source (see `serve`).
+        pub served,
+        /// Jobs and sources that panicked; each was answered with an error.
+        pub panics => counter "worker_panics_total",
+        /// Times a queued job found it asleep and woke it.
+        pub wakeups,
+    } and {
+        /// The CPU it is pinned to; `None` for a thread of the unbound pool.
+        pub cpu: Option<usize>,
+        /// The thread's name.
+        pub name: String,
+        /// The thread's id; `None` where there is no worker now (CPU offline, or it could not be
+        /// made).
+        pub tid: Option<i32>,
+        /// The policy the kernel reports for it now.
+        pub policy: Option<Policy>,
+        /// Its nice value, unless it is real-time.
+        pub nice: Option<i8>,
+        /// Asleep with nothing to do.
+        pub idle: bool,
+        /// Jobs that wait now. The unbound threads share one queue and all report its length.
+        pub queued: usize,
+        /// Jobs finished and requests served.
+        pub done: u64,
+        /// From queueing to start, per job.
+        pub queue_delay: Summary,
+        /// From start to finish, per job and per request served.
+        pub run: Summary,
+    }
 }

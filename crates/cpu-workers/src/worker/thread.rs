@@ -207,7 +207,7 @@ impl Worker {
         self.counters
             .run
             .record(finished_ns.saturating_sub(started_ns));
-        count(&self.counters.done);
+        count(&self.counters.jobs);
         self.set_current(0, 0);
         if let Err(panic) = result {
             self.report_panic("a job", &message(&*panic));

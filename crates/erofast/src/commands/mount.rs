@@ -58,7 +58,7 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
     let devices = devices.map(|path| option("device", path.as_os_str()));
     let debug = args.debug.then(|| OsString::from("debug"));
     let verity = args.verity.options();
-    let verity = verity.map(|(name, value)| option(&name, value));
+    let verity = verity.map(|(name, value)| option(name, value));
     let given = args.options.iter().cloned();
     let flags = offset.chain(devices).chain(verity).chain(debug);
     given.chain(flags).collect()

@@ -4,13 +4,12 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::value::{number_option, size_option};
+use super::value::{choice_option, number_option, size_option};
 
 /// Longest time limit of a read, in seconds.
 const LONGEST: u64 = 24 * 3600;
 
-/// Sets one option by its name; false if it is none of these. mount(8) keeps names with a dot to
-/// itself, so those have a second name with an underscore.
+/// Sets one option by its documented name; false if it is none of these.
 pub(super) fn set(
     options: &mut remote_image::Options,
     name: &str,
@@ -27,21 +26,17 @@ pub(super) fn set(
         "cache_dir" => options.cache_dir = path()?,
         "cache_shared" => options.shared_dir = path()?,
         "cache_size" => options.cache_size = size_option(name, &text)?,
-        "fetch" if text == "whole" => options.whole = true,
-        "fetch" if text == "ranges" => options.whole = false,
-        "fetch" => return Err(format!("fetch={text}: must be ranges or whole")),
-        "timeout.read" | "timeout_read" => options.timeout = timeout(name, &text)?,
-        "http.header_file" | "http_header_file" => options.header_file = path()?,
-        "http.token_file" | "http_token_file" => options.token_file = path()?,
-        "http.user_file" | "http_user_file" => options.user_file = path()?,
-        "http.netrc_file" | "http_netrc_file" => options.netrc_file = path()?,
-        "http.ca_file" | "http_ca_file" => options.ca_file = path()?,
-        "oci.plain_http" | "oci_plain_http" => {
-            options.plain_http = Some(match &*text {
-                "on" => true,
-                "off" => false,
-                _ => return Err(format!("{name}={text}: must be on or off")),
-            });
+        "fetch" => {
+            options.whole = choice_option(name, &text, &[("ranges", false), ("whole", true)])?;
+        }
+        "timeout.read" => options.timeout = timeout(name, &text)?,
+        "http.header_file" => options.header_file = path()?,
+        "http.token_file" => options.token_file = path()?,
+        "http.user_file" => options.user_file = path()?,
+        "http.netrc_file" => options.netrc_file = path()?,
+        "http.ca_file" => options.ca_file = path()?,
+        "oci.plain_http" => {
+            options.plain_http = Some(choice_option(name, &text, &[("on", true), ("off", false)])?);
         }
         _ => return Ok(false),
     }
@@ -69,7 +64,7 @@ mod tests {
             ("cache_size", "much"),
             ("fetch", "half"),
             ("timeout.read", "0"),
-            ("timeout_read", "86401"),
+            ("timeout.read", "86401"),
             ("cache_dir", ""),
             ("oci.plain_http", "yes"),
         ] {

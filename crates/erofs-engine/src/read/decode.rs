@@ -2,12 +2,12 @@
 
 use erofs_codecs::{Codec, Decoder};
 use erofs_format::{Algorithm, Pcluster};
+use figures::add;
 
 use crate::read::FileReader;
 use crate::read::kept::key;
 use crate::read::segment::{Segment, cost};
 use crate::request::budget;
-use crate::stats::add;
 use crate::trace_spans;
 use crate::{Error, FileFault};
 
@@ -35,7 +35,7 @@ impl FileReader<'_> {
         }
         let counters = self.path.counters.own();
         add(&counters.decodes, 1);
-        add(&counters.prefixes, u64::from(short));
+        add(&counters.prefix_decodes, u64::from(short));
         let start = trace_spans::begin();
         decoder
             .decode(codec(algorithm), input, output, pcluster.partial || short)
@@ -48,7 +48,7 @@ impl FileReader<'_> {
             })?;
         let length = output.len() as u64;
         trace_spans::end(start, "decompress", pcluster.location.physical, length);
-        add(&counters.decoded, length);
+        add(&counters.decoded_bytes, length);
         Ok(())
     }
 

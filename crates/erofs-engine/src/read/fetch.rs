@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use erofs_format::{Coding, Location, interlaced_offset};
+use figures::add;
 
 use crate::read::FileReader;
 use crate::read::decode_context::PageBuffer;
 use crate::read::segment::Segment;
 use crate::request::budget;
-use crate::stats::add;
 use crate::trace_spans;
 use crate::{Error, FileFault};
 
@@ -53,7 +53,7 @@ impl FileReader<'_> {
         let start = trace_spans::begin();
         self.read(location, input.first(length as usize))?;
         trace_spans::end(start, "fetch", location.physical, length);
-        add(&self.path.counters.own().fetched, length);
+        add(&self.path.counters.own().fetched_bytes, length);
         *stored = Some(Stored { location, length });
         Ok(0..run[0].pcluster.length as usize)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use erofs_codecs::Decoder;
 use erofs_format::{Algorithm, Coding};
+use figures::add;
 use page_pool::PageBuf;
 
 use crate::Error;
@@ -15,7 +16,6 @@ use crate::read::in_flight::Decoded;
 use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
-use crate::stats::add;
 
 /// What a sink receives of a longer pcluster, if no more is wanted: it may be wanted soon.
 const SINK_BYTES: usize = 1 << 20;
@@ -77,7 +77,7 @@ impl FileReader<'_> {
             }
             match table.claim(key, run[0].to()) {
                 Claim::Cached(cached) => {
-                    add(&self.path.counters.own().cache_hits, 1);
+                    add(&self.path.counters.own().cache.hits, 1);
                     run[0].place(&cached);
                     return Ok(true);
                 }
@@ -86,7 +86,7 @@ impl FileReader<'_> {
                     run[0].joined = Some(in_flight);
                 }
                 Claim::Leader(lease) => {
-                    add(&self.path.counters.own().cache_misses, 1);
+                    add(&self.path.counters.own().cache.misses, 1);
                     self.decode_claimed(context.get(), stored, run, algorithm, lease)?;
                     return Ok(true);
                 }
@@ -205,7 +205,7 @@ impl FileReader<'_> {
         segment.place(&buffer);
         let (decoded, served) = (Arc::new(buffer), segment.from..segment.to());
         let beyond = decoded.len() - served.len();
-        add(&self.path.counters.own().remainder, beyond as u64);
+        add(&self.path.counters.own().surplus_bytes, beyond as u64);
         let remainder = Remainder::new(self.inode, segment.logical, served, decoded.clone());
         Placement::Uncached(decoded, Some(remainder))
     }

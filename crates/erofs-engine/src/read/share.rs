@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use cpu_workers::{Lent, Mode, PiMutex, Workers, lend};
+use figures::add;
 
 use crate::load::CpuContention;
 use crate::options::SyncDecompress;
 use crate::read::FileReader;
 use crate::read::segment::{Segment, runs};
 use crate::request::budget::{self, Share};
-use crate::stats::add;
 use crate::trace_spans;
 use crate::{Error, FileFault};
 

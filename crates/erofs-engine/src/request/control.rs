@@ -1,7 +1,7 @@
 //! State that all requests of an engine share: shut-down, the turn of heavy requests, peaks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -14,20 +14,20 @@ pub(crate) struct Control {
     closing: AtomicBool,
     /// A heavy request is served.
     heavy: AtomicBool,
-    steps: AtomicU64,
-    bytes: AtomicU64,
-    long: AtomicU64,
+    peaks: Peaks,
 }
 
-/// The most of each that one request took, since the image was opened.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct RequestPeaks {
-    /// Reads of metadata and blocks of directories.
-    pub steps: u64,
-    /// Bytes fetched and decoded.
-    pub bytes: u64,
-    /// Requests that were long.
-    pub long: u64,
+figures::figures! {
+    /// The most of each that one request took, since the image was opened.
+    #[derive(Clone, Copy, Debug, Default, Serialize)]
+    pub struct RequestPeaks counted by struct Peaks {
+        /// Reads of metadata and blocks of directories.
+        pub steps,
+        /// Bytes fetched and decoded.
+        pub bytes,
+        /// Requests that were long.
+        pub long,
+    }
 }
 
 impl Control {
@@ -50,20 +50,20 @@ impl Control {
 
     /// Notes what one request took. Most requests only read the peaks.
     pub(crate) fn record(&self, steps: u64, bytes: u64, long: bool) {
-        for (peak, taken) in [(&self.steps, steps), (&self.bytes, bytes)] {
+        for (peak, taken) in [(&self.peaks.steps, steps), (&self.peaks.bytes, bytes)] {
             if taken > peak.load(Ordering::Relaxed) {
                 peak.fetch_max(taken, Ordering::Relaxed);
             }
         }
         if long {
-            self.long.fetch_add(1, Ordering::Relaxed);
+            self.peaks.long.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn peaks(&self) -> RequestPeaks {
-        let [steps, bytes, long] =
-            [&self.steps, &self.bytes, &self.long].map(|peak| peak.load(Ordering::Relaxed));
-        RequestPeaks { steps, bytes, long }
+        let mut peaks = RequestPeaks::default();
+        self.peaks.add_to(&mut peaks);
+        peaks
     }
 }
 

@@ -12,9 +12,10 @@ use fuse_transport::{
 };
 
 use fuse_transport::wire::FOREVER;
+use serde::Serialize;
 
 use super::deferral;
-use super::faults::FaultRecorder;
+use super::faults::{FaultFigures, FaultRecorder};
 use super::image_scan::ImageScan;
 use super::queries::{self, Queries};
 use super::request_line::line;
@@ -22,8 +23,8 @@ use super::trace_spans;
 use super::xattrs::{is_in_a_namespace, lists_trusted};
 use crate::ahead::DirectoryReadAhead;
 use crate::ahead::RandomFaults;
-use crate::ahead::file_read_ahead::{FileReadAhead, is_small_file};
-use crate::ahead::launch::Launch;
+use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
+use crate::ahead::launch::{Launch, LaunchFigures};
 use crate::nodes::Nodes;
 use crate::nodes::directory_type;
 use crate::nodes::inode_number;
@@ -40,8 +41,23 @@ const BEHIND_BROKEN: u64 = 1 << 61;
 /// Bytes of the longest name in a directory (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
 
-/// Collects the live counters.
-pub(crate) type CollectCounters = Box<dyn Fn() -> Option<serde_json::Value> + Send + Sync>;
+figures::figures! {
+    /// What the filesystem of a mount counts.
+    #[derive(Debug, Serialize)]
+    pub(crate) struct FilesystemFigures {
+        /// Requests that failed by a fault of the image.
+        faults: FaultFigures,
+        /// What was learned of launches, and read ahead of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<LaunchFigures>,
+        /// Small files and directories stored ahead of their readers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        read_ahead: Option<ReadAheadFigures>,
+    }
+}
+
+/// Makes JSON of all live counters: those of the filesystem, and others.
+pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The filesystem of one mount.
 pub(crate) struct ErofsFilesystem {
@@ -167,22 +183,19 @@ impl ErofsFilesystem {
 
     /// `None` before the mount is served, and while it ends.
     fn collect_counters(&self) -> Option<Vec<u8>> {
-        let mut counters = self.counters.get()?()?;
         self.faults.look_for_a_change(&self.engine);
-        counters["faults"] = self.faults.report();
-        if let Some(launch) = self.launch.get() {
-            counters["profile"] = launch.report();
-        }
-        if let Some(read_ahead) = self.read_ahead.get() {
-            counters["read_ahead"] = read_ahead.report();
+        let read_ahead = self.read_ahead.get().map(|read_ahead| {
+            let mut figures = read_ahead.figures();
             let directories = self.directory_read_ahead.get();
-            counters["read_ahead"]["directories"] =
-                directories.map_or(0, DirectoryReadAhead::count).into();
-            let random_faults = self.random_faults.get();
-            counters["read_ahead"]["random_faults"] =
-                random_faults.map_or(serde_json::Value::Null, |faults| faults.report());
-        }
-        Some(counters.to_string().into_bytes())
+            figures.directories = directories.map_or(0, DirectoryReadAhead::count);
+            figures.random_faults = self.random_faults.get().map(|faults| faults.figures());
+            figures
+        });
+        self.counters.get()?(FilesystemFigures {
+            faults: self.faults.figures(),
+            profile: self.launch.get().map(|launch| launch.figures()),
+            read_ahead,
+        })
     }
 
     fn inode(&self, node: u64) -> Result<BorrowedInode, Errno> {

@@ -16,5 +16,5 @@ mod xattrs;
 #[cfg(feature = "fail-points")]
 pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub(crate) use faults::FaultRecorder;
-pub(crate) use filesystem::ErofsFilesystem;
+pub(crate) use filesystem::{ErofsFilesystem, FilesystemFigures};
 pub use trace_spans::take_spans;

@@ -1,4 +1,5 @@
-//! The table of options, for messages, help pages and tests. A test compares it with the parser.
+//! The table of options: the parser takes no other, and help, man pages, completions, flags and
+//! docs/mount.md come from it or are compared with it.
 
 /// One option of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,11 +8,22 @@ pub struct KnownOption {
     pub usage: &'static str,
     /// One line.
     pub meaning: &'static str,
+    /// Commands that read an image without mounting it have the option as this flag.
+    pub flag: Option<&'static str>,
+}
+
+impl KnownOption {
+    /// The option without its value.
+    pub fn name(&self) -> &'static str {
+        self.usage.split('=').next().unwrap_or(self.usage)
+    }
 }
 
 macro_rules! options {
-    ($($(#[$when:meta])? $usage:literal $meaning:literal;)*) => {
-        &[$($(#[$when])? KnownOption { usage: $usage, meaning: $meaning }),*]
+    ($($(#[$when:meta])? $usage:literal $(is $flag:literal)? $meaning:literal;)*) => {
+        &[$($(#[$when])? KnownOption {
+            usage: $usage, meaning: $meaning, flag: [$(Some($flag),)? None][0],
+        }),*]
     };
 }
 
@@ -25,7 +37,6 @@ pub const KNOWN: &[KnownOption] = options! {
     "hipri=auto|on|off"
         "auto: real-time only while the CPU is contended, a slice of 100 us otherwise (auto)";
     "reserved_pages=N" "pages of 4 KiB kept ready for buffers (0)";
-    "global_pool_size=N" "another name of reserved_pages";
     "prefill" "fill the page pool when mounting, not from released pages";
     #[cfg(feature = "experiments")]
     "measure_allocations" "stat reports what buffers cost; for lab pressure";
@@ -43,26 +54,29 @@ pub const KNOWN: &[KnownOption] = options! {
         "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or DEFLATE)";
     "prefetch=profile|all|none"
         "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
-    "cache_dir=DIR"
+    "cache_dir=DIR" is "cache-dir"
         "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
          or ~/.cache)";
-    "cache_shared=DIR"
-        "where whole images are that root keeps for all users (/var/cache/erofast-shared)";
-    "cache_size=SIZE" "most bytes kept of all such images; K, M and G are understood (16G)";
-    "fetch=ranges|whole"
-        "whole: fetch the image before it is mounted where the server has no ranges (ranges)";
-    "timeout.read=SECONDS"
-        "how long a read waits for the server of a URL; timeout_read is another name (30)";
-    "http.header_file=FILE"
-        "lines 'Name: value' for the host of the image's URL; or http_header_file";
-    "http.token_file=FILE" "a bearer token for the same host; or http_token_file";
-    "http.user_file=FILE" "user:password for the same host; or http_user_file";
-    "http.netrc_file=FILE"
-        "users and passwords by host, as in ~/.netrc, for device= elsewhere too; or http_netrc_file";
-    "http.ca_file=FILE"
-        "certificates to trust besides the system's, in PEM; or http_ca_file";
-    "oci.plain_http=on|off"
-        "whether a registry is asked without TLS; or oci_plain_http (on for one on this machine)";
+    "cache_shared=DIR" is "cache-shared"
+        "whole images that root keeps for all users (/var/cache/erofast-shared)";
+    "cache_size=SIZE" is "cache-size"
+        "most bytes kept of all images at URLs; K, M and G are understood (16G)";
+    "fetch=ranges|whole" is "fetch"
+        "fetch what is read, or first the whole image if the server has no ranges (ranges)";
+    "timeout.read=SECONDS" is "timeout-read"
+        "how long a read waits for the server of a URL (30)";
+    "http.header_file=FILE" is "http-header-file"
+        "file with lines 'Name: value' for the host of the image's URL";
+    "http.token_file=FILE" is "http-token-file"
+        "file with a bearer token for the host of the image's URL";
+    "http.user_file=FILE" is "http-user-file"
+        "file with user:password for the host of the image's URL";
+    "http.netrc_file=FILE" is "http-netrc-file"
+        "users and passwords by host, as in ~/.netrc, for devices elsewhere too";
+    "http.ca_file=FILE" is "http-ca-file"
+        "certificates to trust besides the system's, in PEM";
+    "oci.plain_http=on|off" is "oci-plain-http"
+        "whether a registry is asked without TLS (on for one on this machine)";
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";
@@ -82,16 +96,20 @@ pub const KNOWN: &[KnownOption] = options! {
     "debug" "print every request, in the foreground";
     "ready_fd=N" "write a newline to this descriptor when the mount can be used";
     "fsname=NAME" "source shown in /proc/mounts (the image's path)";
-    "verity=auto"
-        "root hash, its signature and the hash tree are the files beside the image";
-    "verity.roothash=HEX" "verify every block of the image against this root hash (dm-verity)";
-    "verity.roothashfile=PATH" "the same, with the root hash in a file";
-    "verity.roothashsig=PATH"
-        "a signature of the root hash (PKCS#7 in DER), which must be a trusted one";
-    "verity.certificates=DIR"
+    "verity=auto" is "verity"
+        "take root hash, its signature and hash tree from files beside the image";
+    "verity.roothash=HEX" is "verity-roothash"
+        "verify every block of the image against this root hash (dm-verity)";
+    "verity.roothashfile=PATH" is "verity-roothashfile"
+        "verify every block against the root hash in this file";
+    "verity.roothashsig=PATH" is "verity-roothashsig"
+        "require this signature of the root hash: PKCS#7 in DER, by a trusted certificate";
+    "verity.certificates=DIR" is "verity-certificates"
         "certificates of signers: *.crt of this folder (verity.d in /etc, /run and /usr/lib)";
-    "verity.hashdevice=PATH" "file or device with the hash tree (the image itself)";
-    "verity.hashoffset=N" "where the hash tree starts on the hash device (0), or in the image";
+    "verity.hashdevice=PATH" is "verity-hashdevice"
+        "file or device with the hash tree (the image itself)";
+    "verity.hashoffset=N" is "verity-hashoffset"
+        "where the hash tree starts on the hash device (0), or in the image";
     "verity.oncorruption=eio"
         "a block that does not match fails the read; nothing else is supported";
     "silent" "no notices on standard error, only errors";
@@ -117,6 +135,16 @@ const TOLERATED_OF_LIBFUSE: &str = "
     subtype io_uring io_uring_q_depth
 ";
 
+/// Contraries and finer forms of options in the table, which mount(8) passes on.
+const UNLISTED: &str = "dev suid exec nodiratime relatime";
+
+/// Whether the parser may take an option of this documented name. dm-verity has its own list.
+pub(super) fn is_listed(name: &str) -> bool {
+    KNOWN.iter().any(|option| option.name() == name)
+        || UNLISTED.split(' ').any(|unlisted| unlisted == name)
+        || name.starts_with("verity.")
+}
+
 pub(super) fn is_tolerated(name: &str) -> bool {
     let mut known = [TOLERATED, TOLERATED_OF_LIBFUSE]
         .into_iter()
@@ -131,7 +159,6 @@ const ALIKE: f64 = 0.8;
 
 /// `did you mean ...? ` where an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
-    let name = |usage: &'static str| usage.split('=').next().unwrap_or(usage);
     let given = given.split('=').next().unwrap_or(given);
     let has_off = |name: &str| {
         let mut usages = KNOWN
@@ -142,7 +169,7 @@ pub(super) fn hint(given: &str) -> String {
     if let Some(name) = given.strip_prefix("no").filter(|name| has_off(name)) {
         return format!("did you mean '{name}=off'? ");
     }
-    let ranked = KNOWN.iter().map(|option| name(option.usage));
+    let ranked = KNOWN.iter().map(KnownOption::name);
     let ranked = ranked.map(|name| (strsim::jaro_winkler(given, name), name));
     match ranked.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((alike, name)) if alike > ALIKE && name != given => {

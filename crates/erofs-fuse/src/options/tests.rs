@@ -139,50 +139,33 @@ fn everything_in_the_table_is_understood() {
     }
 }
 
-/// The names that the functions between two lines of a source match.
-fn matched(source: &'static str, from: &str, to: &str) -> impl Iterator<Item = &'static str> {
-    let begin = source.find(from).expect(from);
-    let length = source[begin..].find(to).expect(to);
-    let lines = source[begin..begin + length].lines().map(str::trim_start);
-    let arms = lines.filter(|line| line.starts_with('"')).map(|line| {
-        let end = [" =>", " if "]
-            .iter()
-            .filter_map(|end| line.find(end))
-            .min();
-        line[..end.unwrap_or(line.len())]
-            .split('"')
-            .skip(1)
-            .step_by(2)
-    });
-    arms.flatten()
-}
-
 #[test]
-fn everything_the_parser_takes_is_in_the_table() {
-    let ours = matched(
-        include_str!("../options.rs"),
-        "fn switch(",
-        "fn kernel_checks(",
+fn aliases_are_accepted_and_no_other_name_with_an_underscore_for_a_dot() {
+    let options = parse(
+        "timeout_read=5,http_header_file=/h,http_token_file=/t,http_user_file=/u,\
+         http_netrc_file=/n,http_ca_file=/c,oci_plain_http=on,global_pool_size=7,verity_hashoffset=9",
     );
-    let engine = include_str!("../../../erofs-engine/src/options.rs");
-    let engine = matched(engine, "fn switch(", "fn assign_verity(");
-    let verity = include_str!("../../../erofs-engine/src/options/verity.rs");
-    let verity = matched(verity, "pub fn set(", "\"fecdevice").map(|n| format!("verity.{n}"));
-    let names = ours.chain(engine).map(str::to_owned).chain(verity);
-    let in_table = |name: &String| {
-        let mut table = KNOWN.iter().map(|known| known.usage.split('=').next());
-        table.any(|known| known == Some(name))
-    };
-    // mount(8) passes them on; each is a default or the contrary of one in the table.
-    let unlisted = ["dev", "suid", "exec", "nodiratime", "relatime"];
-    // An option of `erofast lab pressure`, in the table where it is built.
-    let experiment = cfg!(not(feature = "experiments")).then_some("measure_allocations");
-    let expected = |name: &String| unlisted.contains(&name.as_str()) || experiment == Some(name);
-    let missing: Vec<_> = names.filter(|n| !in_table(n) && !expected(n)).collect();
+    let remote = &options.engine.remote;
     assert_eq!(
-        missing, [""; 0],
-        "in options.rs, but not in options/known.rs"
+        (remote.timeout, remote.plain_http),
+        (Duration::from_secs(5), Some(true))
     );
+    let files = [
+        (&remote.header_file, "/h"),
+        (&remote.token_file, "/t"),
+        (&remote.user_file, "/u"),
+        (&remote.netrc_file, "/n"),
+        (&remote.ca_file, "/c"),
+    ];
+    for (file, path) in files {
+        assert_eq!(file.as_deref(), Some(path.as_ref()));
+    }
+    assert_eq!(options.engine.reserved_pages, 7);
+    assert_eq!(options.engine.verity.hash_offset, Some(9));
+    for unknown in ["cache.dir=/x", "io.uring=on", "http_x=1", "timeout_write=1"] {
+        let line = format!("unknown mount option '{unknown}'");
+        assert!(refusal(unknown).starts_with(&line), "{unknown}");
+    }
 }
 
 #[test]

@@ -46,39 +46,35 @@ pub use calls::allowed_calls;
 
 use erofs_engine::Hipri;
 use rustix::thread::CapabilitySet;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::error::Error;
 
-/// The restrictions in force in this process.
-#[derive(Clone, Debug)]
-pub(crate) struct Sandbox {
-    on: bool,
-    /// For real-time workers.
-    wanted: CapabilitySet,
-    capabilities: Vec<&'static str>,
-    /// What lets workers be real-time.
-    real_time: Option<&'static str>,
-    no_new_privs: bool,
-    /// Version of the kernel's interface.
-    landlock: Option<i32>,
-    seccomp: bool,
-    missing: Vec<String>,
+figures::figures! {
+    /// The restrictions in force in this process.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub(crate) struct Sandbox {
+        /// Whether it was asked for.
+        on: bool,
+        /// Capabilities that are left.
+        capabilities: Vec<&'static str>,
+        /// How workers may become real-time: by a limit or by a capability; null: they may not.
+        real_time: Option<&'static str>,
+        /// No program that is run could have more rights.
+        no_new_privs: bool,
+        /// Version of the kernel's Landlock; null without it.
+        landlock: Option<i32>,
+        /// Only system calls that serving needs are allowed.
+        seccomp: bool,
+        /// Parts that the system refused, with the reasons.
+        missing: Vec<String>,
+    }
 }
 
 impl Sandbox {
     /// No restrictions: `sandbox=off`.
     pub(crate) fn off() -> Self {
-        Self {
-            on: false,
-            wanted: CapabilitySet::empty(),
-            capabilities: Vec::new(),
-            real_time: None,
-            no_new_privs: false,
-            landlock: None,
-            seccomp: false,
-            missing: Vec::new(),
-        }
+        Self::default()
     }
 
     /// The first half: drops capabilities, so that the steps before [`close`](Self::close) run
@@ -88,10 +84,10 @@ impl Sandbox {
         this.on = true;
         match limits::set(hipri) {
             Ok(()) if hipri != Hipri::Off => this.real_time = Some("limit"),
-            Err(_) if hipri != Hipri::Off => this.wanted = capabilities::SYS_NICE,
+            Err(_) if hipri != Hipri::Off => this.real_time = Some("capability"),
             _ => {}
         }
-        if let Err(error) = capabilities::keep(this.wanted | capabilities::CHANGE_USER) {
+        if let Err(error) = capabilities::keep(this.wanted() | capabilities::CHANGE_USER) {
             this.misses("capabilities are kept", &error);
         }
         match rustix::thread::set_no_new_privs(true) {
@@ -109,13 +105,14 @@ impl Sandbox {
         if let Err(error) = user::leave_root() {
             self.misses("a user of its own", &error);
         }
-        match capabilities::keep(self.wanted) {
-            Ok(kept) if !kept.is_empty() => {
-                self.capabilities = vec!["sys_nice"];
-                self.real_time = Some("capability");
-            }
+        let kept = capabilities::keep(self.wanted());
+        match &kept {
+            Ok(kept) if !kept.is_empty() => self.capabilities = vec!["sys_nice"],
             Ok(_) => {}
-            Err(error) => self.misses("capabilities are kept", &error),
+            Err(error) => self.misses("capabilities are kept", error),
+        }
+        if self.capabilities.is_empty() {
+            self.real_time = self.real_time.filter(|how| *how == "limit");
         }
         match files::restrict(io_uring) {
             Ok(landlock) => {
@@ -130,6 +127,14 @@ impl Sandbox {
         match calls::restrict(io_uring) {
             Ok(()) => self.seccomp = true,
             Err(error) => self.misses("seccomp", &error),
+        }
+    }
+
+    /// The capability that real-time workers need.
+    fn wanted(&self) -> CapabilitySet {
+        match self.real_time {
+            Some("capability") => capabilities::SYS_NICE,
+            _ => CapabilitySet::empty(),
         }
     }
 
@@ -152,19 +157,6 @@ impl Sandbox {
             Some(line) => Err(Error::Sandbox(line)),
             None => Ok(()),
         }
-    }
-
-    /// For the live counters.
-    pub(crate) fn report(&self) -> Value {
-        json!({
-            "on": self.on,
-            "capabilities": self.capabilities,
-            "real_time": self.real_time,
-            "no_new_privs": self.no_new_privs,
-            "landlock": self.landlock,
-            "seccomp": self.seccomp,
-            "missing": self.missing,
-        })
     }
 }
 

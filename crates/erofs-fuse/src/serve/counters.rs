@@ -5,20 +5,108 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Instant;
 
-use erofs_engine::cpu_workers::{Policy, Summary, WorkerStats};
-use erofs_engine::remote_image::RemoteFile;
-use erofs_engine::{Engine, remote};
+use erofs_engine::cpu_workers::WorkerStats;
+use erofs_engine::remote_image::{Counters, RemoteFile};
+use erofs_engine::{CacheStats, Engine, EngineStats, PoolStats, remote};
 
-use fuse_transport::Session;
-use serde_json::{Value, json};
+use figures::{Shape, Shaped};
+use fuse_transport::{Protocol, Session, Statistics};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::restart::{self, Restart};
-use crate::answer::queries;
+use super::restart::{self, Restart, RestartFigures};
+use crate::answer::{FilesystemFigures, queries};
 use crate::error::Error;
 use crate::mounting::mountpoints;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 use crate::version::version;
+
+figures::figures! {
+    /// The counters of a mount since it was mounted. Later versions may have more.
+    #[derive(Debug, Serialize)]
+    pub struct MountFigures {
+        /// What is mounted; a URL without its query.
+        image: String,
+        /// Where.
+        mountpoint: String,
+        /// Of the daemon.
+        pid: u32,
+        /// Of the program that serves.
+        version: &'static str,
+        /// Since the server began.
+        uptime_s: f64,
+        /// How requests come.
+        transport: Transport,
+        /// What was agreed with the kernel.
+        protocol: Protocol,
+        /// Requests served.
+        requests: u64,
+        /// Requests that the CPU of the reader served, as far as it is known: over /dev/fuse from
+        /// samples.
+        same_cpu: u64,
+        /// Each thread that serves and decodes.
+        workers: Vec<WorkerStats>,
+        /// Pages kept ready for buffers.
+        pool: PoolStats,
+        /// Decoded pclusters that are kept.
+        cache: CacheStats,
+        /// Reads and decoding.
+        engine: EngineStats,
+        /// Requests of the kernel.
+        fuse: Statistics,
+        /// Rights that the server dropped.
+        sandbox: Sandbox,
+        /// The files at URLs; counters of the process that fetches.
+        remote: Vec<RemoteFigures>,
+        /// What stored blocks are verified against; null if they are not.
+        verity: Option<VerityFigures>,
+        /// Whether a server that dies is replaced, and how many were.
+        restart: RestartFigures,
+        /// What the system refused until now, and what was done instead.
+        notices: Vec<String>,
+        /// What the filesystem counts.
+        #[serde(flatten)]
+        filesystem: FilesystemFigures,
+    }
+}
+
+figures::figures! {
+    /// A file at a URL.
+    #[derive(Debug, Serialize)]
+    struct RemoteFigures {
+        /// Without its query.
+        url: String,
+        /// Of the file.
+        bytes: u64,
+        /// What its fetcher did.
+        #[serde(flatten)]
+        counters: Option<Counters>,
+        /// Why there are no counters.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    }
+}
+
+figures::figures! {
+    /// What stored blocks are verified against.
+    #[derive(Debug, Serialize)]
+    struct VerityFigures {
+        /// In hexadecimal digits.
+        root_hash: String,
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Transport {
+    DevFuse,
+    IoUring,
+}
+
+impl Shaped for Transport {
+    const SHAPE: Shape = Shape::Words(&["dev_fuse", "io_uring"]);
+}
 
 /// The live counters of a mount.
 ///
@@ -116,91 +204,63 @@ impl Reporter {
     }
 
     /// `None` while the mount ends.
-    pub(crate) fn report(&self) -> Option<Value> {
+    pub(crate) fn figures(&self, filesystem: FilesystemFigures) -> Option<MountFigures> {
         let (engine, session) = (self.engine.upgrade()?, self.session.upgrade()?);
-        let fuse = session.statistics();
-        let engine_stats = engine.stats();
-        let transport = match session.protocol().io_uring {
-            true => "io_uring",
-            false => "dev_fuse",
-        };
-        let workers = engine
-            .workers()
-            .map(|workers| workers.stats())
-            .unwrap_or_default();
+        let (fuse, engine_stats) = (session.statistics(), engine.stats());
         let in_flight = session.in_flight().map(|shared| &**shared);
-        let notices: Vec<String> = self
-            .sandbox
-            .notice()
-            .into_iter()
+        let notices = (self.sandbox.notice().into_iter())
             .chain(self.notices.iter().cloned())
             .chain(engine.notices())
-            .chain(restart::notices(in_flight))
-            .collect();
-        Some(json!({
-            "image": self.image,
-            "mountpoint": self.mountpoint.to_string_lossy(),
-            "pid": std::process::id(),
-            "version": version(),
-            "uptime_s": self.started.elapsed().as_secs_f64(),
-            "transport": transport,
-            "protocol": session.protocol(),
-            "requests": fuse.requests,
-            "same_cpu": fuse.same_cpu,
-            "workers": workers.iter().map(worker).collect::<Vec<_>>(),
-            "pool": engine.pool_stats(),
-            "cache": engine_stats.cache,
-            "engine": engine_stats,
-            "fuse": fuse,
-            "sandbox": self.sandbox.report(),
-            "remote": engine.remote_files().map(remote_file).collect::<Vec<_>>(),
-            "verity": engine.root_hash().map(|root| json!({"root_hash": root.to_string()})),
-            "restart": self.restart.report(in_flight),
-            "notices": notices,
-        }))
+            .chain(restart::notices(in_flight));
+        Some(MountFigures {
+            image: self.image.clone(),
+            mountpoint: self.mountpoint.to_string_lossy().into_owned(),
+            pid: std::process::id(),
+            version: version(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            transport: match session.protocol().io_uring {
+                true => Transport::IoUring,
+                false => Transport::DevFuse,
+            },
+            protocol: session.protocol(),
+            requests: fuse.requests,
+            same_cpu: fuse.same_cpu,
+            workers: engine
+                .workers()
+                .map(|workers| workers.stats())
+                .unwrap_or_default(),
+            pool: engine.pool_stats(),
+            cache: engine_stats.cache.clone(),
+            engine: engine_stats,
+            fuse,
+            sandbox: self.sandbox.clone(),
+            remote: engine.remote_files().map(remote_file).collect(),
+            verity: engine.root_hash().map(|root| VerityFigures {
+                root_hash: root.to_string(),
+            }),
+            restart: self.restart.figures(in_flight),
+            notices: notices.collect(),
+            filesystem,
+        })
     }
 }
 
 /// Waits for the process that fetches.
-fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> Value {
-    let mut report = match file.counters() {
-        Ok(counters) => json!(counters),
-        Err(error) => json!({"error": error.to_string()}),
+fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
+    let (mut counters, error) = match file.counters() {
+        Ok(counters) => (Some(counters), None),
+        Err(error) => (None, Some(error.to_string())),
     };
-    if report["not_kept"].is_null()
-        && let Some(why) = file.not_kept()
-    {
-        report["not_kept"] = why.into();
+    if let Some(counters) = &mut counters {
+        counters.not_kept = counters
+            .not_kept
+            .take()
+            .or_else(|| file.not_kept().map(str::to_owned));
     }
-    report["url"] = url.into();
-    report["bytes"] = file.length().into();
-    report
-}
-
-/// `done` is the sum of requests served and jobs run from the queue.
-fn worker(stats: &WorkerStats) -> Value {
-    json!({
-        "cpu": stats.cpu,
-        "name": stats.name,
-        "tid": stats.tid,
-        "policy": stats.policy.map(|policy| policy.to_string()),
-        "nice": stats.policy.and_then(Policy::nice),
-        "done": stats.done + stats.served,
-        "jobs": stats.done,
-        "served": stats.served,
-        "queued": stats.queued,
-        "idle": stats.idle,
-        "panics": stats.panics,
-        "wakeups": stats.wakeups,
-        "queue_delay": summary(&stats.queue_delay),
-        "run": summary(&stats.run),
-    })
-}
-
-fn summary(times: &Summary) -> Value {
-    json!({
-        "count": times.count, "total_ns": times.total_ns, "average_ns": times.average_ns(),
-        "max_ns": times.max_ns, "p50_ns": times.p50_ns, "p90_ns": times.p90_ns,
-        "p99_ns": times.p99_ns, "p999_ns": times.p999_ns,
-    })
+    RemoteFigures {
+        url,
+        bytes: file.length(),
+        counters,
+        error,
+    }
 }

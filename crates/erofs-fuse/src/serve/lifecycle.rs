@@ -188,7 +188,9 @@ impl Serving<'_> {
         let notices = no_log.into_iter().collect();
         let sandbox = self.sandbox.clone();
         let reporter = Reporter::new(engine, &session, self.request, sandbox, restart, notices);
-        image.set_counters(Box::new(move || reporter.report()));
+        image.set_counters(Box::new(move |own| {
+            serde_json::to_vec(&reporter.figures(own)?).ok()
+        }));
         let nodes = image.nodes();
         // Before the threads that store have descriptors of their own.
         let decoded = match resumes {

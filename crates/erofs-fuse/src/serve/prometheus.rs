@@ -1,6 +1,8 @@
-//! The live counters in Prometheus' text format, made of the JSON that `erofast stat` reads.
+//! The live counters in Prometheus' text format, made of the JSON that `erofast stat` reads and of
+//! the table of its figures.
 //!
-//! A mount that does not answer has a field `error`, and no series but `up`.
+//! Numbers of a list are added up, and nanoseconds become seconds. A figure that is unknown has no
+//! series; a mount that does not answer has a field `error`, and no series but `up`.
 //!
 //! ```text
 //! # HELP erofast_requests_total Requests served, by kind.
@@ -8,228 +10,224 @@
 //! erofast_requests_total{mountpoint="/srv/app",kind="read"} 12
 //! ```
 
+use figures::{Figure, Shape, Shaped};
 use serde_json::Value;
 
-use Series::{Each, Fields, Histogram, IfAny, Info, Number, Private, Seconds, Sum, Up};
-
-struct Metric {
-    name: &'static str,
-    kind: &'static str,
-    series: Series,
-    help: &'static str,
-}
-
-type Places = &'static [(&'static str, &'static str)];
-
-/// The series of a metric. Places are JSON pointers.
-enum Series {
-    /// Whether a mount answers.
-    Up,
-    /// That it cannot, since it is another user's.
-    Private,
-    /// The number at a place.
-    Number(&'static str),
-    /// 1, labelled with the texts at places.
-    Info(Places),
-    /// One for each value of a label, whose number is read at a place.
-    Each(&'static str, Places, fn(&Value, &str) -> f64),
-    /// One for each field of the object at a place: its name is the value of a label.
-    Fields(&'static str, &'static str),
-    /// Buckets that are `[n, times]`: from 2^n up to below 2^(n+1); so many are a base unit.
-    Histogram(&'static str, f64),
-    /// The sum of the numbers at a place of each worker.
-    Sum(&'static str),
-    /// The same of nanoseconds.
-    Seconds(&'static str),
-    /// The metric is left out where there is nothing at its place.
-    IfAny(&'static Series),
-}
-
-macro_rules! metrics {
-    ($($kind:ident $name:literal $series:expr; $help:literal;)*) => {
-        &[$(Metric { name: $name, kind: stringify!($kind), series: $series, help: $help }),*]
-    };
-}
-
-/// What somebody can act on, by an alert, a setting or a report of a fault. `erofast stat --json`
-/// has all counters.
-const METRICS: &[Metric] = metrics! {
-    gauge "up" Up;
-        "1 where the server of a mount answers, 0 where it does not or may not be asked.";
-    gauge "private" Private;
-        "1 for a mount that only the user sees that mounted it.";
-    gauge "info" Info(&[("image", "/image"), ("transport", "/transport"), ("version", "/version")]);
-        "What is mounted, how requests come, and which version serves.";
-    gauge "sandbox" Each("part", SANDBOX, holds);
-        "1 for each part of the sandbox that holds.";
-    counter "request_errors_total" Number("/fuse/errors");
-        "Requests answered with an error, other than that something is not there or not supported.";
-    counter "engine_errors_total" Number("/engine/errors");
-        "Reads that failed.";
-    counter "faults_total" Number("/faults/count");
-        "Requests that failed by a fault of the image.";
-    counter "restarts_total" Number("/restart/restarts");
-        "Servers that died and were replaced.";
-    counter "worker_panics_total" Sum("/panics");
-        "Jobs that panicked; each was answered with an error.";
-    counter "requests_total" Fields("kind", "/fuse/by_kind");
-        "Requests served, by kind.";
-    counter "requests_by_place_total" Each("cpu", PLACES, number);
-        "Requests served on the CPU that asked, on another, or where the kernel does not report it.";
-    histogram "request_run_seconds" IfAny(&Histogram("/fuse/run_ns", 1e9));
-        "Time from taking a request to its reply.";
-    counter "worker_queue_delay_seconds_total" Seconds("/queue_delay/total_ns");
-        "Time that jobs waited for a worker.";
-    counter "worker_jobs_total" Sum("/queue_delay/count");
-        "Jobs that waited for a worker.";
-    counter "read_bytes_total" Number("/fuse/bytes_read");
-        "Bytes of file content sent to the kernel.";
-    counter "fetched_bytes_total" Number("/engine/fetched_bytes");
-        "Bytes fetched from the image for decoding.";
-    counter "decoded_bytes_total" Number("/engine/decoded_bytes");
-        "Bytes that decoders produced.";
-    counter "cache_hits_total" Number("/cache/hits");
-        "Segments found in the cache of decoded pclusters.";
-    counter "cache_misses_total" Number("/cache/misses");
-        "Segments not found in the cache of decoded pclusters.";
-    gauge "cache_bytes" Number("/cache/bytes");
-        "Decoded bytes in the cache.";
-    gauge "cache_budget_bytes" Number("/cache/budget_bytes");
-        "Limit of decoded bytes in the cache.";
-    counter "pool_hits_total" Number("/pool/hits");
-        "Buffers whose pages were all ready.";
-    counter "pool_misses_total" Number("/pool/misses");
-        "Buffers that needed pages from the system.";
-    gauge "profile_info" IfAny(&Info(&[("state", "/profile/state")]));
-        "What the launch profile is used for.";
-    counter "profile_prefetched_bytes_total" IfAny(&Number("/profile/prefetched_bytes"));
-        "Bytes read ahead by the launch profile.";
-    gauge "profile_wasted_bytes" IfAny(&Number("/profile/wasted_bytes"));
-        "Bytes read ahead that no program read, estimated from probes.";
-};
-
-const SANDBOX: Places = &[
-    ("no_new_privs", "/sandbox/no_new_privs"),
-    ("landlock", "/sandbox/landlock"),
-    ("seccomp", "/sandbox/seccomp"),
-];
-
-const PLACES: Places = &[
-    ("same", "/fuse/same_cpu"),
-    ("other", "/fuse/other_cpu"),
-    ("unknown", "/fuse/cpu_unknown"),
-];
+use super::counters::MountFigures;
 
 /// Suffix of the name, labels, value.
 type Sample = (&'static str, String, f64);
 
+macro_rules! composed {
+    ($($kind:ident $name:literal $help:literal;)*) => {
+        &[$([$name, stringify!($kind), $help]),*]
+    };
+}
+
+/// Metrics of more than one figure: name, kind and help. The series of the last one are in the
+/// table, where they have no help in common.
+const COMPOSED: &[[&str; 3]] = composed! {
+    gauge "up"
+        "1 where the server of a mount answers, 0 where it does not or may not be asked.";
+    gauge "private" "1 for a mount that only the user sees that mounted it.";
+    gauge "info" "What is mounted, how requests come, and which version serves.";
+    gauge "sandbox" "1 for each part of the sandbox that holds.";
+    counter "worker_queue_delay_seconds_total" "Time that jobs waited for a worker.";
+    counter "worker_jobs_total" "Jobs that waited for a worker.";
+    counter "requests_by_place_total"
+        "Requests served on the CPU that asked, on another, or where the kernel does not report it.";
+};
+
+/// The series of a composed metric for one mount.
+fn composed(name: &str, mount: &Value) -> Vec<Sample> {
+    let delay = |figure| number(&find(mount, &["workers", "queue_delay", figure]));
+    match name {
+        "up" => one(f64::from(u8::from(mount["error"].is_null()))),
+        "private" if mount["private"] == true => one(1.0),
+        _ if !mount["error"].is_null() => Vec::new(),
+        "info" => {
+            let text = |name| label(name, mount[name].as_str().unwrap_or_default());
+            vec![(
+                "",
+                ["image", "transport", "version"].map(text).concat(),
+                1.0,
+            )]
+        }
+        "sandbox" => ["no_new_privs", "landlock", "seccomp"]
+            .map(|part| {
+                // A part holds if it is true, or has the number of its version.
+                let value = &mount["sandbox"][part];
+                let holds = value.as_bool().unwrap_or(value.is_number());
+                ("", label("part", part), f64::from(u8::from(holds)))
+            })
+            .into(),
+        "worker_queue_delay_seconds_total" => one(delay("total_ns") / 1e9),
+        "worker_jobs_total" => one(delay("count")),
+        _ => Vec::new(),
+    }
+}
+
+/// A metric of the table, and the figures it shows: where, by which label.
+struct Metric {
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    figures: Vec<(Vec<&'static str>, &'static str)>,
+}
+
+/// The metrics of the table. A struct that is reported twice is shown once.
+fn metrics() -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    collect(&[], &MountFigures::SHAPE, &mut metrics);
+    metrics
+}
+
+fn collect(place: &[&'static str], shape: &Shape, metrics: &mut Vec<Metric>) {
+    let figures = match shape {
+        Shape::Part(figures) => *figures,
+        Shape::Optional(inner) | Shape::List(inner) => return collect(place, inner, metrics),
+        _ => &[],
+    };
+    for figure in figures {
+        let own = std::slice::from_ref(&figure.name);
+        let place = [place, if figure.is_flat { &own[1..] } else { own }].concat();
+        match figure.metric {
+            Some((kind, name)) => add(kind, name, figure, place, metrics),
+            None => collect(&place, &figure.shape, metrics),
+        }
+    }
+}
+
+fn add(
+    kind: &'static str,
+    name: &'static str,
+    figure: &Figure,
+    place: Vec<&'static str>,
+    metrics: &mut Vec<Metric>,
+) {
+    let (name, label) = name.split_once('{').unwrap_or((name, ""));
+    let label = label.trim_end_matches('}');
+    match metrics.iter_mut().find(|metric| metric.name == name) {
+        Some(metric) if metric.figures.iter().any(|(_, known)| *known == label) => {}
+        Some(metric) => metric.figures.push((place, label)),
+        None => {
+            let composed = COMPOSED.iter().find(|composed| composed[0] == name);
+            let help = composed.map_or(figure.help.trim(), |composed| composed[2]);
+            metrics.push(Metric {
+                name,
+                kind,
+                help,
+                figures: vec![(place, label)],
+            });
+        }
+    }
+}
+
 /// The counters of mounts, as [`stat`](crate::stat) returns them.
 pub fn prometheus(mounts: &[Value]) -> String {
     let mut page = String::new();
-    for Metric {
-        name,
-        kind,
-        series,
-        help,
-    } in METRICS
-    {
-        let mounts: Vec<_> = mounts.iter().filter(|mount| series.any(mount)).collect();
-        if !mounts.is_empty() {
-            page += &format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
-        }
-        for counters in mounts {
-            let mountpoint = escape(string(counters, "/mountpoint"));
-            for (suffix, labels, value) in series.samples(counters) {
-                let labels = format!("mountpoint=\"{mountpoint}\"{labels}");
-                page += &format!("erofast_{name}{suffix}{{{labels}}} {value}\n");
-            }
-        }
+    for [name, kind, help] in COMPOSED {
+        page += &family(name, kind, help, mounts, |mount| composed(name, mount));
+    }
+    for metric in metrics() {
+        let series = |mount: &Value| match mount["error"].is_null() {
+            true => metric.samples(mount),
+            false => Vec::new(),
+        };
+        page += &family(metric.name, metric.kind, metric.help, mounts, series);
     }
     page
 }
 
-impl Series {
-    fn any(&self, counters: &Value) -> bool {
-        let place = match *self {
-            Up => return true,
-            Private => return counters["private"] == true,
-            _ if !counters["error"].is_null() => return false,
-            IfAny(&(Number(place) | Histogram(place, _) | Info(&[(_, place)]))) => place,
-            _ => return true,
-        };
-        !at(counters, place).is_null()
+/// A metric of several mounts; nothing if none has a series.
+fn family(
+    name: &str,
+    kind: &str,
+    help: &str,
+    mounts: &[Value],
+    series: impl Fn(&Value) -> Vec<Sample>,
+) -> String {
+    let mut lines = String::new();
+    for mount in mounts {
+        let mountpoint = escape(mount["mountpoint"].as_str().unwrap_or_default());
+        for (suffix, labels, value) in series(mount) {
+            let labels = format!("mountpoint=\"{mountpoint}\"{labels}");
+            lines += &format!("erofast_{name}{suffix}{{{labels}}} {value}\n");
+        }
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n{lines}")
+}
+
+impl Metric {
+    fn samples(&self, mount: &Value) -> Vec<Sample> {
+        let figures = self.figures.iter();
+        figures
+            .flat_map(|(place, label)| self.of_figure(&find(mount, place), place, label))
+            .collect()
     }
 
-    fn samples(&self, value: &Value) -> Vec<Sample> {
-        let one = |labels, number| ("", labels, number);
-        match self {
-            Up => vec![one(
-                String::new(),
-                f64::from(u8::from(value["error"].is_null())),
-            )],
-            Private => vec![one(String::new(), 1.0)],
-            Number(place) => vec![one(String::new(), number(value, place))],
-            Info(texts) => {
-                let label = |&(name, place): &(_, _)| label(name, string(value, place));
-                vec![one(texts.iter().map(label).collect(), 1.0)]
+    fn of_figure(&self, value: &Value, place: &[&str], name: &str) -> Vec<Sample> {
+        let is_time = place.last().is_some_and(|name| name.ends_with("_ns"));
+        let unit = if is_time { 1e9 } else { 1.0 };
+        let labels = |key: &str| match name.split_once('=') {
+            Some((name, key)) => label(name, key),
+            None if name.is_empty() => String::new(),
+            None => label(name, key),
+        };
+        match value {
+            Value::Object(_) if self.kind == "histogram" => histogram(value, unit),
+            Value::Object(fields) => {
+                let each = |(key, value): (&String, _)| ("", labels(key), number(value) / unit);
+                fields.iter().map(each).collect()
             }
-            Each(name, places, read) => {
-                let each = |&(key, place): &(_, _)| one(label(name, key), read(value, place));
-                places.iter().map(each).collect()
-            }
-            Fields(name, place) => {
-                let fields = at(value, place).as_object().into_iter().flatten();
-                let each = |(key, field): (&String, _)| one(label(name, key), number(field, ""));
-                fields.map(each).collect()
-            }
-            Histogram(place, unit) => histogram(at(value, place), *unit),
-            Sum(place) => vec![one(String::new(), of_workers(value, place))],
-            Seconds(place) => vec![one(String::new(), of_workers(value, place) / 1e9)],
-            IfAny(series) => series.samples(value),
+            Value::String(text) => vec![("", labels(text), 1.0)],
+            Value::Number(_) => vec![("", labels(""), number(value) / unit)],
+            _ => Vec::new(),
         }
     }
 }
 
+/// The value at a place; behind a list, the sum of its numbers.
+fn find(value: &Value, place: &[&str]) -> Value {
+    match (value, place) {
+        (Value::Array(list), _) => {
+            let numbers = list.iter().map(|value| number(&find(value, place)));
+            numbers.sum::<f64>().into()
+        }
+        (_, [name, rest @ ..]) => find(&value[name], rest),
+        _ => value.clone(),
+    }
+}
+
+/// Buckets are `[n, times]`: from 2^n up to below 2^(n+1); so many are a base unit.
 fn histogram(values: &Value, unit: f64) -> Vec<Sample> {
     let bucket = |bound: &str, below| ("_bucket", label("le", bound), below);
     let (mut samples, mut below) = (Vec::new(), 0.0);
     for values in values["buckets"].as_array().into_iter().flatten() {
-        below += number(values, "/1");
-        let bound = (number(values, "/0") + 1.0).exp2() / unit;
+        below += number(&values[1]);
+        let bound = (number(&values[0]) + 1.0).exp2() / unit;
         samples.push(bucket(&bound.to_string(), below));
     }
-    let count = number(values, "/count");
+    let count = number(&values["count"]);
     samples.push(bucket("+Inf", count));
-    samples.push(("_sum", String::new(), number(values, "/sum") / unit));
+    samples.push(("_sum", String::new(), number(&values["sum"]) / unit));
     samples.push(("_count", String::new(), count));
     samples
 }
 
-fn of_workers(value: &Value, place: &str) -> f64 {
-    let workers = value["workers"].as_array().into_iter().flatten();
-    workers.map(|worker| number(worker, place)).sum()
+fn one(number: f64) -> Vec<Sample> {
+    vec![("", String::new(), number)]
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
 }
 
 fn label(name: &str, value: &str) -> String {
     format!(",{name}=\"{}\"", escape(value))
-}
-
-/// 1 where a part of the sandbox holds: true, or the number of its version.
-fn holds(value: &Value, place: &str) -> f64 {
-    let part = at(value, place);
-    f64::from(u8::from(part.as_bool().unwrap_or(part.is_number())))
-}
-
-fn at<'v>(value: &'v Value, place: &str) -> &'v Value {
-    value.pointer(place).unwrap_or(&Value::Null)
-}
-
-fn number(value: &Value, place: &str) -> f64 {
-    at(value, place).as_f64().unwrap_or(0.0)
-}
-
-fn string<'v>(value: &'v Value, place: &str) -> &'v str {
-    at(value, place).as_str().unwrap_or_default()
 }
 
 /// As the format wants it inside of quotes.
@@ -241,6 +239,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use serde_json::json;
 
@@ -301,22 +301,41 @@ mod tests {
     #[test]
     fn each_metric_has_one_head_before_its_series() {
         let text = prometheus(&[example(), example()]);
-        for Metric {
-            name,
-            kind,
-            series,
-            help,
-        } in METRICS
-        {
-            let head = format!("# HELP erofast_{name} {help}\n# TYPE erofast_{name} {kind}\n");
-            let mut parts = text.split(&head);
-            let is_there = !parts.next().unwrap().contains(&format!("erofast_{name}{{"));
-            let heads = parts.count();
-            assert!(
-                is_there && heads == usize::from(series.any(&example())),
-                "{name}"
-            );
+        let mut known = BTreeSet::new();
+        let mut name = "";
+        for line in text.lines() {
+            if let Some(head) = line.strip_prefix("# TYPE erofast_") {
+                name = head.split(' ').next().unwrap();
+                assert!(known.insert(name), "{name} twice");
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(&format!("erofast_{name}")), "{line}");
+            }
         }
+        assert!(known.contains("sandbox") && !known.contains("profile_wasted_bytes"));
+    }
+
+    /// Names are a contract: one that is gone or new shows here.
+    #[test]
+    fn the_page_of_monitoring_has_every_metric_and_no_other() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let table = page.split("| series | ").nth(1).unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let cells = table
+            .lines()
+            .filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+        let on_page: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').step_by(2)).collect();
+        let composed = COMPOSED.iter().map(|[name, ..]| *name);
+        let known = composed
+            .chain(metrics().iter().map(|metric| metric.name))
+            .collect();
+        assert_eq!(
+            on_page
+                .into_iter()
+                .filter(|name| !name.is_empty())
+                .collect::<BTreeSet<_>>(),
+            known
+        );
     }
 
     #[test]

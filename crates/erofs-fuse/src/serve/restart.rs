@@ -1,7 +1,7 @@
 //! Whether the server of a mount is started again when it dies.
 
 use fuse_transport::{RequestsInFlight, Session};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::error::Error;
 use crate::request::MountRequest;
@@ -15,6 +15,21 @@ pub(crate) struct Restart {
     off: Option<String>,
     /// The process that starts servers.
     helper: Option<i32>,
+}
+
+figures::figures! {
+    /// Whether a server that dies is replaced, and how many were.
+    #[derive(Debug, Serialize)]
+    pub(super) struct RestartFigures {
+        /// Whether it is.
+        on: bool,
+        /// Why it is not.
+        reason: Option<String>,
+        /// Servers that died and were replaced.
+        restarts: u64 => counter "restarts_total",
+        /// Process that starts servers.
+        helper: Option<i32>,
+    }
 }
 
 impl Restart {
@@ -69,16 +84,16 @@ impl Restart {
     }
 
     /// For the live counters.
-    pub(crate) fn report(&self, in_flight: Option<&RequestsInFlight>) -> Value {
+    pub(super) fn figures(&self, in_flight: Option<&RequestsInFlight>) -> RestartFigures {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();
         let reason = gone.then(|| "the mount helper was killed".to_owned());
-        json!({
-            "on": self.is_on() && !gone,
-            "reason": reason.or_else(|| self.off.clone()),
-            "restarts": in_flight.map_or(0, RequestsInFlight::restarts),
-            "helper": helper.filter(|_| !gone),
-        })
+        RestartFigures {
+            on: self.is_on() && !gone,
+            reason: reason.or_else(|| self.off.clone()),
+            restarts: in_flight.map_or(0, RequestsInFlight::restarts),
+            helper: helper.filter(|_| !gone),
+        }
     }
 }
 

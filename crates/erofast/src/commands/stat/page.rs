@@ -47,6 +47,92 @@ fn string<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or("?")
 }
 
+/// A line: its label, the figures of which one must be there and not 0, and its text.
+type Line = (&'static str, &'static [&'static str], &'static str);
+
+macro_rules! lines {
+    ($($label:literal if $($place:literal)*: $text:literal;)*) => {
+        &[$(($label, &[$($place),*], $text)),*]
+    };
+}
+
+const HEADING: &[Line] = lines! {
+    "verified" if "/verity/root_hash": "root hash {/verity/root_hash}";
+    "restarts" if "/restart/restarts": "{/restart/restarts:dead server} replaced";
+};
+
+const STATE: &[Line] = lines! {
+    "CPU" if "/fuse/same_cpu" "/fuse/other_cpu":
+        "{/fuse/same_cpu%/fuse/other_cpu} of requests served on the CPU that asked";
+    "data" if "/uptime_s":
+        "{/fuse/bytes_read} requested, {/engine/fetched_bytes} fetched, {/engine/decoded_bytes} \
+         decoded in {/engine/decodes:call}";
+    "errors" if "/fuse/errors" "/engine/errors":
+        "{/fuse/errors:failed request}, {/engine/errors:failed read} of the image";
+    "cache" if "/cache/budget_bytes":
+        "{/cache/bytes} of {/cache/budget_bytes}, {/cache/hits%/cache/misses} of \
+         {/cache/hits+/cache/misses:lookup} found";
+};
+
+/// Of one URL.
+const REMOTE: &[Line] = lines! {
+    "remote" if "/url":
+        "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
+    "" if "/not_kept": "nothing is kept in the cache: {/not_kept}";
+    "" if "/waiting" "/failures":
+        "{/waiting:waiting request}, {/failures:failed round trip}";
+};
+
+const POOL: &[Line] = lines! {
+    "pool" if "/pool/reserved_pages":
+        "{/pool/reserved_pages:page} reserved, {/pool/free_pages} free, peak \
+         {/pool/peak_in_use_pages}; {/pool/hits%/pool/misses} of {/pool/hits+/pool/misses:buffer} \
+         served from it";
+};
+
+fn lines(lines: &[Line], value: &Value) -> String {
+    let is_there = |place: &&str| match value.pointer(place) {
+        Some(Value::Number(number)) => number.as_f64() > Some(0.0),
+        Some(Value::String(_)) => true,
+        _ => false,
+    };
+    let shown = lines
+        .iter()
+        .filter(|(_, places, _)| places.iter().any(is_there));
+    shown
+        .map(|(label, _, text)| line(label, &fill(text, value)))
+        .collect()
+}
+
+/// Text with figures: `{place}` in the unit that its name says, `{place:noun}` with what it counts,
+/// `{place+place:noun}` a sum, `{place%place}` the first one's share of both.
+fn fill(text: &str, value: &Value) -> String {
+    let mut parts = text.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |filled, part| {
+        let (figure, rest) = part.split_once('}').unwrap_or((part, ""));
+        filled + &amount(figure, value) + rest
+    })
+}
+
+fn amount(figure: &str, value: &Value) -> String {
+    if let Some((part, others)) = figure.split_once('%') {
+        let part = number(value, part);
+        return percent(part, part + number(value, others));
+    }
+    let (places, noun) = figure.split_once(':').unwrap_or((figure, ""));
+    let sum = places.split('+').map(|place| number(value, place)).sum();
+    match value.pointer(places) {
+        _ if !noun.is_empty() => units::count(sum, noun),
+        Some(Value::String(text)) => text::line(text),
+        Some(seconds) if places.ends_with("_s") => {
+            units::age(seconds.as_f64().unwrap_or(0.0) as u64)
+        }
+        _ if places.contains("bytes") => units::size(sum),
+        _ => sum.to_string(),
+    }
+}
+
 /// `label` in its column, then the text.
 fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
@@ -58,22 +144,20 @@ fn profile(report: &Value) -> String {
         return String::new();
     };
     let mut text = state.to_owned();
-    if report["prefetched_bytes"].is_u64() {
-        let size = |name: &str| units::size(number(report, name));
-        text += &format!(
-            ": {} read ahead, {} came late",
-            size("/prefetched_bytes"),
-            size("/late_bytes")
+    if state != "learning" && report["prefetched_bytes"].is_u64() {
+        text += &fill(
+            ": {/prefetched_bytes} read ahead, {/late_bytes} came late",
+            report,
         );
     }
     if report["kept_bytes"].as_u64() > Some(0) {
-        let decoded = units::size(number(report, "/kept_bytes"));
-        text += &format!(", {decoded} were decoded by earlier launches");
+        text += &fill(", {/kept_bytes} were decoded by earlier launches", report);
     }
     if state == "replayed" && report["wasted_bytes"].is_u64() {
-        let wasted = units::size(number(report, "/wasted_bytes"));
-        let probes = units::count(number(report, "/probes"), "probe");
-        text += &format!(", about {wasted} were not needed by {probes}");
+        text += &fill(
+            ", about {/wasted_bytes} were not needed by {/probes:probe}",
+            report,
+        );
     }
     let programs = report["programs"].as_array().map_or(&[][..], |all| all);
     match report["error"].as_str() {
@@ -106,33 +190,6 @@ const MOST_PROGRAMS: usize = 5;
 /// Of fewer times a 99th percentile is only their longest.
 const FEW: u64 = 100;
 
-/// What was fetched from one URL.
-fn remote(file: &Value) -> String {
-    if let Some(error) = file["error"].as_str() {
-        return line("remote", error);
-    }
-    let size = |name: &str| units::size(number(file, name));
-    let text = format!(
-        "{} fetched in {}, {} of {} cached",
-        size("/fetched_bytes"),
-        units::count(number(file, "/round_trips"), "round trip"),
-        size("/cached_bytes"),
-        size("/bytes"),
-    );
-    let not_kept = file["not_kept"].as_str();
-    let not_kept = not_kept.map(|why| line("", &format!("nothing is kept in the cache: {why}")));
-    let (waiting, failed) = (number(file, "/waiting"), number(file, "/failures"));
-    let more = match waiting + failed {
-        0 => String::new(),
-        _ => {
-            let waiting = units::count(waiting, "waiting request");
-            let failed = units::count(failed, "failed round trip");
-            line("", &format!("{waiting}, {failed}"))
-        }
-    };
-    line("remote", &text) + &not_kept.unwrap_or_default() + &more
-}
-
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
@@ -155,47 +212,27 @@ impl Page<'_> {
     }
 
     fn heading(&self) -> String {
-        let mut page = format!(
-            "{} on {}\n",
-            text::line(string(self.now, "/image")),
-            text::line(string(self.now, "/mountpoint"))
-        );
         let transport = match string(self.now, "/transport") {
             "io_uring" => "FUSE over io_uring",
             _ => "/dev/fuse",
         };
-        let (major, minor) = (self.now("/protocol/major"), self.now("/protocol/minor"));
-        page += &line(
-            "transport",
-            &format!("{transport}, protocol {major}.{minor}"),
-        );
         let on = self.now.pointer("/sandbox/on").and_then(Value::as_bool);
         let sandbox = match (on, string(self.now, "/sandbox/real_time")) {
             (Some(true), "capability") => "sandboxed but for CAP_SYS_NICE",
             (Some(true), _) => "sandboxed",
             _ => "not sandboxed",
         };
-        let age = self.now["uptime_s"].as_f64().unwrap_or(0.0) as u64;
-        let pid = self.now("/pid");
         // Version 1.0.0 does not say it.
-        let version = self.now["version"].as_str().map(text::line);
-        let version = version.map_or(String::new(), |version| format!("version {version}, "));
-        page += &line(
-            "daemon",
-            &format!("pid {pid}, {version}up {}, {sandbox}", units::age(age)),
-        );
-        if let Some(root) = self
-            .now
-            .pointer("/verity/root_hash")
-            .and_then(Value::as_str)
-        {
-            page += &line("verified", &format!("root hash {root}"));
-        }
-        let died = self.now("/restart/restarts");
-        if died > 0 {
-            let servers = units::count(died, "dead server");
-            page += &line("restarts", &format!("{servers} replaced"));
-        }
+        let version = match self.now["version"].is_string() {
+            true => "version {/version}, ",
+            false => "",
+        };
+        let protocol = format!("{transport}, protocol {{/protocol/major}}.{{/protocol/minor}}");
+        let daemon = format!("pid {{/pid}}, {version}up {{/uptime_s}}, {sandbox}");
+        let mut page = fill("{/image} on {/mountpoint}\n", self.now);
+        page += &line("transport", &fill(&protocol, self.now));
+        page += &line("daemon", &fill(&daemon, self.now));
+        page += &lines(HEADING, self.now);
         for notice in self.now["notices"].as_array().into_iter().flatten() {
             page += &line("notice", notice.as_str().unwrap_or_default());
         }
@@ -203,70 +240,18 @@ impl Page<'_> {
     }
 
     fn state(&self) -> String {
-        let size = |pointer: &str| units::size(self.now(pointer));
-        let mut page = String::new();
-        let known = self.now("/fuse/same_cpu") + self.now("/fuse/other_cpu");
-        if known > 0 {
-            let matched = percent(self.now("/fuse/same_cpu"), known);
-            page += &line(
-                "CPU",
-                &format!("{matched} of requests served on the CPU that asked"),
-            );
-        }
-        page += &line(
-            "data",
-            &format!(
-                "{} requested, {} fetched, {} decoded in {}",
-                size("/fuse/bytes_read"),
-                size("/engine/fetched_bytes"),
-                size("/engine/decoded_bytes"),
-                units::count(self.now("/engine/decodes"), "call"),
-            ),
-        );
-        let (failed, reads) = (self.now("/fuse/errors"), self.now("/engine/errors"));
-        if failed + reads > 0 {
-            let failed = units::count(failed, "failed request");
-            let reads = units::count(reads, "failed read");
-            page += &line("errors", &format!("{failed}, {reads} of the image"));
-        }
-        if self.now("/cache/budget_bytes") > 0 {
-            let (hits, misses) = (self.now("/cache/hits"), self.now("/cache/misses"));
-            page += &line(
-                "cache",
-                &format!(
-                    "{} of {}, {} of {} found",
-                    size("/cache/bytes"),
-                    size("/cache/budget_bytes"),
-                    percent(hits, hits + misses),
-                    units::count(hits + misses, "lookup"),
-                ),
-            );
-        }
+        let mut page = lines(STATE, self.now);
         let files = self.now["remote"].as_array().map_or(&[][..], |all| all);
         for file in files {
             if files.len() > 1 {
                 page += &line("url", string(file, "/url"));
             }
-            page += &remote(file);
+            page += &match file["error"].as_str() {
+                Some(error) => line("remote", error),
+                None => lines(REMOTE, file),
+            };
         }
-        page + &self.pool() + &profile(&self.now["profile"])
-    }
-
-    fn pool(&self) -> String {
-        let reserved = self.now("/pool/reserved_pages");
-        if reserved == 0 {
-            return String::new();
-        }
-        let (hits, misses) = (self.now("/pool/hits"), self.now("/pool/misses"));
-        let text = format!(
-            "{} reserved, {} free, peak {}; {} of {} served from it",
-            units::count(reserved, "page"),
-            self.now("/pool/free_pages"),
-            self.now("/pool/peak_in_use_pages"),
-            percent(hits, hits + misses),
-            units::count(hits + misses, "buffer"),
-        );
-        line("pool", &text)
+        page + &lines(POOL, self.now) + &profile(&self.now["profile"])
     }
 
     fn requests(&self) -> String {
@@ -357,17 +342,18 @@ impl Page<'_> {
 
     /// Whether the image was changed, and its last faults, two lines each.
     fn faults(&self) -> String {
-        let all = self.now("/faults/count");
-        if all == 0 {
+        if self.now("/faults/count") == 0 {
             return String::new();
         }
         let log = match self.now["faults"]["logged_to"].as_str() {
             Some(log) => format!("logged to: {}", text::name(log.as_bytes())),
             None => "not logged".to_owned(),
         };
-        let all = units::count(all, "failed request");
-        let kinds = units::count(self.now("/faults/kinds"), "kind");
-        let mut page = line("faults", &format!("{all} of {kinds}, {log}"));
+        let counts = fill(
+            "{/faults/count:failed request} of {/faults/kinds:kind}",
+            self.now,
+        );
+        let mut page = line("faults", &format!("{counts}, {log}"));
         if let Some(change) = self.now["faults"]["image_changed"].as_str() {
             let _ = writeln!(page, "{}", text::name(change.as_bytes()));
         }

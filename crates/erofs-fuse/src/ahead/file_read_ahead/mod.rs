@@ -10,5 +10,5 @@ mod sequence;
 mod streams;
 mod thread;
 
-pub(crate) use queue::{FileReadAhead, is_small_file};
+pub(crate) use queue::{FileReadAhead, ReadAheadFigures, is_small_file};
 pub(crate) use thread::{Running, start};

@@ -1,13 +1,14 @@
 //! What the threads that serve requests report, and what the thread that stores takes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::Nid;
-use serde_json::{Value, json};
+use serde::Serialize;
 use sys::pi_condvar::PiCondvar;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
+use super::super::random_faults::RandomFaultFigures;
 use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 use crate::threads::Demand;
@@ -19,6 +20,30 @@ const SMALL_FILE: u64 = 256 << 10;
 /// How long the next request of a reader is awaited.
 const REQUEST: Duration = Duration::from_millis(10);
 
+figures::figures! {
+    /// Small files stored ahead of their readers.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct ReadAheadFigures counted by struct Counters {
+        /// Files stored.
+        files,
+        /// Their bytes.
+        prefetched_bytes,
+        /// Files that were requested before they were stored.
+        late_files,
+        /// Files that the kernel did not take.
+        refused_files,
+    } and {
+        /// Bytes of them that readers used.
+        used_bytes: u64,
+        /// Bytes of them that no reader used.
+        wasted_bytes: u64,
+        /// Directories listed ahead of a walk.
+        pub(crate) directories: u64,
+        /// Windows around random faults that are declined.
+        pub(crate) random_faults: Option<RandomFaultFigures>,
+    }
+}
+
 /// Read-ahead over the files of one mount.
 #[derive(Debug)]
 pub(crate) struct FileReadAhead {
@@ -27,10 +52,7 @@ pub(crate) struct FileReadAhead {
     changed: PiCondvar,
     /// The thread that stores.
     pub(super) demand: Demand,
-    files: AtomicU64,
-    bytes: AtomicU64,
-    late: AtomicU64,
-    refused: AtomicU64,
+    counters: Counters,
 }
 
 #[derive(Debug, Default)]
@@ -70,10 +92,7 @@ impl FileReadAhead {
             state: PiMutex::new(state),
             changed: PiCondvar::new(),
             demand,
-            files: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            counters: Counters::default(),
         }
     }
 
@@ -99,7 +118,7 @@ impl FileReadAhead {
         let is_being_stored = state.storing.take_if(|storing| *storing == file).is_some();
         state.sequence.read(place);
         if !state.streams.read(place) || is_being_stored {
-            self.late.fetch_add(1, Ordering::Relaxed);
+            self.counters.late_files.fetch_add(1, Ordering::Relaxed);
         }
         self.wake(state);
     }
@@ -139,17 +158,15 @@ impl FileReadAhead {
     }
 
     /// For the counters.
-    pub(crate) fn report(&self) -> Value {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    pub(crate) fn figures(&self) -> ReadAheadFigures {
         let state = self.lock();
-        json!({
-            "files": load(&self.files),
-            "prefetched_bytes": load(&self.bytes),
-            "late_files": load(&self.late),
-            "refused_files": load(&self.refused),
-            "used_bytes": state.streams.used,
-            "wasted_bytes": state.streams.wasted,
-        })
+        let mut figures = ReadAheadFigures {
+            used_bytes: state.streams.used,
+            wasted_bytes: state.streams.wasted,
+            ..ReadAheadFigures::default()
+        };
+        self.counters.add_to(&mut figures);
+        figures
     }
 
     /// Wakes the thread if it has something to do and does not know that.
@@ -186,11 +203,12 @@ impl FileReadAhead {
     /// The file was stored; `None`: it could not be.
     pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.counters.refused_files.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        self.files.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.files.fetch_add(1, Ordering::Relaxed);
+        let prefetched = &self.counters.prefetched_bytes;
+        prefetched.fetch_add(bytes, Ordering::Relaxed);
         let mut state = self.lock();
         state.sequence.set_cached(job.due.place);
         state.streams.stored(job.due, bytes);

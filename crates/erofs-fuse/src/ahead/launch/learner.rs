@@ -13,13 +13,13 @@ use std::sync::Arc;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
 use launch_profile::{Error, Learned, Profile, Program, Trim, learned, limits};
-use serde_json::json;
 
 use super::decoded::DecodedBytes;
 use super::names;
 use super::progress::{Beginning, Launch};
 use super::recording::Recording;
 use super::replaying::Replaying;
+use super::report::ProgramFigures;
 use crate::text;
 
 /// After this many mounts in a row without a launch, one is not expected.
@@ -236,15 +236,13 @@ impl Learner {
 
     /// For the counters.
     fn show(&self) {
-        let shows = |program: &Program| {
-            json!({
-                "path": text::name(&program.path().unwrap_or_default()),
-                "nid": program.nid,
-                "launches": program.launches,
-                "windows": program.profile.windows.len(),
-                "bytes": program.profile.bytes(),
-                "windows_asked": self.launched.get(&program.nid).copied().flatten(),
-            })
+        let shows = |program: &Program| ProgramFigures {
+            path: text::name(&program.path().unwrap_or_default()),
+            nid: program.nid,
+            launches: program.launches,
+            windows: program.profile.windows.len(),
+            bytes: program.profile.bytes(),
+            windows_asked: self.launched.get(&program.nid).copied().flatten(),
         };
         let programs = self.learned.programs.iter();
         self.launch.show(programs.map(shows).collect());

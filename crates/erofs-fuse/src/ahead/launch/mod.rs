@@ -12,9 +12,11 @@ mod recorder;
 mod recording;
 mod replay;
 mod replaying;
+mod report;
 mod start;
 
 pub(crate) use decoded::DecodedBytes;
 pub use names::identity as profile_identity;
 pub(crate) use progress::Launch;
+pub(crate) use report::LaunchFigures;
 pub(crate) use start::{Mount, Running, start};

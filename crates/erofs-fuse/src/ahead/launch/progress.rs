@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use erofs_engine::erofs_format::{Inode, Nid};
 use launch_profile::Decoded;
-use serde_json::{Value, json};
 use sys::pi_mutex::PiMutex;
 
 use super::recorder::Recorder;
 use super::replay::Replay;
+use super::report::{LaunchFigures, ProgramFigures};
 
 /// Replays of one mount at most: that of its beginning, and those of programs launched later.
 const MOST_REPLAYS: usize = 8;
@@ -33,7 +33,7 @@ pub(crate) struct Launch {
     /// Replays whose names are looked up now.
     visits: AtomicUsize,
     /// Guarded by its own lock: programs that were learned, for the counters.
-    programs: PiMutex<Vec<Value>>,
+    programs: PiMutex<Vec<ProgramFigures>>,
     /// Guarded by its own lock: what went wrong beside it.
     trouble: PiMutex<Option<String>>,
     /// What earlier launches decoded, once it is needed.
@@ -148,7 +148,7 @@ impl Launch {
 
     /// Adds what the probes show: how much of what was read ahead was used. Unknown before a launch
     /// has asked for one; then what was read ahead of programs that were not launched was not.
-    fn add_probes(&self, report: &mut Value) {
+    fn add_probes(&self, figures: &mut LaunchFigures) {
         let parts = self.replays().map(|replay| {
             let (hit, missed) = self.probes(replay.windows());
             (replay.prefetched(), hit, missed)
@@ -164,14 +164,13 @@ impl Launch {
             });
         let used = (hit > 0).then(|| used.sum::<u64>());
         let prefetched: u64 = parts.iter().map(|part| part.0).sum();
-        report["probes"] = json!(all);
-        report["probes_hit"] = json!(hit);
-        report["used_bytes"] = json!(used);
-        report["wasted_bytes"] = json!(used.map(|used| prefetched - used));
+        (figures.probes, figures.probes_hit) = (all, hit);
+        figures.used_bytes = used;
+        figures.wasted_bytes = used.map(|used| prefetched - used);
     }
 
     /// What the counters have of the programs from here on.
-    pub(super) fn show(&self, programs: Vec<Value>) {
+    pub(super) fn show(&self, programs: Vec<ProgramFigures>) {
         *self.programs.lock() = programs;
     }
 
@@ -180,38 +179,20 @@ impl Launch {
     }
 
     /// For the counters.
-    pub(crate) fn report(&self) -> Value {
-        let replays = self.replays().map(Replay::report);
-        let mut report = match replays.reduce(sum) {
-            Some(mut report) => {
-                self.add_probes(&mut report);
-                report
-            }
-            None => json!({"state": "learning"}),
-        };
+    pub(crate) fn figures(&self) -> LaunchFigures {
         let kept = self.decoded.get().map(|decoded| decoded.bytes().0);
-        report["kept_bytes"] = json!(kept.unwrap_or(0));
-        report["programs"] = json!(&*self.programs.lock());
-        let trouble = self.trouble.lock();
-        if let Some(line) = &*trouble {
-            report["error"] = json!(line);
-        }
-        report
-    }
-}
-
-/// Of two replays.
-fn sum(mut one: Value, other: Value) -> Value {
-    for (name, value) in other.as_object().into_iter().flatten() {
-        let figure = match (one[name].as_u64(), value.as_u64()) {
-            (Some(one), Some(other)) => json!(one + other),
-            // The state of one that has ended gives way.
-            (None, None) if *value == json!("replaying") => value.clone(),
-            _ => continue,
+        let mut figures = LaunchFigures {
+            state: "learning",
+            kept_bytes: kept.unwrap_or(0),
+            programs: self.programs.lock().clone(),
+            error: self.trouble.lock().clone(),
+            ..LaunchFigures::default()
         };
-        one[name] = figure;
+        self.replays()
+            .for_each(|replay| replay.add_to(&mut figures));
+        self.add_probes(&mut figures);
+        figures
     }
-    one
 }
 
 #[cfg(test)]
@@ -221,11 +202,12 @@ mod tests {
 
     #[test]
     fn two_replays_are_reported_as_one() {
-        let one = json!({"state": "replayed", "windows": 1});
-        let other = json!({"state": "replaying", "windows": 2});
-        let both = json!({"state": "replaying", "windows": 3});
-        assert_eq!(sum(one.clone(), other.clone()), both);
-        assert_eq!(sum(other, one), both);
+        let launch = Launch::new(Beginning::Program);
+        assert_eq!(launch.figures().state, "learning");
+        launch.add(replay_of(1, 0..32));
+        launch.add(replay_of(2, 100..164));
+        let figures = launch.figures();
+        assert_eq!((figures.state, figures.windows), ("replayed", 96));
     }
 
     #[test]
@@ -236,14 +218,24 @@ mod tests {
         launch.add(replay_of(1, 0..32));
         launch.add(replay_of(2, 100..164));
         launch.replays().for_each(|replay| count_stored(replay, 90));
-        assert_eq!(launch.report()["used_bytes"], Value::Null);
+        assert_eq!(launch.figures().used_bytes, None);
         launch
             .replays()
             .for_each(|replay| replay.was_read(7, 31 * WINDOW, 1));
         let figures = |launch: &Launch| {
-            let report = launch.report();
-            ["probes", "probes_hit", "used_bytes", "wasted_bytes"]
-                .map(|name| report[name].as_u64().unwrap())
+            let LaunchFigures {
+                probes,
+                probes_hit,
+                used_bytes,
+                wasted_bytes,
+                ..
+            } = launch.figures();
+            [
+                probes,
+                probes_hit,
+                used_bytes.unwrap(),
+                wasted_bytes.unwrap(),
+            ]
         };
         assert_eq!(figures(&launch), [3, 1, 90, 90]);
         launch

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
 use std::io::{self, ErrorKind};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
 use fuse_transport::PageStore;
 use launch_profile::{PAGE, PAGES_PER_WINDOW, Profile, Window};
-use serde_json::{Value, json};
 
+use super::report::{LaunchFigures, ReplayCounters};
 use crate::nodes::Nodes;
 
 /// One window in this many is a probe, except for the first ones.
@@ -57,10 +57,7 @@ pub(super) struct Replay {
     running: AtomicUsize,
     /// Threads that decode or store now.
     working: AtomicUsize,
-    prefetched: AtomicU64,
-    late: AtomicU64,
-    refused: AtomicU64,
-    listed: AtomicU64,
+    counters: ReplayCounters,
 }
 
 #[derive(Debug)]
@@ -115,10 +112,7 @@ impl Replay {
             stopped: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             working: AtomicUsize::new(0),
-            prefetched: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            listed: AtomicU64::new(0),
+            counters: ReplayCounters::default(),
         }
     }
 
@@ -136,7 +130,8 @@ impl Replay {
     }
 
     pub(super) fn count_listed(&self, directories: usize) {
-        self.listed.store(directories as u64, Ordering::Relaxed);
+        let listed = &self.counters.listed_directories;
+        listed.store(directories as u64, Ordering::Relaxed);
     }
 
     /// A reader requested bytes of a file: windows of them not stored yet are not needed any more.
@@ -158,7 +153,9 @@ impl Replay {
             return;
         };
         if item.change(PENDING, LATE) {
-            self.late.fetch_add(item.window.bytes(), Ordering::Relaxed);
+            self.counters
+                .late_bytes
+                .fetch_add(item.window.bytes(), Ordering::Relaxed);
             let next = self.next.load(Ordering::Relaxed);
             if place >= next && place - next < OVERTAKING {
                 self.next.fetch_max(place + 1, Ordering::Relaxed);
@@ -173,7 +170,7 @@ impl Replay {
         let mut buffer = vec![0; WINDOW_BYTES];
         let mut unknown = Unknown::default();
         while !self.is_stopped()
-            && self.prefetched.load(Ordering::Relaxed) < self.budget
+            && self.prefetched() < self.budget
             && let Some(place) = unknown.next(&self.next, self.items.len())
         {
             let item = &self.items[place];
@@ -193,14 +190,18 @@ impl Replay {
             self.working.fetch_sub(1, Ordering::Relaxed);
             match stored {
                 Some(Ok(bytes)) => {
-                    self.prefetched.fetch_add(bytes, Ordering::Relaxed);
+                    self.counters
+                        .prefetched_bytes
+                        .fetch_add(bytes, Ordering::Relaxed);
                 }
                 Some(Err(error)) if !named && error.kind() == ErrorKind::NotFound => {
                     item.change(TAKEN, PENDING);
                     unknown.places.push_back(place);
                 }
                 _ => {
-                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    self.counters
+                        .refused_windows
+                        .fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
@@ -233,7 +234,7 @@ impl Replay {
 
     /// Bytes that were stored.
     pub(super) fn prefetched(&self) -> u64 {
-        self.prefetched.load(Ordering::Relaxed)
+        self.counters.prefetched_bytes.load(Ordering::Relaxed)
     }
 
     /// Readers come first: as many threads pause as are serving them, all but one of the replay.
@@ -252,17 +253,16 @@ impl Replay {
         }
     }
 
-    pub(super) fn report(&self) -> Value {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let done = self.running.load(Ordering::Relaxed) == 0;
-        json!({
-            "state": if done { "replayed" } else { "replaying" },
-            "windows": self.items.len(),
-            "listed_directories": load(&self.listed),
-            "prefetched_bytes": self.prefetched(),
-            "late_bytes": load(&self.late),
-            "refused_windows": load(&self.refused),
-        })
+    /// For the counters, which have the sums of all replays.
+    pub(super) fn add_to(&self, figures: &mut LaunchFigures) {
+        self.counters.add_to(figures);
+        figures.windows += self.items.len();
+        let is_done = self.running.load(Ordering::Relaxed) == 0;
+        figures.state = match figures.state {
+            "replaying" => "replaying",
+            _ if is_done => "replayed",
+            _ => "replaying",
+        };
     }
 }
 
@@ -367,7 +367,8 @@ pub(super) mod tests {
 
     /// As if it had stored so many bytes.
     pub(crate) fn count_stored(replay: &Replay, bytes: u64) {
-        replay.prefetched.store(bytes, Ordering::Relaxed);
+        let prefetched = &replay.counters.prefetched_bytes;
+        prefetched.store(bytes, Ordering::Relaxed);
     }
 
     /// As if it had stored all windows.
@@ -390,12 +391,12 @@ pub(super) mod tests {
         let replay = replay(100);
         replay.was_read(7, 5 * WINDOW_BYTES as u64, 2 * WINDOW_BYTES);
         assert_eq!(replay.next.load(Ordering::Relaxed), 7);
-        assert_eq!(replay.report()["late_bytes"], 4 * PAGE);
+        assert_eq!(replay.counters.late_bytes.load(Ordering::Relaxed), 4 * PAGE);
         // Another reader, far away.
         replay.was_read(7, 90 * WINDOW_BYTES as u64, 1);
         assert_eq!(replay.next.load(Ordering::Relaxed), 7);
         replay.was_read(8, 0, 1 << 20);
-        assert_eq!(replay.report()["late_bytes"], 6 * PAGE);
+        assert_eq!(replay.counters.late_bytes.load(Ordering::Relaxed), 6 * PAGE);
     }
 
     #[test]

@@ -9,10 +9,10 @@
 mod file;
 mod files;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use erofs_engine::erofs_format::Nid;
-use serde_json::{Value, json};
+use serde::Serialize;
 use sys::pi_mutex::PiMutex;
 
 use self::file::Shows;
@@ -20,6 +20,17 @@ use self::files::Files;
 
 /// Shortest read that counts as a window. What is decoded for a page is about as long.
 const SHORTEST: u32 = (64 << 10) + 1;
+
+figures::figures! {
+    /// What the kernel would have read around random faults.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct RandomFaultFigures counted by struct Counters {
+        /// Bytes that were declined.
+        declined_bytes,
+        /// Windows of them that were needed after all.
+        needed_windows,
+    }
+}
 
 /// The windows of one mount.
 #[derive(Debug)]
@@ -31,8 +42,7 @@ pub(crate) struct RandomFaults {
     /// Set once: the kernel's pages are too large.
     unfit: AtomicBool,
     page_size: u32,
-    declined_bytes: AtomicU64,
-    needed_windows: AtomicU64,
+    counters: Counters,
 }
 
 impl RandomFaults {
@@ -43,8 +53,7 @@ impl RandomFaults {
             declined_any: AtomicBool::new(false),
             unfit: AtomicBool::new(false),
             page_size: u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX),
-            declined_bytes: AtomicU64::new(0),
-            needed_windows: AtomicU64::new(0),
+            counters: Counters::default(),
         }
     }
 
@@ -66,8 +75,8 @@ impl RandomFaults {
         drop(files);
         if declines {
             self.declined_any.store(true, Ordering::Relaxed);
-            self.declined_bytes
-                .fetch_add(size.into(), Ordering::Relaxed);
+            let declined = &self.counters.declined_bytes;
+            declined.fetch_add(size.into(), Ordering::Relaxed);
         }
         declines
     }
@@ -78,7 +87,7 @@ impl RandomFaults {
         };
         match files.page(file, offset, size <= self.page_size) {
             Shows::Nothing => {}
-            Shows::Needed => drop(self.needed_windows.fetch_add(1, Ordering::Relaxed)),
+            Shows::Needed => drop(self.counters.needed_windows.fetch_add(1, Ordering::Relaxed)),
             Shows::LargePages => self.unfit.store(true, Ordering::Relaxed),
         }
     }
@@ -91,10 +100,9 @@ impl RandomFaults {
     }
 
     /// For the counters.
-    pub(crate) fn report(&self) -> Value {
-        json!({
-            "declined_bytes": self.declined_bytes.load(Ordering::Relaxed),
-            "needed_windows": self.needed_windows.load(Ordering::Relaxed),
-        })
+    pub(crate) fn figures(&self) -> RandomFaultFigures {
+        let mut figures = RandomFaultFigures::default();
+        self.counters.add_to(&mut figures);
+        figures
     }
 }

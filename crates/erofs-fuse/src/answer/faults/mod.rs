@@ -14,3 +14,4 @@ mod report;
 mod table;
 
 pub(crate) use recorder::FaultRecorder;
+pub(crate) use report::FaultFigures;

@@ -9,7 +9,6 @@ use std::time::{Instant, SystemTime};
 use erofs_engine::erofs_format::Nid;
 use erofs_engine::{Change, Engine, cpu_workers, remote};
 use rustix::event::PollFlags;
-use serde_json::Value;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 
@@ -17,7 +16,7 @@ use super::entry;
 use super::fault::Fault;
 use super::find_path::find_path;
 use super::rate::Rate;
-use super::report::report;
+use super::report::{FaultFigures, figures};
 use super::table::{FaultTable, Known};
 use crate::error::Error;
 use crate::log::Log;
@@ -131,11 +130,11 @@ impl FaultRecorder {
     }
 
     /// For the live counters.
-    pub(crate) fn report(&self) -> Value {
+    pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
-        // Without the lock: making JSON takes long.
+        // Without the lock: making texts takes long.
         let table = self.table.lock().clone();
-        report(&table, name.as_deref())
+        figures(&table, name.as_deref())
     }
 
     fn log_all(&self, engine: &Weak<Engine>, root: Nid) {
@@ -184,11 +183,11 @@ impl FaultRecorder {
     /// What was counted beyond what is in the log.
     fn log_end(&self) {
         let totals = self.table.lock().totals;
-        if totals.faults > totals.logged {
+        if totals.count > totals.logged {
             let kinds = if totals.kinds == 1 { "kind" } else { "kinds" };
             self.log.line(&format!(
                 "{}: faults of the image: {} of {} {kinds}, {} of them not logged",
-                self.image, totals.faults, totals.kinds, totals.not_logged
+                self.image, totals.count, totals.kinds, totals.not_logged
             ));
         }
     }
@@ -263,10 +262,9 @@ mod tests {
         threads.start_asked();
         (1..1000).for_each(|_| recorder.record(&error(nid)));
         drop(running);
-        let report = recorder.report();
-        assert_eq!(report["count"], 1000);
-        let (last, logged) = (&report["last"][0], &report["logged"]);
-        assert_eq!((&last["count"], logged), (&1000.into(), &1.into()));
+        let figures = recorder.figures();
+        assert_eq!((figures.totals.count, figures.totals.logged), (1000, 1));
+        assert_eq!(figures.last[0].count, 1000);
         drop(recorder);
         let text = text(reader);
         let lines: Vec<&str> = text.lines().collect();
@@ -285,13 +283,9 @@ mod tests {
             threads.start_asked();
         });
         drop(running);
-        let report = recorder.report();
-        assert_eq!(
-            (&report["count"], &report["kinds"]),
-            (&5000.into(), &5000.into())
-        );
-        let of = |field: &str| report[field].as_u64().unwrap();
-        assert_eq!(of("logged") + of("not_logged"), 5000);
+        let figures = recorder.figures();
+        assert_eq!((figures.totals.count, figures.totals.kinds), (5000, 5000));
+        assert_eq!(figures.totals.logged + figures.totals.not_logged, 5000);
         drop(recorder);
         let text = text(reader);
         assert!(text.lines().count() < 60, "{text}");
@@ -307,7 +301,7 @@ mod tests {
         recorder.record(&error(1));
         threads.start_asked();
         drop(running);
-        assert_eq!(recorder.report()["not_logged"], 1);
+        assert_eq!(recorder.figures().totals.not_logged, 1);
     }
 
     #[test]
@@ -317,7 +311,7 @@ mod tests {
         let (recorder, running, _) = start(writer, &engine);
         recorder.record(&error(1));
         drop(running);
-        assert_eq!(recorder.report()["logged"], 1);
+        assert_eq!(recorder.figures().totals.logged, 1);
         drop(recorder);
         assert!(text(reader).contains("a circle"));
     }

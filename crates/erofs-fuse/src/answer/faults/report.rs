@@ -2,50 +2,89 @@
 
 use std::time::SystemTime;
 
-use serde_json::{Value, json};
+use erofs_engine::erofs_format::Nid;
+use serde::Serialize;
 
-use super::table::{FaultTable, Known};
+use super::table::{FaultTable, Known, Totals};
 
 /// Faults that are shown.
 const SHOWN: usize = 10;
 
-/// The latest first.
-pub(super) fn report(table: &FaultTable, logged_to: Option<&str>) -> Value {
-    let totals = table.totals;
-    let last = table.known.iter().rev().take(SHOWN).map(one);
-    json!({
-        "count": totals.faults,
-        "kinds": totals.kinds,
-        "logged": totals.logged,
-        "not_logged": totals.not_logged,
-        "logged_to": logged_to,
-        "image_changed": table.change.as_ref().map(|change| &change.line),
-        "last": last.collect::<Vec<_>>(),
-    })
+figures::figures! {
+    /// Requests that failed by a fault of the image.
+    #[derive(Debug, Default, Serialize)]
+    pub(crate) struct FaultFigures {
+        /// Since the mount began.
+        #[serde(flatten)]
+        pub(super) totals: Totals,
+        /// The log.
+        logged_to: Option<String>,
+        /// What shows that the image is no longer what it was.
+        image_changed: Option<String>,
+        /// The last ten, the latest first.
+        pub(super) last: Vec<KnownFault>,
+    }
 }
 
-fn one(known: &Known) -> Value {
-    let fault = &known.fault;
-    let mut value = json!({
-        "count": known.count,
-        "first_s": seconds(known.first),
-        "last_s": seconds(known.last),
-        "image": fault.image,
-        "nid": fault.nid,
-        "path": known.path.as_deref().map(String::from_utf8_lossy),
-        "address": fault.location.map(|location| location.physical),
-        "device": fault.location.map(|location| location.device),
-        "metabox": fault.location.map(|location| location.metabox),
-        "codec": fault.codec,
-        "error": fault.line,
-    });
-    if let Some(path) = &known.path
-        && std::str::from_utf8(path).is_err()
-    {
-        let hex: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
-        value["path_hex"] = hex.into();
+figures::figures! {
+    /// One kind of fault.
+    #[derive(Debug, Serialize)]
+    pub(super) struct KnownFault {
+        /// How many requests it failed.
+        pub(super) count: u64,
+        /// When it was found, in seconds since 1970.
+        first_s: u64,
+        /// When it failed a request last, in seconds since 1970.
+        last_s: u64,
+        /// The image, or the device of it.
+        image: String,
+        /// The inode.
+        nid: Option<Nid>,
+        /// A path of the inode.
+        path: Option<String>,
+        /// The path in hexadecimal digits, if it is not UTF-8.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path_hex: Option<String>,
+        /// Where the stored bytes are.
+        address: Option<u64>,
+        /// The device of the image that has them.
+        device: Option<u16>,
+        /// They are inside of the decoded metabox.
+        metabox: Option<bool>,
+        /// The codec.
+        codec: Option<String>,
+        /// The whole error.
+        error: String,
     }
-    value
+}
+
+pub(super) fn figures(table: &FaultTable, logged_to: Option<&str>) -> FaultFigures {
+    FaultFigures {
+        totals: table.totals,
+        logged_to: logged_to.map(str::to_owned),
+        image_changed: table.change.as_ref().map(|change| change.line.clone()),
+        last: table.known.iter().rev().take(SHOWN).map(one).collect(),
+    }
+}
+
+fn one(known: &Known) -> KnownFault {
+    let fault = known.fault.clone();
+    let path = known.path.as_deref();
+    let other = path.filter(|path| std::str::from_utf8(path).is_err());
+    KnownFault {
+        count: known.count,
+        first_s: seconds(known.first),
+        last_s: seconds(known.last),
+        image: fault.image,
+        nid: fault.nid,
+        path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
+        path_hex: other.map(|path| path.iter().map(|byte| format!("{byte:02x}")).collect()),
+        address: fault.location.map(|location| location.physical),
+        device: fault.location.map(|location| location.device),
+        metabox: fault.location.map(|location| location.metabox),
+        codec: fault.codec,
+        error: fault.line,
+    }
 }
 
 /// Since 1970.
@@ -69,13 +108,9 @@ mod tests {
             };
             table.count(fault, SystemTime::now());
         }
-        let report = report(&table, None);
-        assert_eq!(
-            (&report["count"], &report["kinds"]),
-            (&30.into(), &30.into())
-        );
-        let last = report["last"].as_array().unwrap();
-        assert_eq!((last.len(), &last[0]["error"]), (10, &"29".into()));
+        let figures = figures(&table, None);
+        assert_eq!((figures.totals.count, figures.totals.kinds), (30, 30));
+        assert_eq!((figures.last.len(), &*figures.last[0].error), (10, "29"));
     }
 
     #[test]
@@ -83,6 +118,7 @@ mod tests {
         let mut table = FaultTable::default();
         table.count(Fault::default(), SystemTime::now());
         table.known[0].path = Some(b"/\xff".to_vec());
-        assert_eq!(report(&table, None)["last"][0]["path_hex"], "2fff");
+        let path = &figures(&table, None).last[0].path_hex;
+        assert_eq!(path.as_deref(), Some("2fff"));
     }
 }

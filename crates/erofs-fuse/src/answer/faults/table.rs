@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use erofs_engine::Change;
+use serde::Serialize;
 
 use super::fault::Fault;
 
@@ -22,17 +23,19 @@ pub(super) struct FaultTable {
     change_logged: bool,
 }
 
-/// Since the mount began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Totals {
-    /// Requests that failed by a fault.
-    pub(super) faults: u64,
-    /// Different ones.
-    pub(super) kinds: u64,
-    /// Kinds that are in the log.
-    pub(super) logged: u64,
-    /// Kinds that are not, since they were too many at a time or the log refused them.
-    pub(super) not_logged: u64,
+figures::figures! {
+    /// Since the mount began.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+    pub(super) struct Totals {
+        /// Requests that failed by a fault of the image.
+        pub(super) count: u64 => counter "faults_total",
+        /// Different faults.
+        pub(super) kinds: u64,
+        /// Kinds that are in the log.
+        pub(super) logged: u64,
+        /// Kinds that are not: they were too many at a time, or the log refused them.
+        pub(super) not_logged: u64,
+    }
 }
 
 /// One kind of fault.
@@ -50,7 +53,7 @@ pub(super) struct Known {
 impl FaultTable {
     /// Counts a fault; true if it is the first of its kind.
     pub(super) fn count(&mut self, fault: Fault, now: SystemTime) -> bool {
-        self.totals.faults += 1;
+        self.totals.count += 1;
         let at = self
             .known
             .iter()
@@ -136,7 +139,7 @@ mod tests {
         assert!(!table.count(fault(1), now));
         assert_eq!(lines(&table), ["2", "1"]);
         assert_eq!(table.known[1].count, 2);
-        assert_eq!((table.totals.faults, table.totals.kinds), (3, 2));
+        assert_eq!((table.totals.count, table.totals.kinds), (3, 2));
     }
 
     #[test]

@@ -1,0 +1,211 @@
+//! Figures that a program reports, declared once.
+//!
+//! [`figures!`] declares a struct, and a table of its fields: what each means, its type, and the
+//! metric of Prometheus that shows it, if any. The struct is what serde serializes; schemas and
+//! Prometheus' pages are made from the table. A counter is one field, beside the code that
+//! increments it.
+//!
+//! ```
+//! use figures::{Shape, Shaped};
+//!
+//! figures::figures! {
+//!     /// Reads of a file.
+//!     #[derive(Debug, Default)]
+//!     pub struct Reads counted by struct Counters {
+//!         /// Reads requested.
+//!         pub reads => counter "reads_total",
+//!         /// Bytes delivered.
+//!         pub delivered_bytes,
+//!     } and {
+//!         /// Why the last one failed.
+//!         pub error: Option<String>,
+//!     }
+//! }
+//!
+//! let counters = Counters::default();
+//! figures::add(&counters.reads, 2);
+//! let mut reads = Reads::default();
+//! counters.add_to(&mut reads);
+//! assert_eq!((reads.reads, reads.delivered_bytes), (2, 0));
+//! let Shape::Part([first, _, error]) = Reads::SHAPE else { panic!() };
+//! assert_eq!((first.name, first.help.trim()), ("reads", "Reads requested."));
+//! assert_eq!(first.metric, Some(("counter", "reads_total")));
+//! assert!(matches!(error.shape, Shape::Optional(Shape::Text)));
+//! ```
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One field of a struct of figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its name in JSON. Its end is the unit: `_bytes`, `_ns`, `_s`, `_pages`.
+    pub name: &'static str,
+    /// The comment of the field.
+    pub help: &'static str,
+    /// How Prometheus shows it, and under which name: `name`, `name{label=value}`, or `name{label}`
+    /// for the keys of a map and for a text.
+    pub metric: Option<(&'static str, &'static str)>,
+    /// Its type.
+    pub shape: Shape,
+    /// Its fields stand where it stands: `#[serde(flatten)]`.
+    pub is_flat: bool,
+    /// There is no field where there is no value: `#[serde(skip_serializing_if = ...)]`.
+    pub is_skipped: bool,
+}
+
+/// The type of a figure in JSON.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// A whole number.
+    Integer,
+    /// Any number.
+    Number,
+    /// True or false.
+    Flag,
+    /// A text.
+    Text,
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// The inner one, or null, or no field at all.
+    Optional(&'static Shape),
+    /// Several values.
+    List(&'static Shape),
+    /// Values by name.
+    Map(&'static Shape),
+    /// The fields of a struct.
+    Part(&'static [Figure]),
+}
+
+/// What may be a figure, or hold some.
+pub trait Shaped {
+    /// Its type in JSON.
+    const SHAPE: Shape;
+}
+
+macro_rules! shaped {
+    ($($shape:ident: $($type:ty)*;)*) => {
+        $($(impl Shaped for $type { const SHAPE: Shape = Shape::$shape; })*)*
+    };
+}
+
+shaped! {
+    Integer: i8 i32 u16 u32 u64 usize;
+    Number: f64;
+    Flag: bool;
+    Text: String &str;
+}
+
+impl<T: Shaped> Shaped for Option<T> {
+    const SHAPE: Shape = Shape::Optional(&T::SHAPE);
+}
+
+impl<T: Shaped> Shaped for Vec<T> {
+    const SHAPE: Shape = Shape::List(&T::SHAPE);
+}
+
+impl<K, T: Shaped> Shaped for BTreeMap<K, T> {
+    const SHAPE: Shape = Shape::Map(&T::SHAPE);
+}
+
+/// Two numbers are a list.
+impl<A: Shaped, B> Shaped for (A, B) {
+    const SHAPE: Shape = Shape::List(&A::SHAPE);
+}
+
+/// Adds without a locked instruction: for a counter that one thread alone writes.
+pub fn add(counter: &AtomicU64, more: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(more);
+    counter.store(sum, Ordering::Relaxed);
+}
+
+/// Declares structs of figures; see the example of the crate. `counted by struct NAME` declares
+/// another struct, with an atomic counter for each field of the first group, which `add_to` adds
+/// up. A field may end with `where` and the condition of a `cfg`.
+#[macro_export]
+macro_rules! figures {
+    ($(#[$($outer:tt)*])* $vis:vis struct $name:ident counted by
+        $counters_vis:vis struct $counters:ident {
+        $($(#[$($meta:tt)*])* $counter_vis:vis $counter:ident
+            $(=> $counter_kind:ident $counter_metric:literal)?),* $(,)?
+    } $(and {
+        $($(#[$($field_meta:tt)*])* $field_vis:vis $field:ident: $type:ty
+            $(=> $kind:ident $metric:literal)?),* $(,)?
+    })?) => {
+        $crate::figures! {
+            $(#[$($outer)*])*
+            $vis struct $name {
+                $($(#[$($meta)*])* $counter_vis $counter: u64
+                    $(=> $counter_kind $counter_metric)?,)*
+                $($($(#[$($field_meta)*])* $field_vis $field: $type
+                    $(=> $kind $metric)?,)*)?
+            }
+        }
+
+        /// Counters of one thread or of all.
+        #[derive(Debug, Default)]
+        $counters_vis struct $counters {
+            $($(#[$($meta)*])* $counter_vis $counter: std::sync::atomic::AtomicU64,)*
+        }
+
+        impl $counters {
+            /// Adds their values to `sums`.
+            $counters_vis fn add_to(&self, sums: &mut $name) {
+                $(sums.$counter += self.$counter.load(std::sync::atomic::Ordering::Relaxed);)*
+            }
+        }
+    };
+    ($(#[$($outer:tt)*])* $vis:vis struct $name:ident {
+        $($(#[$($meta:tt)*])* $field_vis:vis $field:ident: $type:ty
+            $(=> $kind:ident $metric:literal)? $(where $when:meta)?),* $(,)?
+    }) => {
+        $(#[$($outer)*])*
+        $vis struct $name {
+            $($(#[cfg($when)])? $(#[$($meta)*])* $field_vis $field: $type,)*
+        }
+
+        impl $crate::Shaped for $name {
+            const SHAPE: $crate::Shape = $crate::Shape::Part(&[$(
+                $(#[cfg($when)])?
+                $crate::Figure {
+                    name: stringify!($field),
+                    help: $crate::help!(() $([$($meta)*])*),
+                    metric: [$(Some((stringify!($kind), $metric)),)? None][0],
+                    shape: <$type as $crate::Shaped>::SHAPE,
+                    is_flat: $crate::is_flat!($([$($meta)*])*),
+                    is_skipped: $crate::is_skipped!($([$($meta)*])*),
+                }
+            ),*]);
+        }
+    };
+}
+
+/// The comment among the attributes of a field, in one line.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! help {
+    (($($line:literal)*)) => { concat!($($line),*) };
+    (($($line:literal)*) [doc = $next:literal] $($rest:tt)*) => {
+        $crate::help!(($($line)* $next) $($rest)*)
+    };
+    (($($line:literal)*) [$($other:tt)*] $($rest:tt)*) => {
+        $crate::help!(($($line)*) $($rest)*)
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! is_flat {
+    () => { false };
+    ([serde(flatten)] $($rest:tt)*) => { true };
+    ([$($other:tt)*] $($rest:tt)*) => { $crate::is_flat!($($rest)*) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! is_skipped {
+    () => { false };
+    ([serde(skip_serializing_if = $($rule:tt)*)] $($rest:tt)*) => { true };
+    ([$($other:tt)*] $($rest:tt)*) => { $crate::is_skipped!($($rest)*) };
+}
