@@ -20,14 +20,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Runs the subcommand.
 pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     let (named, period) = args.places_and_period()?;
-    let mut places: Vec<PathBuf> = Vec::new();
-    for place in named {
-        // A file in a mount stands for the mount.
-        let place = erofs_fuse::mountpoint_of(&place).unwrap_or(place);
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
+    let places = match named.len() {
+        0 | 1 => named.into_iter().map(of_file).collect(),
+        _ => each_once(named),
+    };
     if args.prometheus {
         return prometheus(&places);
     }
@@ -42,6 +38,23 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     }
     let mounts = now["mounts"].as_array();
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
+}
+
+/// A file in a mount stands for the mount.
+fn of_file(place: PathBuf) -> PathBuf {
+    erofs_fuse::mountpoint_of(&place).unwrap_or(place)
+}
+
+/// As the mount table names them.
+fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    for place in named.into_iter().map(of_file) {
+        let place = erofs_fuse::erofast_mount_at(&place).unwrap_or(place);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
 }
 
 /// Whether a mount does not answer, which is expected of one that this user may not see.
