@@ -1,8 +1,8 @@
 //! What `--version` of both programs says: the version, and the commit they were built from.
 //!
 //! In a clone git knows it, in a source tarball the file `packaging/commit`; elsewhere nothing is
-//! shown. Programs for debugging show nothing either: they would be compiled again after each
-//! commit.
+//! shown. Programs for debugging say what they are instead: with the commit they would be compiled
+//! again after each one.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,8 +18,12 @@ const SOURCES: [&str; 4] = [
 fn main() {
     println!("cargo::rerun-if-changed=Cargo.toml");
     let version = variable("CARGO_PKG_VERSION");
-    let version = match commit() {
-        Some(commit) => format!("{version} ({commit})"),
+    let origin = match variable("PROFILE") == "debug" {
+        true => Some("debug build".to_owned()),
+        false => commit(),
+    };
+    let version = match origin {
+        Some(origin) => format!("{version} ({origin})"),
         None => version,
     };
     println!("cargo::rustc-env=EROFAST_VERSION={version}");
@@ -30,7 +34,6 @@ fn variable(name: &str) -> String {
 }
 
 fn commit() -> Option<String> {
-    (variable("PROFILE") == "release").then_some(())?;
     let root = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../..");
     of_clone(&root).or_else(|| of_tarball(&root))
 }

@@ -21,6 +21,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     Failure {
         lasting: !again,
         missing: [404, 410].contains(&status.as_u16()),
+        garbled: status == StatusCode::BAD_REQUEST,
         retry_after: retry_after(headers, SystemTime::now()),
         ..Failure::new(format!("{} answers {status}{remedy}", answerer(response)))
     }

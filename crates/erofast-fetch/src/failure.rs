@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use crate::proxy;
 
 /// Where https:// or oci:// leads to a server of http://.
-const NO_TLS: &str = "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+pub const NO_TLS: &str =
+    "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
 
 /// Bytes of a line, about.
 const LONGEST: usize = 1000;
@@ -29,6 +30,8 @@ pub struct Failure {
     pub lasting: bool,
     /// There is nothing at the URL.
     pub missing: bool,
+    /// The server did not understand, or was not understood: it may speak TLS, or not.
+    pub garbled: bool,
     /// The server asks to wait so long.
     pub retry_after: Option<Duration>,
 }
@@ -50,6 +53,7 @@ impl Failure {
             changed: false,
             lasting: false,
             missing: false,
+            garbled: false,
             retry_after: None,
         }
     }
@@ -94,6 +98,7 @@ impl From<reqwest::Error> for Failure {
         };
         let mut cause = error.source();
         let (mut certificate, mut unknown) = (false, false);
+        let mut garbled = !error.is_connect() && !error.is_timeout();
         while let Some(error) = cause {
             let tls = tls(error);
             if let Some(rustls::Error::InvalidMessage(_)) = tls {
@@ -101,6 +106,7 @@ impl From<reqwest::Error> for Failure {
             }
             certificate |= tls.is_some();
             unknown |= matches!(tls, Some(rustls::Error::InvalidCertificate(UnknownIssuer)));
+            garbled |= broke_off(error);
             cause = error.source();
             if cause.is_none() {
                 text = format!("{text}: {error}").replace('\n', " ");
@@ -111,9 +117,31 @@ impl From<reqwest::Error> for Failure {
         }
         Failure {
             lasting: certificate,
+            garbled: garbled && !certificate,
             ..Failure::new(text)
         }
     }
+}
+
+/// Whether a server ended a connection that it had accepted. Errors of connections may be inside of
+/// others.
+fn broke_off<'e>(mut error: &'e (dyn Error + 'static)) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    while let Some(io) = error.downcast_ref::<std::io::Error>() {
+        if [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&io.kind()) {
+            return true;
+        }
+        let Some(inside) = io.get_ref() else { break };
+        error = inside as &'e (dyn Error + 'static);
+    }
+    false
+}
+
+/// Whether the server that caused an error speaks TLS.
+pub fn is_of_tls(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(error.source(), |&error| error.source());
+    let mut errors = causes.filter_map(tls);
+    errors.any(|error| !matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
 /// What a terminal shows as it is, and no more than anybody reads.

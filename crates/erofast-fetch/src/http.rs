@@ -15,7 +15,7 @@ use crate::answer::{refused, text};
 use crate::connections::Connections;
 use crate::credentials::Credentials;
 use crate::endpoint;
-use crate::failure::Failure;
+use crate::failure::{Failure, is_of_tls};
 
 const REDIRECTS: usize = 10;
 /// Bytes of an image: readers have a bit for each block, whatever a server announces.
@@ -58,6 +58,36 @@ impl Server {
     pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
         self.url = endpoint::blob(&self.url, digest)?;
         Ok(())
+    }
+
+    /// What a registry answers that is asked with TLS instead of without, or the other way round:
+    /// whether it answers at all. No credentials go there.
+    pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
+        let (mut url, scheme) = (
+            self.url.clone(),
+            if self.is_plain() { "https" } else { "http" },
+        );
+        let joined = url
+            .set_scheme(scheme)
+            .ok()
+            .and_then(|()| url.join("/v2/").ok());
+        let url = joined.ok_or_else(|| Failure::lasting("no URL"))?;
+        Ok(match self.client.get(url).send().await {
+            Ok(_) => true,
+            Err(error) => self.is_plain() && is_of_tls(&error),
+        })
+    }
+
+    /// Whether it is asked without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.url.scheme() == "http"
+    }
+
+    /// Of a registry: `NAME` of `/v2/NAME/manifests/VERSION`.
+    pub fn repository(&self) -> &str {
+        let path = self.url.path().strip_prefix("/v2/").unwrap_or_default();
+        let mut parts = path.rsplitn(3, '/');
+        parts.nth(2).unwrap_or(path)
     }
 
     /// A file beside the URL.

@@ -5,18 +5,22 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use remote_image::message::Identity;
+use remote_image::registry::Reference;
 use remote_image::store::BLOCK;
 use remote_image::{ImageUrl, Options};
 use reqwest::{Response, StatusCode};
 
 use crate::connections::Connections;
-use crate::failure::{Failure, in_time};
+use crate::failure::{Failure, NO_TLS, in_time};
 use crate::fetch::Fetch;
 use crate::http::{Server, check_range, identity};
 use crate::range::{NO_RANGES, take};
 use crate::readers::Readers;
 use crate::registry::{self, Blob};
 use crate::room::{NOT_KEPT, Room};
+
+/// Where a registry that is asked without TLS speaks it.
+const HAS_TLS: &str = "the server has TLS (a registry is asked with it by oci.plain_http=off)";
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -68,10 +72,15 @@ pub fn resume(
 pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     let mut server = wanted.server()?;
     let options = &wanted.options;
-    let blob = find_blob(&wanted.source, options, &mut server).await?;
-    let response = match &blob {
-        Some(_) => first_block_of_blob(&server, options).await?,
-        None => first_block(&server, options).await?,
+    let (blob, response) = match wanted.source.reference() {
+        Some(reference) => {
+            let opened = first_of_registry(&mut server, options, &reference).await;
+            match opened {
+                Ok((blob, response)) => (Some(blob), response),
+                Err(failure) => return Err(with_scheme(&server, options, failure).await),
+            }
+        }
+        None => (None, first_block(&server, options).await?),
     };
     let identity = identify(&response, blob.as_ref())?;
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
@@ -100,21 +109,29 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     Ok(fetch)
 }
 
-/// Of an image in a registry: the blob that is fetched from now on.
-async fn find_blob(
-    source: &ImageUrl,
-    options: &Options,
+/// The blob that is fetched from now on, and the answer with its first block.
+async fn first_of_registry(
     server: &mut Server,
-) -> Result<Option<Blob>, Failure> {
-    let Some(reference) = source.reference() else {
-        return Ok(None);
-    };
-    let blob = patiently(options, async || {
-        registry::resolve(server, &reference).await
-    })
-    .await?;
+    options: &Options,
+    reference: &Reference,
+) -> Result<(Blob, Response), Failure> {
+    let resolve = async || registry::resolve(server, reference).await;
+    let blob = patiently(options, resolve).await?;
     server.choose_blob(&blob.digest)?;
-    Ok(Some(blob))
+    let response = first_block_of_blob(server, options).await?;
+    Ok((blob, response))
+}
+
+/// Names the option where a registry is asked without TLS and has it, or the other way round.
+async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Failure {
+    let otherwise = in_time(options, server.answers_otherwise());
+    if !failure.garbled || !otherwise.await.unwrap_or(false) {
+        return failure;
+    }
+    match server.is_plain() {
+        true => Failure::lasting(format!("{}; {HAS_TLS}", failure.text)),
+        false => Failure::lasting(NO_TLS),
+    }
 }
 
 /// Which image the answer is of.

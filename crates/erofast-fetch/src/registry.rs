@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use remote_image::registry::{Reference, Version, is_digest};
-use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
+use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -47,6 +47,23 @@ struct Manifest {
     layers: Vec<Descriptor>,
     manifests: Vec<Descriptor>,
 }
+
+/// Why a registry refuses something.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Errors {
+    errors: Vec<Said>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    code: String,
+    message: String,
+}
+
+/// The code where there is no such repository.
+const NO_REPOSITORY: &str = "NAME_UNKNOWN";
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,7 +139,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
     let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(MANIFESTS))]);
     let response = server.get_beside(&format!("./{version}"), &accept).await?;
     if response.status() != StatusCode::OK {
-        return Err(server.refused(&response));
+        return Err(refusal(server, version, response).await);
     }
     let promised = match version {
         Version::Tag(_) => text(response.headers(), "docker-content-digest"),
@@ -137,6 +154,44 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
     let manifest = serde_json::from_slice(&body);
     let manifest = manifest.map_err(|error| Failure::lasting(format!("the manifest: {error}")))?;
     Ok((digest, manifest))
+}
+
+/// Why there is no manifest, in the words of the registry where it has any.
+async fn refusal(server: &Server, version: &Version, response: Response) -> Failure {
+    let failure = server.refused(&response);
+    let body = body(response, LONGEST).await.unwrap_or_default();
+    let said: Errors = serde_json::from_slice(&body).unwrap_or_default();
+    let said = said.errors.into_iter().next().unwrap_or_default();
+    let why = match &*said.code {
+        _ if failure.missing => missing(server, version, said.code == NO_REPOSITORY).await,
+        "" => return failure,
+        code => format!("{code} {}", said.message).trim_end().to_owned(),
+    };
+    Failure {
+        text: Failure::new(format!("{}: {why}", failure.text)).text,
+        ..failure
+    }
+}
+
+/// What is missing. Registries that know no such repository say so when its tags are asked for.
+async fn missing(server: &Server, version: &Version, no_repository: bool) -> String {
+    let what = match version {
+        Version::Tag(tag) => format!("tag {tag}"),
+        other => format!("manifest {other}"),
+    };
+    let name = server.repository();
+    let status = match no_repository {
+        true => Some(StatusCode::NOT_FOUND),
+        false => {
+            let tags = server.get_beside("../tags/list", &HeaderMap::new()).await;
+            tags.map(|answer| answer.status()).ok()
+        }
+    };
+    match status {
+        Some(StatusCode::NOT_FOUND) => format!("no repository {name}"),
+        Some(StatusCode::OK) => format!("no {what} in the repository {name}"),
+        _ => format!("no {what}, or no repository {name}"),
+    }
 }
 
 /// Of an index: for this machine, and of EROFS layers where there are several.

@@ -1,5 +1,6 @@
 //! Files that the options name: credentials and certificates.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,25 +14,30 @@ const LONGEST: u64 = 64 << 10;
 
 /// Of a regular file: another one may keep its reader waiting, or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
-    read_at_most(option, path, LONGEST)
+    let text = String::from_utf8(read_at_most(option, path, LONGEST)?);
+    text.map_err(|_| about(option, path, "is not a text in UTF-8"))
 }
 
-/// The same of a file that may be longer.
-pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<String, Failure> {
-    let option = format!("http.{option}_file={}", path.display());
-    let cannot = |error| Failure::lasting(format!("{option}: {error}"));
-    let mut text = String::new();
+/// A failure of the file that an option names.
+pub fn about(option: &str, path: &Path, why: impl Display) -> Failure {
+    Failure::lasting(format!("http.{option}_file={}: {why}", path.display()))
+}
+
+/// The bytes of a file that may be longer.
+pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
+    let cannot = |error: io::Error| about(option, path, error);
+    let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let read = opened.and_then(|file| {
         let file = File::from(file);
         match file.metadata()?.is_file() {
-            true => file.take(most + 1).read_to_string(&mut text),
+            true => file.take(most + 1).read_to_end(&mut bytes),
             false => Err(io::Error::other("is not a regular file")),
         }
     });
     match read.map_err(cannot)? as u64 > most {
         true => Err(cannot(io::Error::other(format!("more than {most} bytes")))),
-        false => Ok(text),
+        false => Ok(bytes),
     }
 }

@@ -24,10 +24,12 @@ use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Tag, Tagged};
 
 use crate::failure::Failure;
-use crate::small_file::read_at_most;
+use crate::small_file::{about, read_at_most};
 
 /// Bytes of a file of certificates: the system's has a fifth of that.
 const LONGEST: u64 = 1 << 20;
+/// About a file of which PEM is expected.
+const IN_DER: &str = "is a certificate in DER, not in PEM: openssl x509 -inform der converts it";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
@@ -77,14 +79,15 @@ impl Verifier {
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let failed = |why: String| Failure::lasting(format!("http.ca_file={}: {why}", path.display()));
-    let text = read_at_most("ca", path, LONGEST)?;
-    let read = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-    match read {
-        Ok(read) if !read.is_empty() => Ok(read),
-        Ok(_) => Err(failed("has no certificate in PEM".into())),
-        Err(error) => Err(failed(error.to_string())),
-    }
+    let bytes = read_at_most("ca", path, LONGEST)?;
+    let read = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let why = match read {
+        Ok(read) if !read.is_empty() => return Ok(read),
+        Ok(_) if Certificate::from_der(&bytes).is_ok() => IN_DER.to_owned(),
+        Ok(_) => "has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned(),
+        Err(error) => format!("is no file of certificates in PEM: {error}"),
+    };
+    Err(about("ca", path, why))
 }
 
 fn hash(certificate: &CertificateDer<'_>) -> [u8; 32] {

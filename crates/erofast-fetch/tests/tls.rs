@@ -57,11 +57,13 @@ fn self_signed(folder: &Path, arguments: &[&str]) -> Arc<ServerConfig> {
 }
 
 fn server(config: Arc<ServerConfig>) -> Server {
-    Server::start_over(image(LENGTH), move |stream: TcpStream| {
-        let connection = ServerConnection::new(Arc::clone(&config)).ok()?;
-        let stream = StreamOwned::new(connection, stream);
-        Some(Box::new(stream) as Box<dyn Connection>)
-    })
+    Server::start_over(image(LENGTH), move |stream| accept(&config, stream))
+}
+
+/// TLS over a connection.
+pub(crate) fn accept(config: &Arc<ServerConfig>, stream: TcpStream) -> Option<Box<dyn Connection>> {
+    let connection = ServerConnection::new(Arc::clone(config)).ok()?;
+    Some(Box::new(StreamOwned::new(connection, stream)))
 }
 
 /// The program with another set of trusted certificates.
@@ -153,7 +155,33 @@ fn a_file_of_certificates_that_has_none_is_named() {
         line()
     );
     std::fs::write(&path, "none").unwrap();
-    assert_eq!(line(), format!("{begin}has no certificate in PEM"));
+    let none = format!("{begin}has no certificate in PEM (-----BEGIN CERTIFICATE-----)");
+    assert_eq!(line(), none);
+    std::fs::write(&path, b"\xff\xfe none either").unwrap();
+    assert_eq!(line(), none);
+    certificate(cache.path(), "IP:127.0.0.1");
+    let certificate = CertificateDer::from_pem_file(cache.path().join("cert.pem")).unwrap();
+    std::fs::write(&path, &certificate).unwrap();
+    let der = "is a certificate in DER, not in PEM: openssl x509 -inform der converts it";
+    assert_eq!(line(), format!("{begin}{der}"));
+    let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+    std::fs::write(&path, broken).unwrap();
+    let begin = format!("{begin}is no file of certificates in PEM: ");
+    assert!(line().starts_with(&begin), "{}", line());
+}
+
+#[test]
+fn credentials_that_are_no_text_are_named() {
+    let cache = cache();
+    let (server, path) = (Server::start(image(LENGTH)), cache.path().join("token"));
+    std::fs::write(&path, b"\xff").unwrap();
+    let named = Options {
+        token_file: Some(path.clone()),
+        ..options(&cache)
+    };
+    let line = open(&server.url("/a"), &named).unwrap_err().to_string();
+    let end = format!("http.token_file={}: is not a text in UTF-8", path.display());
+    assert!(line.ends_with(&end), "{line}");
 }
 
 #[test]

@@ -1,18 +1,48 @@
 # Completion for bash: erofast itself says what may follow.
 
+# Splits a line as the shell will, into the array words, with variables replaced; runs nothing.
+# What readline replaces of the last word begins at its character number cut.
+_erofast_split() {
+    local line=$1 char quote='' name part begun= before
+    local variable='^\$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))'
+    words=("") cut=0
+    while [[ $line ]]; do
+        char=${line:0:1} part=
+        if [[ $quote != \' && $line =~ $variable ]]; then
+            name=${BASH_REMATCH[2]}${BASH_REMATCH[3]} char=${BASH_REMATCH[0]}
+            part=${!name-} begun=1
+        elif [[ $char == "$quote" ]]; then
+            quote='' cut=$before
+        elif [[ $char == \\ && $quote != \' ]]; then
+            part=${line:1:1} char=${line:0:2}
+            [[ $quote && $part != [\\\"\$\`] ]] && part=$char
+            begun=1
+        elif [[ $quote ]]; then
+            part=$char
+        elif [[ $char == [\'\"] ]]; then
+            quote=$char begun=1 before=$cut cut=${#words[-1]}
+        elif [[ $char == [[:space:]] ]]; then
+            [[ $begun ]] && words+=("")
+            begun='' cut=0
+        else
+            part=$char begun=1
+            [[ $char == [=:] ]] && cut=$((${#words[-1]} + 1))
+        fi
+        words[-1]+=$part
+        line=${line:${#char}}
+    done
+}
+
 _erofast() {
-    local typed=${COMP_LINE:0:COMP_POINT} offer
+    local offer cut
     local -a words
-    read -ra words <<<"$typed"
-    [[ $typed == *[[:space:]] ]] && words+=("")
-    typed=${words[${#words[@]} - 1]}
+    _erofast_split "${COMP_LINE:0:COMP_POINT}"
     COMPREPLY=()
     while IFS=$'\t' read -r offer _; do
-        # bash puts no quotes around names of mount points and in images.
-        [[ $offer == *[[:space:]]* ]] && continue
         [[ $offer == *[=/] ]] && compopt -o nospace 2>/dev/null
-        # It replaces only what follows the last = or colon.
-        COMPREPLY+=("${offer#"${typed%"${typed##*[=:]}"}"}")
+        # Names in images and of mount points have quotes put around them like those of files.
+        [[ $offer == *[!A-Za-z0-9_./=:,@%+-]* ]] && compopt -o filenames 2>/dev/null
+        COMPREPLY+=("${offer:cut}")
     done < <(erofast complete -- "${words[@]}" 2>/dev/null)
 }
 

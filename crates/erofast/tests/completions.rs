@@ -5,15 +5,15 @@ use std::process::{Command, Output};
 
 use super::common::{erofast, fixtures};
 
-/// Types each line with a tab into an interactive zsh, and reads the line that it makes of it.
+/// Types each line with a tab into an interactive shell, and reads the line that it makes of it.
+/// The first argument starts the shell, the second prepares it: Control-X prints the line.
 const TYPED: &str = r#"
 zmodload zsh/zpty || exit 3
-place=$1
-shift
-zpty shell zsh -f -i
-zpty -w shell "PS1= PROMPT_EOL_MARK=; fpath=($place \$fpath); autoload -Uz compinit; compinit -D -u; \
-    report() { print -r -- \"<<\$BUFFER>>\"; BUFFER=; zle accept-line }; zle -N report; \
-    bindkey '^I' complete-word '^X' report; print RE''ADY"
+shell=$1
+prepare=$2
+shift 2
+zpty shell $=shell
+zpty -w shell "$prepare; print RE''ADY || printf 'RE''ADY\n'"
 zpty -r shell answer '*READY*'
 for line in "$@"; do
     zpty -w -n shell "$line"$'\t'$'\x18'
@@ -88,6 +88,92 @@ const INSIDE: [(&str, &str); 8] = [
     ),
 ];
 
+/// The same where shells take quotes away and replace variables, with the word that is meant.
+const QUOTED: [(&str, &str, &str); 9] = [
+    (
+        "erofast ls 'my images/meta.erofs' ow",
+        "erofast ls 'my images/meta.erofs' owners/",
+        "owners/",
+    ),
+    (
+        r"erofast ls my\ images/meta.erofs ow",
+        r"erofast ls my\ images/meta.erofs owners/",
+        "owners/",
+    ),
+    (
+        r#"erofast ls "$img" ow"#,
+        r#"erofast ls "$img" owners/"#,
+        "owners/",
+    ),
+    (
+        "erofast ls $HOME/meta.erofs ow",
+        "erofast ls $HOME/meta.erofs owners/",
+        "owners/",
+    ),
+    (
+        "erofast ls ~/meta.erofs ow",
+        "erofast ls ~/meta.erofs owners/",
+        "owners/",
+    ),
+    (
+        r"erofast cat meta.erofs names/a\ ",
+        r"erofast cat meta.erofs names/a\ b",
+        "names/a b",
+    ),
+    (
+        r#"erofast cat meta.erofs "names/a "#,
+        r#"erofast cat meta.erofs "names/a b""#,
+        "names/a b",
+    ),
+    (
+        r#"erofast cat meta.erofs names/\""#,
+        r#"erofast cat meta.erofs names/\"quotes\""#,
+        r#"names/"quotes""#,
+    ),
+    (
+        "erofast cat meta.erofs names/back",
+        r"erofast cat meta.erofs names/back\\\\slash",
+        r"names/back\\slash",
+    ),
+];
+
+/// A folder for [`QUOTED`], which is the home directory, too.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().expect("a directory");
+    let images = home.path().join("my images");
+    std::fs::create_dir(&images).expect("room");
+    for place in [home.path(), &images] {
+        let image = fixtures().join("meta.erofs");
+        std::os::unix::fs::symlink(image, place.join("meta.erofs")).expect("room");
+    }
+    home
+}
+
+/// What interactive shells make of lines; none where no zsh can type them.
+fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec<String>> {
+    let arguments = [&["-f", "-c", TYPED, "zsh", shell, prepare][..], typed].concat();
+    let output = run_in(place, "zsh", &arguments)?;
+    if output.status.code() == Some(3) {
+        println!("skipped: this zsh has no module for terminals");
+        return None;
+    }
+    // A space may follow, and is taken back when something else does.
+    let completed = lines(&output).into_iter();
+    Some(completed.map(|line| line.trim_end().to_owned()).collect())
+}
+
+fn zsh(place: &Path, lines: &[&str]) -> Option<Vec<String>> {
+    let folder = tempfile::tempdir().expect("a directory");
+    script("zsh", folder.path());
+    let prepare = format!(
+        "PS1= PROMPT_EOL_MARK=; img='my images/meta.erofs'; fpath=({} $fpath); \
+         autoload -Uz compinit; compinit -D -u; report() {{ print -r -- \"<<$BUFFER>>\"; BUFFER=; \
+         zle accept-line }}; zle -N report; bindkey '^I' complete-word '^X' report",
+        folder.path().display()
+    );
+    typed("zsh -f -i", &prepare, place, lines)
+}
+
 /// Every line to be completed.
 fn all_lines() -> Vec<(&'static str, &'static str)> {
     LINES.into_iter().chain(INSIDE).collect()
@@ -105,15 +191,21 @@ fn script(shell: &str, folder: &Path) -> String {
     file.display().to_string()
 }
 
-/// Runs a shell that finds the program, for a minute at most; none where it is not installed.
 fn run(shell: &str, arguments: &[&str]) -> Option<Output> {
+    run_in(&fixtures(), shell, arguments)
+}
+
+/// Runs a shell that finds the program, for a minute at most; none where it is not installed.
+fn run_in(place: &Path, shell: &str, arguments: &[&str]) -> Option<Output> {
     let program = erofast();
     let folder = Path::new(program.get_program()).parent().expect("a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("timeout")
         .args(["60", shell])
         .args(arguments)
-        .current_dir(fixtures())
+        .current_dir(place)
+        .env("HOME", place)
+        .env("TERM", "dumb")
         .env("PATH", format!("{}:{path}", folder.display()))
         .output()
         .expect("timeout starts");
@@ -180,25 +272,52 @@ fn fish_completes_commands_options_and_mount_options() {
 }
 
 #[test]
-fn zsh_completes_commands_options_and_mount_options() {
-    let folder = tempfile::tempdir().expect("a directory");
-    script("zsh", folder.path());
-    let folder = folder.path().display().to_string();
-    let expected = all_lines();
-    let typed: Vec<_> = expected.iter().map(|(line, _)| *line).collect();
-    let arguments = ["-f", "-c", TYPED, "zsh", &folder];
-    let Some(output) = run("zsh", &[&arguments[..], &typed].concat()) else {
-        return;
-    };
-    if output.status.code() == Some(3) {
-        println!("skipped: this zsh has no module for terminals");
-        return;
+fn fish_completes_behind_quotes_and_variables() {
+    let (folder, home) = (tempfile::tempdir().expect("a directory"), home());
+    let script = script("fish", folder.path());
+    let ask = format!("set img 'my images/meta.erofs'; source {script}; complete -C $argv[1]");
+    for (line, _, word) in QUOTED {
+        let arguments = ["--no-config", "-c", &ask, line];
+        let Some(output) = run_in(home.path(), "fish", &arguments) else {
+            return;
+        };
+        let offered = lines(&output);
+        let offered: Vec<_> = offered.iter().map(|line| line.split('\t').next()).collect();
+        assert_eq!(offered, [Some(word)], "{line}");
     }
-    // A space may follow, and is taken back when something else does.
-    let completed: Vec<_> = lines(&output)
-        .iter()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    let expected: Vec<_> = expected.iter().map(|(_, completed)| *completed).collect();
-    assert_eq!(completed, expected);
+}
+
+#[test]
+fn bash_completes_behind_quotes_and_variables() {
+    let (folder, home) = (tempfile::tempdir().expect("a directory"), home());
+    let prepare = format!(
+        "PS1=; source {}; img='my images/meta.erofs'; bind 'set bell-style none'; report() {{ \
+         printf '<<%s>>\\n' \"$READLINE_LINE\"; READLINE_LINE= READLINE_POINT=0; }}; \
+         bind -x '\"\\C-x\": report'",
+        script("bash", folder.path())
+    );
+    let asked = QUOTED.map(|(line, ..)| line);
+    let expected = QUOTED.map(|(_, completed, _)| completed);
+    let shell = "bash --norc --noprofile -i";
+    if let Some(completed) = typed(shell, &prepare, home.path(), &asked) {
+        assert_eq!(completed, expected);
+    }
+}
+
+#[test]
+fn zsh_completes_behind_quotes_and_variables() {
+    let home = home();
+    let asked = QUOTED.map(|(line, ..)| line);
+    let expected = QUOTED.map(|(_, completed, _)| completed);
+    if let Some(completed) = zsh(home.path(), &asked) {
+        assert_eq!(completed, expected);
+    }
+}
+
+#[test]
+fn zsh_completes_commands_options_and_mount_options() {
+    let (asked, expected): (Vec<_>, Vec<_>) = all_lines().into_iter().unzip();
+    if let Some(completed) = zsh(&fixtures(), &asked) {
+        assert_eq!(completed, expected);
+    }
 }

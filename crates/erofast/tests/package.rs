@@ -422,12 +422,21 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
         "./usr/local/share/fish/vendor_completions.d/mount.erofast.fish",
         "./usr/local/share/zsh/site-functions/_erofast",
         "./usr/local/lib/systemd/system/erofast@.service",
+        "./usr/local/share/doc/erofast/examples/systemd/erofast@.service",
     ] {
         assert!(
             installed.iter().any(|name| name == file),
             "no {file} in {installed:?}"
         );
     }
+    // Units and examples start the program that was installed with them.
+    let mut units = 0;
+    for name in installed.iter().filter(|name| name.contains("/systemd/")) {
+        let unit = std::fs::read_to_string(place.path().join(name)).expect("a unit");
+        assert!(!unit.contains("/usr/bin/erofast"), "{name}: {unit}");
+        units += usize::from(unit.contains("=/usr/local/bin/erofast "));
+    }
+    assert_eq!(units, 3);
     let program = place.path().join("usr/local/bin/erofast");
     let sections = text(&run(Command::new("readelf").arg("-SW").arg(program)));
     assert!(!sections.contains(".symtab"), "not stripped: {sections}");
@@ -570,8 +579,13 @@ fn rest_of_name(package: &Path) -> &str {
 
 /// What `build.rs` says of a workspace, as a release build asks it.
 fn version_of(workspace: &Path, build: &Path) -> String {
+    version_with("release", workspace, build)
+}
+
+/// The same for any of cargo's profiles.
+fn version_with(profile: &str, workspace: &Path, build: &Path) -> String {
     let output = text(&run(Command::new(build)
-        .env("PROFILE", "release")
+        .env("PROFILE", profile)
         .env("CARGO_PKG_VERSION", "1.2.3")
         .env("CARGO_MANIFEST_DIR", workspace.join("crates/one"))));
     let mut lines = output.lines();
@@ -602,6 +616,8 @@ fn the_version_names_the_commit_and_changes_since() {
     )
     .expect("room");
     assert_eq!(version_of(&workspace, &build), "1.2.3");
+    let debug = version_with("debug", &workspace, &build);
+    assert_eq!(debug, "1.2.3 (debug build)");
 
     let git = |arguments: &[&str]| {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"];

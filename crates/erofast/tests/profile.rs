@@ -113,6 +113,24 @@ fn trim_replaces_the_profile_or_writes_another() {
 }
 
 #[test]
+fn programs_of_a_profile_are_offered_for_removal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("image.profile");
+    std::fs::write(&file, learned().to_bytes()).unwrap();
+    let file = file.to_str().unwrap();
+    let offered = |typed: &[&str]| {
+        let words = ["complete", "--", "erofast", "profile", "remove", file];
+        let output = erofast(&[&words[..], typed].concat(), Path::new(""));
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let words = text.lines().filter_map(|line| line.split('\t').next());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(offered(&[]), ["lib/first", "inode 9999"]);
+    assert_eq!(offered(&["lib/first"]), ["inode 9999"]);
+}
+
+#[test]
 fn programs_are_shown_trimmed_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("image.profile");

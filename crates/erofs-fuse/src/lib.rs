@@ -57,7 +57,7 @@ pub use options::{KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, 
 pub use request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
 pub use sandbox::allowed_calls;
-pub use serve::{Answer, MountFigures, prometheus, stat, stat_all};
+pub use serve::{Answer, MountFigures, prometheus, stat, stat_each};
 pub use umount::umount;
 pub use upgrade::{upgrade, upgrade_all, upgrade_each};
 pub use version::set_version;

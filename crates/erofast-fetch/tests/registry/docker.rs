@@ -139,7 +139,14 @@ fn an_image_comes_out_of_debians_registry() {
     let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
     let line = refused(&registry.url(":v2"), &options(&cache));
-    assert!(line.contains("404"), "{line}");
+    let missing = "the server answers 404 Not Found: no tag v2 in the repository tools";
+    assert!(line.ends_with(missing), "{line}");
+    let other = format!("oci://{}/other/name:v2", registry.address);
+    let line = refused(&other, &options(&cache));
+    assert!(
+        line.ends_with("404 Not Found: no repository other/name"),
+        "{line}"
+    );
     let tls = Options {
         plain_http: Some(false),
         ..options(&cache)

@@ -3,6 +3,7 @@
 mod docker;
 mod tokens;
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use remote_image::Event;
@@ -281,5 +282,73 @@ fn a_registry_has_tls_unless_it_is_on_this_machine() {
     };
     assert!(start(&registry.url(":v1"), &with(Some(true))).is_ok());
     let line = refused(&registry.url(":v1"), &with(Some(false)));
-    assert!(line.contains("no connection: tls handshake"), "{line}");
+    let end = ": the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+    assert!(line.ends_with(end), "{line}");
+}
+
+#[test]
+fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
+    let cache = cache();
+    let config = crate::tls::certificate(cache.path(), "IP:127.0.0.1");
+    let tls = Arc::clone(&config);
+    // It answers in plain text that it wants TLS, as nginx and Go's servers do.
+    let answering = Server::start_over(Vec::new(), move |mut stream| {
+        let mut first = [0];
+        stream.peek(&mut first).ok()?;
+        if first[0] == 0x16 {
+            return crate::tls::accept(&tls, stream);
+        }
+        let _ = stream.read(&mut [0; 4096]);
+        let head = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).ok()?;
+        None
+    });
+    let closing = Server::start_over(Vec::new(), move |stream| {
+        crate::tls::accept(&config, stream)
+    });
+    for server in [answering, closing] {
+        let url = format!("oci://{}/tools:v1", server.address);
+        let line = refused(&url, &options(&cache));
+        let end = "; the server has TLS (a registry is asked with it by oci.plain_http=off)";
+        assert!(line.ends_with(end), "{line}");
+    }
+    // One that breaks off and has no TLS is not said to have any.
+    let broken = Repository::new();
+    broken.0.state().always = Some(Fault::Closed);
+    let line = refused(&broken.url(":v1"), &options(&cache));
+    assert!(!line.contains("TLS"), "{line}");
+}
+
+#[test]
+fn a_tag_that_is_missing_is_told_from_a_repository_that_is() {
+    let (registry, cache) = (Repository::new(), cache());
+    let say = |path: &str, status: &str, body: &str| {
+        let answer = crate::repository::answer("", body).replace("200 OK", status);
+        registry.0.state().answers.insert(path.to_owned(), answer);
+    };
+    let ends_with = |end: &str| {
+        let line = refused(&registry.url(":v9"), &options(&cache));
+        assert!(line.ends_with(end), "{line}");
+    };
+    let (manifest, tags) = ("/v2/tools/manifests/v9", "/v2/tools/tags/list");
+    ends_with("the server answers 404 Not Found: no repository tools");
+    say(tags, "200 OK", "{}");
+    ends_with("the server answers 404 Not Found: no tag v9 in the repository tools");
+    let line = refused(
+        &registry.url(&format!("@{}", digest(b"x"))),
+        &options(&cache),
+    );
+    let end = format!(": no manifest {} in the repository tools", digest(b"x"));
+    assert!(line.ends_with(&end), "{line}");
+    say(tags, "403 Forbidden", "");
+    ends_with(": no tag v9, or no repository tools");
+    let code = |code: &str| {
+        json!({ "errors": [{ "code": code, "message": "so\nit is", "detail": {} }] }).to_string()
+    };
+    say(manifest, "404 Not Found", &code("NAME_UNKNOWN"));
+    ends_with(": no repository tools");
+    say(manifest, "403 Forbidden", &code("DENIED"));
+    ends_with(r"the server answers 403 Forbidden: DENIED so\nit is");
+    say(manifest, "403 Forbidden", "{\"errors\": 7}");
+    ends_with("the server answers 403 Forbidden");
 }

@@ -92,21 +92,20 @@ mod tests {
         parsed.expect_err("wrong").to_string()
     }
 
-    fn watched(arguments: &[&str]) -> Result<(Option<PathBuf>, Option<u64>), String> {
+    fn watched(arguments: &[&str]) -> Result<(Vec<PathBuf>, Option<u64>), String> {
         let line = ["erofast", "stat"].iter().chain(arguments);
         let cli = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
         let Command::Stat(args) = cli.command else {
             return Err("another command".to_owned());
         };
-        match args.place_and_period() {
-            Ok((place, period)) => Ok((place.map(PathBuf::from), period)),
-            Err(error) => Err(error.to_string()),
-        }
+        let watched = args.places_and_period();
+        watched.map_err(|error| error.to_string())
     }
 
     #[test]
     fn seconds_are_written_in_every_usual_way() {
-        let mnt = || Some(PathBuf::from("/mnt"));
+        let mnt = || vec![PathBuf::from("/mnt")];
+        let two = || ["/", "/proc"].map(PathBuf::from).to_vec();
         for (line, expected) in [
             (&["/mnt"][..], (mnt(), None)),
             (&["-w", "/mnt"], (mnt(), Some(1))),
@@ -114,8 +113,10 @@ mod tests {
             (&["-w", "2", "/mnt"], (mnt(), Some(2))),
             (&["-w2", "/mnt"], (mnt(), Some(2))),
             (&["/mnt", "--watch=2"], (mnt(), Some(2))),
-            (&["--watch", "2"], (None, Some(2))),
-            (&[], (None, None)),
+            (&["-w", "/", "/proc"], (two(), Some(1))),
+            (&["-w", "2", "/", "/proc"], (two(), Some(2))),
+            (&["--watch", "2"], (vec![], Some(2))),
+            (&[], (vec![], None)),
         ] {
             assert_eq!(watched(line), Ok(expected), "{line:?}");
         }

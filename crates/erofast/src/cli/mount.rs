@@ -99,9 +99,9 @@ pub struct UpgradeArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
-    /// Where the image is mounted, or a file in the mount; without it all mounts are listed
+    /// Where images are mounted, or files in the mounts; several are listed, without any all mounts
     #[arg(value_hint = ValueHint::DirPath)]
-    mountpoint: Option<PathBuf>,
+    mountpoint: Vec<PathBuf>,
     /// Print JSON: all counters
     #[arg(long)]
     pub json: bool,
@@ -117,15 +117,15 @@ pub struct StatArgs {
 }
 
 impl StatArgs {
-    /// The mount to show, and seconds between pages. In `-w DIR` the directory is no number, but
-    /// the mount.
+    /// The mounts to show, and seconds between pages. In `-w DIR` the directory is no number, but
+    /// a mount.
     ///
     /// # Errors
     /// [`Usage`]: a wrong number of seconds.
-    pub fn place_and_period(&self) -> anyhow::Result<(Option<&Path>, Option<u64>)> {
-        let place = self.mountpoint.as_deref();
+    pub fn places_and_period(&self) -> anyhow::Result<(Vec<PathBuf>, Option<u64>)> {
+        let mut places = self.mountpoint.clone();
         let Some(value) = &self.watch else {
-            return Ok((place, None));
+            return Ok((places, None));
         };
         let wrong = |why| {
             let value = value.display();
@@ -135,17 +135,18 @@ impl StatArgs {
         };
         let text = value.to_str().unwrap_or_default();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return match place {
-                None => Ok((Some(Path::new(value)), Some(1))),
-                Some(_) => Err(wrong("must be a whole number").into()),
-            };
+            if !places.is_empty() && !Path::new(value).is_dir() {
+                return Err(wrong("must be a whole number").into());
+            }
+            places.insert(0, value.into());
+            return Ok((places, Some(1)));
         }
         let seconds = text
             .parse()
             .ok()
             .filter(|seconds| (1..=3600).contains(seconds));
         Ok((
-            place,
+            places,
             Some(seconds.ok_or_else(|| wrong("must be from 1 to 3600"))?),
         ))
     }

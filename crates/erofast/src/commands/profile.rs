@@ -143,6 +143,15 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
+/// Programs as `profile list` names them, of a profile or of those that were learned of an image.
+pub fn programs(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<String>> {
+    let mut programs = Vec::new();
+    for (_, learned) in learned_of(path, flags)?.1 {
+        programs.extend(learned?.programs.iter().map(path_of));
+    }
+    Ok(programs)
+}
+
 /// Without programs all of them go.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
     for (path, _) in kept(file, &learned.image) {

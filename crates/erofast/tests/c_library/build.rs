@@ -51,6 +51,17 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Those of a static link are the ones that the page of the library names.
+fn check_warnings(linked: &Output) {
+    let page = root().join("docs/library.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let messages = String::from_utf8_lossy(&linked.stderr).into_owned();
+    for rest in messages.split("Using '").skip(1) {
+        let name = rest.split('\'').next().unwrap_or_default();
+        assert!(page.contains(&format!("`{name}`")), "{name}: {messages}");
+    }
+}
+
 impl Installed {
     /// For tests that leave it as it is.
     pub fn shared() -> Option<Arc<Self>> {
@@ -144,7 +155,7 @@ impl Installed {
             };
             let works = link(&empty).output();
             if works.is_ok_and(|output| output.status.success()) {
-                run(link(source).args(&flags));
+                check_warnings(&run(link(source).args(&flags)));
                 programs.push(program);
             }
         }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::site::{Site, ends, fine, fixture, signal, soon};
+use super::site::{Site, ends, fine, fixture, signal, some_file, soon};
 
 /// None where the tool is not there.
 fn promtool(metrics: &[u8]) -> Option<Output> {
@@ -108,6 +108,58 @@ fn a_mount_that_is_stuck_or_dead_is_not_up_and_the_others_are_shown() {
         text(&inside.stderr).contains(&line),
         "{}",
         text(&inside.stderr)
+    );
+}
+
+#[test]
+fn several_mounts_are_shown_and_no_others() {
+    let Some(site) = Site::new() else { return };
+    for name in ["one", "two", "none"] {
+        fs::create_dir(site.path(name)).unwrap();
+    }
+    for name in ["one", "two", "mnt"] {
+        fine(&site.run(&["mount", "image.erofs", name]));
+    }
+    let inside = some_file(&site.path("two")).display().to_string();
+    let [series, table, missing] = [
+        &["stat", "--prometheus", "one", "two", &inside][..],
+        &["stat", "two", "one"],
+        &["stat", "--prometheus", "one", "none"],
+    ]
+    .map(|arguments| site.run(arguments));
+    let json = site.run(&["stat", "--json", "one", "two"]);
+    for name in ["one", "two", "mnt"] {
+        fine(&site.run(&["umount", name]));
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let page = text(&series.stdout);
+    fine(&series);
+    for name in ["one", "two"] {
+        assert_eq!(value(&page, "up", &site.path(name)), Some("1"), "{page}");
+    }
+    assert_eq!(page.matches("erofast_up{").count(), 2, "{page}");
+    fine(&table);
+    let lines = text(&table.stdout);
+    let places: Vec<_> = lines
+        .lines()
+        .skip(1)
+        .map(|line| line.split(' ').next())
+        .collect();
+    let place = |name| site.path(name).display().to_string();
+    let expected = [place("two"), place("one")];
+    assert_eq!(places, expected.each_ref().map(|place| Some(&**place)));
+    fine(&json);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["mounts"].as_array().map(Vec::len), Some(2), "{json}");
+    // Where nothing is mounted nothing is up.
+    assert_eq!(missing.status.code(), Some(1));
+    let page = text(&missing.stdout);
+    assert_eq!(value(&page, "up", &site.path("one")), Some("1"), "{page}");
+    assert_eq!(page.matches("erofast_up{").count(), 2, "{page}");
+    assert!(
+        text(&missing.stderr).contains("none: "),
+        "{}",
+        text(&missing.stderr)
     );
 }
 

@@ -113,6 +113,11 @@ impl PclusterTable {
         found.filter(|decoded| decoded.len() >= length)
     }
 
+    /// Whether some of a pcluster is cached.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.cached.get(key).is_some()
+    }
+
     /// Drops a pcluster that was not read lately; false if none is cached.
     pub(crate) fn displace_oldest(&self) -> bool {
         self.cached.pop().is_some()

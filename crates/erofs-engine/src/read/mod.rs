@@ -1,5 +1,6 @@
 //! The data path of an opened image: what its reads share, and the reader of one file.
 
+mod beginning;
 pub(crate) mod buffers;
 pub(crate) mod claim;
 pub(crate) mod decode;

@@ -21,6 +21,12 @@ pub trait PageCacheWriter: Send + Sync + Debug {
     /// it.
     fn has_room(&self, file: Nid, bytes: usize) -> bool;
 
+    /// Whether small reads of a file are at random places: what lies around them is neither wanted
+    /// here nor soon.
+    fn is_random(&self, _file: Nid) -> bool {
+        false
+    }
+
     /// Queues a remainder to be written later. Called by decoding threads: must not block.
     fn store(&self, remainder: Remainder);
 }

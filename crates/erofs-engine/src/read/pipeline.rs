@@ -128,6 +128,12 @@ impl FileReader<'_> {
         algorithm: Algorithm,
         lease: DecodeLease<'_>,
     ) -> Result<(), Error> {
+        if let (None, [segment]) = (&stored, &mut *run)
+            && let Some(decoded) = self.decode_for_random(context, segment, algorithm)
+        {
+            lease.cache(decoded);
+            return Ok(());
+        }
         let range = self.fetch(&mut context.input, stored, run)?;
         match self.decode_segment(context, range, &mut run[0], algorithm)? {
             Placement::Cached(decoded) => lease.cache(decoded),
@@ -146,7 +152,8 @@ impl FileReader<'_> {
 
     /// Decodes a segment: straight into the reader's buffer if the segment takes all that is
     /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and
-    /// cached, a larger one up to the last byte that is wanted.
+    /// cached (see [`decoded_length`](Self::decoded_length)), a larger one up to the last byte that
+    /// is wanted.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,
@@ -166,7 +173,10 @@ impl FileReader<'_> {
             return self.decode_for_storing(decoder, algorithm, input, segment);
         }
         let fits = whole as u64 <= self.path.table.capacity();
-        let length = if fits { whole } else { segment.to() };
+        let length = match fits {
+            true => self.decoded_length(segment),
+            false => segment.to(),
+        };
         if segment.from == 0 && segment.out.len() == length {
             self.decode(decoder, algorithm, input, segment, None)?;
             return Ok(Placement::Direct);
@@ -194,7 +204,7 @@ impl FileReader<'_> {
         let mut buffer = self.buffer(whole + next.map_or(0, |(_, bytes)| bytes))?;
         let (own, shared) = buffer.split_at_mut(whole);
         self.decode(decoder, algorithm, input, segment, Some(own))?;
-        if !next.is_some_and(|(next, _)| self.decode_beginning(decoder, &next, shared)) {
+        if !next.is_some_and(|(next, _)| self.decode_first_page(decoder, &next, shared)) {
             buffer.resize(whole);
         }
         Ok(self.with_remainder(segment, buffer))

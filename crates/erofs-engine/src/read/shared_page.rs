@@ -3,19 +3,13 @@
 //! Pclusters end inside of pages. Such a page can only be stored with the first bytes of the next
 //! pcluster. If it were left out, the read that asks for it later would have both decoded again.
 
-use erofs_codecs::{Codec, Decoder};
 use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
 
 use crate::read::FileReader;
 use crate::read::segment::Segment;
-use crate::request::budget;
 
 /// Page size that is assumed, as for storing.
 const PAGE: u64 = 4096;
-
-/// As many stored bytes as the first page of an LZ4 stream may need and more: the zeros before it,
-/// less than a block of them, and a page that does not compress.
-const STORED: usize = 12 << 10;
 
 impl FileReader<'_> {
     /// Whether the segment has a page of which the pcluster has all bytes. If it has none, the
@@ -52,22 +46,6 @@ impl FileReader<'_> {
             }
             _ => None,
         }
-    }
-
-    /// Decodes the beginning of an LZ4 pcluster into `out`; false if that cannot be, and then the
-    /// read of that page gets the error.
-    pub(crate) fn decode_beginning(
-        &self,
-        decoder: &mut Decoder,
-        pcluster: &Pcluster,
-        out: &mut [u8],
-    ) -> bool {
-        let mut stored = [0; STORED];
-        let stored = &mut stored[..STORED.min(pcluster.length as usize)];
-        let charged = self.within(budget::charge((stored.len() + out.len()) as u64));
-        charged
-            .and_then(|()| self.read(pcluster.location, stored))
-            .is_ok_and(|()| decoder.decode(Codec::Lz4, stored, out, true).is_ok())
     }
 }
 

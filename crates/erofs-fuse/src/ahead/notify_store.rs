@@ -106,11 +106,15 @@ impl Drop for NotifyStoreWriter {
 
 impl PageCacheWriter for NotifyStoreWriter {
     fn has_room(&self, file: Nid, bytes: usize) -> bool {
-        if self.random.as_ref().is_some_and(|it| it.is_random(file)) {
+        if self.is_random(file) {
             return false;
         }
         let taken = self.queue.lock().bytes;
         bytes <= LONGEST && (taken == 0 || taken + bytes <= ROOM)
+    }
+
+    fn is_random(&self, file: Nid) -> bool {
+        self.random.as_ref().is_some_and(|it| it.is_random(file))
     }
 
     fn store(&self, remainder: Remainder) {

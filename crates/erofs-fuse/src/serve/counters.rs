@@ -17,7 +17,6 @@ use serde_json::Value;
 use super::restart::{self, Restart, RestartFigures};
 use crate::answer::{FilesystemFigures, queries};
 use crate::error::Error;
-use crate::mounting::mountpoints;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 use crate::version::version;
@@ -146,13 +145,10 @@ fn is_plausible(value: &Value) -> bool {
 /// A mount point, and what [`stat`] says of it.
 pub type Answer = (PathBuf, Result<Value, Error>);
 
-/// The live counters of all mounts of this user, as root of all users, with their mount points. All
-/// servers are asked at the same time.
-///
-/// # Errors
-/// One line: there is no mount table. Inner ones are those of [`stat`].
-pub fn stat_all() -> Result<Vec<Answer>, Error> {
-    let asked = mountpoints()?.into_iter().map(|place| {
+/// The live counters of these mounts, with their mount points. All servers are asked at the same
+/// time.
+pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
+    let asked = places.into_iter().map(|place| {
         let mountpoint = place.clone();
         (
             place,
@@ -165,7 +161,7 @@ pub fn stat_all() -> Result<Vec<Answer>, Error> {
         let answer = asked.unwrap_or_else(|| stat(&place));
         (place, answer)
     });
-    Ok(answers.collect())
+    answers.collect()
 }
 
 /// Collects the counters, in the daemon.

@@ -9,6 +9,6 @@ mod threads;
 mod uring;
 mod wait;
 
-pub use counters::{Answer, MountFigures, stat, stat_all};
+pub use counters::{Answer, MountFigures, stat, stat_each};
 pub(crate) use lifecycle::serve;
 pub use prometheus::prometheus;

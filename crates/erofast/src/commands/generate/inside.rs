@@ -1,4 +1,5 @@
-//! Completion of paths inside of the image that stands before them on the command line.
+//! Completion of what the image that stands before it on the command line has: paths inside of it,
+//! and programs whose launches were learned.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +12,8 @@ use erofast_cli::units::size;
 use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, WorkersMode, remote};
 
-use crate::cli::ImageArgs;
+use crate::cli::{ImageArgs, ProfileRemoveArgs};
+use crate::commands::profile;
 use crate::listing::Listing;
 use crate::{glob, text};
 
@@ -36,6 +38,7 @@ pub fn with_paths(command: Command, before: &[OsString]) -> Command {
         return command;
     };
     match matches.subcommand() {
+        Some(("profile", matches)) => with_programs(command, matches),
         Some((name, matches)) => {
             let found = ARGUMENTS.iter().find(|(known, _)| *known == name);
             let named = found.and_then(|(_, argument)| Some((argument, image(matches)?)));
@@ -54,6 +57,30 @@ pub fn with_paths(command: Command, before: &[OsString]) -> Command {
         }
         None => command,
     }
+}
+
+/// Programs whose launches were learned of the image.
+fn with_programs(command: Command, matches: &ArgMatches) -> Command {
+    let Some(("remove", matches)) = matches.subcommand() else {
+        return command;
+    };
+    let args = ProfileRemoveArgs::from_arg_matches(matches).ok();
+    let Some(mut args) = args.filter(|args| remote::url(&args.profile).is_none()) else {
+        return command;
+    };
+    args.profile = with_home(&args.profile);
+    let programs = move |typed: &OsStr| {
+        let programs = profile::programs(&args.profile, &args.remote).unwrap_or_default();
+        let fits = |path: &String| path.as_bytes().starts_with(typed.as_bytes());
+        let left = |path: &String| !args.programs.contains(path);
+        let programs = programs.into_iter().filter(|path| fits(path) && left(path));
+        programs.map(CompletionCandidate::new).collect()
+    };
+    command.mut_subcommand("profile", |command| {
+        command.mut_subcommand("remove", |command| {
+            command.mut_arg("programs", |arg| arg.add(ArgValueCompleter::new(programs)))
+        })
+    })
 }
 
 /// The image that is named, unless it is at a URL: a Tab asks no server.

@@ -5,7 +5,7 @@ mod overview;
 mod page;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use erofast_cli::{Outcome, print_json};
@@ -19,15 +19,17 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Runs the subcommand.
 pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
-    let (place, period) = args.place_and_period()?;
-    // A file in a mount stands for the mount.
-    let place = place.map(|place| erofs_fuse::mountpoint_of(place).unwrap_or_else(|| place.into()));
+    let (named, period) = args.places_and_period()?;
+    let places = match named.len() {
+        0 | 1 => named.into_iter().map(of_file).collect(),
+        _ => each_once(named),
+    };
     if args.prometheus {
-        return prometheus(place.as_deref());
+        return prometheus(&places);
     }
-    let now = counters(place.as_deref())?;
+    let now = counters(&places)?;
     if let Some(seconds) = period {
-        return watch(place.as_deref(), now, Duration::from_secs(seconds));
+        return watch(&places, now, Duration::from_secs(seconds));
     }
     if args.json {
         print_json(&now)?;
@@ -38,6 +40,23 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
 }
 
+/// A file in a mount stands for the mount.
+fn of_file(place: PathBuf) -> PathBuf {
+    erofs_fuse::mountpoint_of(&place).unwrap_or(place)
+}
+
+/// As the mount table names them.
+fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    for place in named.into_iter().map(of_file) {
+        let place = erofs_fuse::erofast_mount_at(&place).unwrap_or(place);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
 /// Whether a mount does not answer, which is expected of one that this user may not see.
 fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
@@ -45,16 +64,16 @@ fn has_failed(mount: &Value) -> bool {
 
 /// A page with all mounts, whatever state they are in; what is wrong with them goes to the standard
 /// error.
-fn prometheus(place: Option<&Path>) -> anyhow::Result<Outcome> {
-    let mounts = match place {
-        None => all_counters()?,
-        Some(place) => vec![
+fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
+    let mounts = match places {
+        [place] => vec![
             match (erofs_fuse::stat(place), erofs_fuse::erofast_mount_at(place)) {
                 (Ok(counters), None) => counters,
                 (Err(error), None) => return Err(error.into()),
                 (answer, Some(place)) => with_mountpoint(&place, answer),
             },
         ],
+        places => counters_of(places)?,
     };
     let errors = mounts.iter().filter_map(|mount| mount["error"].as_str());
     errors.for_each(erofs_fuse::note);
@@ -63,15 +82,20 @@ fn prometheus(place: Option<&Path>) -> anyhow::Result<Outcome> {
 }
 
 /// Those of one mount, or `{"mounts": [...]}`. One that does not answer has a field `error`.
-fn counters(place: Option<&Path>) -> anyhow::Result<Value> {
-    Ok(match place {
-        Some(place) => erofs_fuse::stat(place)?,
-        None => json!({"mounts": all_counters()?}),
+fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
+    Ok(match places {
+        [place] => erofs_fuse::stat(place)?,
+        places => json!({"mounts": counters_of(places)?}),
     })
 }
 
-fn all_counters() -> anyhow::Result<Vec<Value>> {
-    let answers = erofs_fuse::stat_all()?.into_iter();
+/// Those of several mounts, without any of all of this user, as root of all users.
+fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+    let places = match places {
+        [] => erofs_fuse::mountpoints()?,
+        places => places.to_vec(),
+    };
+    let answers = erofs_fuse::stat_each(places).into_iter();
     Ok(answers
         .map(|(place, answer)| with_mountpoint(&place, answer))
         .collect())
@@ -99,7 +123,7 @@ fn shown(now: &Value, before: Option<&Value>) -> String {
 }
 
 /// Prints the page again and again; its rates are those since the page before. Ends with the mount.
-fn watch(place: Option<&Path>, mut before: Value, period: Duration) -> anyhow::Result<Outcome> {
+fn watch(places: &[PathBuf], mut before: Value, period: Duration) -> anyhow::Result<Outcome> {
     let terminal = io::stdout().is_terminal();
     let mut page = shown(&before, None);
     loop {
@@ -112,7 +136,7 @@ fn watch(place: Option<&Path>, mut before: Value, period: Duration) -> anyhow::R
         out.flush()?;
         drop(out);
         std::thread::sleep(period);
-        let now = counters(place)?;
+        let now = counters(places)?;
         page = shown(&now, Some(&before));
         before = now;
     }

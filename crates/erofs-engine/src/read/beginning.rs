@@ -1,0 +1,108 @@
+//! Reads that take no more than the beginning of a pcluster, stored or decoded.
+//!
+//! A random reader wants a page or two of a pcluster. Half of it is decoded for that on average,
+//! and half of the stored bytes of an LZ4 stream suffice.
+
+use std::sync::Arc;
+
+use erofs_codecs::{Codec, Decoder};
+use erofs_format::{Algorithm, Pcluster};
+use figures::add;
+
+use crate::read::FileReader;
+use crate::read::claim::Key;
+use crate::read::decode_context::DecodeContext;
+use crate::read::in_flight::Decoded;
+use crate::read::segment::Segment;
+use crate::request::budget;
+
+/// A record begins anywhere in a page: it has bytes in the next one, which is asked for next.
+const NEXT_PAGE: usize = 4096;
+
+/// Most zeros before an LZ4 stream: less than a block.
+const PADDING: u64 = 4096;
+
+/// As many stored bytes as the first page of an LZ4 stream may need and more.
+const FIRST_PAGE: usize = 12 << 10;
+
+impl FileReader<'_> {
+    /// How many bytes to decode of a pcluster that is cached: all, except for a random reader.
+    /// Another read of the same pcluster shows that more is wanted.
+    pub(crate) fn decoded_length(&self, segment: &Segment<'_>) -> usize {
+        let whole = segment.pcluster.decoded_length as usize;
+        let is_random = |random: &_| *random && !self.path.table.has(&Key::of(&segment.pcluster));
+        let random = self.page_cache.map(|cache| cache.is_random(self.inode.nid));
+        match random.filter(is_random) {
+            Some(_) => whole.min(segment.to() + NEXT_PAGE),
+            None => whole,
+        }
+    }
+
+    /// Fetches and decodes the beginning of an LZ4 pcluster for a random reader. `None` if the
+    /// whole is to be fetched: more is wanted, or it compresses worse at its beginning.
+    pub(crate) fn decode_for_random(
+        &self,
+        context: &mut DecodeContext,
+        segment: &mut Segment<'_>,
+        algorithm: Algorithm,
+    ) -> Option<Decoded> {
+        let length = self.decoded_length(segment);
+        let stored = stored_bytes(&segment.pcluster, length)?;
+        if algorithm != Algorithm::Lz4 || length as u64 > self.path.table.capacity() {
+            return None;
+        }
+        let mut buffer = self.buffer(length).ok()?;
+        let DecodeContext { decoder, input } = context;
+        let stored = input.first(stored);
+        if !self.decode_beginning(decoder, &segment.pcluster, stored, &mut buffer) {
+            return None;
+        }
+        segment.place(&buffer);
+        Some(Arc::new(buffer))
+    }
+
+    /// Decodes the first page, or less, of an LZ4 pcluster into `out`; false as below.
+    pub(crate) fn decode_first_page(
+        &self,
+        decoder: &mut Decoder,
+        pcluster: &Pcluster,
+        out: &mut [u8],
+    ) -> bool {
+        let stored = &mut [0; FIRST_PAGE][..FIRST_PAGE.min(pcluster.length as usize)];
+        self.decode_beginning(decoder, pcluster, stored, out)
+    }
+
+    /// Decodes the beginning of an LZ4 pcluster into `out`, of as many stored bytes as there is
+    /// room for in `stored`; false if that cannot be: whoever reads all of them gets the error.
+    fn decode_beginning(
+        &self,
+        decoder: &mut Decoder,
+        pcluster: &Pcluster,
+        stored: &mut [u8],
+        out: &mut [u8],
+    ) -> bool {
+        let charged = self.within(budget::charge((stored.len() + out.len()) as u64));
+        let read = charged.and_then(|()| self.read(pcluster.location, stored));
+        if read.is_err() || decoder.decode(Codec::Lz4, stored, out, true).is_err() {
+            return false;
+        }
+        let counters = self.path.counters.own();
+        add(&counters.fetched_bytes, stored.len() as u64);
+        add(&counters.decodes, 1);
+        add(&counters.prefix_decodes, 1);
+        add(&counters.decoded_bytes, out.len() as u64);
+        true
+    }
+}
+
+/// Stored bytes that the first `decoded` bytes of an LZ4 stream take if it compresses as well as
+/// elsewhere, and a quarter more; `None` if that is most of them.
+fn stored_bytes(pcluster: &Pcluster, decoded: usize) -> Option<usize> {
+    let stored = u64::from(pcluster.length);
+    let share = (stored * decoded as u64).checked_div(pcluster.decoded_length)?;
+    let enough = PADDING + share + share / 4;
+    (enough < stored / 8 * 7).then_some(enough as usize)
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;
