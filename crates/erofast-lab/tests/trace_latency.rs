@@ -257,6 +257,24 @@ fn what_is_printed_about_a_trace_fits() {
     assert_eq!(why["why"]["of"], 1);
 }
 
+#[test]
+fn by_work_queue_all_figures_are_of_work_items() {
+    // The worker waits for 3 us before its item; the thread that it preempts waits for 100 us.
+    let trace = WORK_TRACE.replace("comm=b ", "comm=kworker/0:1 ");
+    let text = |by: &str| String::from_utf8(run(&trace, &["--by", by]).stdout).unwrap();
+    let (items, threads) = (text("workqueue"), text("task"));
+    assert!(threads.contains("Of 103.0 us waited in total"), "{threads}");
+    assert!(items.contains("Of 3.0 us waited in total"), "{items}");
+    let worst = items.split("Worst waits:\n").nth(1).unwrap();
+    let worst = worst.lines().take_while(|line| !line.is_empty());
+    let worst: Vec<&str> = worst.collect();
+    assert_eq!(worst.len(), 1, "{items}");
+    assert!(worst[0].contains("kworker/0:1:2 woken by a:1"), "{items}");
+    let nothing = run(&trace, &["--by", "workqueue", "--match", "^a$"]);
+    assert_eq!(nothing.status.code(), Some(1), "a thread that is no worker");
+    assert_eq!(run(&trace, &["--match", "^a$"]).status.code(), Some(0));
+}
+
 /// The words of the last column of chains, and of the thread before it.
 fn chain(trace: &str, task: &str) -> Vec<String> {
     let output = run(trace, &["--why", task]);

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
 use crate::error::Doing;
 use crate::process::{Child, tool};
@@ -52,6 +53,18 @@ impl<'a> Mount<'a> {
 pub fn mountinfo() -> String {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).into_owned()
+}
+
+/// How many mounts the machine has made, in all namespaces (Linux 6.8 and later, as root): each has
+/// the next number for its own. The answer makes one, which is counted.
+pub(crate) fn made() -> Option<u64> {
+    /// `STATX_MNT_ID_UNIQUE`.
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let clone = open_tree(CWD, "/", flags).ok()?;
+    let found = statx(&clone, "", AtFlags::EMPTY_PATH, UNIQUE).ok()?;
+    let is_unique = found.stx_mask & UNIQUE.bits() != 0;
+    is_unique.then_some(found.stx_mnt_id)
 }
 
 /// Whether something is mounted exactly there.

@@ -34,6 +34,15 @@ pub enum Notice {
         /// Where the trace begins: from here on all CPUs have their events.
         from_ns: u64,
     },
+    /// Nobody counted the events, and one CPU has none at the beginning or at the end.
+    Uncounted {
+        /// From when on all CPUs have events.
+        from_ns: u64,
+        /// Until when.
+        until_ns: u64,
+        /// The figures are of this time alone.
+        dropped: bool,
+    },
     /// Another recording begins within the trace.
     Seam {
         /// Where.
@@ -51,6 +60,15 @@ pub enum Notice {
         until_ns: u64,
         /// How that is known.
         reason: String,
+    },
+    /// No CPU wrote an event for a while, though threads that used to run soon could run.
+    Paused {
+        /// How often.
+        count: usize,
+        /// The first time.
+        from_ns: u64,
+        /// Its end.
+        until_ns: u64,
     },
     /// The recorder names CPUs that wrote no event.
     SilentCpus {
@@ -132,6 +150,20 @@ impl fmt::Display for Notice {
                     *from_ns as f64 / 1e9
                 )
             }
+            Self::Uncounted {
+                from_ns,
+                until_ns,
+                dropped,
+            } => write!(
+                f,
+                "no header counts the events, and all CPUs have some only from {:.6} s to {:.6} s: {}",
+                *from_ns as f64 / 1e9,
+                *until_ns as f64 / 1e9,
+                match dropped {
+                    true => "the figures are of that time",
+                    false => "one thread had a CPU for itself before or after that, or lines are missing",
+                }
+            ),
             Self::Seam { at_ns } => write!(
                 f,
                 "another recording begins at {:.6} s: no wait goes on across that",
@@ -153,6 +185,23 @@ impl fmt::Display for Notice {
                 match count {
                     0 | 1 => Ok(()),
                     count => write!(f, "; and in {} intervals more", count - 1),
+                }
+            }
+            Self::Paused {
+                count,
+                from_ns,
+                until_ns,
+            } => {
+                write!(
+                    f,
+                    "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: the clock \
+                     jumped, the machine paused, or lines are missing; waits across that are left out",
+                    *from_ns as f64 / 1e9,
+                    *until_ns as f64 / 1e9
+                )?;
+                match count {
+                    0 | 1 => Ok(()),
+                    count => write!(f, ", and {} times more", count - 1),
                 }
             }
             Self::SilentCpus { cpus } => {

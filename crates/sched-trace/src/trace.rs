@@ -1,6 +1,6 @@
 //! A whole trace in memory.
 
-use crate::{Claims, Comm, Event, Loss, Name, Names, Notice, Policy};
+use crate::{Claims, Comm, Event, Kind, Loss, Name, Names, Notice, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Events in the order of time, with what is needed to read them.
@@ -112,6 +112,49 @@ impl Trace {
         });
     }
 
+    /// Drops what is before the first event of a CPU, and behind the last one: lines may have been
+    /// cut off. A CPU that was idle there may have been so for long, and costs a quarter of the time
+    /// at most. Nothing costs half of the events: one thread may have had a CPU for itself.
+    pub(crate) fn trim(&mut self) {
+        /// CPUs of one recording begin and end within less.
+        const EDGE_NS: u64 = 10_000_000;
+        let Some((first, last)) = self.span() else {
+            return;
+        };
+        // By CPU: its first and its last event, and whether a thread ran before and after.
+        let mut cpus: BTreeMap<u32, [(u64, bool); 2]> = BTreeMap::new();
+        for event in &self.events {
+            let before = (event.time_ns, event.pid > 0);
+            let after = match event.kind {
+                Kind::Switch { next, .. } => (event.time_ns, next.pid > 0),
+                _ => before,
+            };
+            cpus.entry(event.cpu).or_insert([before, after])[1] = after;
+        }
+        let counts =
+            |length: u64, busy: bool| length > EDGE_NS && (busy || length <= (last - first) / 4);
+        let begins = cpus.values().map(|[begin, _]| *begin);
+        let begins = begins.filter(|(at, busy)| counts(at - first, *busy));
+        let ends = cpus.values().map(|[_, end]| *end);
+        let ends = ends.filter(|(at, busy)| counts(last - at, *busy));
+        let begins = begins.map(|(at, _)| at).max().unwrap_or(first);
+        let ends = ends.map(|(at, _)| at).min().unwrap_or(last);
+        if (begins, ends) == (first, last) || begins >= ends {
+            return;
+        }
+        let is_within = |event: &Event| (begins..=ends).contains(&event.time_ns);
+        let kept = self.events.iter().filter(|event| is_within(event)).count();
+        let dropped = kept * 2 >= self.events.len();
+        if dropped {
+            self.events.retain(is_within);
+        }
+        self.notices.push(Notice::Uncounted {
+            from_ns: begins,
+            until_ns: ends,
+            dropped,
+        });
+    }
+
     /// Drops the events of the sorted trace before a time; returns how many these were.
     pub(crate) fn begin_at(&mut self, from_ns: u64) -> usize {
         let before = self.events.partition_point(|event| event.time_ns < from_ns);
@@ -127,5 +170,32 @@ impl Trace {
     /// First and last time stamp.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((self.events.first()?.time_ns, self.events.last()?.time_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::trace;
+
+    #[test]
+    fn what_a_busy_cpu_lacks_at_the_edges_is_cut_from_all() {
+        let text =
+            "0 0 0 R 1; 20000 1 2 R 3; 30000 0 1 S 0; 40000 1 3 R 2; 60000 0 0 R 1; 61000 0 1 S 0";
+        let trimmed = |text: &str| {
+            let mut trace = trace(text);
+            trace.trim();
+            (trace.span().unwrap(), trace.notices.len())
+        };
+        assert_eq!(trimmed(text), ((20_000_000, 40_000_000), 1));
+        // A CPU that was idle for long before its first event and after its last one.
+        let idle = text
+            .replace("20000 1 2 R", "20000 1 0 R")
+            .replace("3 R 2", "3 R 0");
+        assert_eq!(trimmed(&idle), ((0, 61_000_000), 0));
+        let short = text
+            .replace("20000 1", "2000 1")
+            .replace("40000 1", "60500 1");
+        assert_eq!(trimmed(&short), ((0, 61_000_000), 0));
     }
 }

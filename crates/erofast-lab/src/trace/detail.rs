@@ -1,6 +1,5 @@
 //! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
 
-use erofast_cli::By;
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
@@ -16,13 +15,9 @@ const BLOCKERS: usize = 5;
 const BAR: u64 = 40;
 
 /// Prints how many waits were how long: rows of doubling length, with bars.
-pub fn lengths(report: &Report, filter: &Filter<'_>, by: By) -> anyhow::Result<()> {
+pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
-        let waits = report.waits.iter().filter(|wait| {
-            wait.kind == kind
-                && filter.accepts(report, wait)
-                && (by != By::Workqueue || wait.function.is_some())
-        });
+        let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
         Histogram::of(waits.map(Wait::length_ns))
     };
     let (wakeup, preempted) = (of(WaitKind::Wakeup), of(WaitKind::Preempted));

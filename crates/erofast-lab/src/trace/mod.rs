@@ -11,7 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use erofast_cli::{Moment, Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units};
+use erofast_cli::{
+    By, Moment, Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units,
+};
 use erofs_fuse::note;
 use latency_lab::Interrupt;
 use regex::Regex;
@@ -157,6 +159,8 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         name: pattern.is_some().then_some(&matches),
         pids: (!args.pids.is_empty()).then_some(&pids),
         cpus: (!args.cpus.is_empty()).then_some(&cpus),
+        // The JSON has threads and work queues side by side.
+        items: args.by == By::Workqueue && !args.json,
     };
     if let (Some(from), Some(until)) = (filter.from_ns, filter.until_ns) {
         ensure!(from <= until, Usage("--from is later than --to".into()));
@@ -319,7 +323,7 @@ fn print(
 ) -> anyhow::Result<()> {
     outln!("{}\n", summary(report, args));
     table::print(report, filter, args)?;
-    detail::lengths(report, filter, args.by)?;
+    detail::lengths(report, filter)?;
     detail::worst(report, filter, args.worst)?;
     detail::unfinished(report, filter, args.worst)?;
     detail::behind(trace, report, filter)?;

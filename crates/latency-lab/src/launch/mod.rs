@@ -35,6 +35,7 @@ pub use sample::{Sample, ThreadWaits};
 use crate::engine::{mount_point, present};
 use crate::environment::Environment;
 use crate::load::Fio;
+use crate::process::load_found;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
 use crate::statistics::too_few;
@@ -54,6 +55,9 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     trial.unmount()?;
     let comparisons = 3 * (engines.len() - 1);
     if let Some(line) = too_few(options.iterations, engines.len(), comparisons) {
+        progress.line(&line);
+    }
+    if let Some(line) = load_found(options.foreign_limit) {
         progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;

@@ -6,6 +6,10 @@
 //! `block_bio_complete`) of that device, on the same CPU, whichever thread was interrupted. For a
 //! mount from a file, the thread that reads queues it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to
 //! 6.18).
+//!
+//! That no other mount is there before and after a launch does not show that the measured one was
+//! alone: another one may come and go within it. The number of mounts that the machine made tells,
+//! and so does an item that is queued for a device or by a thread that is not of the measured one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -14,7 +18,7 @@ use std::path::{Path, PathBuf};
 use sched_trace::latency::WorkRun;
 use sched_trace::{Kind, Trace};
 
-use crate::mounts::{Mount, mountinfo};
+use crate::mounts::{Mount, made, mountinfo};
 
 /// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
 pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
@@ -35,6 +39,10 @@ pub(super) struct Mounts {
     others: BTreeSet<u32>,
     /// Others that are from files.
     files: bool,
+    /// How many mounts the machine had made when the others were looked for last.
+    made: Option<u64>,
+    /// It made more in between, which may have gone.
+    more: bool,
 }
 
 impl Mounts {
@@ -49,6 +57,7 @@ impl Mounts {
             .filter(|device| device >> 20 != 0);
         let mut mounts = Mounts {
             device,
+            made: made(),
             ..Mounts::default()
         };
         mounts.look();
@@ -63,10 +72,11 @@ impl Mounts {
             device,
             others,
             files,
+            ..Mounts::default()
         }
     }
 
-    /// Adds those that there are now.
+    /// Adds those that there are now, and what tells of those that came and went.
     pub(super) fn look(&mut self) {
         let (mut files, own) = (0, usize::from(self.device.is_none()));
         for name in fs::read_dir(ALL).into_iter().flatten().flatten() {
@@ -79,10 +89,13 @@ impl Mounts {
             }
         }
         self.files |= files > own;
+        let last = std::mem::replace(&mut self.made, made());
+        self.more |= last.is_some_and(|last| self.made != Some(last + 1));
     }
 
+    /// No other mount was seen, and none can have come and gone.
     fn are_alone(&self) -> bool {
-        self.others.is_empty() && !self.files
+        self.others.is_empty() && !self.files && !self.more
     }
 }
 
@@ -131,32 +144,14 @@ pub(super) struct Origins {
 
 impl Origins {
     pub(super) fn of(trace: &Trace, mounts: &Mounts, queuer: &dyn Fn(i32) -> Queuer) -> Origins {
-        let mut origins = Origins {
-            alone: mounts.are_alone(),
-            ..Origins::default()
-        };
-        // The completion on each CPU that may queue next.
-        let mut done: HashMap<u32, (u64, u32)> = HashMap::new();
-        for event in &trace.events {
-            match event.kind {
-                Kind::BlockDone { device, .. } => {
-                    done.insert(event.cpu, (event.time_ns, device));
-                }
-                Kind::Switch { .. } => {
-                    done.remove(&event.cpu);
-                }
-                Kind::WorkQueued { function, .. }
-                    if trace.names.get(function).starts_with(DECOMPRESS) =>
-                {
-                    let done = done.remove(&event.cpu);
-                    let done = done.filter(|(at, _)| event.time_ns - at < SOON_NS);
-                    let origin = mounts.origin(done.map(|(_, device)| device), queuer(event.pid));
-                    origins.queued.insert((event.time_ns, event.pid), origin);
-                }
-                _ => {}
-            }
+        let items = items(trace, queuer);
+        let is_other = |item: &Item| mounts.shown(item) == Some(Origin::Other);
+        let alone = mounts.are_alone() && !items.iter().any(is_other);
+        let origin = |item: &Item| mounts.origin(item, alone);
+        Origins {
+            alone,
+            queued: items.iter().map(|item| (item.key, origin(item))).collect(),
         }
-        origins
     }
 
     pub(super) fn of_item(&self, run: Option<&WorkRun>) -> Origin {
@@ -170,19 +165,68 @@ impl Origins {
     }
 }
 
+/// How an item that decompresses was queued.
+struct Item {
+    /// When, and in which thread.
+    key: (u64, i32),
+    /// The device whose read was done right before, on the same CPU.
+    done: Option<u32>,
+    queuer: Queuer,
+}
+
+fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
+    // The completion on each CPU that may queue next.
+    let mut done: HashMap<u32, (u64, u32)> = HashMap::new();
+    let mut items = Vec::new();
+    for event in &trace.events {
+        match event.kind {
+            Kind::BlockDone { device, .. } => {
+                done.insert(event.cpu, (event.time_ns, device));
+            }
+            Kind::Switch { .. } => {
+                done.remove(&event.cpu);
+            }
+            Kind::WorkQueued { function, .. }
+                if trace.names.get(function).starts_with(DECOMPRESS) =>
+            {
+                let done = done.remove(&event.cpu);
+                let done = done.filter(|(at, _)| event.time_ns - at < SOON_NS);
+                items.push(Item {
+                    key: (event.time_ns, event.pid),
+                    done: done.map(|(_, device)| device),
+                    queuer: queuer(event.pid),
+                });
+            }
+            _ => {}
+        }
+    }
+    items
+}
+
 impl Mounts {
-    /// By the device whose read was done right before, and by who was running.
-    fn origin(&self, done: Option<u32>, queuer: Queuer) -> Origin {
-        match (done, self.device, queuer) {
-            (Some(done), Some(own), _) if done == own => Origin::Measured,
-            // Also of a mount that came and went within the launch.
-            (Some(_), Some(_), _) => Origin::Other,
-            _ if self.are_alone() => Origin::Measured,
-            (Some(done), None, _) if self.others.contains(&done) => Origin::Other,
+    /// What the queueing of an item shows by itself, whatever else is mounted.
+    fn shown(&self, item: &Item) -> Option<Origin> {
+        match (item.done, self.device, item.queuer) {
+            (Some(done), Some(own), _) if done == own => Some(Origin::Measured),
+            (Some(_), Some(_), _) => Some(Origin::Other),
+            (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
+            // The program, or a completion that interrupted it.
+            (Some(_), None, Queuer::Program) => None,
+            // Reads of a file are not queued by completions.
+            (Some(_), None, _) => Some(Origin::Other),
+            (None, None, Queuer::Program) => Some(Origin::Measured),
+            (None, ..) => None,
+        }
+    }
+
+    fn origin(&self, item: &Item, alone: bool) -> Origin {
+        match (self.shown(item), self.device, item.queuer) {
+            (Some(shown), ..) => shown,
+            _ if alone => Origin::Measured,
             // No completion of a mount: a thread that reads from a file.
-            (_, None, Queuer::Program) => Origin::Measured,
-            (_, _, Queuer::Stranger) | (_, Some(_), Queuer::Program) => Origin::Other,
-            (_, _, Queuer::Kernel) => Origin::Unknown,
+            (None, None, Queuer::Stranger) => Origin::Other,
+            (None, Some(_), Queuer::Stranger | Queuer::Program) => Origin::Other,
+            (None, ..) => Origin::Unknown,
         }
     }
 }
@@ -190,12 +234,23 @@ impl Mounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::CWD;
+    use rustix::mount::{OpenTreeFlags, open_tree};
+    use sched_trace::Event;
 
     /// Major number of a loop device.
     const LOOP: u32 = 7 << 20;
 
     fn mounts(device: Option<u32>) -> Mounts {
         Mounts::of(device, [LOOP | 1], true)
+    }
+
+    fn item(done: Option<u32>, queuer: Queuer) -> Item {
+        Item {
+            key: (0, 0),
+            done,
+            queuer,
+        }
     }
 
     #[test]
@@ -212,32 +267,102 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            (None, Some(disk), Program, Measured),
+            // The completion may have interrupted the program: of the disk, or of a mount that went.
+            (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
             (None, None, Stranger, Other),
-            (None, Some(disk), Kernel, Unknown),
+            (None, Some(disk), Kernel, Other),
+            (None, None, Kernel, Unknown),
         ] {
-            let found = mounts(own).origin(done, queuer);
+            let found = mounts(own).origin(&item(done, queuer), false);
             assert_eq!(found, origin, "{own:?} {done:?} {queuer:?}");
         }
     }
 
     #[test]
     fn a_mount_that_is_alone_needs_no_evidence() {
+        use Queuer::{Kernel, Program, Stranger};
+        for (own, done, queuer, origin) in [
+            (Some(LOOP), None, Kernel, Origin::Measured),
+            (Some(LOOP), Some(LOOP | 1), Kernel, Origin::Other),
+            (None, None, Stranger, Origin::Measured),
+            (None, Some(254 << 20), Program, Origin::Measured),
+        ] {
+            let found = Mounts::of(own, [], false).origin(&item(done, queuer), true);
+            assert_eq!(found, origin, "{own:?} {done:?} {queuer:?}");
+        }
         let trace = Trace::new("mono");
-        let alone = |device| Mounts::of(device, [], false);
-        assert_eq!(
-            alone(Some(LOOP)).origin(None, Queuer::Kernel),
-            Origin::Measured
-        );
-        assert_eq!(
-            alone(Some(LOOP)).origin(Some(LOOP | 1), Queuer::Kernel),
-            Origin::Other
-        );
-        assert_eq!(alone(None).origin(None, Queuer::Stranger), Origin::Measured);
-        let origins = Origins::of(&trace, &Mounts::default(), &|_| Queuer::Kernel);
+        let origins = Origins::of(&trace, &Mounts::default(), &|_| Kernel);
         assert_eq!(origins.of_item(None), Origin::Measured);
-        let origins = Origins::of(&trace, &mounts(None), &|_| Queuer::Kernel);
+        let origins = Origins::of(&trace, &mounts(None), &|_| Kernel);
         assert_eq!(origins.of_item(None), Origin::Unknown);
+    }
+
+    #[test]
+    fn a_mount_that_comes_and_goes_within_a_launch_is_noticed() {
+        use Origin::{Measured, Other, Unknown};
+        let mut trace = Trace::new("mono");
+        let function = trace.intern("z_erofs_decompressqueue_work");
+        let queued = |time_ns, cpu, pid| Event {
+            time_ns,
+            cpu,
+            pid,
+            kind: Kind::WorkQueued {
+                work: 1,
+                function,
+                queue: None,
+                kthread: false,
+            },
+        };
+        let done = |time_ns, cpu| Event {
+            kind: Kind::BlockDone {
+                device: LOOP | 1,
+                request: true,
+            },
+            ..queued(time_ns, cpu, 0)
+        };
+        // In the idle task, in the program, and by nobody that is known.
+        let in_program = [done(1000, 0), queued(1500, 0, 20)];
+        let in_idle = [done(2000, 1), queued(2500, 1, 0)];
+        let unknown = queued(9_000_000, 0, 0);
+        let mut origins = |mounts: &Mounts, events: &[Event]| {
+            trace.events = events.to_vec();
+            let origins = Origins::of(&trace, mounts, &|pid| match pid {
+                20 => Queuer::Program,
+                _ => Queuer::Kernel,
+            });
+            let queued = trace
+                .events
+                .iter()
+                .filter_map(|event| origins.queued.get(&(event.time_ns, event.pid)).copied());
+            (queued.collect::<Vec<_>>(), origins.alone)
+        };
+        let unseen = Mounts::of(None, [], false);
+        let all = [&in_program[..], &in_idle, &[unknown]].concat();
+        assert_eq!(
+            origins(&unseen, &all),
+            (vec![Unknown, Other, Unknown], false)
+        );
+        assert_eq!(origins(&unseen, &in_program), (vec![Measured], true));
+        let more = Mounts {
+            more: true,
+            ..unseen
+        };
+        assert_eq!(origins(&more, &in_program), (vec![Unknown], false));
+    }
+
+    #[test]
+    fn every_mount_that_is_made_is_counted() {
+        let Some(before) = made() else {
+            return println!("skipped: before Linux 6.8, or not root");
+        };
+        assert!(made() > Some(before));
+        let mut mounts = Mounts::default();
+        mounts.look();
+        assert!(!mounts.more, "nothing to compare with");
+        let more = open_tree(CWD, "/", OpenTreeFlags::OPEN_TREE_CLONE).unwrap();
+        drop(more);
+        mounts.look();
+        assert!(mounts.more);
     }
 }

@@ -17,10 +17,10 @@ pub struct Sample {
     #[serde(deserialize_with = "or_unknown")]
     pub sched_latency_us: f64,
     /// Waits from waking up to running.
-    #[serde(deserialize_with = "or_unknown")]
+    #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub wakeup_us: f64,
     /// Waits after a preemption.
-    #[serde(deserialize_with = "or_unknown")]
+    #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub preempted_us: f64,
     /// From queueing work items to their start; contains waits of their workers, so it is never
     /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel,
@@ -81,6 +81,11 @@ pub struct Sample {
 /// Null is a figure that is not known.
 fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+/// A part of the scheduling latency that a file does not have.
+fn unknown() -> f64 {
+    f64::NAN
 }
 
 impl Sample {

@@ -1,6 +1,6 @@
 //! Reads /proc: processes, threads, CPU time of the machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::lead::INHERITED;
@@ -176,20 +176,25 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
 /// Clock ticks of every program, with those of its children that it waited for; without kernel
 /// threads and without the ones `but`. A program that ends moves its ticks to its parent: none is
 /// lost.
-pub(crate) fn all_ticks(but: &[u32]) -> u64 {
+pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     let ticks = |pid: u32| {
         let fields = fields(&format!("/proc/{pid}/stat"))?;
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
         if number(9)? & PF_KTHREAD != 0 {
             return None;
         }
-        Some(number(14)? + number(15)? + number(16)? + number(17)?)
+        Some((pid, number(14)? + number(15)? + number(16)? + number(17)?))
     };
-    numbers("/proc")
+    let others = numbers("/proc")
         .into_iter()
-        .filter(|pid| !but.contains(pid))
-        .filter_map(ticks)
-        .sum()
+        .filter(|pid| !but.contains(pid));
+    others.filter_map(ticks).collect()
+}
+
+/// The name of a process.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
 }
 
 /// Time of all CPUs since boot, in clock ticks, state by state as /proc/stat has it: user, nice,

@@ -16,4 +16,4 @@ pub(crate) use facts::{
 pub use memory::DaemonMemory;
 pub(crate) use memory::daemon_stat;
 pub(crate) use orphans::Orphans;
-pub(crate) use others::{FOREIGN_LIMIT, Others};
+pub(crate) use others::{FOREIGN_LIMIT, Others, load_found};

@@ -1,8 +1,9 @@
 //! CPU time of unrelated programs, for measurements without a trace.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::facts::{all_ticks, descendants, ticks_per_second};
+use super::facts::{descendants, name, ticks, ticks_per_second};
 
 /// The part of the CPU time that other programs may take of a valid measurement.
 pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
@@ -10,11 +11,14 @@ pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
 /// Shorter activity than this is within the resolution of the clock.
 const GRAIN_SECONDS: f64 = 0.05;
 
+/// Programs that are named.
+const NAMES: usize = 3;
+
 /// Clock ticks of every other program at one moment.
 #[derive(Debug)]
 pub(crate) struct Others {
     ours: Vec<u32>,
-    before: u64,
+    before: BTreeMap<u32, u64>,
 }
 
 impl Others {
@@ -25,7 +29,7 @@ impl Others {
         ours.push(me);
         ours.extend(daemon);
         Others {
-            before: all_ticks(&ours),
+            before: ticks(&ours),
             ours,
         }
     }
@@ -33,12 +37,74 @@ impl Others {
     /// What they took of the time of all CPUs since, which was `elapsed`; 0 where that is too
     /// little to be counted.
     pub(crate) fn share(&self, elapsed: Duration) -> f64 {
-        let ticks = all_ticks(&self.ours).saturating_sub(self.before);
+        let sum = |of: &BTreeMap<u32, u64>| of.values().sum::<u64>();
+        let ticks = sum(&ticks(&self.ours)).saturating_sub(sum(&self.before));
         let seconds = ticks as f64 / ticks_per_second();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         match seconds > GRAIN_SECONDS {
             true => (seconds / (elapsed.as_secs_f64() * cpus).max(1e-9)).min(1.0),
             false => 0.0,
         }
+    }
+
+    /// The programs that took most of it, longest first.
+    pub(crate) fn busiest(&self) -> Vec<String> {
+        let mut busy: BTreeMap<String, u64> = BTreeMap::new();
+        for (pid, now) in ticks(&self.ours) {
+            let before = self.before.get(&pid).copied().unwrap_or(0);
+            if let Some(name) = name(pid).filter(|_| now > before) {
+                *busy.entry(name).or_default() += now - before;
+            }
+        }
+        let mut busy: Vec<(String, u64)> = busy.into_iter().collect();
+        busy.sort_by_key(|(_, ticks)| std::cmp::Reverse(*ticks));
+        busy.into_iter().take(NAMES).map(|(name, _)| name).collect()
+    }
+}
+
+/// What other programs take of the CPUs before a run, in words, if launches beside them cannot
+/// count.
+pub(crate) fn load_found(limit: f64) -> Option<String> {
+    /// Long against a tick.
+    const LOOK: Duration = Duration::from_millis(500);
+    let others = Others::now(None);
+    std::thread::sleep(LOOK);
+    let share = others.share(LOOK);
+    (share > limit).then(|| {
+        format!(
+            "other programs take {:.0} % of the CPU time, most of it {}: stop them, or launches beside \
+             them are thrown away and the run is not valid",
+            share * 100.0,
+            others.busiest().join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_program_that_keeps_a_cpu_busy_is_named() {
+        let mut busy = Command::new("sh");
+        let mut busy = busy.args(["-c", "while :; do :; done"]).spawn().unwrap();
+        // Not a child of this process, as far as the others are concerned.
+        let mut others = Others::now(None);
+        others.ours.retain(|pid| *pid != busy.id());
+        others.before.insert(busy.id(), 0);
+        let mut names = Vec::new();
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_millis(50));
+            names = others.busiest();
+            if names.iter().any(|name| name == "sh") {
+                break;
+            }
+        }
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert!(names.iter().any(|name| name == "sh"), "{names:?}");
+        assert!(names.len() <= NAMES);
+        assert_eq!(load_found(f64::INFINITY), None);
     }
 }

@@ -11,12 +11,30 @@ pub(super) fn launches(engine: &EngineReport) -> Result<(), String> {
         for (field, value) in times(sample) {
             not_negative(&round, field, value)?;
         }
+        parts(&round, sample)?;
     }
     let rounds: Vec<usize> = engine.samples.iter().map(|it| it.iteration).collect();
     once(&name, &rounds)?;
     let without = engine.recording.iter();
     let mut without = without.flat_map(|it| &it.samples_without_us);
     without.try_for_each(|&time| not_negative(&name, "samples_without_us", time))
+}
+
+/// The scheduling latency is the sum of two figures; unknown ones are all unknown.
+fn parts(round: &str, sample: &Sample) -> Result<(), String> {
+    /// Times are whole nanoseconds, so the sum differs by rounding alone.
+    const ROUNDING_US: f64 = 0.001;
+    let (whole, parts) = (
+        sample.sched_latency_us,
+        [sample.wakeup_us, sample.preempted_us],
+    );
+    match (whole - parts.iter().sum::<f64>()).abs() > ROUNDING_US {
+        true => Err(format!(
+            "{round}: sched_latency_us is {whole}, and its parts wakeup_us and preempted_us are {} and {}",
+            parts[0], parts[1]
+        )),
+        false => Ok(()),
+    }
 }
 
 fn times(sample: &Sample) -> [(&'static str, f64); 9] {
@@ -70,5 +88,39 @@ pub(super) fn numbered<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> R
             "two engines are number {number} of the name {name}"
         )),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn the_scheduling_latency_is_the_sum_of_its_parts() {
+        let fault = |sample: Value| {
+            let engine = EngineReport {
+                engine: "kernel".into(),
+                samples: vec![serde_json::from_value(sample).unwrap()],
+                ..EngineReport::default()
+            };
+            launches(&engine).err()
+        };
+        let of = |whole: f64| json!({"sched_latency_us": whole, "wakeup_us": 30.1, "preempted_us": 20.2});
+        assert_eq!(fault(of(50.3)), None);
+        let reason = fault(of(5.3)).unwrap();
+        assert!(
+            reason.starts_with("kernel, round 1: sched_latency_us is 5.3"),
+            "{reason}"
+        );
+        let none = json!({"sched_latency_us": 5.0, "wakeup_us": 0.0, "preempted_us": 0.0});
+        assert!(fault(none).is_some());
+        let unknown = json!({"sched_latency_us": null, "wakeup_us": null, "preempted_us": null});
+        assert_eq!(fault(unknown), None);
+        assert_eq!(
+            fault(json!({"sched_latency_us": 5.0})),
+            None,
+            "a file without parts"
+        );
     }
 }

@@ -105,7 +105,7 @@ impl SuiteReport {
         let cell = |engine: &EngineReport| {
             let rounds = engine.samples.iter().map(|sample| sample.iteration);
             let times = engine.column(|sample| sample.launch_us);
-            SuiteCell::new(&engine.engine, rounds.collect(), times)
+            SuiteCell::new(&engine.engine, engine.number, rounds.collect(), times)
         };
         self.rows.push(SuiteRow {
             name: title.into(),
@@ -122,7 +122,8 @@ impl SuiteReport {
             .extend(faults.map(|fault| format!("{title}: {fault}")));
         for result in report.results.into_iter().filter(|it| it.median.is_some()) {
             let name = format!("{title}, {}", result.title);
-            let cell = SuiteCell::new(&result.engine, result.rounds, result.samples);
+            let (number, rounds) = (result.number, result.rounds);
+            let cell = SuiteCell::new(&result.engine, number, rounds, result.samples);
             match self.rows.iter_mut().find(|row| row.name == name) {
                 Some(row) => row.cells.push(cell),
                 None => self.rows.push(SuiteRow {
@@ -148,6 +149,7 @@ impl SuiteReport {
 
     /// Numbers the engines, and computes all figures and verdicts from the samples.
     pub(crate) fn compute(&mut self) {
+        self.align();
         self.rows.iter_mut().for_each(SuiteRow::compare);
         let cells = self.rows.iter_mut().flat_map(|row| &mut row.cells);
         correct(
@@ -159,6 +161,26 @@ impl SuiteReport {
         let first = self.rows.first().map_or(&[][..], |row| &row.cells);
         let engines = first.iter().enumerate();
         self.engines = engines.map(|(at, cell)| self.overall(at, cell)).collect();
+    }
+
+    /// Each row gets a cell for each engine, in the same order: a cell belongs to the engine that it
+    /// names, wherever it stands, and a row may lack one.
+    fn align(&mut self) {
+        fn name((engine, number): (&str, usize)) -> (String, usize) {
+            (engine.to_owned(), number)
+        }
+        self.rows.iter_mut().for_each(SuiteRow::number);
+        let engines = || self.engines.iter().map(|it| it.engine.as_str());
+        let numbers = stored(engines().zip(self.engines.iter().map(|it| it.number)));
+        let cells = self.rows.iter().flat_map(|row| &row.cells);
+        let of_rows = cells.map(|cell| (cell.engine.as_str(), cell.number));
+        let mut names: Vec<(String, usize)> = Vec::new();
+        for name in engines().zip(numbers).chain(of_rows).map(name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        self.rows.iter_mut().for_each(|row| row.align(&names));
     }
 
     fn overall(&self, at: usize, cell: &SuiteCell) -> SuiteEngine {
@@ -260,10 +282,10 @@ impl SuiteReport {
 
 impl SuiteCell {
     /// Of samples alone, for [`SuiteReport::compute`].
-    fn new(engine: &str, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
+    fn new(engine: &str, number: usize, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),
-            number: 0,
+            number,
             samples,
             rounds,
             median: None,
@@ -278,16 +300,36 @@ impl SuiteCell {
 }
 
 impl SuiteRow {
+    /// Numbers the engines that have none.
+    fn number(&mut self) {
+        let numbers = stored(self.cells.iter().map(|it| (it.engine.as_str(), it.number)));
+        for (cell, number) in self.cells.iter_mut().zip(numbers) {
+            cell.number = number;
+        }
+    }
+
+    /// One cell for each of these engines; what is left over stays behind them.
+    fn align(&mut self, names: &[(String, usize)]) {
+        let mut cells = std::mem::take(&mut self.cells);
+        for (engine, number) in names {
+            let is_it = |cell: &SuiteCell| (&cell.engine, &cell.number) == (engine, number);
+            let cell = match cells.iter().position(is_it) {
+                Some(at) => cells.remove(at),
+                None => SuiteCell::new(engine, *number, Vec::new(), Vec::new()),
+            };
+            self.cells.push(cell);
+        }
+        self.cells.extend(cells);
+    }
+
     /// Every engine with the first one, where there are samples of both.
     fn compare(&mut self) {
-        let numbers = stored(self.cells.iter().map(|it| (it.engine.as_str(), it.number)));
         let first = self
             .cells
             .first()
             .map(SuiteCell::in_rounds)
             .unwrap_or_default();
-        for (at, (cell, number)) in self.cells.iter_mut().zip(numbers).enumerate() {
-            cell.number = number;
+        for (at, cell) in self.cells.iter_mut().enumerate() {
             cell.median = median(&cell.samples);
             let known = at > 0 && !first.is_empty() && !cell.samples.is_empty();
             cell.against_first = known.then(|| compare_rounds(&first, &cell.in_rounds()));
@@ -335,7 +377,8 @@ mod tests {
 
     /// Of two engines.
     fn row(name: &str, unit: &str, first: &[f64], second: &[f64]) -> SuiteRow {
-        let cell = |name: &str, samples: &[f64]| SuiteCell::new(name, Vec::new(), samples.into());
+        let cell =
+            |name: &str, samples: &[f64]| SuiteCell::new(name, 0, Vec::new(), samples.into());
         SuiteRow {
             name: name.into(),
             test: "launch".into(),
@@ -361,6 +404,42 @@ mod tests {
         // The ratio of the medians is 2.2.
         assert_eq!(other.time_ratio, Some(1.0 + percent / 100.0));
         assert!(percent < 80.0, "{percent}");
+    }
+
+    #[test]
+    fn cells_are_of_the_engine_that_they_name_wherever_they_stand() {
+        let mut report = SuiteReport::new(&SuiteOptions::default());
+        report.rows.push(row("a", "us", &[100.0], &[200.0]));
+        report.rows.push(row("b", "us", &[100.0], &[200.0]));
+        report.rows.push(row("c", "us", &[], &[200.0]));
+        report.rows[1].cells.reverse();
+        // The first engine could not read this tree.
+        report.rows[2].cells.remove(0);
+        report.finish();
+        for row in &report.rows {
+            let names: Vec<&str> = row.cells.iter().map(|it| it.engine.as_str()).collect();
+            assert_eq!(names, ["kernel", "other"], "{}", row.name);
+        }
+        let percent = |ratio: f64| (ratio * 100.0).round();
+        let ratios = |report: &SuiteReport| -> Vec<Option<f64>> {
+            let ratios = report.rows.iter().map(|row| row.cells[1].time_ratio);
+            let mean = report.engines[1].geometric_mean;
+            ratios.chain([mean]).map(|it| it.map(percent)).collect()
+        };
+        let twice = Some(200.0);
+        assert_eq!(ratios(&report), [twice, twice, None, twice]);
+        // Of a file the list of the engines has the order.
+        report.rows[0].cells.reverse();
+        let text = serde_json::to_vec(&report).unwrap();
+        let Ok(Report::Suite(read)) = Report::from_json(&text) else {
+            panic!("a suite");
+        };
+        assert_eq!(ratios(&read), [twice, twice, None, twice]);
+        // Two cells of one engine in a row are refused, not dropped.
+        report.rows[0].cells[0] = report.rows[0].cells[1].clone();
+        let text = serde_json::to_vec(&report).unwrap();
+        let fault = Report::from_json(&text).unwrap_err();
+        assert!(fault.contains("two engines are number 1"), "{fault}");
     }
 
     #[test]

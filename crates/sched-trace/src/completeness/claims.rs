@@ -38,6 +38,7 @@ pub(super) fn proofs(claims: &Claims, events: &[Event]) -> Vec<Proof> {
             pid: 0,
             from_ns,
             until_ns: loss.until_ns.min(last).max(from_ns),
+            single: false,
             reason: loss.reason.into(),
         }
     };

@@ -7,19 +7,30 @@
 //! (`witness.rs`). Recorders and readers add what they know as [`crate::Claims`].
 
 mod claims;
+mod hidden;
+mod silence;
 mod witness;
 
 #[cfg(test)]
 mod tests;
 
 use crate::{Notice, Trace};
+use hidden::Hidden;
 use serde::Serialize;
+use silence::Silences;
+pub(crate) use silence::Waited;
 use std::collections::{BTreeMap, BTreeSet};
 use witness::Proof;
 
 /// A wait is not known if all CPUs were silent for so long within it: whatever could end it would
 /// have been an event. It is a pause of the machine, or two recordings in one.
 const SILENCE_NS: u64 = 2_000_000_000;
+
+/// The same where nobody counted the events of several CPUs: a timer would wake a thread on one.
+const UNCOUNTED_NS: u64 = 500_000_000;
+
+/// Silences that are looked at for a notice.
+const NOTED: usize = 16;
 
 /// Most intervals that are kept for one CPU; beyond that they are joined.
 const INTERVALS: usize = 10_000;
@@ -66,10 +77,14 @@ pub struct Completeness {
     pub proofs: u64,
     /// Time without any event that is too long for a wait, in the order of time.
     silences: Vec<(u64, u64)>,
+    /// Those of them within which threads could run.
+    paused: Vec<(u64, u64)>,
+    /// Why events are known to be missing.
+    known: Vec<Proof>,
     /// Broken intervals of all CPUs, joined, in the order of time.
     broken: Vec<(u64, u64)>,
-    /// Where a recorder counted all events, a contradiction shows what the kernel did not write: of
-    /// these threads, in these intervals.
+    /// Where a recorder counted all events, a contradiction shows what the kernel did not write, and
+    /// elsewhere one that stands alone: of these threads, in these intervals.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -79,47 +94,108 @@ pub fn of(trace: &Trace) -> Completeness {
         return Completeness::default();
     };
     let claims = &trace.claims;
-    let mut proofs = claims::proofs(claims, &trace.events);
     // Clocks that differ between CPUs contradict themselves.
     let witnessed = match trace.clock.as_str() {
         "local" => Vec::new(),
         _ => witness::proofs(trace),
     };
-    let found = witnessed.len() as u64;
-    let mut omitted: BTreeMap<i32, Vec<(u64, u64)>> = BTreeMap::new();
-    let is_counted = claims::are_whole(claims, &trace.events);
-    if is_counted {
-        for proof in witnessed {
-            let interval = (proof.from_ns, proof.until_ns);
-            omitted.entry(proof.pid).or_default().push(interval);
-        }
-    } else {
-        proofs.extend(witnessed);
-    }
-    let by_cpu = joined(proofs);
-    let broken = by_cpu.values().flatten();
-    let broken = broken.map(|proof| (proof.from_ns, proof.until_ns));
-    Completeness {
-        broken: union(broken.collect()),
-        intervals: intervals(trace, span, by_cpu),
+    let mut found = Completeness {
         seams: claims.seams.clone(),
-        silences: silences(trace),
-        is_counted,
-        proofs: found,
-        omitted: omitted
-            .into_iter()
-            .map(|(pid, all)| (pid, union(all)))
-            .collect(),
+        is_counted: claims::are_whole(claims, &trace.events),
+        proofs: witnessed.len() as u64,
+        known: claims::proofs(claims, &trace.events),
+        ..Completeness::default()
+    };
+    found.silences = silences(trace, found.is_counted);
+    let (omitted, known) = match found.is_counted {
+        true => (witnessed, Vec::new()),
+        false => judged(witnessed, trace),
+    };
+    found.known.extend(known);
+    for proof in omitted {
+        let interval = (proof.from_ns, proof.until_ns);
+        found.omitted.entry(proof.pid).or_default().push(interval);
     }
+    for all in found.omitted.values_mut() {
+        *all = union(std::mem::take(all));
+    }
+    found.join(trace, span);
+    found
+}
+
+/// Contradictions that are explained without a gap in the trace, and the others.
+///
+/// A gap contradicts several threads, or breaks a chain of switches. A single event that is missing
+/// contradicts one thread alone: the kernel did not write it, or a recorder that leaves out single
+/// ones.
+fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
+    let hidden = Hidden::of(trace);
+    let (mut omitted, others): (Vec<Proof>, Vec<Proof>) = proofs
+        .into_iter()
+        .partition(|proof| hidden.explains(proof.pid, proof.single, proof.from_ns, proof.until_ns));
+    let intervals = others.iter().map(|proof| (proof.from_ns, proof.until_ns));
+    let mut intervals: Vec<(u64, u64)> = intervals.collect();
+    intervals.sort_unstable();
+    // Where contradictions overlap: between the latest end before one begins, and its beginning.
+    let mut shared: Vec<(u64, u64)> = Vec::new();
+    let mut latest = 0;
+    for (from, until) in intervals {
+        if from < latest {
+            shared.push((from, latest.min(until).max(from + 1)));
+        }
+        latest = latest.max(until);
+    }
+    let shared = union(shared);
+    let (single, gaps): (Vec<Proof>, Vec<Proof>) = others.into_iter().partition(|proof| {
+        (proof.single || trace.claims.skips_some && proof.pid > 0)
+            && !touches(&shared, proof.from_ns, proof.until_ns)
+            && !hidden.is_broken(proof.from_ns, proof.until_ns)
+    });
+    omitted.extend(single);
+    (omitted, gaps)
 }
 
 impl Completeness {
+    /// Joins what is known by CPU.
+    fn join(&mut self, trace: &Trace, span: (u64, u64)) {
+        let by_cpu = joined(self.known.clone());
+        let broken = by_cpu.values().flatten();
+        let broken = broken.map(|proof| (proof.from_ns, proof.until_ns));
+        self.broken = union(broken.collect());
+        self.intervals = intervals(trace, span, by_cpu);
+    }
+
+    /// Adds the silences that threads which wait contradict, unless a recorder counted all events.
+    pub(crate) fn add_silences(&mut self, trace: &Trace, waits: &[Waited]) {
+        let Some(span) = trace.span().filter(|_| !self.is_counted) else {
+            return;
+        };
+        let Silences { of_all, of_one } = Silences::of(trace, waits);
+        let is_spanned = |(from, until): &&(u64, u64)| {
+            let mut waits = waits.iter();
+            waits.any(|wait| wait.start_ns <= *from && *until <= wait.end_ns)
+        };
+        let long = self.silences.iter().take(NOTED).filter(is_spanned);
+        self.paused = long.chain(&of_all).copied().collect();
+        self.silences.extend(of_all);
+        for all in [&mut self.paused, &mut self.silences] {
+            all.sort_unstable();
+            all.dedup();
+        }
+        // perf counts the events that its buffers have no place for.
+        if !of_one.is_empty() && !trace.claims.skips_some {
+            self.proofs += of_one.len() as u64;
+            self.known.extend(of_one);
+            self.join(trace, span);
+        }
+    }
+
     /// Whether events are known to be missing anywhere.
     pub fn is_broken(&self) -> bool {
         !self.broken.is_empty()
     }
 
-    /// Threads of which the kernel did not write events, and when the trace shows that.
+    /// Threads of which single events were not written, and when the trace shows that.
     pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
         let all = self.omitted.iter();
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
@@ -180,6 +256,15 @@ impl Completeness {
             until_ns: first.until_ns,
             reason: first.reason.unwrap_or_default(),
         }));
+        notices.extend(
+            self.paused
+                .first()
+                .map(|&(from_ns, until_ns)| Notice::Paused {
+                    count: self.paused.len(),
+                    from_ns,
+                    until_ns,
+                }),
+        );
         notices
     }
 }
@@ -273,10 +358,14 @@ fn intervals(
 }
 
 /// Times in which no CPU wrote an event.
-fn silences(trace: &Trace) -> Vec<(u64, u64)> {
+fn silences(trace: &Trace, is_counted: bool) -> Vec<(u64, u64)> {
+    let first = trace.events.first().map(|event| event.cpu);
+    let several = trace.events.iter().any(|event| Some(event.cpu) != first);
+    let long = match several && !is_counted {
+        true => UNCOUNTED_NS,
+        false => SILENCE_NS,
+    };
     let pairs = trace.events.windows(2);
     let pairs = pairs.map(|pair| (pair[0].time_ns, pair[1].time_ns));
-    pairs
-        .filter(|(from, until)| until - from > SILENCE_NS)
-        .collect()
+    pairs.filter(|(from, until)| until - from > long).collect()
 }

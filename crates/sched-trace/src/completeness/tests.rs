@@ -14,7 +14,7 @@ fn broken(text: &str) -> Vec<Option<u32>> {
 /// What a trace shows, the trace, and the CPUs of which events are proven to be missing.
 type Case = (&'static str, &'static str, &'static [Option<u32>]);
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 20] = [
     (
         "a second waking of a thread that never ran proves a run on the CPU where it slept",
         "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 waking 7 1; 30 0 1 S 7",
@@ -31,9 +31,14 @@ const CASES: [Case; 16] = [
         &[],
     ),
     (
-        "a thread slept on a CPU to which nothing brought it",
-        "0 0 7 S 1; 1 0 1 migrate 9 1 0; 10 0 1 waking 7 1; 12 0 1 migrate 7 1 0; 20 0 1 S 7",
+        "a thread slept on a CPU to which nothing brought it, and was woken there",
+        "0 0 7 S 1; 1 0 1 migrate 9 1 0; 10 0 1 waking 7 1; 12 0 1 migrate 7 1 0; 20 0 1 waking 7 1; 30 0 1 S 7",
         &[Some(1)],
+    ),
+    (
+        "which is a single migration that was not written if it stands alone",
+        "0 0 7 S 1; 1 0 1 migrate 9 1 0; 10 0 1 waking 7 1; 12 0 1 migrate 7 1 0; 20 0 1 S 7",
+        &[],
     ),
     (
         "which proves nothing in a trace without migrations",
@@ -41,13 +46,13 @@ const CASES: [Case; 16] = [
         &[],
     ),
     (
-        "a thread is moved from a CPU to which nothing brought it",
-        "0 0 7 R 1; 5 0 1 migrate 7 1 0; 20 0 1 S 7",
+        "two threads are moved from a CPU to which nothing brought them",
+        "0 0 7 R 1; 1 0 1 R 8; 5 0 8 migrate 7 1 0; 6 0 8 migrate 1 1 0; 20 0 8 S 7",
         &[Some(1)],
     ),
     (
-        "a thread runs on a CPU to which nothing brought it",
-        "0 0 7 R 1; 0 1 0 R 2; 1 1 2 migrate 9 0 1; 20 1 2 S 7",
+        "a thread runs on a CPU to which nothing brought it, and a switch there is missing",
+        "0 0 7 R 1; 0 1 0 R 2; 1 1 2 migrate 9 0 1; 20 1 3 S 7",
         &[None],
     ),
     (
@@ -81,9 +86,24 @@ const CASES: [Case; 16] = [
         &[],
     ),
     (
-        "a thread runs after a sleep from which nothing woke it",
-        "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8",
+        "two threads run after a sleep from which nothing woke them",
+        "0 0 1 waking 8; 5 0 7 S 6; 6 0 6 S 1; 20 0 1 S 7; 25 0 7 S 6; 30 0 6 waking 8",
         &[None],
+    ),
+    (
+        "a single one was woken by an event that the kernel did not write",
+        "0 0 1 waking 8; 5 0 7 S 1; 20 0 1 S 7; 30 0 7 waking 8",
+        &[],
+    ),
+    (
+        "threads that a hidden one woke, whose events are not recorded, prove nothing",
+        "0 0 1 waking 8; 1 0 1 S 7; 2 0 7 S 6; 3 0 6 S 99; 9 0 5 S 7; 12 0 7 S 99; 15 0 6 S 5; 20 0 5 waking 8",
+        &[],
+    ),
+    (
+        "nor does a hidden one that is woken twice: another hidden one was before and after it",
+        "0 0 1 S 99; 5 0 2 S 98; 8 0 2 S 99; 10 0 3 S 98; 12 0 3 waking 98; 15 0 3 waking 98; 20 0 3 S 1",
+        &[],
     ),
     (
         "which proves nothing while a recorder starts on one CPU after another",
@@ -105,6 +125,112 @@ fn contradictions_prove_missing_events_and_nothing_else_does() {
         assert_eq!(report.completeness.is_broken(), !cpus.is_empty(), "{what}");
         assert!(cpus.is_empty() || !report.is_valid(), "{what}");
     }
+}
+
+/// Two threads that take turns on CPU 1 every 4 ms, and one on CPU 0 that a timer wakes, for 2 s.
+fn turns(keep: impl Fn(u64, u32) -> bool, shift: impl Fn(u64) -> u64) -> Trace {
+    let mut text = String::new();
+    let mut add = |us: u64, cpu: u32, what: &str| {
+        if keep(us, cpu) {
+            text += &format!("{} {cpu} {what};", shift(us));
+        }
+    };
+    for turn in 0..500 {
+        let (at, pair) = (turn * 4000, turn % 2);
+        add(at, 1, ["1 R 2", "2 R 1"][pair as usize]);
+        add(at + 100, 0, "0 waking 3");
+        add(at + 105, 0, "0 R 3");
+        add(at + 150, 0, "3 S 0");
+    }
+    trace(&text)
+}
+
+fn longest_us(trace: &Trace) -> u64 {
+    let waits = analyse(trace).waits;
+    waits.iter().map(|w| w.length_ns() / 1000).max().unwrap()
+}
+
+#[test]
+fn a_cpu_whose_threads_used_to_take_turns_is_not_silent_for_long() {
+    let always = |us| us;
+    let whole = analyse(&turns(|_, _| true, always));
+    assert!(
+        whole.is_valid() && whole.left_out == 0,
+        "{:?}",
+        whole.notices
+    );
+    for until in [1_500_000, 2_000_000] {
+        let cut = turns(
+            |us, cpu| cpu == 0 || !(500_000..until).contains(&us),
+            always,
+        );
+        let report = analyse(&cut);
+        let said: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
+        assert!(
+            !report.is_valid() && said[0].contains("used to run soon"),
+            "{said:?}"
+        );
+        assert_eq!(longest_us(&cut), 4000);
+    }
+    // A recorder that counted the events knows that the wait was one.
+    let mut cut = turns(
+        |us, cpu| cpu == 0 || !(500_000..1_500_000).contains(&us),
+        always,
+    );
+    cut.claims.counted.extend([0, 1]);
+    assert!(longest_us(&cut) > 900_000 && analyse(&cut).is_valid());
+}
+
+#[test]
+fn a_jump_of_the_clock_is_no_wait_of_all_threads() {
+    for jump in [50_000, 1_000_000, 1_900_000] {
+        let trace = turns(|_, _| true, |us| us + if us < 1_000_000 { 0 } else { jump });
+        let report = analyse(&trace);
+        assert_eq!((report.left_out, longest_us(&trace)), (1, 4000), "{jump}");
+        let said: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
+        assert!(said[0].contains("the clock jumped"), "{said:?}");
+        assert!(report.is_valid());
+    }
+}
+
+#[test]
+fn who_is_used_to_waiting_may_wait_long() {
+    // Thread 2 gets its turn after half a second each time, as SCHED_IDLE ones do.
+    let mut text = String::new();
+    for turn in 0..50 {
+        let at = turn * 501_000;
+        text += &format!("{at} 1 1 R 2; {} 1 2 R 1;", at + 1000);
+        text += &format!(
+            "{} 0 0 waking 3; {} 0 0 R 3; {} 0 3 S 0;",
+            at + 9,
+            at + 11,
+            at + 20
+        );
+    }
+    let report = analyse(&trace(&text));
+    assert!(
+        report.is_valid() && report.left_out == 0,
+        "{:?}",
+        report.notices
+    );
+}
+
+#[test]
+fn one_wakeup_that_was_not_written_leaves_out_one_wait() {
+    let mut text = String::new();
+    for at in (0..400).map(|at| at * 1000) {
+        for (pid, begin) in [(7, at), (8, at + 400)] {
+            if (pid, at) != (7, 200_000) {
+                text += &format!("{begin} 0 0 waking {pid};");
+            }
+            text += &format!("{} 0 0 R {pid}; {} 0 {pid} S 0;", begin + 5, begin + 300);
+        }
+    }
+    let report = analyse(&trace(&text));
+    let count = |pid| report.waits.iter().filter(|wait| wait.pid == pid).count();
+    assert_eq!([count(7), count(8)], [399, 400]);
+    assert_eq!(report.completeness.proofs, 1);
+    assert!(report.is_valid(), "{:?}", report.notices);
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(super) struct Proof {
     pub pid: i32,
     pub from_ns: u64,
     pub until_ns: u64,
+    /// One event that is missing explains it: a wake-up or a migration of this thread.
+    pub single: bool,
     pub reason: String,
 }
 
@@ -177,7 +179,7 @@ impl Witness {
                 let elsewhere = seen.cpu.is_some_and(|cpu| cpu != from_cpu);
                 if self.migrates && seen.doing != Doing::Unknown && elsewhere {
                     let what = format!("is moved from CPU {from_cpu}, to which nothing brought it");
-                    self.prove(Some(from_cpu), seen, event.time_ns, task.pid, &what);
+                    self.prove_one(Some(from_cpu), seen, event.time_ns, task.pid, &what);
                 }
                 let thread = self.thread(task);
                 (thread.cpu, thread.at_ns) = (Some(to_cpu), event.time_ns);
@@ -210,7 +212,7 @@ impl Witness {
             }
             Doing::Asleep if elsewhere && self.migrates => {
                 let what = format!("slept on CPU {target}, to which nothing brought it");
-                self.prove(Some(target), seen, event.time_ns, task.pid, &what);
+                self.prove_one(Some(target), seen, event.time_ns, task.pid, &what);
             }
             _ => {}
         }
@@ -311,13 +313,13 @@ impl Witness {
                 cpu.left_unseen = true;
             } else if self.migrates && seen.doing != Doing::Unknown {
                 let what = format!("runs on CPU {}, to which nothing brought it", event.cpu);
-                self.prove(None, seen, event.time_ns, task.pid, &what);
+                self.prove_one(None, seen, event.time_ns, task.pid, &what);
             }
         }
         let within = |(begun, ended)| seen.at_ns >= begun && event.time_ns <= ended;
         if seen.doing == Doing::Asleep && self.wakes.is_some_and(within) {
             let what = "runs after it went to sleep, and nothing woke it";
-            self.prove(None, seen, event.time_ns, task.pid, what);
+            self.prove_one(None, seen, event.time_ns, task.pid, what);
         }
         let thread = self.thread(task);
         (thread.doing, thread.waker) = (Doing::Running, false);
@@ -358,12 +360,21 @@ impl Witness {
         self.threads.clear();
     }
 
+    /// A contradiction that one event of the thread would explain.
+    fn prove_one(&mut self, cpu: Option<u32>, seen: Thread, until_ns: u64, pid: i32, what: &str) {
+        self.prove(cpu, seen, until_ns, pid, what);
+        if let Some(proof) = self.proofs.last_mut() {
+            proof.single = true;
+        }
+    }
+
     fn prove(&mut self, cpu: Option<u32>, seen: Thread, until_ns: u64, pid: i32, what: &str) {
         self.proofs.push(Proof {
             cpu,
             pid,
             from_ns: seen.at_ns.min(until_ns),
             until_ns,
+            single: false,
             reason: format!("{}:{pid} {what}", seen.comm),
         });
     }

@@ -16,6 +16,8 @@ pub struct Filter<'a> {
     pub pids: Option<&'a dyn Fn(i32) -> bool>,
     /// Only waits that ended on these CPUs.
     pub cpus: Option<&'a dyn Fn(u32) -> bool>,
+    /// Only waits of workers for work items, or within them.
+    pub items: bool,
 }
 
 impl std::fmt::Debug for Filter<'_> {
@@ -26,6 +28,7 @@ impl std::fmt::Debug for Filter<'_> {
             .field("name", &self.name.is_some())
             .field("pids", &self.pids.is_some())
             .field("cpus", &self.cpus.is_some())
+            .field("items", &self.items)
             .finish()
     }
 }
@@ -35,6 +38,7 @@ impl Filter<'_> {
     pub fn accepts(&self, report: &Report, wait: &Wait) -> bool {
         let names = [wait.function, wait.workqueue];
         self.in_time(wait.end_ns)
+            && (!self.items || wait.function.is_some())
             && self.cpus.is_none_or(|cpus| cpus(wait.cpu))
             && self.pids.is_none_or(|pids| pids(wait.pid))
             && self.name.is_none_or(|name| {
@@ -55,7 +59,7 @@ impl Filter<'_> {
         self.name.is_some()
     }
 
-    /// Whether it accepts every wait of the trace.
+    /// Whether it accepts every thread of the trace, and all of its time.
     pub(super) fn accepts_all(&self) -> bool {
         let anywhere = self.from_ns.is_none() && self.until_ns.is_none() && self.cpus.is_none();
         anywhere && self.name.is_none() && self.pids.is_none()

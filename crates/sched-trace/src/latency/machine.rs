@@ -9,7 +9,7 @@
 
 use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
 use super::works::{Runner, Works, worker_name};
-use crate::completeness::{self, Completeness, Edge};
+use crate::completeness::{self, Completeness, Edge, Waited};
 use crate::{Comm, Event, Kind, Name, Names, Notice, SchedulerSettings, Task, TaskState};
 use crate::{Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -257,8 +257,11 @@ impl Machine {
             ..since
         };
         match task.state {
-            // No sched_waking in this trace, or it came before the trace began.
+            // No sched_waking in this trace, or it came before the trace began, or it is missing.
             State::Unknown | State::Sleeping => {
+                if self.wakings && matches!(task.state, State::Sleeping) {
+                    *self.unexplained.entry((self.part, pid)).or_default() += 1;
+                }
                 task.state = State::Runnable(Since::wakeup(event, target_cpu));
             }
             State::SleepingWoken(since) => task.state = State::Runnable(queued(since)),
@@ -393,13 +396,15 @@ impl Machine {
         }
     }
 
-    fn finish(mut self, trace: &Trace, completeness: Completeness) -> Report {
+    fn finish(mut self, trace: &Trace, mut completeness: Completeness) -> Report {
         for (pid, at_ns) in completeness.omitted() {
             let part = completeness.part(at_ns);
             *self.missing.entry((part, pid)).or_default() += 1;
             self.missing_switches += 1;
         }
         let unfinished = self.unfinished(trace.span().map_or(0, |(_, end_ns)| end_ns));
+        let all = self.waits.iter().chain(&unfinished);
+        completeness.add_silences(trace, &all.map(Waited::from).collect::<Vec<_>>());
         let mut notices = trace.notices.clone();
         notices.extend(completeness.notices());
         if trace.clock == "local" && self.current.len() > 1 {
@@ -427,7 +432,15 @@ impl Machine {
         let mut works = self.works.finish(&mut waits);
         let all = waits.len();
         let doubted = |pid, from, until| completeness.doubts(pid, from, until);
-        waits.retain(|wait| !doubted(wait.pid, wait.start_ns, wait.end_ns));
+        let mut left_out_of: BTreeMap<Concerned, u64> = BTreeMap::new();
+        waits.retain(|wait| {
+            let doubted = doubted(wait.pid, wait.start_ns, wait.end_ns);
+            if doubted {
+                let of = (completeness.part(wait.end_ns), wait.pid);
+                *left_out_of.entry(of).or_default() += 1;
+            }
+            !doubted
+        });
         let left_out = self.cut + (all - waits.len()) as u64;
         for work in &mut works {
             work.queued_ns = work
@@ -453,6 +466,7 @@ impl Machine {
             unfinished,
             dropped_at_edges: self.dropped,
             left_out,
+            left_out_of,
             completeness,
             unexplained_runs: self.unexplained.values().sum(),
             unexplained: self.unexplained,
@@ -505,6 +519,21 @@ impl Thread {
             caused_on: since.by_cpu,
             function: None,
             workqueue: None,
+        }
+    }
+}
+
+impl From<&Wait> for Waited {
+    fn from(wait: &Wait) -> Self {
+        Self {
+            task: Task {
+                comm: wait.comm,
+                pid: wait.pid,
+                prio: wait.prio,
+            },
+            cpu: wait.queued_cpu,
+            start_ns: wait.start_ns,
+            end_ns: wait.end_ns,
         }
     }
 }

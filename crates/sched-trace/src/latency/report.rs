@@ -36,6 +36,8 @@ pub struct Report {
     pub missing_switches: u64,
     /// Threads whose waits a missing switch hides.
     pub(super) missing: BTreeMap<Concerned, u64>,
+    /// `left_out` by thread, without those that ended with a recording.
+    pub(super) left_out_of: BTreeMap<Concerned, u64>,
     /// `unexplained_runs` by thread.
     pub(super) unexplained: BTreeMap<Concerned, u64>,
     /// First and last time stamp of the trace.

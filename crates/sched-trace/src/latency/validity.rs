@@ -39,6 +39,8 @@ impl Missing {
 /// broken one does not make that better.
 pub(super) struct Tally {
     threads: BTreeMap<Concerned, Missing>,
+    /// Waits that are left out. They concern rows: a table has most of its waits.
+    left_out: BTreeMap<Concerned, u64>,
     parts: usize,
     /// A switch concerns two threads, and is missing once.
     switches: u64,
@@ -61,6 +63,7 @@ impl Tally {
         }
         Self {
             threads,
+            left_out: report.left_out_of.clone(),
             parts: report.completeness.seams.len() + 1,
             switches: report.missing_switches,
         }
@@ -84,6 +87,8 @@ impl Tally {
         for (at, part) in parts.iter_mut().enumerate() {
             let threads = pids.iter().filter_map(|pid| self.threads.get(&(at, *pid)));
             threads.for_each(|missing| part.add(*missing));
+            let left_out = pids.iter().filter_map(|pid| self.left_out.get(&(at, *pid)));
+            part.unexplained += left_out.sum::<u64>();
         }
         !parts.into_iter().any(Missing::spoils)
     }

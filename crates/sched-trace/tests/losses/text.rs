@@ -185,5 +185,64 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
         whole: halves,
         ..case("joined with a later one".into(), half(begin) + &later)
     });
+    if !words.header {
+        cases.extend(of_uncounted(words, part, &case));
+    }
     cases
+}
+
+/// What no header counts: the beginning and the end of a CPU, single wake-ups, the clock.
+fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
+    let (first, last) = (part[0].us, part[part.len() - 1].us);
+    let text = |keep: &dyn Fn(usize, &Line) -> bool| {
+        let kept = part.iter().enumerate().filter(|(at, line)| keep(*at, line));
+        write(words, kept.map(|(_, line)| *line), 0)
+    };
+    let mut cases = Vec::new();
+    // perf begins and ends one CPU after another.
+    let edges: &[u64] = if words.tool.starts_with("perf") {
+        &[]
+    } else {
+        &[15_000, 60_000]
+    };
+    for (cpu, us) in edges.iter().flat_map(|us| [(0, *us), (1, *us)]) {
+        let begun = text(&|_, line| line.cpu != cpu || line.us >= first + us);
+        cases.push(case(format!("CPU {cpu} begins {us} us later"), begun));
+        let ended = text(&|_, line| line.cpu != cpu || line.us + us <= last);
+        cases.push(case(format!("CPU {cpu} ends {us} us earlier"), ended));
+    }
+    let wakeups = (0..part.len()).filter(|at| part[*at].text.contains("sched_waking"));
+    let wakeups: Vec<usize> = wakeups.collect();
+    for nth in 1..4 {
+        let gone = wakeups[nth * wakeups.len() / 4];
+        let what = format!("without the wake-up in line {gone}");
+        let without = text(&|at, _| at != gone);
+        cases.push(Case {
+            is_whole: true,
+            ..case(what, without)
+        });
+    }
+    for (jump_us, behind) in [(50_000, 3), (1_000_000, 2), (1_900_000, 5)] {
+        let begins = part[part.len() / behind].us;
+        let moved: Vec<Line> = part
+            .iter()
+            .map(|line| line.moved(begins, jump_us))
+            .collect();
+        let moved = write(words, moved.iter(), 0);
+        cases.push(case(format!("the clock jumps by {jump_us} us"), moved));
+    }
+    cases
+}
+
+impl Line {
+    /// The line, later if it is not before a time.
+    fn moved(&self, begins: u64, by_us: u64) -> Self {
+        let time = |us: u64| format!("{}.{:06}: ", us / 1_000_000, us % 1_000_000);
+        let us = self.us + if self.us < begins { 0 } else { by_us };
+        Self {
+            cpu: self.cpu,
+            us,
+            text: self.text.replacen(&time(self.us), &time(us), 1),
+        }
+    }
 }

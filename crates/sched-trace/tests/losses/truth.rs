@@ -73,15 +73,15 @@ impl Rows {
         Self(waits)
     }
 
-    /// The rows of waits that begin at or after a time.
-    pub fn since(&self, begins: u64) -> BTreeMap<i32, Row> {
+    /// The rows of waits that begin and end between two times.
+    pub fn within(&self, (begins, ends): (u64, u64)) -> BTreeMap<i32, Row> {
         let mut rows: BTreeMap<i32, Row> = BTreeMap::new();
-        for (pid, _, length) in self
+        let is_within = |since: u64, end: u64| since >= begins && end <= ends;
+        let all = self
             .0
             .iter()
-            .filter(|(_, since, _)| *since >= begins)
-            .map(|(p, s, e)| (*p, *s, e - s))
-        {
+            .filter(|(_, since, end)| is_within(*since, *end));
+        for (pid, length) in all.map(|(pid, since, end)| (*pid, end - since)) {
             let row = rows.entry(pid).or_default();
             row.count += 1;
             row.total_us += length as f64 / 1e3;

@@ -178,6 +178,9 @@ impl Lines {
         trace.claims.cpus.extend(cpus);
         trace.lose(missing);
         match (overwritten, trace.lost_events) {
+            (0, 0) if !counts && !trace.claims.skips_some && trace.claims.seams.is_empty() => {
+                trace.trim();
+            }
             (0, _) => {}
             // Which CPUs have overwritten events is not known; each recording has its own ring.
             (overwritten, 0) if trace.claims.seams.is_empty() => {

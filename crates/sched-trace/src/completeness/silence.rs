@@ -1,0 +1,212 @@
+//! Silences that are no waits: a machine that pauses, a clock that jumps, and lines that were cut
+//! out of a text.
+//!
+//! A thread that waits behind another one of the same kind runs within some milliseconds. If it
+//! does so all the time, and its CPU writes no event for a hundred of them while it could run, then
+//! events of that CPU are missing; if no CPU does, time itself is. Threads that are used to waiting
+//! (SCHED_IDLE, CPU quotas) show nothing, and nor do those behind real-time threads that may run for
+//! long.
+
+use super::hidden::Hidden;
+use super::witness::Proof;
+use crate::{Kind, Task, Trace};
+use std::collections::{BTreeMap, HashMap};
+
+/// A pause of all CPUs that is longer than turns of threads are.
+const PAUSE_NS: u64 = 20_000_000;
+
+/// A silence of one CPU that is much longer.
+const SILENCE_NS: u64 = 100_000_000;
+
+/// Gaps that are looked at for each wait: more show nothing that these do not.
+const GAPS: usize = 16;
+
+/// Waits of a thread, or runs, that show what it is used to.
+const USUAL: usize = 20;
+
+/// A pause is longer than waits that are usual by so much, and a silence by so much.
+const MUCH: [u64; 2] = [2, 4];
+
+/// Priorities below it are real-time.
+const REALTIME: i32 = 100;
+
+/// A wait for a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    pub task: Task,
+    /// Where it was queued.
+    pub cpu: u32,
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+/// Time without an event, and which thread the CPU ran.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    from_ns: u64,
+    until_ns: u64,
+    runner: Task,
+}
+
+/// Silences of all CPUs, and those of one of them.
+#[derive(Debug, Default)]
+pub(super) struct Silences {
+    pub of_all: Vec<(u64, u64)>,
+    pub of_one: Vec<Proof>,
+}
+
+impl Silences {
+    /// `waits` are all that there are, those that last beyond the trace included.
+    pub fn of(trace: &Trace, waits: &[Waited]) -> Self {
+        let pauses = pauses(trace);
+        let gaps = gaps(trace, &Hidden::of(trace));
+        let mut found = Self::default();
+        if gaps.is_empty() {
+            return found;
+        }
+        let usual = Usual::of(trace, waits);
+        for wait in waits {
+            let gaps = gaps.get(&wait.cpu).map_or(&[][..], |gaps| gaps);
+            let first = gaps.partition_point(|gap| gap.from_ns < wait.start_ns);
+            let within = gaps[first..].iter();
+            let within = within.take_while(|gap| gap.until_ns <= wait.end_ns);
+            for gap in within.take(GAPS) {
+                found.add(gap, wait, &pauses, &usual);
+            }
+        }
+        found.of_all.sort_unstable();
+        found.of_all.dedup();
+        found
+    }
+
+    fn add(&mut self, gap: &Gap, wait: &Waited, pauses: &[(u64, u64)], usual: &Usual) {
+        let at = pauses.partition_point(|(from, _)| *from < gap.from_ns);
+        let pause = pauses.get(at).filter(|(_, until)| *until <= gap.until_ns);
+        let pause_ns = pause.map_or(0, |(from, until)| until - from);
+        let is_pause = gap.length_ns() - pause_ns < PAUSE_NS;
+        if !usual.contradicts(gap, wait, MUCH[usize::from(!is_pause)]) {
+            return;
+        }
+        if is_pause {
+            self.of_all.extend(pause);
+        } else if gap.length_ns() > SILENCE_NS {
+            let Task { comm, pid, .. } = wait.task;
+            self.of_one.push(Proof {
+                cpu: Some(wait.cpu),
+                pid,
+                from_ns: gap.from_ns,
+                until_ns: gap.until_ns,
+                single: false,
+                reason: format!(
+                    "it is silent, and {comm}:{pid}, which waits there, used to run soon"
+                ),
+            });
+        }
+    }
+}
+
+impl Gap {
+    fn length_ns(&self) -> u64 {
+        self.until_ns - self.from_ns
+    }
+}
+
+/// Lengths by thread, in ascending order.
+type Lengths = HashMap<i32, Vec<u64>>;
+
+/// How long threads wait, and how long real-time ones run.
+struct Usual {
+    waits: Lengths,
+    runs: Lengths,
+}
+
+impl Usual {
+    fn of(trace: &Trace, waits: &[Waited]) -> Self {
+        let lengths = waits
+            .iter()
+            .map(|wait| (wait.task.pid, wait.end_ns.saturating_sub(wait.start_ns)));
+        Self {
+            waits: sorted(lengths),
+            runs: sorted(runs(trace).into_iter()),
+        }
+    }
+
+    /// Whether a thread would not have waited so long behind what the CPU ran.
+    fn contradicts(&self, gap: &Gap, wait: &Waited, much: u64) -> bool {
+        let (runner, length) = (gap.runner, gap.length_ns());
+        let is_normal = runner.prio >= REALTIME && wait.task.prio <= runner.prio;
+        runner.pid != wait.task.pid
+            && is_unusual(&self.waits, wait.task.pid, length / much)
+            && (runner.pid <= 0 || is_normal || is_unusual(&self.runs, runner.pid, length / much))
+    }
+}
+
+/// Whether hardly any of many lengths is so long.
+fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
+    let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
+    let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);
+    all.is_some_and(|all| long(all) <= 1 + all.len() / USUAL)
+}
+
+fn sorted(lengths: impl Iterator<Item = (i32, u64)>) -> Lengths {
+    let mut sorted = Lengths::new();
+    for (pid, length) in lengths {
+        sorted.entry(pid).or_default().push(length);
+    }
+    sorted.values_mut().for_each(|all| all.sort_unstable());
+    sorted
+}
+
+/// The runs of real-time threads.
+fn runs(trace: &Trace) -> Vec<(i32, u64)> {
+    let mut entered: BTreeMap<u32, (Task, u64)> = BTreeMap::new();
+    let mut runs = Vec::new();
+    for event in &trace.events {
+        if let Kind::Switch { next, .. } = event.kind
+            && let Some((task, since)) = entered.insert(event.cpu, (next, event.time_ns))
+            && task.prio < REALTIME
+        {
+            runs.push((task.pid, event.time_ns - since));
+        }
+    }
+    runs
+}
+
+/// Times without an event of any CPU.
+fn pauses(trace: &Trace) -> Vec<(u64, u64)> {
+    let pairs = trace.events.windows(2);
+    let pairs = pairs.map(|pair| (pair[0].time_ns, pair[1].time_ns));
+    pairs
+        .filter(|(from, until)| until - from > PAUSE_NS)
+        .collect()
+}
+
+/// Those of each CPU, also that before the end of the trace, unless a hidden thread ran.
+fn gaps(trace: &Trace, hidden: &Hidden) -> BTreeMap<u32, Vec<Gap>> {
+    let mut last: BTreeMap<u32, (u64, Option<Task>)> = BTreeMap::new();
+    let mut gaps: BTreeMap<u32, Vec<Gap>> = BTreeMap::new();
+    let mut add = |cpu: u32, from_ns: u64, until_ns: u64, runner: Option<Task>| {
+        if let Some(runner) =
+            runner.filter(|runner| until_ns - from_ns > PAUSE_NS && !hidden.has(runner.pid))
+        {
+            gaps.entry(cpu).or_default().push(Gap {
+                from_ns,
+                until_ns,
+                runner,
+            });
+        }
+    };
+    for event in &trace.events {
+        let (before, runner) = last.entry(event.cpu).or_insert((event.time_ns, None));
+        add(event.cpu, *before, event.time_ns, *runner);
+        *before = event.time_ns;
+        if let Kind::Switch { next, .. } = event.kind {
+            *runner = Some(next);
+        }
+    }
+    let end_ns = trace.span().map_or(0, |(_, end)| end);
+    for (cpu, (before, runner)) in last {
+        add(cpu, before, end_ns, runner);
+    }
+    gaps
+}
