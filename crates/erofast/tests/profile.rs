@@ -278,7 +278,7 @@ fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
 }
 
 /// An image of one script, which no other image is taken for.
-fn image_of_a_script(path: &Path) {
+pub fn image_of_a_script(path: &Path) {
     let mut image = Forged::default();
     let script = image.add(0o100755, b"#!/bin/sh\n");
     let root = image.add_directory(&[(".", 1, 2), ("..", 1, 2), ("script", script, 1)]);

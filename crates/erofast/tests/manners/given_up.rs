@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use super::freezer::Freezer;
 use super::site::{Site, ends_soon, fine, signal, some_file, soon};
-use super::upgrades::Freezer;
 use super::users::as_nobody;
 
 /// A mount of an image whose own filesystem hangs, so that its helper waits for a file. Dropped,

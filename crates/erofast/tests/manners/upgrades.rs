@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,6 +16,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::common::copy_program;
 
+use super::freezer::Freezer;
 use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
 /// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
@@ -320,73 +321,6 @@ fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
         let absent = path.with_file_name(format!("absent {reader} {number}"));
         let error = fs::symlink_metadata(absent).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-    }
-}
-
-/// A cgroup of this test, whose processes can be frozen.
-pub struct Freezer {
-    folder: PathBuf,
-    is_second: bool,
-}
-
-impl Freezer {
-    /// Of version 2 or of the first one; none, with a line, where these cannot be made.
-    pub fn new(is_second: bool, name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let root = mounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let has_freezer = fields[3].split(',').any(|option| option == "freezer");
-            let is_it = match is_second {
-                true => fields[2] == "cgroup2",
-                false => fields[2] == "cgroup" && has_freezer,
-            };
-            is_it.then(|| PathBuf::from(fields[1]))
-        });
-        let Some(root) = root else {
-            println!("skipped: no freezer, second version: {is_second}");
-            return None;
-        };
-        let folder = root.join(format!("erofast-{name}-{}", std::process::id()));
-        if let Err(error) = fs::create_dir(&folder) {
-            println!("skipped: {}: {error}", folder.display());
-            return None;
-        }
-        let this = Self { folder, is_second };
-        if is_second && !this.folder.join("cgroup.freeze").exists() {
-            println!("skipped: this kernel freezes no cgroup of version 2");
-            return None;
-        }
-        Some(this)
-    }
-
-    pub fn add(&self, pid: u64) {
-        fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-
-    pub fn freeze(&self, freeze: bool) {
-        let (file, states) = match self.is_second {
-            true => ("cgroup.freeze", ["0", "1"]),
-            false => ("freezer.state", ["THAWED", "FROZEN"]),
-        };
-        fs::write(self.folder.join(file), states[usize::from(freeze)]).unwrap();
-        if freeze {
-            let (file, line) = match self.is_second {
-                true => ("cgroup.events", "frozen 1"),
-                false => ("freezer.state", "FROZEN"),
-            };
-            let state = || fs::read_to_string(self.folder.join(file)).unwrap();
-            soon("freezing", || state().lines().any(|one| one == line));
-        }
-    }
-}
-
-impl Drop for Freezer {
-    fn drop(&mut self) {
-        self.freeze(false);
-        let gone = Instant::now() + LONG;
-        while fs::remove_dir(&self.folder).is_err() && Instant::now() < gone {
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }
 
