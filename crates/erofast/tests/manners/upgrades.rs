@@ -92,7 +92,9 @@ fn a_broken_program_is_said_at_once_and_the_old_one_serves_on() {
     let server = site.pid();
     for script in BROKEN {
         install(&site, script);
-        fails(&upgrade(&site, || {}), "the new server did not start");
+        let program = site.path("program");
+        let why = format!("the new server did not start: {}: ", program.display());
+        fails(&upgrade(&site, || {}), &why);
         assert_eq!(site.pid(), server, "{script}");
     }
     assert!(
@@ -373,4 +375,37 @@ fn a_frozen_server_is_upgraded_and_ends_when_it_is_thawed() {
         assert_eq!(super::inherited::counters(&site)["restart"]["restarts"], 0);
         fine(&site.run(&["umount", "mnt"]));
     }
+}
+
+#[test]
+fn at_a_terminal_an_upgrade_says_what_serves() {
+    const TERMINAL: &str = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let Some(site) = mounted() else { return };
+    let silent = site.run(&["upgrade", "mnt"]);
+    fine(&silent);
+    assert_eq!((silent.stdout, silent.stderr), (vec![], vec![]));
+    let mut python = Command::new("python3");
+    python.args([
+        "-c",
+        TERMINAL,
+        env!("CARGO_BIN_EXE_erofast"),
+        "upgrade",
+        "mnt",
+    ]);
+    python
+        .current_dir(site.directory.path())
+        .stdin(Stdio::null());
+    let output = match python.output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: python3: {error}"),
+    };
+    fine(&output);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let served = format!("(process {})", site.pid());
+    let line = printed.trim_end();
+    assert!(
+        line.starts_with("mnt: served by erofast ") && line.ends_with(&served),
+        "{printed}"
+    );
+    fine(&site.run(&["umount", "mnt"]));
 }
