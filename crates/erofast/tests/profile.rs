@@ -209,6 +209,14 @@ fn profiles_of_another_version_are_named_and_no_fault() {
     assert_eq!(output.status.code(), Some(0), "{line}");
     let expected = format!("erofast: {}: launch profile of version 1", old.display());
     assert!(line.starts_with(&expected), "{line}");
+    // Several are one line.
+    let older = folder.join("older.profile");
+    std::fs::copy(&old, &older).unwrap();
+    let output = erofast(&["profile", "list", older.to_str().unwrap()], &old);
+    std::fs::remove_file(older).unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    let end = "; so is another one (erofast profile remove FILE removes one)\n";
+    assert!(line.ends_with(end) && line.lines().count() == 1, "{line}");
     // The cache folder is another one for root.
     if !rustix::process::geteuid().is_root() {
         let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
@@ -278,7 +286,7 @@ fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
 }
 
 /// An image of one script, which no other image is taken for.
-fn image_of_a_script(path: &Path) {
+pub fn image_of_a_script(path: &Path) {
     let mut image = Forged::default();
     let script = image.add(0o100755, b"#!/bin/sh\n");
     let root = image.add_directory(&[(".", 1, 2), ("..", 1, 2), ("script", script, 1)]);

@@ -29,7 +29,7 @@ use crate::log::Log;
 use crate::mounting::{self, EnableUringRestorer, passed};
 use crate::note::note;
 use crate::outside::Family;
-use crate::patience::{Awaited, read_from};
+use crate::patience::{self, Awaited, read_from};
 use crate::protocol::MountHelper;
 use crate::request::{MountRequest, Start};
 use crate::respawn::{self, OTHER_VERSION, Role};
@@ -67,22 +67,31 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     let uring = EnableUringRestorer::new(&request.options);
     // Before there is a daemon, which blocks them as well.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
-    let mut daemon = respawn::command(Role::Daemon)
-        .args(respawn::arguments(&request))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(Error::std_io(
-            "cannot start the daemon, which takes /proc and /dev/null",
-        ))?;
+    let mut command = respawn::command(Role::Daemon);
+    command.args(respawn::arguments(&request));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let longest = request.options.engine.remote.timeout;
+    let started = patience::start(command, &signals, longest).map_err(Error::std_io(
+        "cannot start the daemon, which takes /proc and /dev/null",
+    ))?;
+    let mut daemon = match started {
+        Ok(daemon) => daemon,
+        Err(Awaited::Silent(why)) => {
+            uring.restore();
+            let why = format!("was not mounted: {why}");
+            return Err(Error::mountpoint(&request.mountpoint, why));
+        }
+        Err(Awaited::Signal | Awaited::Closed) => {
+            uring.restore();
+            sys::fuse_signals::end_by(&signals);
+            return Err(Error::Daemon("a signal ended the mount".to_owned()));
+        }
+    };
     let mut outcome = Vec::new();
     let (pipe, family) = (daemon.stdout.take(), Family::of(daemon.id()));
     let daemon = ChildProcess::from(daemon);
     let awaited = match (pipe, &family) {
-        (Some(pipe), Some(family)) => {
-            let longest = request.options.engine.remote.timeout;
-            read_from(pipe, family, &signals, longest, &mut outcome)
-        }
+        (Some(pipe), Some(family)) => read_from(pipe, family, &signals, longest, &mut outcome),
         _ => Awaited::Closed,
     };
     if outcome.starts_with(READY) {

@@ -59,5 +59,5 @@ pub use request::{FSTYPE, MountRequest};
 pub use sandbox::allowed_calls;
 pub use serve::{Answer, MountFigures, prometheus, stat, stat_each};
 pub use umount::umount;
-pub use upgrade::{upgrade, upgrade_all, upgrade_each};
+pub use upgrade::{Upgraded, upgrade, upgrade_all, upgrade_each};
 pub use version::set_version;

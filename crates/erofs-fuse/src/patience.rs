@@ -1,9 +1,10 @@
 //! The wait for a mount. It has an end where a process of it cannot run, or does nothing; an image
 //! on a slow disk or behind a slow web server may take any time.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::ChildStdout;
+use std::process::{Child, ChildStdout, Command};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -30,6 +31,45 @@ pub(crate) enum Awaited {
     Signal,
     /// The daemon says nothing, and why.
     Silent(String),
+}
+
+/// Starts a daemon. One that is stopped before it has become this program keeps the thread that
+/// starts it in vfork(2), so that another one starts it. An error within: there is none, and why.
+pub(crate) fn start(
+    mut command: Command,
+    signals: &OwnedFd,
+    longest: Duration,
+) -> io::Result<Result<Child, Awaited>> {
+    let (started, starting) = io::pipe()?;
+    let before = Family::started_since(&[]);
+    let thread = thread::Builder::new().spawn(move || {
+        let child = command.spawn();
+        drop(starting);
+        child
+    })?;
+    let mut patience = Patience::new(longest);
+    let given_up = |why| {
+        let children = Family::started_since(&before);
+        children.iter().for_each(Family::kill);
+        Ok(Err(why))
+    };
+    loop {
+        let watched = [started.as_fd(), signals.as_fd()].map(|fd| (fd, PollFlags::IN));
+        match first_ready(&watched, Some(INTERVAL)) {
+            Ok(Some(0)) => break,
+            Ok(Some(_)) => return given_up(Awaited::Signal),
+            Ok(None) | Err(_) => {
+                let children = Family::started_since(&before);
+                let looks = children.iter().map(Family::look);
+                let look = looks.reduce(Look::and).unwrap_or_default();
+                if let Some(why) = patience.after(look) {
+                    return given_up(Awaited::Silent(why));
+                }
+            }
+        }
+    }
+    let panicked = |_| io::Error::other("the thread that starts it has ended");
+    Ok(Ok(thread.join().map_err(panicked)??))
 }
 
 /// Reads what the daemon says. `longest`: how long a thread of it may wait for the image.

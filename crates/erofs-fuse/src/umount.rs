@@ -1,25 +1,54 @@
 //! `erofast umount`.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::note::note;
 use crate::{mounting, outside};
 
 /// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they
-/// have open. A notice names a server that stays, since it has stopped and has no mount helper.
+/// have open. A notice names a server that stays, since it has stopped and has no mount helper, or
+/// since something else uses the filesystem.
 ///
 /// # Errors
 /// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is
 /// busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
-    let device = mounting::umount(path, lazy)?;
+    let (device, user) = mounting::umount(path, lazy)?;
     if let Some(pid) = outside::stopped_holder(&device) {
         let (path, pid) = (path.display(), pid.as_raw_nonzero());
         note(format!(
             "{path}: unmounted; its server (process {pid}) is stopped and ends when it continues: \
              kill -CONT {pid}"
         ));
+    } else if !lazy && stays(&device) {
+        let server = user.and_then(|user| outside::server_of(&device, user));
+        let server = server.map_or_else(String::new, |server| {
+            format!(" (process {})", server.pid.as_raw_nonzero())
+        });
+        note(format!(
+            "{}: unmounted; its server{server} serves on, for the filesystem is in use elsewhere: \
+             as a layer of an overlay, at another path or in another mount namespace",
+            path.display()
+        ));
     }
     Ok(())
+}
+
+/// Far more than it takes until a mount is gone that nothing uses: the mount helper may look a name
+/// up in its copy.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Whether a filesystem that was unmounted is used all the same.
+fn stays(device: &str) -> bool {
+    let begin = Instant::now();
+    while mounting::is_in_use(device) {
+        if begin.elapsed() > GONE {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
 }

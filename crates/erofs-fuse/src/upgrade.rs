@@ -1,6 +1,6 @@
 //! `erofast upgrade`: another server for a mount, of the program that is installed now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -29,42 +29,94 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// mounted.
 const REASON_CHARS: usize = 2500;
 
+/// How the upgrade of one mount ended.
+#[derive(Debug)]
+pub struct Upgraded {
+    /// The mount, as it was named or as the mount table has it.
+    pub mountpoint: PathBuf,
+    /// One line: it is no erofast mount, its server cannot be replaced, or the new one did not
+    /// start; then the old one still serves.
+    pub outcome: Result<(), Error>,
+    /// Whether a failure is one of the command. Mounts of other users that were not named have
+    /// none: a user can make a mount that looks like one of erofast's and cannot be upgraded.
+    pub counts: bool,
+}
+
 /// Has the mount helper of a mount start the program that is installed now, which takes the mount
 /// over. Returns when it serves. A server that does not answer is replaced, too.
 ///
 /// # Errors
-/// One line: it is no erofast mount, its server cannot be replaced, or the new one did not start;
-/// then the old one still serves.
+/// That of [`Upgraded::outcome`].
 pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
-    let failed = upgrade_each(&[mountpoint.to_owned()]).pop();
-    failed.map_or(Ok(()), Err)
+    let upgraded = upgrade_each(&[mountpoint.to_owned()]).pop();
+    upgraded.map_or(Ok(()), |upgraded| upgraded.outcome)
 }
 
-/// Upgrades mounts at the same time; the errors of those that failed, in their order.
-pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Error> {
-    let mounts = mountpoints.iter().map(|path| Mount::at(path));
+/// Upgrades mounts at the same time; the outcomes in their order.
+pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
+    let mounts = mountpoints
+        .iter()
+        .map(|path| (path.clone(), Mount::at(path)));
     upgrade_mounts(mounts.collect())
 }
 
-/// Upgrades all mounts of this user, as root those of all users. One that is unmounted meanwhile is
-/// no failure.
+/// Upgrades all mounts of this user, as root those of all users, and those that this mount
+/// namespace only has as layers of overlays. One that is unmounted meanwhile is no failure.
 ///
 /// # Errors
 /// One line: there is no mount table.
-pub fn upgrade_all() -> Result<Vec<Error>, Error> {
-    let mounts = mounting::own_mounts()?.into_iter().map(|entry| {
-        let path = entry.mountpoint.clone();
-        let named = false;
-        Ok(Mount { path, entry, named })
+pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
+    let table = mounting::own_mounts()?;
+    let hidden = hidden_mounts(&table);
+    let listed = table.into_iter().map(|entry| Mount {
+        path: entry.mountpoint.clone(),
+        device: entry.device,
+        user: entry.user_id,
+        id: Some(entry.id),
+        named: false,
     });
-    Ok(upgrade_mounts(mounts.collect()))
+    let mounts = listed.chain(hidden);
+    Ok(upgrade_mounts(
+        mounts
+            .map(|mount| (mount.path.clone(), Ok(mount)))
+            .collect(),
+    ))
+}
+
+/// Mounts of this user that are at no path and in use all the same, as an overlay uses its layers.
+fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
+    let user = rustix::process::getuid().as_raw();
+    // Whoever cannot be searched has none.
+    let helpers = outside::helpers_of(user).unwrap_or_default();
+    let is_listed = |device: &str| table.iter().any(|entry| entry.device == device);
+    let hidden = helpers.iter().filter(|helper| {
+        !is_listed(helper.device())
+            && helper.offers_upgrades()
+            && helper.is_in_this_namespace()
+            && mounting::is_in_use(helper.device())
+    });
+    let mut devices = HashSet::new();
+    let mounts = hidden.filter(|helper| devices.insert(helper.device()));
+    let mounts = mounts.map(|helper| Mount {
+        path: format!("(at no path, device {})", helper.device()).into(),
+        device: helper.device().to_owned(),
+        user: Some(user),
+        id: None,
+        named: false,
+    });
+    mounts.collect()
 }
 
 /// A mount that is to be upgraded.
 struct Mount {
     /// As it was named.
     path: PathBuf,
-    entry: TableEntry,
+    /// `MAJOR:MINOR`
+    device: String,
+    /// That mounted it.
+    user: Option<u32>,
+    /// Of the mount table, where it is listed.
+    id: Option<u64>,
     /// By the caller, who learns that it is gone.
     named: bool,
 }
@@ -82,7 +134,9 @@ impl Mount {
         match mounting::top_mount(&path)? {
             Some(entry) if entry.fstype == FSTYPE => Ok(Self {
                 path,
-                entry,
+                device: entry.device,
+                user: entry.user_id,
+                id: Some(entry.id),
                 named: true,
             }),
             _ => {
@@ -94,8 +148,16 @@ impl Mount {
 
     /// Whether there was nothing left to upgrade.
     fn is_gone(&self) -> bool {
-        let is_there = |mounts: Vec<TableEntry>| mounts.iter().any(|it| it.id == self.entry.id);
+        let Some(id) = self.id else {
+            return !mounting::is_in_use(&self.device);
+        };
+        let is_there = |mounts: Vec<TableEntry>| mounts.iter().any(|it| it.id == id);
         !self.named && mounting::own_mounts().is_ok_and(|mounts| !is_there(mounts))
+    }
+
+    /// Whether its failure is one of the command.
+    fn counts(&self) -> bool {
+        self.named || self.user == Some(rustix::process::getuid().as_raw())
     }
 
     fn cannot(&self, error: &Error) -> Error {
@@ -108,7 +170,7 @@ impl Mount {
             Ok(helpers) => helpers,
             Err(error) => return Upgrade::Ended(Err(self.cannot(error))),
         };
-        let helper = HelperProcess::for_mount(helpers, &self.entry.device);
+        let helper = HelperProcess::for_mount(helpers, &self.device);
         let Some(helper) = helper.filter(|helper| helper.offers_upgrades()) else {
             return Upgrade::Ended(Err(self.reason(helper)));
         };
@@ -167,22 +229,27 @@ const WITHOUT_RECORD: &str = "its mount helper is not to be found: only root and
                               mounted it see it, in the PID namespace of the mount, and one whose \
                               real and effective user differ is not trusted: mount again";
 
-/// The errors of those that failed. The mounts of each user have a thread: processes of a user can
+/// The outcomes, in their order. The mounts of each user have a thread: processes of a user can
 /// keep the search for them waiting, and no other.
-fn upgrade_mounts(mounts: Vec<Result<Mount, Error>>) -> Vec<Error> {
+fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded> {
     let deadline = Instant::now() + ALL;
-    let mut errors = BTreeMap::new();
+    let mut upgraded = Vec::new();
     let mut users: BTreeMap<Option<u32>, Vec<(usize, Mount)>> = BTreeMap::new();
-    let mut waiting = BTreeMap::new();
-    for (number, mount) in mounts.into_iter().enumerate() {
-        match mount {
+    for (number, (mountpoint, mount)) in mounts.into_iter().enumerate() {
+        let counts = mount.as_ref().map_or(true, Mount::counts);
+        let outcome = match mount {
             Ok(mount) => {
-                waiting.insert(number, mount.path.clone());
-                let of_user = users.entry(mount.entry.user_id).or_default();
-                of_user.push((number, mount));
+                users.entry(mount.user).or_default().push((number, mount));
+                let why = "was not upgraded: the processes of its user do not answer";
+                Err(Error::mountpoint(&mountpoint, why))
             }
-            Err(error) => _ = errors.insert(number, error),
-        }
+            Err(error) => Err(error),
+        };
+        upgraded.push(Upgraded {
+            mountpoint,
+            outcome,
+            counts,
+        });
     }
     let (sender, receiver) = mpsc::channel();
     for (user, mounts) in users {
@@ -199,17 +266,9 @@ fn upgrade_mounts(mounts: Vec<Result<Mount, Error>>) -> Vec<Error> {
     drop(sender);
     let left = || deadline.saturating_duration_since(Instant::now());
     while let Ok((number, outcome)) = receiver.recv_timeout(left()) {
-        waiting.remove(&number);
-        if let Err(error) = outcome {
-            errors.insert(number, error);
-        }
+        upgraded[number].outcome = outcome;
     }
-    let silent = waiting.into_iter().map(|(number, path)| {
-        let why = "was not upgraded: the processes of its user do not answer";
-        (number, Error::mountpoint(&path, why))
-    });
-    errors.extend(silent);
-    errors.into_values().collect()
+    upgraded
 }
 
 /// Asks for all of them, then waits; each outcome is handed on with its number.

@@ -1,13 +1,14 @@
 //! `erofast mount`, `erofast umount`, and what mount(8) calls.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::CommandFactory;
 use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
-use erofs_fuse::{MountOptions, MountRequest};
+use erofs_fuse::{MountOptions, MountRequest, Upgraded};
 
 use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
 
@@ -120,11 +121,43 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
 
 /// `erofast upgrade`
 pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
-    let failed = match args.all {
+    let upgraded = match args.all {
         true => erofs_fuse::upgrade_all()?,
         false => erofs_fuse::upgrade_each(&args.mountpoint),
     };
-    Ok(told(failed))
+    let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
+    let outcome = Outcome::of(!upgraded.iter().any(has_failed));
+    // Someone who waits at a terminal; in scripts success says nothing, as that of umount does.
+    let shows = std::io::stdout().is_terminal();
+    for Upgraded {
+        mountpoint,
+        outcome,
+        counts,
+    } in upgraded
+    {
+        match outcome {
+            Err(error) if counts => erofs_fuse::note(error),
+            Err(error) => erofs_fuse::note(format!(
+                "{error} (another user's mount: no failure of this command)"
+            )),
+            Ok(()) if shows && counts => serves(&mountpoint)?,
+            Ok(()) => {}
+        }
+    }
+    Ok(outcome)
+}
+
+/// What serves a mount now; nothing of one that is gone, or at no path.
+fn serves(mountpoint: &Path) -> anyhow::Result<()> {
+    if let Ok(counters) = erofs_fuse::stat(mountpoint) {
+        let version = counters["version"].as_str().unwrap_or("?");
+        let place = mountpoint.display();
+        outln!(
+            "{place}: served by erofast {version} (process {})",
+            counters["pid"]
+        );
+    }
+    Ok(())
 }
 
 /// `erofast umount`

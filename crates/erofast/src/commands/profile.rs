@@ -43,18 +43,19 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         outln!("no launches were learned in {}", folder.display());
     }
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
+    // No fault: mounts write them anew.
+    let mut of_other_versions = Vec::new();
     for (path, learned) in found {
         match learned {
             Ok(learned) => images.push((path, learned)),
+            Err(error) if is_of_another_version(&error) => of_other_versions.push((path, error)),
             Err(error) => {
                 note(one_line(&error));
-                // Those of another version are no fault: mounts write them anew.
-                if !is_of_another_version(&error) {
-                    outcome = Outcome::Faulty;
-                }
+                outcome = Outcome::Faulty;
             }
         }
     }
+    note_other_versions(&of_other_versions);
     if args.json {
         let image = |(path, learned): &(PathBuf, Learned)| {
             json!({
@@ -82,6 +83,24 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// One line, however many there are.
+fn note_other_versions(found: &[(PathBuf, anyhow::Error)]) {
+    match found {
+        [] => {}
+        [(_, error)] => note(one_line(error)),
+        [(_, error), others @ ..] => {
+            let others = match others.len() {
+                1 => "so is another one".to_owned(),
+                count => format!("so are {count} others"),
+            };
+            let line = one_line(error);
+            note(format!(
+                "{line}; {others} (erofast profile remove FILE removes one)"
+            ));
+        }
+    }
 }
 
 /// Runs `profile show`.

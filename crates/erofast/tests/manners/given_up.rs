@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use super::freezer::Freezer;
 use super::site::{Site, ends_soon, fine, signal, some_file, soon};
-use super::upgrades::Freezer;
 use super::users::as_nobody;
 
 /// A mount of an image whose own filesystem hangs, so that its helper waits for a file. Dropped,
@@ -37,7 +37,9 @@ impl Hanging {
         let below = counters["pid"].as_u64().unwrap();
         signal("-STOP", below);
         let arguments = [&["mount"], flags, &[image.to_str().unwrap(), "mnt"]].concat();
-        let mount = site.command(&arguments).stderr(Stdio::piped()).spawn();
+        // One that is frozen has its end of a pipe until it is thawed.
+        let said = fs::File::create(site.path("said")).unwrap();
+        let mount = site.command(&arguments).stderr(said).spawn();
         let mount = mount.unwrap();
         let mut server = None;
         soon("a server", || {
@@ -79,10 +81,10 @@ fn given_up(hanging: Hanging, why: &str) {
     } = hanging;
     let helper = child_of(mount.id().into()).unwrap();
     let output = ends_soon("mount", mount);
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = fs::read_to_string(site.path("said")).unwrap();
     let point = site.point();
     let line = format!("erofast: {}: was not mounted: {why}\n", point.display());
-    assert_eq!((&*stderr, output.status.code()), (&*line, Some(1)));
+    assert_eq!((stderr, output.status.code()), (line, Some(1)));
     assert!(!site.is_mounted());
     soon("the end of the helper", || !runs(helper));
     signal("-CONT", below);
@@ -111,7 +113,7 @@ fn a_mount_in_the_foreground_whose_server_has_stopped_ends() {
     signal("-STOP", server);
     signal("-CONT", hanging.below);
     let output = ends_soon("mount", hanging.mount);
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = fs::read_to_string(site.path("said")).unwrap();
     let point = site.point();
     let why = format!("its process {server} is stopped: kill -CONT {server}");
     let line = format!("erofast: {}: was not mounted: {why}\n", point.display());
@@ -135,19 +137,19 @@ fn a_signal_ends_a_mount_in_the_foreground_that_hangs() {
 
 #[test]
 fn a_mount_whose_server_is_frozen_ends() {
-    let Some(freezer) = Freezer::new(true, "mounting") else {
-        return;
-    };
-    let Some(hanging) = Hanging::new() else {
-        return;
-    };
-    let server = hanging.server;
-    freezer.add(server);
-    freezer.freeze(true);
-    given_up(
-        hanging,
-        &format!("its process {server} is in a frozen cgroup"),
-    );
+    for is_second in [false, true] {
+        let Some(freezer) = Freezer::new(is_second, "mounting") else {
+            continue;
+        };
+        let Some(hanging) = Hanging::new() else {
+            return;
+        };
+        let server = hanging.server;
+        freezer.add(server);
+        freezer.freeze(true);
+        let why = format!("its process {server} is in a frozen cgroup");
+        given_up(hanging, &why);
+    }
 }
 
 #[test]
@@ -232,4 +234,81 @@ fn a_fusermount3_that_has_stopped_ends_a_mount() {
     );
     assert!(stderr.contains(" is stopped: kill -CONT "), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+/// Stops the daemon of a mount before it has become the program: between vfork(2) and execve(2).
+const STOPPED_EARLY: &str = r#"
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+def ptrace(request, pid, address=0, data=0):
+    if libc.ptrace(request, pid, address, data) < 0:
+        sys.exit("ptrace: " + os.strerror(ctypes.get_errno()))
+CONT, DETACH, OPTIONS, MESSAGE = 7, 17, 0x4200, 0x4201
+pid = os.fork()
+if pid == 0:
+    ptrace(0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    os.execv(sys.argv[1], sys.argv[1:])
+os.waitpid(pid, 0)
+# And an end with this one, until it is left.
+ptrace(OPTIONS, pid, 0, 2 | 4 | 8 | 0x100000)
+ptrace(CONT, pid)
+threads, daemon = {pid}, None
+while daemon is None:
+    one, status = os.waitpid(-1, 0x40000000)
+    if not os.WIFSTOPPED(status):
+        if one == pid:
+            sys.exit("ptrace: it has ended")
+        threads.discard(one)
+        continue
+    threads.add(one)
+    event, why = status >> 16, os.WSTOPSIG(status)
+    if event == 2:
+        number = ctypes.c_ulong()
+        ptrace(MESSAGE, one, 0, ctypes.addressof(number))
+        daemon, starts = number.value, one
+        break
+    ptrace(CONT, one, 0, 0 if event or why in (signal.SIGTRAP, signal.SIGSTOP) else why)
+os.waitpid(daemon, 0x40000000)
+ptrace(DETACH, daemon, 0, signal.SIGSTOP)
+ptrace(DETACH, starts)
+for one in threads - {starts, daemon}:
+    libc.syscall(234, pid, one, signal.SIGSTOP)
+    os.waitpid(one, 0x40000000)
+    ptrace(DETACH, one)
+print(daemon, flush=True)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[test]
+fn a_daemon_that_is_stopped_before_it_is_this_program_ends_the_mount() {
+    let Some(site) = Site::new() else { return };
+    if std::env::consts::ARCH != "x86_64" {
+        return println!("skipped: the number of tgkill is that of x86-64");
+    }
+    let mut mount = std::process::Command::new("python3");
+    mount.args(["-c", STOPPED_EARLY, env!("CARGO_BIN_EXE_erofast")]);
+    mount.args(["mount", "image.erofs", "mnt"]);
+    let mount = mount.current_dir(site.directory.path());
+    let mount = mount.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mount = match mount {
+        Ok(mount) => mount,
+        Err(error) => return println!("skipped: python3: {error}"),
+    };
+    let output = ends_soon("mount", mount);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.starts_with("ptrace: ") {
+        return println!("skipped: {stderr}");
+    }
+    let daemon = String::from_utf8_lossy(&output.stdout);
+    let daemon = daemon.trim();
+    let (point, why) = (site.point(), format!("is stopped: kill -CONT {daemon}"));
+    let line = format!(
+        "erofast: {}: was not mounted: its process {daemon} {why}\n",
+        point.display()
+    );
+    assert_eq!((&*stderr, output.status.code()), (&*line, Some(1)));
+    assert!(!site.is_mounted());
+    soon("its end", || !runs(daemon.parse().unwrap()));
 }

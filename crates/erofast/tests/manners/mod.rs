@@ -4,10 +4,12 @@
 
 mod covered;
 mod foreground;
+mod freezer;
 mod given_up;
 mod impostors;
 mod inherited;
 mod killed;
+mod launches;
 mod limits;
 mod points;
 mod prometheus;

@@ -117,11 +117,11 @@ fn a_stopped_server_of_a_mount_in_the_foreground_ends_when_its_mount_is_gone() {
 fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     let Some(site) = Site::new() else { return };
     let mut foreground = site.start(&["-f"]);
-    stat_fails(&site, site.pid());
+    stat_fails(&site);
     fine(&site.run(&["umount", "mnt"]));
     foreground.wait().unwrap();
-    let (server, _) = stopped(&site, "");
-    stat_fails(&site, server);
+    fine(&site.run(&["mount", "image.erofs", "mnt"]));
+    stat_fails(&site);
     fine(&site.run(&["umount", "mnt"]));
 }
 
@@ -160,13 +160,19 @@ fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
 
 /// Stops the server.
 #[track_caller]
-fn stat_fails(site: &Site, server: u64) {
+fn stat_fails(site: &Site) {
+    let server = site.pid();
+    let remedy = match super::inherited::counters(site)["restart"]["on"] == true {
+        true => "erofast upgrade mnt replaces it",
+        false => "erofast umount mnt unmounts it",
+    };
     signal("-STOP", server);
     let begin = Instant::now();
     let output = site.run(&["stat", "mnt"]);
     assert!(begin.elapsed() < LONG);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let expected = format!("erofast: mnt: its server (process {server}) does not answer\n");
+    let expected =
+        format!("erofast: mnt: its server (process {server}) does not answer: {remedy}\n");
     assert_eq!((&*stderr, output.status.code()), (&*expected, Some(1)));
     signal("-CONT", server);
 }

@@ -9,7 +9,9 @@ use crate::common::{copy_program, fetcher};
 use crate::forged::Forged;
 use crate::web_server::Server;
 
+use super::impostors::alone;
 use super::site::{Site, fine};
+use super::upgrades::mounted;
 use super::users::as_nobody;
 
 /// Mounts and unmounts of each program: `EROFAST_UMOUNT_ROUNDS` for more of them.
@@ -93,4 +95,49 @@ fn nothing_of_ours_keeps_a_mount_busy_that_waits_for_a_slow_web_server() {
     if let Some(output) = as_nobody(&site, &script(&url, OF_USERS, "sleep 0.1")) {
         fine(&output);
     }
+}
+
+/// Of a layer that was unmounted below its overlay.
+const LAYER: &str = r#"
+erofast mount -o io_uring=off image.erofs mnt || exit 1
+mkdir upper work merged
+mount -t overlay overlay -o lowerdir=mnt,upperdir=upper,workdir=work merged || exit 77
+erofast umount mnt 2>said || exit 1
+cat said
+own=$(readlink /proc/self/ns/mnt)
+server() {
+    for process in /proc/[0-9]*; do
+        [ "$(readlink $process/ns/mnt)" = "$own" ] || continue
+        tr '\0' ' ' <$process/cmdline 2>/dev/null | grep -q "$PWD/mnt" && echo ${process#/proc/}
+    done
+}
+before=$(server)
+erofast upgrade --all || exit 1
+after=$(server)
+find merged -type f -exec cat {} + >/dev/null || exit 1
+umount merged
+echo before: $before after: $after
+"#;
+
+#[test]
+fn a_layer_that_was_unmounted_is_named_and_upgraded() {
+    let Some(site) = mounted() else { return };
+    fine(&site.run(&["umount", "mnt"]));
+    let _ = fs::create_dir(site.path("bin"));
+    std::os::unix::fs::symlink(site.path("program"), site.path("bin/erofast")).unwrap();
+    let output = alone(&site, LAYER);
+    if output.status.code() == Some(77) {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return println!("skipped: no overlay: {}", why.trim());
+    }
+    fine(&output);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    let said = "erofast: mnt: unmounted; its server (process ";
+    assert!(lines[0].starts_with(said), "{printed}");
+    assert!(lines[0].contains(") serves on, for the filesystem is in use elsewhere: as a layer"));
+    let (before, after) = lines[1].split_once(" after: ").unwrap();
+    assert_ne!(before.trim_start_matches("before: "), after, "{printed}");
+    assert!(!after.is_empty(), "{printed}");
 }

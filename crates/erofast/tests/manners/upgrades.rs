@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,6 +16,7 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::common::copy_program;
 
+use super::freezer::Freezer;
 use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
 /// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
@@ -91,7 +92,9 @@ fn a_broken_program_is_said_at_once_and_the_old_one_serves_on() {
     let server = site.pid();
     for script in BROKEN {
         install(&site, script);
-        fails(&upgrade(&site, || {}), "the new server did not start");
+        let program = site.path("program");
+        let why = format!("the new server did not start: {}: ", program.display());
+        fails(&upgrade(&site, || {}), &why);
         assert_eq!(site.pid(), server, "{script}");
     }
     assert!(
@@ -323,73 +326,6 @@ fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
     }
 }
 
-/// A cgroup of this test, whose processes can be frozen.
-pub struct Freezer {
-    folder: PathBuf,
-    is_second: bool,
-}
-
-impl Freezer {
-    /// Of version 2 or of the first one; none, with a line, where these cannot be made.
-    pub fn new(is_second: bool, name: &str) -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let root = mounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(' ').collect();
-            let has_freezer = fields[3].split(',').any(|option| option == "freezer");
-            let is_it = match is_second {
-                true => fields[2] == "cgroup2",
-                false => fields[2] == "cgroup" && has_freezer,
-            };
-            is_it.then(|| PathBuf::from(fields[1]))
-        });
-        let Some(root) = root else {
-            println!("skipped: no freezer, second version: {is_second}");
-            return None;
-        };
-        let folder = root.join(format!("erofast-{name}-{}", std::process::id()));
-        if let Err(error) = fs::create_dir(&folder) {
-            println!("skipped: {}: {error}", folder.display());
-            return None;
-        }
-        let this = Self { folder, is_second };
-        if is_second && !this.folder.join("cgroup.freeze").exists() {
-            println!("skipped: this kernel freezes no cgroup of version 2");
-            return None;
-        }
-        Some(this)
-    }
-
-    pub fn add(&self, pid: u64) {
-        fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-
-    pub fn freeze(&self, freeze: bool) {
-        let (file, states) = match self.is_second {
-            true => ("cgroup.freeze", ["0", "1"]),
-            false => ("freezer.state", ["THAWED", "FROZEN"]),
-        };
-        fs::write(self.folder.join(file), states[usize::from(freeze)]).unwrap();
-        if freeze {
-            let (file, line) = match self.is_second {
-                true => ("cgroup.events", "frozen 1"),
-                false => ("freezer.state", "FROZEN"),
-            };
-            let state = || fs::read_to_string(self.folder.join(file)).unwrap();
-            soon("freezing", || state().lines().any(|one| one == line));
-        }
-    }
-}
-
-impl Drop for Freezer {
-    fn drop(&mut self) {
-        self.freeze(false);
-        let gone = Instant::now() + LONG;
-        while fs::remove_dir(&self.folder).is_err() && Instant::now() < gone {
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn an_upgrade_of_frozen_processes_ends_and_names_them() {
     for is_second in [false, true] {
@@ -439,4 +375,37 @@ fn a_frozen_server_is_upgraded_and_ends_when_it_is_thawed() {
         assert_eq!(super::inherited::counters(&site)["restart"]["restarts"], 0);
         fine(&site.run(&["umount", "mnt"]));
     }
+}
+
+#[test]
+fn at_a_terminal_an_upgrade_says_what_serves() {
+    const TERMINAL: &str = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    let Some(site) = mounted() else { return };
+    let silent = site.run(&["upgrade", "mnt"]);
+    fine(&silent);
+    assert_eq!((silent.stdout, silent.stderr), (vec![], vec![]));
+    let mut python = Command::new("python3");
+    python.args([
+        "-c",
+        TERMINAL,
+        env!("CARGO_BIN_EXE_erofast"),
+        "upgrade",
+        "mnt",
+    ]);
+    python
+        .current_dir(site.directory.path())
+        .stdin(Stdio::null());
+    let output = match python.output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: python3: {error}"),
+    };
+    fine(&output);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let served = format!("(process {})", site.pid());
+    let line = printed.trim_end();
+    assert!(
+        line.starts_with("mnt: served by erofast ") && line.ends_with(&served),
+        "{printed}"
+    );
+    fine(&site.run(&["umount", "mnt"]));
 }

@@ -23,6 +23,8 @@ use crate::error::Error;
 use crate::mounting::{answer_within, top_mount};
 use crate::outside::{only_holder, server_of};
 
+use super::turn::Turn;
+
 /// The number of a query: the live counters, as JSON.
 pub(crate) const COUNTERS: u8 = 1;
 /// The trace spans.
@@ -96,7 +98,13 @@ impl Queries {
 /// One line: it is no erofast mount, may not be asked, or its server is dead or does not answer.
 pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let place = mountpoint.to_owned();
-    let why = match answer_within(ANSWER, move || get_whole(&place, number)) {
+    let ask = move || {
+        let turn = Turn::of(&place)?;
+        let answer = get_whole(&place, number);
+        turn.end();
+        answer
+    };
+    let why = match answer_within(ANSWER, ask) {
         Some(Ok(value)) => return Ok(value),
         Some(Err(Errno::ACCESS)) if is_of_another_user(mountpoint) => {
             let mountpoint = mountpoint.to_owned();
@@ -119,17 +127,22 @@ fn silent(mountpoint: &Path) -> String {
     let Some(mount) = top_mount(mountpoint).ok().flatten() else {
         return "its server does not answer".to_owned();
     };
-    let server = server_of(&mount);
-    let helper = match server {
-        Some(_) => "",
-        None => ", and its mount helper is not to be found: erofast umount unmounts it",
+    let server = mount
+        .user_id
+        .and_then(|user| server_of(&mount.device, user));
+    let place = mountpoint.display();
+    let remedy = match server {
+        Some(server) if server.can_be_replaced => format!(": erofast upgrade {place} replaces it"),
+        Some(_) => format!(": erofast umount {place} unmounts it"),
+        None => ", and its mount helper is not to be found: erofast umount unmounts it".to_owned(),
     };
-    match server.or_else(|| only_holder(&mount.device)) {
+    let pid = server.map(|server| server.pid);
+    match pid.or_else(|| only_holder(&mount.device)) {
         Some(pid) => {
             let pid = pid.as_raw_nonzero();
-            format!("its server (process {pid}) does not answer{helper}")
+            format!("its server (process {pid}) does not answer{remedy}")
         }
-        None => format!("its server does not answer{helper}"),
+        None => format!("its server does not answer{remedy}"),
     }
 }
 
@@ -137,6 +150,7 @@ fn reason(errno: Errno) -> String {
     match errno {
         Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
         Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
+        Errno::BUSY => "its server does not answer an earlier question".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
         other => other.to_string(),
     }

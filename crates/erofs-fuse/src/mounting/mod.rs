@@ -32,4 +32,4 @@ pub(crate) use table::{
     Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number,
     own as own_mounts, read as read_table, status,
 };
-pub(crate) use umount::{mounts_at, umount, unmount_dead};
+pub(crate) use umount::{is_in_use, mounts_at, umount, unmount_dead};

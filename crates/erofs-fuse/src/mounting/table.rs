@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) fstype: String,
     /// The device, image or name that is mounted.
     source: String,
+    /// Of the filesystem.
+    options: String,
     /// Of a FUSE mount: the user that mounted it.
     pub(crate) user_id: Option<u32>,
 }
@@ -106,10 +108,16 @@ pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     Ok(own.cloned().collect())
 }
 
-/// Where the cgroups of version 2 are.
-pub(crate) fn cgroup_folder() -> Option<PathBuf> {
+/// Where the cgroups of a controller of version 1 are, and with no name those of version 2.
+pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     let mut table = read().ok()?.into_iter();
-    let entry = table.find(|entry| entry.fstype == "cgroup2")?;
+    let entry = table.find(|entry| match controller {
+        "" => entry.fstype == "cgroup2",
+        _ => {
+            let mut controllers = entry.options.split(',');
+            entry.fstype == "cgroup" && controllers.any(|one| one == controller)
+        }
+    })?;
     Some(entry.mountpoint)
 }
 
@@ -187,6 +195,7 @@ fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = fields.skip_while(|field| field != b"-").skip(1);
     let fstype = fields.next()?;
     let source = unescape(fields.next().unwrap_or_default());
+    let options = fields.next().unwrap_or_default();
     Some(Entry {
         id,
         parent,
@@ -194,7 +203,8 @@ fn parse(line: &[u8]) -> Option<Entry> {
         mountpoint,
         fstype: String::from_utf8_lossy(fstype).into_owned(),
         source: source.to_string_lossy().into_owned(),
-        user_id: fields.next().and_then(user_id),
+        options: String::from_utf8_lossy(options).into_owned(),
+        user_id: user_id(options),
     })
 }
 
@@ -274,6 +284,7 @@ mod tests {
             mountpoint: mountpoint.into(),
             fstype: "tmpfs".into(),
             source: "tmp".into(),
+            options: String::new(),
             user_id: None,
         };
         let mut table = [

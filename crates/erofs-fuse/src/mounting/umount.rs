@@ -21,8 +21,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 const DYING: Duration = Duration::from_secs(2);
 
 /// Unmounts an erofast mount; with `lazy` at once, also when it is busy. `MAJOR:MINOR` of what was
-/// unmounted.
-pub(crate) fn umount(path: &Path, lazy: bool) -> Result<String, Error> {
+/// unmounted, and the user that mounted it.
+pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), Error> {
     let entry = match place::top_mount(path)? {
         None => {
             let there = std::fs::symlink_metadata(path);
@@ -42,7 +42,13 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<String, Error> {
         Err(Error::Busy) => wait_for_users(path, &entry),
         outcome => outcome,
     };
-    outcome.map(|()| entry.device)
+    outcome.map(|()| (entry.device, entry.user_id))
+}
+
+/// Whether the filesystem `MAJOR:MINOR` is there, at whatever path or at none: overlays use their
+/// layers after these were unmounted.
+pub(crate) fn is_in_use(device: &str) -> bool {
+    Path::new("/sys/class/bdi").join(device).exists()
 }
 
 /// Unmounts when the programs are gone that use a mount for a moment only: those of this name,

@@ -18,11 +18,29 @@ pub(crate) struct Look {
     pub(crate) stopped: Option<String>,
 }
 
+impl Look {
+    /// A look at more processes.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            switches: self.switches + other.switches,
+            stopped: self.stopped.or(other.stopped),
+        }
+    }
+}
+
 impl Family {
     /// `None` where it has ended.
     pub(crate) fn of(child: u32) -> Option<Self> {
         let pid = Pid::from_raw(child.try_into().ok()?)?;
         Process::open(pid).map(Self)
+    }
+
+    /// Those that this process has started and that are there, without `before`.
+    pub(crate) fn started_since(before: &[Self]) -> Vec<Self> {
+        let this = Process::open(rustix::process::getpid());
+        let children = this.iter().flat_map(Process::children);
+        let is_new = |child: &Process| before.iter().all(|known| known.0.pid != child.pid);
+        children.filter(is_new).map(Self).collect()
     }
 
     pub(crate) fn look(&self) -> Look {

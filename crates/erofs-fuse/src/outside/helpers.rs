@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 use super::process::{self, Process};
 use super::record::{NAME as NAME_OF_RECORD, Record};
 use crate::error::Error;
-use crate::mounting::{TableEntry, answer_within};
+use crate::mounting::answer_within;
 
 /// Far more than reading `/proc` takes; a user may have many processes with many descriptors.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -54,12 +54,23 @@ pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
     })
 }
 
-/// The process number of the server of a mount, which may have stopped; `None` where it is not
-/// known.
-pub(crate) fn server_of(entry: &TableEntry) -> Option<Pid> {
-    let helpers = helpers_of(entry.user_id?).ok()?;
-    let helper = HelperProcess::for_mount(&helpers, &entry.device)?;
-    Pid::from_raw(helper.record.server?)
+/// The server of a mount, as the record of its mount helper has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownServer {
+    /// It may have stopped.
+    pub(crate) pid: Pid,
+    /// Another one can take its place.
+    pub(crate) can_be_replaced: bool,
+}
+
+/// The server of a mount; `None` where it is not known.
+pub(crate) fn server_of(device: &str, user: u32) -> Option<KnownServer> {
+    let helpers = helpers_of(user).ok()?;
+    let helper = HelperProcess::for_mount(&helpers, device)?;
+    Some(KnownServer {
+        pid: Pid::from_raw(helper.record.server?)?,
+        can_be_replaced: helper.offers_upgrades(),
+    })
 }
 
 impl HelperProcess {
@@ -88,6 +99,17 @@ impl HelperProcess {
                 Reverse(this.process.pid.as_raw_nonzero()),
             )
         })
+    }
+
+    /// `MAJOR:MINOR` of the mount.
+    pub(crate) fn device(&self) -> &str {
+        &self.record.device
+    }
+
+    /// Whether it sees the mounts that this process sees.
+    pub(crate) fn is_in_this_namespace(&self) -> bool {
+        let own = std::fs::read_link("/proc/self/ns/mnt");
+        own.is_ok_and(|own| self.process.link("ns/mnt").as_deref() == own.to_str())
     }
 
     /// Whether the server of the mount can be replaced.

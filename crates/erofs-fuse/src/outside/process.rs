@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_create, openat, readlinkat,
@@ -23,9 +24,12 @@ const LONGEST: u64 = 1 << 20;
 
 /// The filesystem, mounted nowhere, that has all files in memory.
 fn device_of_memory() -> Option<(u32, u32)> {
-    let memory = memfd_create("erofast", MemfdFlags::CLOEXEC).ok()?;
-    let status = statx(&memory, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
-    Some((status.stx_dev_major, status.stx_dev_minor))
+    static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    *DEVICE.get_or_init(|| {
+        let memory = memfd_create("erofast", MemfdFlags::CLOEXEC).ok()?;
+        let status = statx(&memory, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+        Some((status.stx_dev_major, status.stx_dev_minor))
+    })
 }
 
 /// A process of any user.
@@ -88,12 +92,25 @@ impl Process {
         })
     }
 
-    /// By cgroups of version 2.
+    /// By cgroups of either version.
     fn is_frozen(&self) -> bool {
-        let folder = self.cgroup().zip(cgroup_folder());
-        let events = folder.map(|(group, folder)| folder.join(group).join("cgroup.events"));
-        let events = events.and_then(|events| std::fs::read_to_string(events).ok());
-        events.is_some_and(|events| events.lines().any(|line| line == "frozen 1"))
+        let groups = self.text("cgroup");
+        let path_of = |hierarchy: &str| {
+            groups.lines().find_map(|line| {
+                let (_, rest) = line.split_once(':')?;
+                let (controllers, path) = rest.split_once(':')?;
+                let is_it = controllers.split(',').any(|one| one == hierarchy);
+                is_it.then(|| path.trim_start_matches('/').to_owned())
+            })
+        };
+        let says = |hierarchy: &str, file: &str, lines: &[&str]| {
+            let folder = path_of(hierarchy).zip(cgroup_folder(hierarchy));
+            let file = folder.map(|(path, folder)| folder.join(path).join(file));
+            let text = file.and_then(|file| std::fs::read_to_string(file).ok());
+            text.is_some_and(|text| text.lines().any(|line| lines.contains(&line)))
+        };
+        says("", "cgroup.events", &["frozen 1"])
+            || says("freezer", "freezer.state", &["FROZEN", "FREEZING"])
     }
 
     /// The process that started it, or has adopted it.
@@ -139,13 +156,6 @@ impl Process {
         self.names("task")
     }
 
-    /// Its cgroup of version 2, as a path from the root of these.
-    fn cgroup(&self) -> Option<String> {
-        let groups = self.text("cgroup");
-        let mut lines = groups.lines();
-        lines.find_map(|line| Some(line.strip_prefix("0::/")?.to_owned()))
-    }
-
     pub(super) fn text(&self, name: &str) -> String {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
@@ -156,14 +166,17 @@ impl Process {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// The target of a link in its folder.
+    pub(super) fn link(&self, name: &str) -> Option<String> {
+        let target = readlinkat(&self.folder, name, Vec::new()).ok()?;
+        target.into_string().ok()
+    }
+
     /// Paths, within its folder, of its descriptors that the kernel shows as this text.
     pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
         let numbers = self.names("fd").into_iter();
         let paths = numbers.map(|number| format!("fd/{number}"));
-        let is_shown = |path: &String| {
-            let link = readlinkat(&self.folder, path.as_str(), Vec::new());
-            link.is_ok_and(|link| link.to_bytes() == shown.as_bytes())
-        };
+        let is_shown = |path: &String| self.link(path).as_deref() == Some(shown);
         paths.filter(is_shown).collect()
     }
 

@@ -9,8 +9,6 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Change, Engine, EngineOptions, Opened, ReadContext};
@@ -42,9 +40,6 @@ use crate::request::{MountRequest, Start};
 use crate::respawn;
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
-
-/// Time for the names of a recorded launch when the mount ends.
-const LAST_NAMES: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
 /// user; `ready` is called when programs can use the mount, and informs the helper.
@@ -237,8 +232,7 @@ impl Serving<'_> {
         let ended = watched.wait_for_end(options.timeout);
         drop(read_ahead);
         if let Some(launch) = launch {
-            close_soon(engine);
-            launch.end();
+            launch.end(engine);
         }
         // Requests that are being served end soon, and those behind them at once.
         engine.close();
@@ -387,21 +381,6 @@ impl Serving<'_> {
             .only_for(user)
             .debugged(options.debug)
     }
-}
-
-/// Closes the engine after a while: a recorded launch needs names, for which a hostile image may
-/// take long.
-fn close_soon(engine: &Arc<Engine>) {
-    let engine = Arc::downgrade(engine);
-    let close = move || {
-        thread::sleep(LAST_NAMES);
-        if let Some(engine) = engine.upgrade() {
-            engine.close();
-        }
-    };
-    let name = "erofs_close".to_owned();
-    // Without the thread, the end of the mount waits for the names.
-    let _ = thread::Builder::new().name(name).spawn(close);
 }
 
 fn config(options: &MountOptions, engine: &Engine) -> Config {

@@ -21,6 +21,7 @@ use crate::patience::Patience;
 use crate::poll::first_ready;
 use crate::protocol::{self, Answer, Request};
 use crate::request::MountRequest;
+use crate::respawn;
 
 /// Within this time a new server of an upgrade must have opened its image and ask for the mount.
 const UPGRADE: Duration = Duration::from_secs(60);
@@ -501,8 +502,13 @@ impl Helper {
         }
         let why = why.unwrap_or_else(|| server.why_silent());
         self.discard(server);
+        let program = match how {
+            How::Installed => respawn::installed(),
+            How::First | How::Fork | How::Program(_) => "the program of the last upgrade".into(),
+        };
+        let program = program.display();
         Err(Error::Server(format!(
-            "the new server did not start: {why}"
+            "the new server did not start: {program}: {why}"
         )))
     }
 

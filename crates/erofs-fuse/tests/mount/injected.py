@@ -15,7 +15,7 @@ import time
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.restype = ctypes.c_long
 libc.ptrace.argtypes = [ctypes.c_long] * 4
-SEIZE, INTERRUPT, GETREGS, SETREGS, SINGLESTEP, DETACH = 0x4206, 0x4207, 12, 13, 9, 17
+SEIZE, INTERRUPT, GETREGS, SETREGS, SINGLESTEP, CONT, DETACH = 0x4206, 0x4207, 12, 13, 9, 7, 17
 NAMES = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
     "fs_base gs_base ds es fs gs"
@@ -272,9 +272,27 @@ def requests(server):
     return answers
 
 
+def thirty_two_bits(server):
+    """getpid by the gate of 32-bit programs, whose numbers are others: the signal that ends it."""
+    server.memory.seek(server.syscall)
+    server.memory.write(b"\xcd\x80")
+    server.set_registers(dict(server.saved, rip=server.syscall, rax=20, orig_rax=-1))
+    ptrace(CONT, server.pid)
+    while True:
+        pid, status = os.waitpid(server.pid, 0x40000000)
+        if os.WIFSIGNALED(status):
+            return signal.Signals(os.WTERMSIG(status)).name
+        if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) == signal.SIGTRAP:
+            return "answered"
+        ptrace(CONT, server.pid, 0, os.WSTOPSIG(status))
+
+
 def main():
     pid, others = int(sys.argv[1]), json.loads(sys.argv[2])
     server = Tracee(pid)
+    if others["bits"] == 32:
+        json.dump({"ended": thirty_two_bits(server)}, sys.stdout)
+        return
     result = {
         "numbers": all_numbers(server, set(others["allowed"])),
         "arguments": arguments(server, others),

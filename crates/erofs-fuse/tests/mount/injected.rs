@@ -10,7 +10,10 @@ use serde_json::{Map, Value, json};
 use crate::place::{Place, image};
 use crate::{Test, mount, pid_of, read_tree, request};
 
-pub const TESTS: &[Test] = tests![a_server_that_was_taken_over_gets_nothing_by_injected_calls];
+pub const TESTS: &[Test] = tests![
+    a_server_that_was_taken_over_gets_nothing_by_injected_calls,
+    a_call_by_the_gate_of_32_bit_programs_ends_the_server,
+];
 
 const NOBODY: u32 = 65534;
 
@@ -59,7 +62,7 @@ fn a_server_that_was_taken_over_gets_nothing_by_injected_calls() {
         if counters["sandbox"]["missing"] != json!([]) {
             return println!("skipped: lacks {}", counters["sandbox"]["missing"]);
         }
-        let Some(answers) = injected(&place) else {
+        let Some(answers) = injected(&place, 64) else {
             return;
         };
         let part = |name: &str| answers[name].as_object().unwrap().clone();
@@ -77,13 +80,40 @@ fn a_server_that_was_taken_over_gets_nothing_by_injected_calls() {
     }
 }
 
+/// Their numbers mean other calls, which the filter does not know: it ends the process.
+fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
+    if std::env::consts::ARCH != "x86_64" {
+        return println!("skipped: injected.py knows the registers of x86-64");
+    }
+    let place = Place::new();
+    let options = "nohipri,io_uring=off";
+    mount(&request(&image("lzma-1m-dict8m"), &place, options)).unwrap();
+    let counters = stat(&place.path).unwrap();
+    if counters["sandbox"]["missing"] != json!([]) {
+        return println!("skipped: lacks {}", counters["sandbox"]["missing"]);
+    }
+    let Some(answers) = injected(&place, 32) else {
+        return;
+    };
+    if answers["ended"] == "SIGSEGV" {
+        println!("skipped: this kernel has no such gate");
+    } else {
+        assert_eq!(answers["ended"], "SIGSYS");
+    }
+    // Another one serves.
+    read_tree(&place.path).unwrap();
+    assert_ne!(stat(&place.path).unwrap()["pid"], counters["pid"]);
+    umount(&place.path, false).unwrap();
+}
+
 /// The object that the program prints; `None`, with a line, where it cannot be run.
-fn injected(place: &Place) -> Option<Value> {
+fn injected(place: &Place, bits: u32) -> Option<Value> {
     let server = pid_of(place).as_raw_nonzero().get();
     let mut sleeper = Command::new("sleep");
     sleeper.arg("1000").uid(NOBODY).gid(NOBODY);
     let mut sleeper = sleeper.env("SECRET", "x").spawn().unwrap();
     let others = json!({
+        "bits": bits,
         "allowed": erofs_fuse::allowed_calls(),
         "helper": crate::life::parent_of(pid_of(place)).as_raw_nonzero().get(),
         "sleeper": sleeper.id(),

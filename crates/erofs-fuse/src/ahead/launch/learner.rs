@@ -9,12 +9,14 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
 use launch_profile::{Error, Learned, Profile, Program, Trim, learned, limits};
 
 use super::decoded::DecodedBytes;
+use super::last_launch::Sign;
 use super::names;
 use super::progress::{Beginning, Launch};
 use super::recording::Recording;
@@ -77,8 +79,8 @@ impl Learner {
         }
     }
 
-    /// Until the mount ends.
-    pub(super) fn run(mut self) {
+    /// Until the mount ends, and what it keeps decoded is kept.
+    pub(super) fn run(mut self, signs: &Sender<Sign>) {
         if let Some(engine) = self.replaying.parts.engine.upgrade() {
             let root = (self.root != engine.root()).then_some(self.root);
             self.learned.image = names::identity(&engine);
@@ -110,6 +112,8 @@ impl Learner {
             }
         }
         self.count_idle_mount();
+        // The mount may have given it up.
+        let _ = signs.send(Sign::Written);
     }
 
     /// Has what the launches read kept decoded.

@@ -5,6 +5,7 @@
 //! helper and begins to [record](recorder) or to [replay](replay), or to [learn](learner).
 
 mod decoded;
+mod last_launch;
 mod learner;
 mod names;
 mod progress;

@@ -1,6 +1,7 @@
 //! Starts to learn and replay launches, by the option `profile=`.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 
 use erofs_engine::Engine;
@@ -10,6 +11,7 @@ use launch_profile::Learned;
 
 use super::super::storing_threads::First;
 use super::decoded::DecodedBytes;
+use super::last_launch::{self, Sign};
 use super::learner::Learner;
 use super::progress::{Beginning, Launch};
 use super::replay::{Parts, Replay};
@@ -38,13 +40,16 @@ pub(crate) struct Running {
     pub(crate) launch: Arc<Launch>,
     /// Writes what was recorded.
     thread: JoinHandle<()>,
+    signs: Receiver<Sign>,
 }
 
 impl Running {
-    /// Ends it with the mount: what was recorded is written.
-    pub(crate) fn end(self) {
+    /// Ends it with the mount: what was recorded is written. Then the engine is closed.
+    pub(crate) fn end(self, engine: &Engine) {
         self.launch.recorder.end();
         self.launch.replays().for_each(Replay::stop);
+        last_launch::wait(&self.signs);
+        engine.close();
         // A panic was printed, and the mount ends anyway.
         let _ = self.thread.join();
     }
@@ -87,7 +92,15 @@ pub(crate) fn start(
     let root = (mount.root, is_named);
     let learner = Learner::new(Arc::clone(&launch), replaying, root, mount.decoded);
     let thread = thread::Builder::new().name("erofs_learn".to_owned());
-    let thread = thread.spawn(move || learner.run());
+    let (sender, signs) = mpsc::channel();
+    let thread = thread.spawn(move || {
+        last_launch::begin(&sender);
+        learner.run(&sender);
+    });
     let thread = thread.map_err(Error::std_io("erofs_learn"))?;
-    Ok(Running { launch, thread })
+    Ok(Running {
+        launch,
+        thread,
+        signs,
+    })
 }
