@@ -58,10 +58,9 @@ pub use sys::pi_condvar::PiCondvar;
 pub use sys::pi_mutex::{PiMutex, PiMutexGuard};
 pub use topology::cpu_list::{online as online_cpus, plugged_in as plugged_in_cpus};
 pub use topology::cpus::{Cpus, SystemCpus};
-pub use worker::context::WorkerContext;
 pub use worker::event_source::{
     EventSource, EventSourceFactory, EventSourceState, OpenEventSource, Waker,
 };
 pub use worker::lowered::{lower, raise};
-pub use worker::thread::{Job, serve};
+pub use worker::thread::{Job, WorkerContext, serve};
 pub use workers::{Following, Workers};

@@ -163,12 +163,9 @@ impl Workers {
 
     /// At most `most` CPUs with an idle worker, `cpu` itself left out: the largest first, and of
     /// equal ones those that share its last-level cache. The search ends when it has found enough.
-    pub fn idle_helpers(&self, cpu: usize, most: usize) -> Vec<usize> {
+    pub fn idle_helpers(&self, cpu: usize, most: usize) -> impl Iterator<Item = usize> {
         let helpers = self.topology.helpers(cpu).iter().copied();
-        helpers
-            .filter(|&cpu| self.is_idle(cpu))
-            .take(most)
-            .collect()
+        helpers.filter(|&cpu| self.is_idle(cpu)).take(most)
     }
 
     /// Where a CPU that comes or goes is announced: readable until [`check_cpus`](Self::check_cpus)

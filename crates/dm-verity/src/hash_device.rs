@@ -3,7 +3,7 @@
 use std::io;
 
 /// Random access to the hash device (or to the file that holds data and tree).
-pub trait HashDevice: Send + Sync + std::fmt::Debug {
+pub trait HashDevice {
     /// Fills `buf` from byte `offset`; a read that cannot be filled is an error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
@@ -23,15 +23,5 @@ impl HashDevice for Vec<u8> {
 
     fn size(&self) -> u64 {
         self.len() as u64
-    }
-}
-
-impl<T: HashDevice + ?Sized> HashDevice for std::sync::Arc<T> {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        (**self).read_exact_at(buf, offset)
-    }
-
-    fn size(&self) -> u64 {
-        (**self).size()
     }
 }

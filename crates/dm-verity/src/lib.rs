@@ -15,9 +15,10 @@
 //! let parameters = Parameters::new(HashAlgorithm::Sha256, 512, 512, 1, b"salt".to_vec(), 0)?;
 //! let root: RootHash =
 //!     "39c8c04320e4ed2f96367f4c83b9cd8fff68b43d3bfdb66a59c4899576806b20".parse()?;
-//! let tree = Tree::open(parameters, &root, Vec::<u8>::new())?;
-//! tree.verify(&data, 0)?;
-//! assert!(tree.verify(&vec![8u8; 512], 0).is_err());
+//! let hashes = Vec::<u8>::new();
+//! let tree = Tree::open(parameters, &root, &hashes)?;
+//! tree.verify(&hashes, &data, 0)?;
+//! assert!(tree.verify(&hashes, &vec![8u8; 512], 0).is_err());
 //! # Ok::<(), dm_verity::Error>(())
 //! ```
 #![forbid(unsafe_code)]

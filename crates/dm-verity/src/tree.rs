@@ -13,23 +13,26 @@ use crate::root_hash::RootHash;
 /// An opened hash tree. Hash blocks are read when they are first needed, verified up to the root
 /// hash, and kept (see the crate's documentation for how many).
 #[derive(Debug)]
-pub struct Tree<D> {
+pub struct Tree {
     parameters: Parameters,
     layout: Layout,
     hasher: BlockHasher,
     root: Vec<u8>,
-    hash_device: D,
     cache: HashBlockCache,
 }
 
-impl<D: HashDevice> Tree<D> {
+impl Tree {
     /// Opens the tree at [`Parameters`] on `hash_device`, and verifies the way from the
     /// root to the digest of the last data block. So a wrong root hash, salt, algorithm, block size
     /// or number of blocks is found here and not at some later read.
     ///
     /// # Errors
     /// The tree does not fit on `hash_device`, cannot be read, or does not match the root hash.
-    pub fn open(parameters: Parameters, root: &RootHash, hash_device: D) -> Result<Self, Error> {
+    pub fn open(
+        parameters: Parameters,
+        root: &RootHash,
+        hash_device: &dyn HashDevice,
+    ) -> Result<Self, Error> {
         let digest_size = parameters.algorithm.digest_size();
         if root.as_bytes().len() != digest_size {
             let bytes = match root.as_bytes().len() {
@@ -56,20 +59,14 @@ impl<D: HashDevice> Tree<D> {
             cache: HashBlockCache::new(parameters.hash_block_size, leaves),
             layout,
             parameters,
-            hash_device,
         };
-        tree.check_end()?;
+        tree.check_end(hash_device)?;
         Ok(tree)
     }
 
     /// The parameters of the tree.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
-    }
-
-    /// Where the tree is read from.
-    pub fn hash_device(&self) -> &D {
-        &self.hash_device
     }
 
     /// Where the hash blocks are that verify these data bytes, from the leaves to the root.
@@ -90,14 +87,19 @@ impl<D: HashDevice> Tree<D> {
     }
 
     /// Checks whole data blocks: `data` is what was read from the data device from block `first`
-    /// on.
+    /// on. Hash blocks that are not kept are read from `hash_device`.
     ///
     /// # Errors
     /// The first block that does not match, or a hash block above it that does not.
     ///
     /// # Panics
     /// If `data` is not a multiple of the data block size.
-    pub fn verify(&self, data: &[u8], first: u64) -> Result<(), Error> {
+    pub fn verify(
+        &self,
+        hash_device: &dyn HashDevice,
+        data: &[u8],
+        first: u64,
+    ) -> Result<(), Error> {
         let size = self.parameters.data_block_size as usize;
         assert!(data.len().is_multiple_of(size), "whole blocks");
         let mut held: Option<(u64, HashBlock)> = None;
@@ -112,7 +114,7 @@ impl<D: HashDevice> Tree<D> {
             let (parent, index) = self.layout.parent(block);
             let leaf = match held.take() {
                 Some((number, leaf)) if number == parent => leaf,
-                _ => self.hash_block(0, parent)?,
+                _ => self.hash_block(hash_device, 0, parent)?,
             };
             self.check(bytes, self.digest(&leaf, index), self.mismatch(block))?;
             held = Some((parent, leaf));
@@ -121,22 +123,26 @@ impl<D: HashDevice> Tree<D> {
     }
 
     /// A verified hash block.
-    fn hash_block(&self, level: usize, block: u64) -> Result<HashBlock, Error> {
+    fn hash_block(
+        &self,
+        from: &dyn HashDevice,
+        level: usize,
+        block: u64,
+    ) -> Result<HashBlock, Error> {
         if let Some(bytes) = self.cache.get(level, block) {
             return Ok(bytes);
         }
         let size = self.parameters.hash_block_size;
         let offset = self.layout.levels[level].start + block * u64::from(size);
         let mut bytes = vec![0; size as usize];
-        self.hash_device
-            .read_exact_at(&mut bytes, offset)
+        from.read_exact_at(&mut bytes, offset)
             .map_err(|source| Error::Read { offset, source })?;
         if level + 1 == self.layout.levels.len() {
             self.check(&bytes, &self.root, Mismatch::Root)?;
         } else {
             let (parent, index) = self.layout.parent(block);
             // At most as deep as the tree: 64 levels of two blocks each.
-            let above = self.hash_block(level + 1, parent)?;
+            let above = self.hash_block(from, level + 1, parent)?;
             let mismatch = Mismatch::Hash {
                 level,
                 block,
@@ -151,12 +157,12 @@ impl<D: HashDevice> Tree<D> {
 
     /// Checks that the tree has a digest for the last block of each level, and none behind it:
     /// veritysetup fills the rest of a hash block with zeros.
-    fn check_end(&self) -> Result<(), Error> {
+    fn check_end(&self, hash_device: &dyn HashDevice) -> Result<(), Error> {
         let mut last = self.parameters.data_blocks - 1;
         let wrong = Mismatch::Length { last };
         for level in 0..self.layout.levels.len() {
             let (block, index) = self.layout.parent(last);
-            let bytes = self.hash_block(level, block)?;
+            let bytes = self.hash_block(hash_device, level, block)?;
             let is_empty = |index| self.digest(&bytes, index).iter().all(|byte| *byte == 0);
             let next = index + 1;
             if is_empty(index) || (next < self.layout.per_block() && !is_empty(next)) {

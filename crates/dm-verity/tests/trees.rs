@@ -5,10 +5,28 @@ use std::process::Command;
 use crate::writer::Recipe;
 use dm_verity::{Error, HashAlgorithm, HashType, Parameters, RootHash, Tree, read_superblock};
 
-fn open(area: &[u8], root: &str) -> Result<Tree<Vec<u8>>, Error> {
+/// A tree and the area that it is in.
+#[derive(Debug)]
+struct Opened {
+    tree: Tree,
+    area: Vec<u8>,
+}
+
+impl Opened {
+    fn parameters(&self) -> &Parameters {
+        self.tree.parameters()
+    }
+
+    fn verify(&self, data: &[u8], first: u64) -> Result<(), Error> {
+        self.tree.verify(&self.area, data, first)
+    }
+}
+
+fn open(area: &[u8], root: &str) -> Result<Opened, Error> {
     let area = area.to_vec();
     let parameters = read_superblock(&area, 0)?;
-    Tree::open(parameters, &root.parse()?, area)
+    let tree = Tree::open(parameters, &root.parse()?, &area)?;
+    Ok(Opened { tree, area })
 }
 
 /// Opens a tree and verifies all data, a few blocks at a time.
@@ -69,7 +87,7 @@ fn the_hashes_of_a_range_are_those_that_verify_it() {
         let data = crate::writer::data(blocks, block);
         let (area, root) = recipe.write(&data);
         let whole = open(&area, &root).unwrap();
-        let of = |start: usize, end: usize| whole.hashes(start as u64..end as u64);
+        let of = |start: usize, end: usize| whole.tree.hashes(start as u64..end as u64);
         for run in [0..1, 5..40, 700..701] {
             let (start, end) = (run.start * block, run.end * block);
             let mut part = area.clone();
@@ -200,11 +218,11 @@ fn a_tree_without_a_superblock_opens_with_the_parameters_alone() {
     let parameters = |salt: &[u8]| {
         Parameters::new(HashAlgorithm::Sha512, 1024, 1024, 300, salt.to_vec(), 0).unwrap()
     };
-    let tree = Tree::open(parameters(b"salt"), &root, area.clone()).unwrap();
-    tree.verify(&data, 0).unwrap();
-    assert!(Tree::open(parameters(b"other"), &root, area.clone()).is_err());
+    let tree = Tree::open(parameters(b"salt"), &root, &area).unwrap();
+    tree.verify(&area, &data, 0).unwrap();
+    assert!(Tree::open(parameters(b"other"), &root, &area).is_err());
     let type_0 = parameters(b"salt").with_hash_type(HashType::ChromeOs);
-    assert!(Tree::open(type_0, &root, area).is_err());
+    assert!(Tree::open(type_0, &root, &area).is_err());
 }
 
 /// A superblock with one field replaced, and the error it must cause.

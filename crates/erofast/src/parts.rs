@@ -6,7 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use erofs_engine::erofs_format::{Error, ExtentKind, Image, Inode};
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{Error, ExtentKind, Inode};
 
 /// Bytes of a part, unless one extent has more (12 MiB at most).
 pub const PART: u64 = 1 << 20;
@@ -30,7 +31,7 @@ pub enum Part {
 /// The parts of a file, in order and without gaps.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    image: &'a Image,
+    engine: &'a Engine,
     inode: Arc<Inode>,
     /// Extents gathered for the next part.
     gathered: Range<u64>,
@@ -44,9 +45,9 @@ pub struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// Cuts a file.
-    pub fn new(image: &'a Image, inode: Arc<Inode>) -> Self {
+    pub fn new(engine: &'a Engine, inode: Arc<Inode>) -> Self {
         Self {
-            image,
+            engine,
             inode,
             gathered: 0..0,
             plain: false,
@@ -86,7 +87,8 @@ impl Iterator for Parts<'_> {
             if self.done || at >= self.inode.size {
                 return self.cut(at);
             }
-            let extent = match self.image.map(&self.inode, at) {
+            let (engine, inode) = (self.engine, &self.inode);
+            let extent = match engine.with_image(&engine.waiting(), |image| image.map(inode, at)) {
                 Ok(extent) => extent,
                 Err(error) => {
                     self.done = true;
@@ -114,7 +116,7 @@ mod tests {
     use std::path::Path;
 
     use erofs_engine::erofs_format::FileType;
-    use erofs_engine::{Engine, EngineOptions, WorkersMode};
+    use erofs_engine::{EngineOptions, WorkersMode};
 
     use super::*;
     use crate::tree::{self, Visit};
@@ -122,7 +124,7 @@ mod tests {
     /// Longest extent of the format.
     const EXTENT_MAX: u64 = 12 << 20;
 
-    fn each_file(name: &str, check: &dyn Fn(&Image, &Arc<Inode>)) {
+    fn each_file(name: &str, check: &dyn Fn(&Engine, &Arc<Inode>)) {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         let options = EngineOptions {
             workers: WorkersMode::Inline,
@@ -133,7 +135,7 @@ mod tests {
         tree::walk(&engine, &root, &mut |visit| {
             match visit {
                 Visit::Entry(entry) if entry.inode.file_type() == FileType::Regular => {
-                    check(engine.image(), &entry.inode);
+                    check(&engine, &entry.inode);
                 }
                 Visit::Entry(_) => {}
                 Visit::Fault { error, .. } => panic!("{error}"),
@@ -154,9 +156,9 @@ mod tests {
     #[test]
     fn parts_are_the_file_without_gaps_and_no_part_is_too_big() {
         for name in IMAGES {
-            each_file(name, &|image, inode| {
+            each_file(name, &|engine, inode| {
                 let mut position = 0;
-                for part in Parts::new(image, inode.clone()) {
+                for part in Parts::new(engine, inode.clone()) {
                     let range = match part {
                         Part::Data(range) => {
                             assert!(range.end - range.start <= EXTENT_MAX, "{name} {range:?}");
@@ -177,10 +179,11 @@ mod tests {
     #[test]
     fn no_pcluster_is_cut() {
         for name in IMAGES {
-            each_file(name, &|image, inode| {
-                for part in Parts::new(image, inode.clone()) {
+            each_file(name, &|engine, inode| {
+                for part in Parts::new(engine, inode.clone()) {
                     let Part::Data(range) = part else { continue };
-                    let extent = image.map(inode, range.start).expect("an extent");
+                    let extent = engine.extent(inode, range.start).expect("an extent");
+                    let extent = extent.expect("an extent");
                     if matches!(extent.kind, ExtentKind::Compressed(_)) {
                         assert_eq!(extent.logical, range.start, "{name} nid {}", inode.nid);
                     }

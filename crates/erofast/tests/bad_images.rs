@@ -55,9 +55,9 @@ fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
 /// Everything that can be asked of a path.
 fn read_whole(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     let inode = engine.resolve(path.as_bytes(), false)?;
-    engine.xattrs(&inode)?;
+    engine.xattrs(&engine.waiting(), &inode)?;
     match inode.file_type() {
-        FileType::Symlink => engine.read_link(&inode).map(drop),
+        FileType::Symlink => engine.read_link(&engine.waiting(), &inode).map(drop),
         FileType::Directory => engine.read_dir(&inode, 0, &mut |_, _, _, _| {
             std::ops::ControlFlow::Continue(())
         }),
@@ -66,7 +66,8 @@ fn read_whole(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
             let mut offset = 0;
             loop {
                 let context = ReadContext::Reader { readahead: false };
-                let count = engine.read_at(&inode, offset, &mut buffer, context)?;
+                let count =
+                    engine.read_at(&engine.request(context), &inode, offset, &mut buffer)?;
                 if count == 0 {
                     return Ok(());
                 }

@@ -200,7 +200,7 @@ fn dumped(text: &str) -> Stored {
 fn mapped(engine: &Engine, inode: &Inode) -> Stored {
     let (mut position, mut stored) = (0, Stored::new());
     while position < inode.size {
-        let extent = engine.image().map(inode, position).unwrap();
+        let extent = engine.extent(inode, position).unwrap().unwrap();
         position = extent.end();
         if let ExtentKind::Compressed(pcluster) = extent.kind
             && !pcluster.inline
@@ -219,7 +219,10 @@ fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     let root = engine.inode(engine.root()).unwrap();
     let mut compared = 0;
     for file in ["text-400000", "mixed", "noise", "zeros", "text-70000"] {
-        let nid = engine.lookup(&root, file.as_bytes()).unwrap().unwrap();
+        let nid = engine
+            .lookup(&engine.waiting(), &root, file.as_bytes())
+            .unwrap()
+            .unwrap();
         let ours = mapped(&engine, &engine.inode(nid).unwrap());
         let output = Command::new(dump)
             .arg("-e")

@@ -128,7 +128,7 @@ fn opening(image: &Path) -> Result<()> {
         open.push(start.elapsed());
         let inode = engine.inode(small.nid)?;
         let mut out = vec![0; small.size.min(4096) as usize];
-        engine.read_at(&inode, 0, &mut out, ReadContext::Worker)?;
+        engine.read_at(&engine.waiting(), &inode, 0, &mut out)?;
         open_and_read.push(start.elapsed());
     }
     let before = read_so_far();
@@ -200,7 +200,7 @@ fn stored(engine: &Engine, inode: &Inode, image: &Path) -> Result<(Vec<Stored>, 
     let file = File::open(image)?;
     let (mut pieces, mut position, mut decoded) = (Vec::new(), 0, 0);
     while position < inode.size {
-        let extent = engine.image().map(inode, position)?;
+        let extent = engine.with_image(&engine.waiting(), |image| image.map(inode, position))?;
         position = extent.end();
         let ExtentKind::Compressed(pcluster) = &extent.kind else {
             continue;
@@ -324,7 +324,12 @@ fn read(engine: &Engine, inode: &Inode, threads: u64) -> Result<u64> {
         while position < end {
             let length = (end - position).min(REQUEST as u64) as usize;
             let context = ReadContext::Reader { readahead: false };
-            engine.read_at(inode, position, black_box(&mut buffer[..length]), context)?;
+            engine.read_at(
+                &engine.request(context),
+                inode,
+                position,
+                black_box(&mut buffer[..length]),
+            )?;
             position += length as u64;
         }
         Ok(end.saturating_sub(thread * share))

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::{FileType, Nid};
-use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
+use erofs_engine::{Engine, EngineOptions, WorkersMode};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -97,8 +97,8 @@ fn compressed_pages(engine: &Engine) -> Result<Vec<(Nid, u64)>> {
 fn read(engine: &Engine, nid: Nid, offset: u64, client: u32) -> Result<()> {
     let mut buffer = [0; READ];
     let _busy = engine.asked_by(client);
-    let inode = engine.borrow_inode(nid)?;
-    let read = engine.read_at(&inode, offset, black_box(&mut buffer), ReadContext::Worker)?;
+    let inode = engine.borrow_inode(&engine.waiting(), nid)?;
+    let read = engine.read_at(&engine.waiting(), &inode, offset, black_box(&mut buffer))?;
     assert_eq!(read, READ);
     Ok(())
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
 use erofs_codecs::Settings;
-use erofs_format::{ErrorClass, Image, Inode, Nid, ReadAt, Superblock};
+use erofs_format::{
+    ErrorClass, Extent, ExtentKind, Image, Inode, NID_IN_METABOX, Nid, Reader, Superblock, Xattr,
+};
 use figures::add;
 use page_pool::{PagePool, PoolStats};
 use remote_image::{Class, RemoteFile};
@@ -25,33 +27,26 @@ use crate::device::version::Change;
 use crate::load::watcher::WatchThread;
 use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
-use crate::read::DataPath;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
 use crate::read::kept::{DecodedSink, DecodedSource};
-use crate::read::map::{Caller, Content, View};
-use crate::read::missing;
-use crate::read::page_cache::PageCacheWriter;
-use crate::read::share::{self, Help, ReadContext};
-use crate::remote;
-use crate::request::budget::Scope;
-use crate::request::control::{Control, for_thread};
+use crate::read::map::Stored;
+use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
+use crate::read::share::{self, Help};
+use crate::read::{DataPath, DeviceBytes, File, FileReader, Through};
+use crate::request::budget::{Exceeded, ReadContext, Request};
 use crate::request::{RequestKey, Requests};
 use crate::stats::{AllCounters, EngineStats};
+use crate::trace_spans::TraceSpans;
 use crate::{Error, FileFault};
 
 mod directory;
 mod names;
 mod opened;
 mod resolve;
-mod seek;
-mod special_inodes;
-mod structures;
 
 use directory::DirectoryCache;
-use seek::seek;
-use special_inodes::special_inodes;
 
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
@@ -60,7 +55,14 @@ pub use opened::Opened;
 /// index, and what these are stored in.
 const MOST_LEVELS: usize = 16;
 
+/// Extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Beyond, everything counts as
+/// data, which is always allowed.
+const MOST_EXTENTS: usize = 1 << 16;
+
 /// An opened image.
+///
+/// A method that takes a [`Request`] is a part of it; one that takes none makes one that waits for
+/// networks.
 #[derive(Debug)]
 pub struct Engine {
     /// Watches where the caller does not.
@@ -70,8 +72,7 @@ pub struct Engine {
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
-    view: View,
-    path: Arc<DataPath>,
+    path: DataPath,
     pool: Arc<PagePool>,
     /// Decoded inodes.
     inodes: Inodes,
@@ -111,34 +112,35 @@ impl Engine {
             cpus,
             exposed_files,
         } = opened;
-        crate::engine::opened::locate_image(&name, &options, &mut devices)?;
+        let requests = Requests::new(name.clone());
+        let request = requests.request(ReadContext::Worker);
+        crate::engine::opened::locate_image(&request, &name, &options, &mut devices)?;
         let primary = Arc::clone(&devices[0]);
         let not_kept: Vec<_> = devices
             .iter()
             .filter_map(|device| device.not_kept())
             .collect();
-        let devices = StoredDevice::all(&name, devices, hash_area)?;
-        let control = Arc::new(Control::default());
-        let scope = Scope::begin(&for_thread(&control), 0);
-        let requests = Requests::new(name.clone(), control);
+        let devices = StoredDevice::all(&name, devices, hash_area, &request)?;
+        let scope = request.begin(0);
         let whole = |source| Error::Image {
             image: name.clone(),
             source: Arc::new(source),
         };
-        let readers = devices
-            .iter()
-            .map(|device| Arc::new(MetadataCache::new(device.clone())) as Arc<dyn ReadAt>);
         let open = match options.ignore_checksum {
             true => Image::open_without_checksum,
             false => Image::open,
         };
-        let image = open(readers.collect()).inspect_err(|error| {
+        let bytes = DeviceBytes {
+            devices: &devices,
+            request: &request,
+        };
+        let image = open(&bytes).inspect_err(|error| {
             if error.class() == ErrorClass::NotErofs {
                 primary.discard();
             }
         });
         let image = image.map_err(whole)?;
-        let path = Arc::new(DataPath {
+        let mut path = DataPath {
             name: name.clone(),
             block_size: u64::from(image.superblock().block_size),
             contexts: ContextPool::new(decoder_settings(image.superblock())),
@@ -153,10 +155,17 @@ impl Engine {
             table: PclusterTable::new(options.cache_bytes),
             counters: AllCounters::new(),
             kept: OnceLock::new(),
-        });
-        let cut_short = image.truncation().map(|what| format!("{name}: {what}"));
-        let view = special_inodes(&path, image).map_err(whole)?;
+            spans: TraceSpans::default(),
+            metabox: None,
+            metabox_blocks: MetadataCache::new(),
+            packed: None,
+            image,
+        };
+        let cut_short = path.image.truncation();
+        let cut_short = cut_short.map(|what| format!("{name}: {what}"));
+        read_special_inodes(&mut path, &request).map_err(whole)?;
         drop(scope);
+        drop(request);
         let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
         notices.extend(cut_short.into_iter().chain(exposed_files).chain(not_kept));
@@ -176,7 +185,6 @@ impl Engine {
             _watch_thread: watch_thread,
             workers,
             contention,
-            view,
             path,
             pool,
             inodes: Inodes::new(),
@@ -190,7 +198,7 @@ impl Engine {
 
     /// The image's structures.
     pub fn image(&self) -> &Image {
-        &self.view.image
+        &self.path.image
     }
 
     /// Path of the image, as the caller named it.
@@ -220,44 +228,100 @@ impl Engine {
         self.image().superblock().root_nid
     }
 
+    /// A request of a thread that is the engine's worker or not. It waits for networks unless it
+    /// is told [otherwise](Request::without_waiting).
+    pub fn request(&self, context: ReadContext) -> Request<'_> {
+        self.requests.request(context)
+    }
+
+    /// A request that waits for networks, of a thread that does all by itself.
+    pub fn waiting(&self) -> Request<'_> {
+        self.request(ReadContext::Worker)
+    }
+
     /// An inode, decoded and checked.
     pub fn inode(&self, nid: Nid) -> Result<Arc<Inode>, Error> {
-        self.inodes.get(nid, || self.read_inode(nid))
+        let read = || self.read_inode(&self.waiting(), nid);
+        self.inodes.get(nid, read)
     }
 
     /// An inode for the length of one request, without a reference count that threads share.
-    pub fn borrow_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
-        self.inodes.borrow(nid, || self.read_inode(nid))
+    pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
+        self.inodes.borrow(nid, || self.read_inode(request, nid))
     }
 
     /// As [`borrow_inode`](Self::borrow_inode), of one entry among many: not kept for later.
-    pub fn peek_inode(&self, nid: Nid) -> Result<BorrowedInode, Error> {
-        self.inodes.peek(nid, || self.read_inode(nid))
+    pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
+        self.inodes.peek(nid, || self.read_inode(request, nid))
     }
 
-    fn read_inode(&self, nid: Nid) -> Result<Inode, Error> {
-        self.metadata(RequestKey::Inode(nid), |image| image.inode(nid))
+    fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
+        self.metadata(request, RequestKey::Inode(nid), |image| image.inode(nid))
     }
 
-    /// Runs a request for metadata, whose errors are those of its inode.
+    /// Runs a call for metadata, whose errors are those of its inode.
     fn metadata<R>(
         &self,
-        request: RequestKey,
-        work: impl FnOnce(&Image) -> erofs_format::Result<R>,
+        request: &Request<'_>,
+        key: RequestKey,
+        work: impl FnOnce(Reader<'_>) -> erofs_format::Result<R>,
     ) -> Result<R, Error> {
-        let failed = |error| self.error(request.nid(), error);
-        self.requests
-            .run(request, |_| work(self.image()).map_err(failed))
+        let failed = |error| self.error(key.nid(), error);
+        self.requests.run(request, key, 0, |_| {
+            self.with_image(request, work).map_err(failed)
+        })
+    }
+
+    /// Calls `look` with the structures of the image, for a request.
+    pub fn with_image<R>(&self, request: &Request<'_>, look: impl FnOnce(Reader<'_>) -> R) -> R {
+        self.path.with_image(request, Through::ALL, look)
+    }
+
+    /// See [`Reader::has_holes`].
+    pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
+        self.with_image(&self.waiting(), |image| image.has_holes(inode, entries))
+    }
+
+    /// See [`Reader::contradiction`].
+    pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
+        self.with_image(&self.waiting(), |image| image.contradiction(inode))
+    }
+
+    /// All extended attributes of an inode.
+    pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        let key = RequestKey::Xattrs(inode.nid);
+        self.metadata(request, key, |image| image.xattrs(inode))
+    }
+
+    /// One extended attribute, by its whole name.
+    pub fn xattr(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let key = RequestKey::Xattrs(inode.nid);
+        self.metadata(request, key, |image| image.xattr(inode, name))
+    }
+
+    /// The extent that holds byte `offset` of a file; `None` from its end on.
+    pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>, Error> {
+        if offset >= inode.size {
+            return Ok(None);
+        }
+        let key = RequestKey::Extent(inode.nid, offset);
+        let request = self.waiting();
+        self.metadata(&request, key, |image| image.map(inode, offset).map(Some))
     }
 
     /// Reads from byte `offset` of a file, and returns how many bytes: fewer than requested
     /// only at the end of the file.
     pub fn read_at(
         &self,
+        request: &Request<'_>,
         inode: &Inode,
         offset: u64,
         out: &mut [u8],
-        context: ReadContext,
     ) -> Result<usize, Error> {
         let left = inode.size.saturating_sub(offset);
         let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
@@ -265,23 +329,20 @@ impl Engine {
         let help = self.workers.as_deref().map(|workers| Help {
             workers,
             contention: &self.contention,
-        });
-        let caller = Caller {
-            context,
-            help,
             policy: self.policy,
-            page_cache: self.page_cache.get().map(|cache| &**cache),
-            sink: None,
-        };
+        });
+        let page_cache = self.page_cache.get().filter(|_| count <= SMALL_READ);
+        let mut reader = self.file(request, inode);
+        reader.file.page_cache = page_cache.map(|cache| &**cache);
         add(&self.path.counters.own().reads, 1);
-        let request = RequestKey::Read(inode.nid, offset);
-        let result = self.requests.run_for(request, count as u64, |_| {
-            self.content(inode).read(offset, &mut out[..count], caller)
+        let key = RequestKey::Read(inode.nid, offset);
+        let result = self.requests.run(request, key, count as u64, |_| {
+            reader.read(offset, &mut out[..count], help)
         });
         match result {
             Ok(()) => add(&self.path.counters.own().delivered_bytes, count as u64),
             // It is repeated.
-            Err(_) if remote::lacks() => {}
+            Err(_) if request.lacks() => {}
             Err(_) => add(&self.path.counters.own().errors, 1),
         }
         result.map(|()| count)
@@ -293,24 +354,22 @@ impl Engine {
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
     }
 
-    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out, the
-    /// nearest first.
-    pub fn idle_helpers(&self, most: usize) -> Vec<usize> {
+    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out.
+    pub fn idle_helpers(&self, most: usize) -> usize {
         let here = rustix::thread::sched_getcpu();
         let workers = self.pinned_workers();
-        workers.map_or(Vec::new(), |workers| workers.idle_helpers(here, most))
+        workers.map_or(0, |workers| workers.idle_helpers(here, most).count())
     }
 
-    /// Calls `work` on the calling thread and on those of [`idle_helpers`](Self::idle_helpers);
-    /// returns when all of them have returned.
+    /// Calls `work` on the calling thread and on those of [`idle_helpers`](Self::idle_helpers), the
+    /// nearest first; returns when all of them have returned.
     pub fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
-        match &self.workers {
-            Some(workers) => {
-                let helpers: Vec<_> = self.idle_helpers(most).into_iter().map(Some).collect();
-                share::spread(workers, &helpers, work);
-            }
-            None => work(),
-        }
+        let Some(workers) = self.pinned_workers() else {
+            return work();
+        };
+        let here = rustix::thread::sched_getcpu();
+        let helpers = workers.idle_helpers(here, most).map(Some);
+        share::spread(workers, helpers, work, work);
     }
 
     /// Whether other programs keep the CPUs busy, as far as is known.
@@ -345,9 +404,9 @@ impl Engine {
     /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let request = RequestKey::Read(inode.nid, offset);
-        self.requests.run_for(request, out.len() as u64, |_| {
-            self.content(inode).read(offset, out, Caller::METADATA)
+        let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, offset));
+        self.requests.run(&request, key, out.len() as u64, |_| {
+            self.file(&request, inode).read(offset, out, None)
         })
     }
 
@@ -358,15 +417,13 @@ impl Engine {
         range: Range<u64>,
         sink: &dyn DecodedSink,
     ) -> Result<(), Error> {
-        let request = RequestKey::Read(inode.nid, range.start);
+        let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
         // What it has then is not the file.
         let mut out = vec![0; (range.end - range.start) as usize];
-        let caller = Caller {
-            sink: Some(sink),
-            ..Caller::METADATA
-        };
-        self.requests.run_for(request, out.len() as u64, |_| {
-            self.content(inode).read(range.start, &mut out, caller)
+        let mut reader = self.file(&request, inode);
+        reader.file.sink = Some(sink);
+        self.requests.run(&request, key, out.len() as u64, |_| {
+            reader.read(range.start, &mut out, None)
         })
     }
 
@@ -378,9 +435,33 @@ impl Engine {
 
     /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
     /// if there is none. The end of a file is a hole.
-    pub fn seek(&self, inode: &Inode, offset: u64, hole: bool) -> Result<Option<u64>, Error> {
-        self.metadata(RequestKey::Read(inode.nid, offset), |image| {
-            seek(image, inode, offset, hole)
+    pub fn seek(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, Error> {
+        let key = RequestKey::Read(inode.nid, offset);
+        self.metadata(request, key, |image| {
+            let end = hole.then_some(inode.size);
+            let mut examined = offset;
+            for extent in image.extents(inode, offset..inode.size).take(MOST_EXTENTS) {
+                let (part, extent) = match extent {
+                    Ok(extent) => extent,
+                    // As many extents as a request may examine.
+                    Err(_) if request.exceeded().is_some_and(Exceeded::is_limit) => break,
+                    Err(error) => return Err(error),
+                };
+                if matches!(extent.kind, ExtentKind::Hole) == hole {
+                    return Ok(Some(part.start));
+                }
+                examined = part.end;
+            }
+            Ok(match examined == inode.size {
+                true => end,
+                false => end.or(Some(examined)),
+            })
         })
     }
 
@@ -452,19 +533,24 @@ impl Engine {
             return Ok(());
         }
         for _ in 0..MOST_LEVELS {
-            let stored = || parts.iter().filter_map(|part| self.stored(part).ok());
-            let (stored, lacks) = remote::without_waiting(|| stored().collect::<Vec<_>>());
-            if lacks.is_empty() {
+            let request = self.waiting().without_waiting();
+            let stored = parts
+                .iter()
+                .filter_map(|part| self.stored(&request, part).ok());
+            let stored: Vec<_> = stored.collect();
+            let Some(lacks) = request.missing() else {
                 // One question a device: neighbours of different parts come together.
-                let mut all = missing::Stored::new();
+                let mut all = Stored::new();
                 for (device, ranges) in stored.into_iter().flatten() {
                     all.entry(device).or_default().extend(ranges);
                 }
-                let devices = &self.path.devices;
-                all.iter()
-                    .for_each(|(device, ranges)| devices[*device].prefetch(ranges));
+                for (device, ranges) in &all {
+                    if let Some(device) = self.path.devices.get(*device) {
+                        device.prefetch(ranges);
+                    }
+                }
                 return Ok(());
-            }
+            };
             lacks.wait(&|| true)?;
         }
         Ok(())
@@ -478,10 +564,14 @@ impl Engine {
         }
     }
 
-    fn stored(&self, (nid, range): &(Nid, Range<u64>)) -> Result<missing::Stored, Error> {
-        let inode = self.inode(*nid)?;
+    fn stored(
+        &self,
+        request: &Request<'_>,
+        (nid, range): &(Nid, Range<u64>),
+    ) -> Result<Stored, Error> {
+        let inode = self.borrow_inode(request, *nid)?;
         let range = range.start..range.end.min(inode.size);
-        missing::stored(&self.path, self.image(), &inode, range)
+        self.file(request, &inode).stored(range)
     }
 
     /// Verifies all blocks of an image that was opened with a hash tree, also those that no file
@@ -489,7 +579,7 @@ impl Engine {
     /// image that was opened without.
     pub fn verify_blocks(&self, each: &mut dyn FnMut(String)) {
         for device in &self.path.devices {
-            device.scan(each);
+            device.scan(&self.waiting(), each);
         }
     }
 
@@ -498,12 +588,14 @@ impl Engine {
         self.pool.stats()
     }
 
-    fn content<'a>(&'a self, inode: &'a Inode) -> Content<'a> {
-        Content {
-            path: &self.path,
-            view: &self.view,
-            inode,
-        }
+    fn file<'a>(&'a self, request: &'a Request<'a>, inode: &'a Inode) -> FileReader<'a> {
+        let file = File::new(&self.path, Through::ALL, inode);
+        FileReader { file, request }
+    }
+
+    /// What its threads do and when.
+    pub fn trace_spans(&self) -> &TraceSpans {
+        &self.path.spans
     }
 
     pub(crate) fn error(&self, nid: Nid, fault: impl Into<FileFault>) -> Error {
@@ -533,6 +625,27 @@ pub fn decoder_settings(superblock: &Superblock) -> Settings {
             .zstd
             .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
     }
+}
+
+/// Reads the special inodes, and what the image has in them.
+fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_format::Result<()> {
+    let through = Through::ALL;
+    let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
+    let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
+    let (packed, metabox) = (path.image.packed_nid(), path.image.metabox_nid());
+    if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
+        path.packed = Some(read(path, nid)?);
+    }
+    if let Some(nid) = metabox {
+        path.metabox = Some(read(path, nid)?);
+    }
+    if let Some(nid) = packed.filter(in_metabox) {
+        path.packed = Some(read(path, nid)?);
+    }
+    path.with_image(request, through, |image| {
+        image.load_xattr_prefixes()?;
+        image.check_root()
+    })
 }
 
 /// None without `cpus`.

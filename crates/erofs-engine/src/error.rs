@@ -196,15 +196,6 @@ impl Error {
         }
     }
 
-    /// Stored bytes have to be fetched first, and the thread does not wait.
-    pub(crate) fn is_would_block(&self) -> bool {
-        let Error::File { fault, .. } = self else {
-            return false;
-        };
-        let would_block = |source: &io::Error| source.kind() == io::ErrorKind::WouldBlock;
-        matches!(fault, FileFault::Fetch { source, .. } if would_block(source))
-    }
-
     /// The errno of a filesystem's reply.
     pub fn errno(&self) -> i32 {
         match self {

@@ -10,8 +10,8 @@
 //! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
 //! let file = engine.resolve(b"/mixed-90000", true)?;
 //! let mut tail = [0; 4096];
-//! let context = ReadContext::Reader { readahead: false };
-//! let count = engine.read_at(&file, file.size - 100, &mut tail, context)?;
+//! let request = engine.request(ReadContext::Reader { readahead: false });
+//! let count = engine.read_at(&request, &file, file.size - 100, &mut tail)?;
 //! assert_eq!(count, 100); // fewer than requested only at the end of the file
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
@@ -38,16 +38,17 @@
 //! Extended attributes and symlinks:
 //!
 //! ```
-//! # use erofs_engine::{Engine, EngineOptions};
+//! # use erofs_engine::{Engine, EngineOptions, ReadContext};
 //! # let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../erofast/tests/fixtures");
 //! # std::env::set_current_dir(images).expect("images");
 //! let engine = Engine::open("lz4-full-index-64k.erofs".as_ref(), &EngineOptions::default())?;
+//! let request = engine.request(ReadContext::Reader { readahead: false });
 //! let link = engine.resolve(b"/link", false)?;
-//! assert_eq!(engine.read_link(&link)?, b"t/s50");
-//! for xattr in engine.xattrs(&link)? {
+//! assert_eq!(engine.read_link(&request, &link)?, b"t/s50");
+//! for xattr in engine.xattrs(&request, &link)? {
 //!     println!("{} has {} bytes", String::from_utf8_lossy(&xattr.name), xattr.value.len());
 //! }
-//! assert_eq!(engine.xattr(&link, b"user.none")?, None);
+//! assert_eq!(engine.xattr(&request, &link, b"user.none")?, None);
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
@@ -105,8 +106,8 @@ pub use page_pool::PoolStats;
 pub use read::decode::codec;
 pub use read::kept::{DecodedSink, DecodedSource};
 pub use read::page_cache::{PageCacheWriter, Remainder};
-pub use read::share::ReadContext;
 pub use remote_image;
-pub use request::budget;
+pub use request::budget::{self, ReadContext, Request};
 pub use request::control::RequestPeaks;
+pub use request::missing::Missing;
 pub use stats::{CacheStats, EngineStats};

@@ -5,15 +5,7 @@ use thread_local::ThreadLocal;
 /// Two lines of 64 bytes: CPUs fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct OwnLines<T>(pub(crate) T);
-
-impl<T> std::ops::Deref for OwnLines<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
+struct OwnLines<T>(T);
 
 /// Values of all threads that ever used it. A thread that ends leaves its value to the next one.
 #[derive(Debug)]
@@ -29,12 +21,7 @@ impl<T: Send> PerThread<T> {
     where
         T: Default,
     {
-        self.own_or(T::default)
-    }
-
-    /// The calling thread's value, made by `make` at its first use.
-    pub(crate) fn own_or(&self, make: impl FnOnce() -> T) -> &T {
-        &self.0.get_or(|| OwnLines(make())).0
+        &self.0.get_or_default().0
     }
 }
 

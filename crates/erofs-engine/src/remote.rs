@@ -1,23 +1,20 @@
 //! Stored bytes that have to be fetched over a network before they can be read.
 //!
-//! A thread that serves requests must not wait for them: its request fails, the bytes that it lacks
-//! are remembered, and another thread waits. All other threads wait where they read.
+//! A thread that serves requests must not wait for them: its [`Request`] notes what it lacks and
+//! fails, and another thread waits. All other requests wait where they read.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use remote_image::message::RANGES;
 use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 use rustix::fs::MemfdFlags;
 
-/// A reader that was killed is seen within this time.
-const TICK: Duration = Duration::from_millis(100);
+use crate::request::budget::Request;
+use crate::request::missing::Missing;
 
 /// Bytes of a small file that are read: more than any that is valid.
 const SMALL: u64 = (64 << 10) + 1;
@@ -25,123 +22,13 @@ const SMALL: u64 = (64 << 10) + 1;
 /// Blocks that a full cache drops before they are read are asked for so often.
 const TRIES: usize = 16;
 
-thread_local! {
-    /// What the request of this thread lacks; `None`: the thread waits.
-    static MISSING: RefCell<Option<Missing>> = const { RefCell::new(None) };
-}
-
-/// Bytes that a request lacks.
-#[derive(Debug, Default)]
-pub struct Missing {
-    files: Vec<(Arc<RemoteFile>, Vec<Range<u64>>)>,
-    /// Something was missing a moment ago.
-    again: bool,
-}
-
-impl Missing {
-    /// The request was complete.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && !self.again
-    }
-
-    fn extend(&mut self, other: Missing) {
-        for (file, ranges) in other.files {
-            ranges.into_iter().for_each(|range| self.add(&file, range));
-        }
-    }
-
-    pub(crate) fn add(&mut self, file: &Arc<RemoteFile>, range: Range<u64>) {
-        let known = self
-            .files
-            .iter_mut()
-            .find(|(other, _)| Arc::ptr_eq(other, file));
-        match known {
-            Some((_, ranges)) if ranges.len() < RANGES => ranges.push(range),
-            // The request is repeated when others have come.
-            Some(_) => {}
-            None => self.files.push((Arc::clone(file), vec![range])),
-        }
-    }
-
-    /// Waits until all of it has been fetched. `is_wanted` is called about every 100 ms.
-    ///
-    /// # Errors
-    /// Those of the network, in one line, after the time limit; `Interrupted` when the bytes are
-    /// not wanted any more.
-    pub fn wait(self, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
-        let ask = |(file, ranges): &(Arc<RemoteFile>, Vec<_>)| file.request(ranges, Class::Demand);
-        let asked: Vec<_> = self.files.iter().map(ask).collect::<io::Result<_>>()?;
-        for request in asked {
-            while !request.wait_for(TICK)? {
-                if !is_wanted() {
-                    return Err(io::ErrorKind::Interrupted.into());
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Runs a request in which reads fail rather than wait for a network. Also returns what it lacks:
-/// if that is not empty, the result is to be dropped.
-pub fn without_waiting<R>(request: impl FnOnce() -> R) -> (R, Missing) {
-    let _scope = WithoutWaiting::begin();
-    let result = request();
-    let missing = MISSING.with_borrow_mut(|missing| missing.take());
-    (result, missing.unwrap_or_default())
-}
-
-/// Until it is dropped, this thread does not wait for a network.
-#[derive(Debug)]
-pub(crate) struct WithoutWaiting;
-
-impl WithoutWaiting {
-    pub(crate) fn begin() -> Self {
-        MISSING.set(Some(Missing::default()));
-        Self
-    }
-}
-
-impl Drop for WithoutWaiting {
-    fn drop(&mut self) {
-        MISSING.set(None);
-    }
-}
-
-/// Whether the request of this thread lacks something.
-pub fn lacks() -> bool {
-    MISSING.with_borrow(|missing| missing.as_ref().is_some_and(|missing| !missing.is_empty()))
-}
-
-/// Whether this thread waits for networks.
-pub(crate) fn waits() -> bool {
-    MISSING.with_borrow(Option::is_none)
-}
-
-/// The request of this thread failed since a thread that helped with it does not wait either.
-pub(crate) fn repeat() {
-    MISSING.with_borrow_mut(|missing| {
-        if let Some(missing) = missing {
-            missing.again = true;
-        }
-    });
-}
-
-/// Waits for all these bytes at once, which are not cached, or remembers that they are missing.
-pub(crate) fn need(missing: Missing) -> io::Result<()> {
-    let waits = waits();
-    match missing.is_empty() {
-        true => Ok(()),
-        false if waits => missing.wait(&|| true),
-        false => {
-            MISSING.with_borrow_mut(|all| all.get_or_insert_default().extend(missing));
-            Err(io::ErrorKind::WouldBlock.into())
-        }
-    }
-}
-
 /// Fills `buf` from byte `position` of the file.
-pub(crate) fn read(file: &Arc<RemoteFile>, buf: &mut [u8], position: u64) -> io::Result<()> {
+pub(crate) fn read(
+    request: &Request<'_>,
+    file: &Arc<RemoteFile>,
+    buf: &mut [u8],
+    position: u64,
+) -> io::Result<()> {
     let range = position..position + buf.len() as u64;
     for _ in 0..TRIES {
         if file.read_cached(buf, position)? {
@@ -149,7 +36,7 @@ pub(crate) fn read(file: &Arc<RemoteFile>, buf: &mut [u8], position: u64) -> io:
         }
         let mut missing = Missing::default();
         missing.add(file, range.clone());
-        need(missing)?;
+        request.need(missing)?;
     }
     Err(io::Error::other(
         "fetched blocks leave the cache before they are read",

@@ -1,11 +1,10 @@
 //! Trace spans: what the threads of a mount did and when, for a recorder.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder switches tracing on for some
-//! seconds by fetching the recorded trace spans ([`take`]), and fetches again before they are over.
-//! When a recorder is killed, tracing ends by itself.
+//! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
+//! they are over. When a recorder is killed, tracing ends by itself.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use cpu_workers::now_ns;
 use serde::Deserialize;
 
-/// How long trace spans are recorded after the last [`take`].
+/// How long trace spans are recorded after the last [`TraceSpans::take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
 /// A thread writes to the buffer of its number; two seldom share one.
@@ -39,138 +38,124 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// Atomic. Spans are recorded until then; 0 while tracing is off.
-static UNTIL: AtomicU64 = AtomicU64::new(0);
-/// Atomic. Spans that found their buffer full.
-static LOST: AtomicU64 = AtomicU64::new(0);
-/// Guarded by its own lock. The recorded trace spans.
-static RECORDED: [Mutex<Vec<Span>>; BUFFERS] = [const { Mutex::new(Vec::new()) }; BUFFERS];
-
-/// Whether a recorder wants trace spans.
-#[inline]
-pub fn wanted() -> bool {
-    UNTIL.load(Relaxed) != 0
+/// The trace spans of one engine.
+#[derive(Debug, Default)]
+pub struct TraceSpans {
+    /// Atomic. Spans are recorded until then; 0 while tracing is off.
+    until: AtomicU64,
+    /// Atomic. Spans that found their buffer full.
+    lost: AtomicU64,
+    /// Guarded by its own lock. The recorded trace spans.
+    recorded: [Mutex<Vec<Span>>; BUFFERS],
 }
 
-/// The time now, if a recorder wants trace spans: the beginning of one.
-#[inline]
-pub fn begin() -> Option<u64> {
-    wanted().then(now_ns)
-}
-
-/// Records a span of this thread from `start` to now.
-#[inline]
-pub fn end(start: Option<u64>, name: &'static str, id: u64, bytes: u64) {
-    if let Some(start_ns) = start {
-        write(name, start_ns, now_ns(), id, bytes);
+impl TraceSpans {
+    /// Whether a recorder wants trace spans.
+    #[inline]
+    pub fn wanted(&self) -> bool {
+        self.until.load(Relaxed) != 0
     }
-}
 
-/// Records a span of this thread.
-#[cold]
-pub fn write(name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64) {
-    if now_ns() > UNTIL.load(Relaxed) {
-        return forget();
+    /// The time now, if a recorder wants trace spans: the beginning of one.
+    #[inline]
+    pub fn begin(&self) -> Option<u64> {
+        self.wanted().then(now_ns)
     }
-    let thread = thread();
-    let mut buffer = buffer(thread as usize);
-    if buffer.len() >= MOST {
-        LOST.fetch_add(1, Relaxed);
-        return;
-    }
-    buffer.push(Span {
-        name: name.into(),
-        thread,
-        start_ns,
-        end_ns,
-        id,
-        bytes,
-    });
-}
 
-/// Returns at most `most` trace spans and the number of those that were lost since the last call,
-/// and continues recording for [`LASTING`].
-pub fn take(most: usize) -> (Vec<Span>, u64) {
-    let now = now_ns();
-    if UNTIL.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
-        // Spans of a recorder that ended.
-        RECORDED.iter().for_each(|buffer| lock(buffer).clear());
-        LOST.store(0, Relaxed);
+    /// Records a span of this thread from `start` to now.
+    #[inline]
+    pub fn end(&self, start: Option<u64>, name: &'static str, id: u64, bytes: u64) {
+        if let Some(start_ns) = start {
+            self.write(name, start_ns, now_ns(), id, bytes);
+        }
     }
-    let mut spans = Vec::new();
-    for buffer in &RECORDED {
-        let mut buffer = lock(buffer);
-        let rest = buffer.len().saturating_sub(most - spans.len());
-        spans.extend(buffer.drain(rest..));
+
+    /// Records a span of this thread.
+    #[cold]
+    pub fn write(&self, name: &'static str, start_ns: u64, end_ns: u64, id: u64, bytes: u64) {
+        if now_ns() > self.until.load(Relaxed) {
+            return self.forget();
+        }
+        let thread = thread();
+        let mut buffer = lock(&self.recorded[thread as usize % BUFFERS]);
+        if buffer.len() >= MOST {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        buffer.push(Span {
+            name: name.into(),
+            thread,
+            start_ns,
+            end_ns,
+            id,
+            bytes,
+        });
     }
-    (spans, LOST.swap(0, Relaxed))
-}
 
-/// The recorder ended: recording stops, and the memory is freed.
-fn forget() {
-    UNTIL.store(0, Relaxed);
-    RECORDED
-        .iter()
-        .for_each(|buffer| *lock(buffer) = Vec::new());
-}
+    /// Returns at most `most` trace spans and the number of those that were lost since the last
+    /// call, and continues recording for [`LASTING`].
+    pub fn take(&self, most: usize) -> (Vec<Span>, u64) {
+        let now = now_ns();
+        if self.until.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
+            // Spans of a recorder that ended.
+            self.recorded.iter().for_each(|buffer| lock(buffer).clear());
+            self.lost.store(0, Relaxed);
+        }
+        let mut spans = Vec::new();
+        for buffer in &self.recorded {
+            let mut buffer = lock(buffer);
+            let rest = buffer.len().saturating_sub(most - spans.len());
+            spans.extend(buffer.drain(rest..));
+        }
+        (spans, self.lost.swap(0, Relaxed))
+    }
 
-fn buffer(thread: usize) -> std::sync::MutexGuard<'static, Vec<Span>> {
-    lock(&RECORDED[thread % BUFFERS])
+    /// The recorder ended: recording stops, and the memory is freed.
+    fn forget(&self) {
+        self.until.store(0, Relaxed);
+        self.recorded
+            .iter()
+            .for_each(|buffer| *lock(buffer) = Vec::new());
+    }
 }
 
 fn lock(buffer: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread's number, asked of the kernel once.
+/// This thread's number.
 fn thread() -> u32 {
-    thread_local!(static NUMBER: Cell<u32> = const { Cell::new(0) });
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(rustix::thread::gettid().as_raw_nonzero().get() as u32);
-        }
-        number.get()
-    })
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The trace spans of this thread: other tests may decode at the same time.
-    fn own(mut spans: Vec<Span>) -> Vec<Span> {
-        spans.retain(|span| span.thread == thread());
-        spans
-    }
-
-    /// One test, since there is one place where trace spans are written.
     #[test]
     fn spans_are_recorded_on_request_and_only_for_a_while() {
-        assert_eq!(begin(), None, "tracing is off");
-        assert_eq!(take(10), (Vec::new(), 0));
-        let start = begin();
+        let spans = TraceSpans::default();
+        assert_eq!(spans.begin(), None, "tracing is off");
+        assert_eq!(spans.take(10), (Vec::new(), 0));
+        let start = spans.begin();
         assert!(start.is_some());
-        end(start, "fetch", 4096, 512);
-        end(start, "decompress", 4096, 1024);
-        let (mut spans, lost) = take(1);
-        assert_eq!((spans.len(), lost), (1, 0));
-        spans.extend(take(usize::MAX).0);
-        let spans = own(spans);
-        let mut names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
+        spans.end(start, "fetch", 4096, 512);
+        spans.end(start, "decompress", 4096, 1024);
+        let (mut taken, lost) = spans.take(1);
+        assert_eq!((taken.len(), lost), (1, 0));
+        taken.extend(spans.take(usize::MAX).0);
+        let mut names: Vec<_> = taken.iter().map(|span| &*span.name).collect();
         names.sort_unstable();
         assert_eq!(names, ["decompress", "fetch"]);
-        assert!(spans[0].start_ns <= spans[0].end_ns);
-        assert_eq!(own(take(usize::MAX).0), []);
+        assert!(taken[0].start_ns <= taken[0].end_ns && taken[0].thread == thread());
+        assert_eq!(spans.take(usize::MAX), (Vec::new(), 0));
         for _ in 0..MOST + 3 {
-            end(start, "fetch", 0, 0);
+            spans.end(start, "fetch", 0, 0);
         }
-        // A thread that shares the buffer may have taken some of its places.
-        let (many, lost) = take(usize::MAX);
-        let kept = own(many).len();
-        assert!(kept > MOST / 2 && kept <= MOST, "{kept}");
-        assert!(kept + lost as usize >= MOST + 3, "{kept} + {lost}");
-        UNTIL.store(1, Relaxed);
-        end(start, "fetch", 0, 0);
-        assert!(!wanted(), "the recorder did not come back");
+        let (many, lost) = spans.take(usize::MAX);
+        assert_eq!((many.len(), lost), (MOST, 3));
+        spans.until.store(1, Relaxed);
+        spans.end(start, "fetch", 0, 0);
+        assert!(!spans.wanted(), "the recorder did not come back");
     }
 }

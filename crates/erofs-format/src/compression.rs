@@ -205,7 +205,12 @@ mod tests {
 
     fn parse(bytes: &[u8], configs: bool, bits: u16) -> Result<CompressionConfigs> {
         let bytes = bytes.to_vec();
-        read(&Meta::plain(&bytes, "test"), configs, bits, 0, 4096)
+        let meta = Meta {
+            size: bytes.len() as u64,
+            source: &crate::Readers::of(vec![std::sync::Arc::new(bytes)]),
+            holder: crate::Holder::Device(0),
+        };
+        read(&meta, configs, bits, 0, 4096)
     }
 
     fn lz4(max_distance: u16, max_pcluster_blocks: u16) -> Option<Lz4Config> {

@@ -5,11 +5,9 @@
 //! may also be one: then only the primary is passed and holds the others at their unified addresses
 //! (what the kernel calls a flat device).
 
-use std::sync::Arc;
-
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
-use crate::{Error, ReadAt, Result, Superblock};
+use crate::{Error, Holder, Result, Source, Superblock};
 
 /// An extra device, as the device table describes it.
 #[derive(Clone, Debug)]
@@ -22,10 +20,11 @@ pub struct DeviceSlot {
     pub unified_block: u64,
 }
 
-/// The opened devices, primary first; their sizes are queried once.
+/// The devices; their sizes are queried once.
 #[derive(Debug)]
 pub(crate) struct Devices {
-    devices: Vec<(Arc<dyn ReadAt>, u64)>,
+    /// Bytes of each, the primary one first.
+    sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
     /// One device holds all.
     flat: bool,
@@ -44,42 +43,36 @@ pub(crate) struct Place {
 const SLOT: u64 = size_of::<RawDeviceSlot>() as u64;
 
 impl Devices {
-    pub fn new(devices: Vec<Arc<dyn ReadAt>>, superblock: &Superblock) -> Result<Devices> {
-        let sized = |device: Arc<dyn ReadAt>| (device.clone(), device.size());
+    pub fn new(source: &dyn Source, superblock: &Superblock) -> Result<Devices> {
+        let sizes = (0..=u16::MAX).map_while(|number| source.size(Holder::Device(number)));
         let mut all = Devices {
-            devices: devices.into_iter().map(sized).collect(),
+            sizes: sizes.collect(),
             slots: Vec::new(),
             flat: false,
             block_bits: superblock.block_bits,
         };
         if superblock.has(incompat::DEVICE_TABLE) {
-            all.slots = read_table(&all.primary(), superblock)?;
+            all.slots = read_table(&all.primary(source), superblock)?;
         }
         all.check_count()?;
         Ok(all)
     }
 
-    pub fn primary(&self) -> Meta<'_> {
-        let (reader, size) = &self.devices[0];
+    pub fn primary<'a>(&self, source: &'a dyn Source) -> Meta<'a> {
         Meta {
-            reader,
-            size: *size,
-            name: "primary device",
-            metabox: false,
+            source,
+            holder: Holder::Device(0),
+            size: self.sizes[0],
         }
     }
 
-    pub fn get(&self, index: u16) -> Result<&Arc<dyn ReadAt>> {
-        let count = self.devices.len();
-        match self.devices.get(usize::from(index)) {
-            Some((device, _)) => Ok(device),
-            None => corrupted!("device {index} of {count}"),
-        }
+    pub fn size(&self, index: u16) -> Option<u64> {
+        self.sizes.get(usize::from(index)).copied()
     }
 
     /// As many as the table has, or the primary alone if it contains the others.
     fn check_count(&mut self) -> Result<()> {
-        let (given, needed) = (self.devices.len() - 1, self.slots.len());
+        let (given, needed) = (self.sizes.len() - 1, self.slots.len());
         if given > needed {
             return Err(Error::TooManyDevices { needed, given });
         }
@@ -102,8 +95,8 @@ impl Devices {
 
     /// The first extra device that has less than the table says; its last block may be short.
     pub fn truncation(&self) -> Option<String> {
-        let mut given = self.devices[1..].iter().zip(&self.slots).enumerate();
-        given.find_map(|(index, ((_, present), slot))| {
+        let mut given = self.sizes[1..].iter().zip(&self.slots).enumerate();
+        given.find_map(|(index, (present, slot))| {
             let what = || format!("cut short: {} has {present} bytes", describe(index, slot));
             (present.div_ceil(1 << self.block_bits) < slot.blocks).then(what)
         })
@@ -114,7 +107,7 @@ impl Devices {
             .unified_block
             .checked_add(slot.blocks)
             .and_then(|end| self.bytes(end));
-        slot.unified_block != 0 && end.is_some_and(|end| end <= self.devices[0].1)
+        slot.unified_block != 0 && end.is_some_and(|end| end <= self.sizes[0])
     }
 
     fn bytes(&self, blocks: u64) -> Option<u64> {
@@ -128,9 +121,8 @@ impl Devices {
             0 => self.unified(address),
             _ => self.named(device, address)?,
         };
-        let size = match self.devices.get(usize::from(device)) {
-            Some((_, size)) => *size,
-            None => return corrupted!("device {device} is not there"),
+        let Some(size) = self.size(device) else {
+            return corrupted!("device {device} is not there");
         };
         match size.checked_sub(physical) {
             None | Some(0) => corrupted!(
@@ -236,10 +228,7 @@ mod tests {
     use super::*;
 
     fn devices(sizes: &[usize], slots: &[(u64, u64)]) -> Devices {
-        let devices = sizes
-            .iter()
-            .map(|&size| (Arc::new(vec![0u8; size]) as Arc<dyn ReadAt>, size as u64))
-            .collect();
+        let sizes = sizes.iter().map(|&size| size as u64).collect();
         let slots = slots
             .iter()
             .map(|&(unified_block, blocks)| DeviceSlot {
@@ -249,7 +238,7 @@ mod tests {
             })
             .collect();
         Devices {
-            devices,
+            sizes,
             slots,
             flat: false,
             block_bits: 9,

@@ -1,43 +1,44 @@
-//! An opened image: its devices, metadata and inodes.
+//! An opened image: what its superblock and its device table say, and reads of its structures.
 //!
 //! `map.rs` and `xattr.rs` add the methods that map and read attributes.
 
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::OnceLock;
 
 use crate::devices::{DeviceSlot, Devices};
 use crate::meta::Meta;
 use crate::xattr_prefix::LongPrefix;
-use crate::{Error, FileType, Inode, NID_IN_METABOX, Nid, ReadAt, Result, Superblock};
+use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source, Superblock};
 
-/// An opened image. Cloning is cheap: everything large is shared.
+/// An opened image. It has no files: each caller reads through a [`Source`] of its own, see
+/// [`Image::reader`].
 ///
-/// An engine opens it in this order: [`Image::open`]; readers for [`Image::metabox_nid`] and
-/// [`Image::packed_nid`] made with clones of the image, set by [`Image::set_metabox`] and
-/// [`Image::set_packed`]; then [`Image::load_xattr_prefixes`] and [`Image::check_root`].
+/// An engine opens it in this order: [`Image::open`]; then, through a source that has the metabox
+/// and the packed inode too, [`Reader::load_xattr_prefixes`] and [`Reader::check_root`].
 ///
 /// The metabox comes first: the packed inode may live in it. Mapping the metabox inode returns
 /// fragments only if the packed inode does not live in the metabox, and mapping the packed inode
-/// never returns fragments, so readers of the two cannot wait for each other in a circle.
-#[derive(Clone, Debug)]
+/// never returns fragments, so the contents of the two cannot lead to each other in a circle.
+#[derive(Debug)]
 pub struct Image {
-    superblock: Arc<Superblock>,
-    devices: Arc<Devices>,
-    metabox: Option<Holder>,
-    packed: Option<Holder>,
-    prefixes: Arc<[LongPrefix]>,
+    superblock: Superblock,
+    devices: Devices,
+    /// Set when the metabox and the packed inode can be read.
+    prefixes: OnceLock<Vec<LongPrefix>>,
 }
 
-/// The decoded content of a special inode.
-#[derive(Clone, Debug)]
-struct Holder {
-    reader: Arc<dyn ReadAt>,
-    size: u64,
+/// An image and where its bytes come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    image: &'a Image,
+    source: &'a dyn Source,
 }
 
-impl Holder {
-    fn new(reader: Arc<dyn ReadAt>) -> Holder {
-        let size = reader.size();
-        Holder { reader, size }
+impl Deref for Reader<'_> {
+    type Target = Image;
+
+    fn deref(&self) -> &Image {
+        self.image
     }
 }
 
@@ -46,35 +47,46 @@ impl Image {
     /// table, and the special inodes (root, packed, metabox) as far as they do not live in the
     /// metabox.
     ///
-    /// `devices`: the primary one first, then the extra ones in the order of the device table. With
-    /// the primary alone, an image of several devices is accepted if that one device holds all of
-    /// them at their unified addresses.
-    pub fn open(devices: Vec<Arc<dyn ReadAt>>) -> Result<Image> {
-        Image::open_checked(devices, true)
+    /// Devices of `source`: the primary one first, then the extra ones in the order of the device
+    /// table. With the primary alone, an image of several devices is accepted if that one device
+    /// holds all of them at their unified addresses.
+    pub fn open(source: &dyn Source) -> Result<Image> {
+        Image::open_checked(source, true)
     }
 
     /// As [`Image::open`], but a superblock with a wrong checksum is taken as it is.
-    pub fn open_without_checksum(devices: Vec<Arc<dyn ReadAt>>) -> Result<Image> {
-        Image::open_checked(devices, false)
+    pub fn open_without_checksum(source: &dyn Source) -> Result<Image> {
+        Image::open_checked(source, false)
     }
 
-    fn open_checked(devices: Vec<Arc<dyn ReadAt>>, verify: bool) -> Result<Image> {
-        let Some(primary) = devices.first() else {
+    fn open_checked(source: &dyn Source, verify: bool) -> Result<Image> {
+        let holder = Holder::Device(0);
+        let Some(size) = source.size(holder) else {
             return Err(Error::NotErofs {
                 reason: "no device was given".into(),
             });
         };
-        let superblock = Superblock::read(&Meta::plain(&**primary, "primary device"), verify)?;
-        let devices = Devices::new(devices, &superblock)?;
-        let image = Image {
-            superblock: Arc::new(superblock),
-            devices: Arc::new(devices),
-            metabox: None,
-            packed: None,
-            prefixes: Arc::default(),
+        let primary = Meta {
+            source,
+            holder,
+            size,
         };
-        image.check_special_inodes()?;
+        let superblock = Superblock::read(&primary, verify)?;
+        let image = Image {
+            devices: Devices::new(source, &superblock)?,
+            superblock,
+            prefixes: OnceLock::new(),
+        };
+        image.reader(source).check_special_inodes()?;
         Ok(image)
+    }
+
+    /// Reads through `source`.
+    pub fn reader<'a>(&'a self, source: &'a dyn Source) -> Reader<'a> {
+        Reader {
+            image: self,
+            source,
+        }
     }
 
     /// The superblock.
@@ -87,29 +99,59 @@ impl Image {
         &self.devices.slots
     }
 
-    /// Nid of the metabox inode, for which the engine must provide a reader.
+    /// Nid of the metabox inode, whose content the source must have.
     pub fn metabox_nid(&self) -> Option<Nid> {
         self.superblock.metabox_nid
     }
 
-    /// Nid of the packed inode, for which the engine must provide a reader.
+    /// Nid of the packed inode, whose content the source must have.
     pub fn packed_nid(&self) -> Option<Nid> {
         self.superblock.packed_nid
     }
 
-    /// Sets the decoded content of the metabox inode.
-    pub fn set_metabox(&mut self, reader: Arc<dyn ReadAt>) {
-        self.metabox = Some(Holder::new(reader));
+    /// Bytes of a device; 0 is the primary one.
+    pub fn device_size(&self, index: u16) -> Option<u64> {
+        self.devices.size(index)
     }
 
-    /// Sets the decoded content of the packed inode: long xattr prefixes may live in it, and its
-    /// size bounds fragments.
-    pub fn set_packed(&mut self, reader: Arc<dyn ReadAt>) {
-        self.packed = Some(Holder::new(reader));
+    /// Both sizes of an image, or of an extra device, that was cut short; `None` for whole ones: a
+    /// download that broke off opens as long as its metadata is there.
+    pub fn truncation(&self) -> Option<String> {
+        let superblock = &self.superblock;
+        let claimed = superblock
+            .blocks
+            .saturating_mul(superblock.block_size.into());
+        let present = self.device_size(0)?;
+        let what = || format!("cut short: superblock says {claimed} bytes, file has {present}");
+        let primary = (present < claimed).then(what);
+        primary.or_else(|| self.devices.truncation())
     }
 
+    pub(crate) fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    pub(crate) fn prefixes(&self) -> &[LongPrefix] {
+        self.prefixes.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn set_prefixes(&self, prefixes: Vec<LongPrefix>) {
+        // Called once.
+        let _ = self.prefixes.set(prefixes);
+    }
+
+    /// Byte address of a block.
+    pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
+        match block.checked_mul(self.superblock.block_size.into()) {
+            Some(address) => Ok(address),
+            None => corrupted!("block address {block:#x} is no address at all"),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
     /// Checks that the root is a directory: done by [`Image::open`] unless the root lives in the
-    /// metabox, so an engine calls it once more after [`Image::set_metabox`].
+    /// metabox, so an engine calls it once more when it has the metabox.
     pub fn check_root(&self) -> Result<()> {
         self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }
@@ -146,22 +188,9 @@ impl Image {
         Inode::read(&self.meta(in_metabox)?, base, nid, &self.superblock)
     }
 
-    /// A device: 0 is the primary one.
-    pub fn device(&self, index: u16) -> Result<&Arc<dyn ReadAt>> {
-        self.devices.get(index)
-    }
-
-    /// Both sizes of an image, or of an extra device, that was cut short; `None` for whole ones: a
-    /// download that broke off opens as long as its metadata is there.
-    pub fn truncation(&self) -> Option<String> {
-        let superblock = &self.superblock;
-        let claimed = superblock
-            .blocks
-            .saturating_mul(superblock.block_size.into());
-        let present = self.device(0).ok()?.size();
-        let what = || format!("cut short: superblock says {claimed} bytes, file has {present}");
-        let primary = (present < claimed).then(what);
-        primary.or_else(|| self.devices.truncation())
+    /// Where its bytes come from.
+    pub fn source(&self) -> &'a dyn Source {
+        self.source
     }
 
     /// Fills `buf` from metadata: bytes of the primary device, or of the decoded metabox.
@@ -169,17 +198,12 @@ impl Image {
         self.meta(metabox)?.read(buf, offset)
     }
 
-    pub(crate) fn meta(&self, metabox: bool) -> Result<Meta<'_>> {
+    pub(crate) fn meta(&self, metabox: bool) -> Result<Meta<'a>> {
         if !metabox {
-            return Ok(self.devices.primary());
+            return Ok(self.image.devices.primary(self.source));
         }
-        match &self.metabox {
-            Some(Holder { reader, size }) => Ok(Meta {
-                reader,
-                size: *size,
-                name: "metabox",
-                metabox: true,
-            }),
+        match self.holder(Holder::Metabox) {
+            Some(meta) => Ok(meta),
             None if self.metabox_nid().is_some() => {
                 corrupted!("metadata in the metabox is needed to read the metabox")
             }
@@ -188,33 +212,18 @@ impl Image {
     }
 
     /// The metadata that holds the inode: what its map and its inline data are read from.
-    pub(crate) fn meta_of(&self, inode: &Inode) -> Result<Meta<'_>> {
+    pub(crate) fn meta_of(&self, inode: &Inode) -> Result<Meta<'a>> {
         self.meta(inode.in_metabox())
     }
 
-    pub(crate) fn packed(&self) -> Option<(&dyn ReadAt, u64)> {
-        self.packed
-            .as_ref()
-            .map(|holder| (holder.reader.as_ref(), holder.size))
-    }
-
-    pub(crate) fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
-    pub(crate) fn prefixes(&self) -> &[LongPrefix] {
-        &self.prefixes
-    }
-
-    pub(crate) fn set_prefixes(&mut self, prefixes: Vec<LongPrefix>) {
-        self.prefixes = prefixes.into();
-    }
-
-    /// Byte address of a block.
-    pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
-        match block.checked_mul(self.superblock.block_size.into()) {
-            Some(address) => Ok(address),
-            None => corrupted!("block address {block:#x} is no address at all"),
-        }
+    /// The decoded content of a special inode, if the source has it.
+    pub(crate) fn holder(&self, holder: Holder) -> Option<Meta<'a>> {
+        let size = self.source.size(holder)?;
+        let source = self.source;
+        Some(Meta {
+            source,
+            holder,
+            size,
+        })
     }
 }

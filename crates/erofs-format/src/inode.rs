@@ -153,7 +153,7 @@ fn position(base: u64, nid: Nid, meta: &Meta<'_>) -> Result<u64> {
         Some(position) => Ok(position),
         None => corrupted!(
             "nid {nid:#x} is beyond the end of the {} ({} bytes)",
-            meta.name,
+            meta.name(),
             meta.size
         ),
     }

@@ -1,16 +1,19 @@
 //! EROFS on-disk structures, inodes, directories, xattrs and extent maps.
 //!
-//! This crate knows the layout of an EROFS image and leaves I/O to its caller: bytes come through
-//! [`ReadAt`], and compressed extents are described ([`Pcluster`]), not decoded. No field of an
-//! image is trusted: arithmetic on its fields is checked, every walk has a bound that follows
-//! from the size of the image or from a limit of the format, and no allocation is larger than what
-//! the image has bytes for.
+//! This crate knows the layout of an EROFS image and leaves I/O to its caller: bytes come through a
+//! [`Source`], which stands for the request that they are for, and compressed extents are described
+//! ([`Pcluster`]), not decoded. No field of an image is trusted: arithmetic on its fields is
+//! checked, every walk has a bound that follows from the size of the image or from a limit of the
+//! format, and no allocation is larger than what the image has bytes for.
 //!
 //! ```no_run
 //! use std::sync::Arc;
+//! use erofs_format::{Image, Readers};
 //! # fn main() -> Result<(), erofs_format::Error> {
 //! let file = std::fs::File::open("image.erofs").expect("image");
-//! let image = erofs_format::Image::open(vec![Arc::new(file)])?;
+//! let devices = Readers::of(vec![Arc::new(file)]);
+//! let image = Image::open(&devices)?;
+//! let image = image.reader(&devices);
 //! let root = image.inode(image.superblock().root_nid)?;
 //! let first = image.map(&root, 0)?;
 //! println!("{first:?}");
@@ -51,9 +54,10 @@ pub use devices::DeviceSlot;
 pub use error::{Error, ErrorClass, Result};
 pub use extent::{Coding, Extent, ExtentKind, Location, Pcluster, interlaced_offset};
 pub use file_type::{DeviceNumber, FileType};
-pub use image::Image;
+pub use image::{Image, Reader};
 pub use inode::Inode;
-pub use read_at::{ReadAt, Window};
+pub use map::Extents;
+pub use read_at::{Holder, ReadAt, Readers, Source};
 pub use superblock::Superblock;
 pub use xattr::Xattr;
 

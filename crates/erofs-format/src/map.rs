@@ -17,9 +17,43 @@ mod zindex;
 #[cfg(test)]
 mod tests;
 
-use crate::{DataLayout, Extent, Image, Inode, Result};
+use std::ops::Range;
 
-impl Image {
+use crate::{DataLayout, Extent, Inode, Reader, Result};
+
+/// Extents of a file, each with its part of a range. It ends behind an error.
+#[derive(Clone, Debug)]
+pub struct Extents<'a> {
+    image: Reader<'a>,
+    inode: &'a Inode,
+    rest: Range<u64>,
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Result<(Range<u64>, Extent)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let extent = self.image.map(self.inode, self.rest.start);
+        let end = extent.as_ref().map_or(self.rest.end, Extent::end);
+        let part = self.rest.start..end.min(self.rest.end);
+        self.rest.start = part.end;
+        Some(extent.map(|extent| (part, extent)))
+    }
+}
+
+impl Reader<'_> {
+    /// The extents that `range` of the inode has bytes of, one after another.
+    pub fn extents<'e>(&'e self, inode: &'e Inode, range: Range<u64>) -> Extents<'e> {
+        Extents {
+            image: *self,
+            inode,
+            rest: range,
+        }
+    }
+
     /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
     /// reads only, no allocation that depends on the image, every walk bounded.
     ///
@@ -34,10 +68,10 @@ impl Image {
             );
         }
         let extent = match inode.layout() {
-            DataLayout::FlatPlain | DataLayout::FlatInline => flat::map(self, inode, offset),
-            DataLayout::ChunkBased => chunk::map(self, inode, offset),
+            DataLayout::FlatPlain | DataLayout::FlatInline => flat::map(*self, inode, offset),
+            DataLayout::ChunkBased => chunk::map(*self, inode, offset),
             DataLayout::CompressedFull | DataLayout::CompressedCompact => {
-                zheader::map(self, inode, offset)
+                zheader::map(*self, inode, offset)
             }
         }?;
         // An index whose distances forwards and backwards contradict each other ends here too.
@@ -58,7 +92,7 @@ impl Image {
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {
-                zheader::contradiction(self, inode)
+                zheader::contradiction(*self, inode)
             }
             _ => None,
         }
@@ -74,7 +108,7 @@ impl Image {
             DataLayout::FlatPlain | DataLayout::FlatInline => Some(inode.start_block.is_none()),
             DataLayout::ChunkBased => None,
             DataLayout::CompressedFull | DataLayout::CompressedCompact => {
-                zheader::has_holes(self, inode, entries)
+                zheader::has_holes(*self, inode, entries)
             }
         }
     }

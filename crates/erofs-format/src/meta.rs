@@ -2,33 +2,36 @@
 
 use zerocopy::FromBytes;
 
-use crate::{Error, ReadAt, Result};
+use crate::{Error, Holder, Result, Source};
 
 /// A holder of metadata: the primary device, or the decoded metabox.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta<'a> {
-    pub reader: &'a dyn ReadAt,
+    pub source: &'a dyn Source,
+    pub holder: Holder,
     pub size: u64,
-    /// For error messages.
-    pub name: &'static str,
-    pub metabox: bool,
 }
 
-impl<'a> Meta<'a> {
-    /// All of `reader`, which is not the metabox.
-    pub fn plain(reader: &'a dyn ReadAt, name: &'static str) -> Self {
-        Meta {
-            reader,
-            size: reader.size(),
-            name,
-            metabox: false,
+impl Meta<'_> {
+    /// Its name in messages.
+    pub fn name(&self) -> &'static str {
+        match self.holder {
+            Holder::Device(_) => "primary device",
+            Holder::Metabox => "metabox",
+            Holder::Packed => "packed inode",
         }
+    }
+
+    pub fn is_metabox(&self) -> bool {
+        self.holder == Holder::Metabox
     }
 
     /// Fills `buf`. Bytes beyond the end are the image's fault, everything else the reader's.
     pub fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.check(offset, buf.len() as u64)?;
-        read(self.reader, self.name, buf, offset)
+        let length = buf.len();
+        let read = self.source.read(self.holder, buf, offset);
+        read.map_err(|source| io_error(self.name(), offset, length, source))
     }
 
     /// Whether the whole range exists.
@@ -41,7 +44,7 @@ impl<'a> Meta<'a> {
         }
         corrupted!(
             "metadata of {length} bytes at {offset:#x} is beyond the end of the {} ({} bytes)",
-            self.name,
+            self.name(),
             self.size
         )
     }
@@ -56,22 +59,19 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// Reads, naming the place in the error.
-pub(crate) fn read(
-    reader: &dyn ReadAt,
+/// The error of a read that failed.
+pub(crate) fn io_error(
     device: &'static str,
-    buf: &mut [u8],
     offset: u64,
-) -> Result<()> {
-    let length = buf.len();
-    reader
-        .read_exact_at(buf, offset)
-        .map_err(|source| Error::Io {
-            device,
-            offset,
-            length,
-            source,
-        })
+    length: usize,
+    source: std::io::Error,
+) -> Error {
+    Error::Io {
+        device,
+        offset,
+        length,
+        source,
+    }
 }
 
 /// Text as far as its padding.

@@ -4,13 +4,73 @@ use std::io;
 use std::sync::Arc;
 
 /// Random access to a run of bytes of a known size: a device, or the decoded content of an inode.
-pub trait ReadAt: Send + Sync + std::fmt::Debug {
+pub trait ReadAt: std::fmt::Debug {
     /// Fills `buf` from byte `offset`. A read that cannot be filled is an error
     /// ([`io::ErrorKind::UnexpectedEof`]), never a short success.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Size in bytes.
     fn size(&self) -> u64;
+}
+
+/// What holds bytes of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A device; 0 is the primary one.
+    Device(u16),
+    /// The decoded content of the metabox inode.
+    Metabox,
+    /// The decoded content of the packed inode.
+    Packed,
+}
+
+/// Where the bytes of an image come from, for one caller: a request with its limits, or files.
+pub trait Source: std::fmt::Debug {
+    /// Fills `buf` from byte `offset`, or is an error.
+    fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Size in bytes; `None` if there is no such holder, or if it cannot be read yet.
+    fn size(&self, of: Holder) -> Option<u64>;
+}
+
+/// Readers of the whole of an image, for callers that know no requests.
+#[derive(Clone, Debug, Default)]
+pub struct Readers {
+    /// The devices, the primary one first.
+    pub devices: Vec<Arc<dyn ReadAt>>,
+    /// The metabox, which takes a decoder.
+    pub metabox: Option<Arc<dyn ReadAt>>,
+    /// The packed inode, which takes a decoder too.
+    pub packed: Option<Arc<dyn ReadAt>>,
+}
+
+impl Readers {
+    /// The devices alone.
+    pub fn of(devices: Vec<Arc<dyn ReadAt>>) -> Self {
+        Self {
+            devices,
+            ..Self::default()
+        }
+    }
+
+    fn get(&self, holder: Holder) -> Option<&Arc<dyn ReadAt>> {
+        match holder {
+            Holder::Device(number) => self.devices.get(usize::from(number)),
+            Holder::Metabox => self.metabox.as_ref(),
+            Holder::Packed => self.packed.as_ref(),
+        }
+    }
+}
+
+impl Source for Readers {
+    fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let reader = self.get(from).ok_or(io::ErrorKind::NotFound)?;
+        reader.read_exact_at(buf, offset)
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        Some(self.get(of)?.size())
+    }
 }
 
 impl ReadAt for std::fs::File {
@@ -65,40 +125,6 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
     }
 }
 
-/// An image inside of a bigger file: everything from byte `offset` on.
-#[derive(Clone, Debug)]
-pub struct Window {
-    inner: Arc<dyn ReadAt>,
-    offset: u64,
-    size: u64,
-}
-
-impl Window {
-    /// The bytes of `inner` from `offset` to its end (nothing, if `offset` is beyond it).
-    pub fn new(inner: Arc<dyn ReadAt>, offset: u64) -> Window {
-        let size = inner.size().saturating_sub(offset);
-        Window {
-            inner,
-            offset,
-            size,
-        }
-    }
-}
-
-impl ReadAt for Window {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = offset.checked_add(buf.len() as u64);
-        if end.is_none_or(|end| end > self.size) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.inner.read_exact_at(buf, self.offset + offset)
-    }
-
-    fn size(&self) -> u64 {
-        self.size
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,16 +138,5 @@ mod tests {
         let error = bytes.read_exact_at(&mut buf, 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert!(bytes.read_exact_at(&mut buf, u64::MAX).is_err());
-    }
-
-    #[test]
-    fn a_window_shows_the_bytes_from_its_offset_and_no_others() {
-        let window = Window::new(Arc::new(vec![1u8, 2, 3, 4]), 2);
-        let mut buf = [0; 2];
-        window.read_exact_at(&mut buf, 0).unwrap();
-        assert_eq!((window.size(), buf), (2, [3, 4]));
-        assert!(window.read_exact_at(&mut buf, 1).is_err());
-        assert!(window.read_exact_at(&mut buf, u64::MAX - 1).is_err());
-        assert_eq!(Window::new(Arc::new(vec![1u8]), 9).size(), 0);
     }
 }

@@ -10,7 +10,7 @@ use crate::checksum::xxh32;
 use crate::meta::{Meta, structure};
 use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
 use crate::xattr_prefix::LongPrefix;
-use crate::{Image, Inode, Result};
+use crate::{Holder, Image, Inode, Reader, Result};
 
 /// One extended attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,25 +22,27 @@ pub struct Xattr {
 }
 
 impl Image {
-    /// Loads the long xattr name prefixes, wherever they live. To be called once, when metabox and
-    /// packed inode are set.
-    pub fn load_xattr_prefixes(&mut self) -> Result<()> {
-        let prefixes = read_prefixes(self)?;
-        self.set_prefixes(prefixes);
-        Ok(())
-    }
-
     /// Whole name of the xattr with the digest of a file's content, if files have one.
     pub fn digest_xattr(&self) -> Option<Vec<u8>> {
         let index = self.superblock().ishare_xattr_prefix?;
         let prefix = self.prefixes().get(usize::from(index))?;
         Some([prefix_of(prefix.namespace)?, &prefix.infix].concat())
     }
+}
+
+impl Reader<'_> {
+    /// Loads the long xattr name prefixes, wherever they live. To be called once, with a source
+    /// that has the metabox and the packed inode.
+    pub fn load_xattr_prefixes(&self) -> Result<()> {
+        let prefixes = read_prefixes(*self)?;
+        self.set_prefixes(prefixes);
+        Ok(())
+    }
 
     /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
         let mut found = Vec::new();
-        visit(self, inode, None, &mut |xattr| {
+        visit(*self, inode, None, &mut |xattr| {
             found.push(xattr);
             false
         })?;
@@ -54,7 +56,7 @@ impl Image {
         };
         let bit = 1 << (xxh32(rest, FILTER_SEED.wrapping_add(namespace.into())) & 31);
         let mut found = None;
-        visit(self, inode, Some(bit), &mut |xattr| {
+        visit(*self, inode, Some(bit), &mut |xattr| {
             found = (xattr.name == name).then_some(xattr.value);
             found.is_some()
         })?;
@@ -105,7 +107,7 @@ fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
 /// Calls `each` for the inline attributes and then the shared ones until it returns true. With a
 /// bit of the name filter, nothing is visited if the filter excludes the name.
 fn visit(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     filter_bit: Option<u32>,
     each: &mut dyn FnMut(Xattr) -> bool,
@@ -138,7 +140,7 @@ fn visit(
 }
 
 fn visit_inline(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     mut entries: &[u8],
     each: &mut dyn FnMut(Xattr) -> bool,
@@ -152,7 +154,7 @@ fn visit_inline(
                 rest.len()
             );
         };
-        if parse(image, &raw, payload).is_some_and(&mut *each) {
+        if parse(&image, &raw, payload).is_some_and(&mut *each) {
             return Ok(true);
         }
         // Entries are padded to 4 bytes; the last one's padding may be cut off.
@@ -162,7 +164,7 @@ fn visit_inline(
 }
 
 /// Ids count in 4 bytes from the block of shared attributes.
-fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
+fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
     let superblock = image.superblock();
     let base = image.block_address(superblock.xattr_block.into())?;
     let in_metabox = superblock.has_compat(compat::SHARED_EA_IN_METABOX);
@@ -174,7 +176,7 @@ fn visit_shared(image: &Image, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) 
         let raw: RawXattrEntry = meta.get(offset)?;
         let mut payload = vec![0; payload_length(&raw)];
         meta.read(&mut payload, offset + size_of::<RawXattrEntry>() as u64)?;
-        if parse(image, &raw, &payload).is_some_and(&mut *each) {
+        if parse(&image, &raw, &payload).is_some_and(&mut *each) {
             break;
         }
     }
@@ -208,7 +210,7 @@ fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
 /// aligned to 4. It lies in the metabox if there is one, else in the packed inode if there is one,
 /// unless the image declares it plain.
-fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
+fn read_prefixes(image: Reader<'_>) -> Result<Vec<LongPrefix>> {
     let superblock = image.superblock();
     let count = superblock.xattr_prefix_count;
     if count == 0 {
@@ -225,7 +227,7 @@ fn read_prefixes(image: &Image) -> Result<Vec<LongPrefix>> {
     Ok(prefixes)
 }
 
-fn prefix_holder(image: &Image) -> Result<Meta<'_>> {
+fn prefix_holder<'a>(image: Reader<'a>) -> Result<Meta<'a>> {
     let plain = image.superblock().has_compat(compat::PLAIN_XATTR_PFX);
     if plain || (image.metabox_nid().is_none() && image.packed_nid().is_none()) {
         return image.meta(false);
@@ -233,13 +235,8 @@ fn prefix_holder(image: &Image) -> Result<Meta<'_>> {
     if image.metabox_nid().is_some() {
         return image.meta(true);
     }
-    match image.packed() {
-        Some((reader, size)) => Ok(Meta {
-            reader,
-            size,
-            name: "packed inode",
-            metabox: false,
-        }),
+    match image.holder(Holder::Packed) {
+        Some(meta) => Ok(meta),
         None => corrupted!("xattr prefixes are needed to read the packed inode"),
     }
 }
@@ -252,7 +249,7 @@ fn read_prefix(meta: &Meta<'_>, offset: u64) -> Result<(LongPrefix, u64)> {
     if !(1..=1 + MAX_INFIX).contains(&length) {
         return corrupted!(
             "xattr prefix of {length} bytes at {offset:#x} of the {}",
-            meta.name
+            meta.name()
         );
     }
     let mut record = [0; 1 + MAX_INFIX];

@@ -3,7 +3,7 @@
 //! decoder would notice is up to the engine.
 
 use crate::common::*;
-use erofs_format::{ErrorClass, ExtentKind, Image};
+use erofs_format::{ErrorClass, ExtentKind, Reader};
 use serde_json::Value;
 
 fn cases() -> Vec<Value> {
@@ -13,10 +13,10 @@ fn cases() -> Vec<Value> {
         .collect()
 }
 
-fn open_bad(case: &Value) -> (String, Result<Image, erofs_format::Error>) {
+fn open_bad(case: &Value) -> (String, Result<Opened, erofs_format::Error>) {
     let name = case["image"].as_str().unwrap().to_owned();
     let bytes = std::fs::read(fixtures().join("bad").join(&name));
-    let image = Image::open(vec![std::sync::Arc::new(bytes.unwrap())]);
+    let image = Opened::new(vec![std::sync::Arc::new(bytes.unwrap())]);
     (name, image)
 }
 
@@ -50,8 +50,9 @@ fn what_must_be_rejected_is_rejected() {
 }
 
 /// Reads all that is reachable; the errors by path.
-fn read_everything(image: &mut Image) -> Vec<(Vec<u8>, String)> {
-    supply_special(image);
+fn read_everything(opened: &mut Opened) -> Vec<(Vec<u8>, String)> {
+    opened.supply_special();
+    let image = opened.reader();
     let walk = walk(image);
     let mut errors: Vec<(Vec<u8>, String)> = walk.broken.into_iter().collect();
     for (path, inode) in walk.inodes {
@@ -75,7 +76,7 @@ fn read_everything(image: &mut Image) -> Vec<(Vec<u8>, String)> {
     errors
 }
 
-fn map_wholly(image: &Image, inode: &erofs_format::Inode) -> Result<(), String> {
+fn map_wholly(image: Reader<'_>, inode: &erofs_format::Inode) -> Result<(), String> {
     use erofs_format::FileType::{Directory, Regular, Symlink};
     let mut at = 0;
     let mut count = 0;
@@ -179,7 +180,7 @@ fn images_with_random_bytes_changed_never_panic() {
             let mut devices: Vec<std::sync::Arc<dyn erofs_format::ReadAt>> =
                 vec![std::sync::Arc::new(bad)];
             devices.extend(extra.iter().cloned());
-            if let Ok(mut image) = Image::open(devices) {
+            if let Ok(mut image) = Opened::new(devices) {
                 opened += 1;
                 read_everything(&mut image);
             }

@@ -2,7 +2,7 @@
 //! decoder. (What is compressed is mapped, and decoded in the tests of the engine.)
 
 use crate::common::*;
-use erofs_format::{FileType, Image, Inode, dir};
+use erofs_format::{FileType, Inode, Reader, dir};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -85,7 +85,7 @@ fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
     wrong
 }
 
-fn check_xattrs(image: &Image, inode: &Inode, entry: &Value) -> Vec<String> {
+fn check_xattrs(image: Reader<'_>, inode: &Inode, entry: &Value) -> Vec<String> {
     let want = entry["xattrs"].as_object().unwrap();
     let got = match image.xattrs(inode) {
         Ok(got) => got,
@@ -117,7 +117,12 @@ fn check_xattrs(image: &Image, inode: &Inode, entry: &Value) -> Vec<String> {
 }
 
 /// Content, if it is plain. The count of files compared goes up.
-fn check_content(image: &Image, inode: &Inode, entry: &Value, compared: &mut usize) -> Vec<String> {
+fn check_content(
+    image: Reader<'_>,
+    inode: &Inode,
+    entry: &Value,
+    compared: &mut usize,
+) -> Vec<String> {
     if let Some(ranges) = entry["ranges"].as_array() {
         return check_ranges(image, inode, ranges, compared);
     }
@@ -141,7 +146,7 @@ fn check_content(image: &Image, inode: &Inode, entry: &Value, compared: &mut usi
 }
 
 fn check_ranges(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     ranges: &[Value],
     compared: &mut usize,
@@ -160,7 +165,7 @@ fn check_ranges(
     wrong
 }
 
-fn check_lookups(image: &Image, inode: &Inode) -> Vec<String> {
+fn check_lookups(image: Reader<'_>, inode: &Inode) -> Vec<String> {
     if inode.file_type() != FileType::Directory {
         return vec![];
     }
@@ -200,8 +205,9 @@ struct Totals {
 }
 
 fn check_image(listed: &Listed, totals: &mut Totals) -> Vec<String> {
-    let image = open(listed);
-    let walk = walk(&image);
+    let opened = open(listed);
+    let image = opened.reader();
+    let walk = walk(image);
     if let Some(Err(error)) = walk.inodes.get(&b""[..])
         && error.contains("is needed to read the metabox")
     {
@@ -246,18 +252,18 @@ fn check_image(listed: &Listed, totals: &mut Totals) -> Vec<String> {
         };
         seen += 1;
         let mut differences = check_metadata(inode, entry);
-        differences.extend(check_xattrs(&image, inode, entry));
+        differences.extend(check_xattrs(image, inode, entry));
         if matches!(
             inode.file_type(),
             FileType::Regular | FileType::Directory | FileType::Symlink
         ) {
-            match check_tiling(&image, inode) {
+            match check_tiling(image, inode) {
                 Ok(count) => totals.extents += count,
                 Err(error) => differences.push(error),
             }
-            differences.extend(check_content(&image, inode, entry, &mut totals.contents));
+            differences.extend(check_content(image, inode, entry, &mut totals.contents));
         }
-        differences.extend(check_lookups(&image, inode));
+        differences.extend(check_lookups(image, inode));
         wrong.extend(
             differences
                 .iter()

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use erofs_codecs::Codec;
-use erofs_format::{Coding, ExtentKind, FileType, Image, Inode, ReadAt};
-use erofs_oracles::content::{Budget, Content, open_whole};
+use erofs_format::{Coding, ExtentKind, FileType, Holder, Inode, ReadAt};
+use erofs_oracles::content::{Budget, Content, Opened, open_whole};
 use erofs_oracles::holes::holes;
 use erofs_oracles::{codec_input, directory_input};
 use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
@@ -132,7 +132,7 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
         streams: [0; 4],
     };
     for nid in 0..data.len() as u64 / 32 {
-        if let Ok(inode) = seeds.image.inode(nid) {
+        if let Ok(inode) = seeds.image.reader().inode(nid) {
             seeds.directory(&inode)?;
             seeds.streams(&inode)?;
         }
@@ -141,10 +141,10 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
 }
 
 /// The image with a pcluster that is a hole, one for each way in which it can be.
-fn hole_seeds(data: &[u8], image: &Image, name: &str, folder: &Path) -> io::Result<()> {
+fn hole_seeds(data: &[u8], image: &Opened, name: &str, folder: &Path) -> io::Result<()> {
     let mut made = BTreeSet::new();
     for nid in 0..data.len() as u64 / 32 {
-        if image.inode(nid).is_err() {
+        if image.reader().inode(nid).is_err() {
             continue;
         }
         for hole in holes(data, nid) {
@@ -165,7 +165,7 @@ fn hole_seeds(data: &[u8], image: &Image, name: &str, folder: &Path) -> io::Resu
 struct Seeds<'a> {
     folder: &'a Path,
     name: String,
-    image: Image,
+    image: Opened,
     directories: usize,
     streams: [usize; 4],
 }
@@ -184,7 +184,7 @@ impl Seeds<'_> {
             return Ok(());
         }
         self.directories += 1;
-        let seed = directory_input(self.image.superblock().block_size, &bytes);
+        let seed = directory_input(self.image.reader().superblock().block_size, &bytes);
         let name = format!("{}-{:x}", self.name, inode.nid);
         fs::write(self.folder.join("directory").join(name), seed)
     }
@@ -192,7 +192,7 @@ impl Seeds<'_> {
     fn streams(&mut self, inode: &Inode) -> io::Result<()> {
         let mut offset = 0;
         for _ in 0..EACH {
-            let Ok(extent) = self.image.map(inode, offset) else {
+            let Ok(extent) = self.image.reader().map(inode, offset) else {
                 return Ok(());
             };
             offset = extent.end();
@@ -225,12 +225,9 @@ impl Seeds<'_> {
         }
         self.streams[index] += 1;
         let mut stored = vec![0; pcluster.length as usize];
-        let device = self
-            .image
-            .device(pcluster.location.device)
-            .map_err(io::Error::other)?;
-        device.read_exact_at(&mut stored, pcluster.location.physical)?;
-        let padded = self.image.superblock().zero_padding();
+        let (source, place) = (self.image.reader().source(), pcluster.location);
+        source.read(Holder::Device(place.device), &mut stored, place.physical)?;
+        let padded = self.image.reader().superblock().zero_padding();
         let seed = codec_input(&stored, length, pcluster.partial, padded);
         let name = format!("{}-{nid:x}-{logical:x}", self.name);
         fs::write(self.folder.join(codec.name()).join(name), seed)

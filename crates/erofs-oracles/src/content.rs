@@ -3,7 +3,8 @@
 use erofs_codecs::Decoder;
 use erofs_engine::{codec, decoder_settings};
 use erofs_format::{
-    Coding, Error, Extent, ExtentKind, Image, Inode, Pcluster, ReadAt, interlaced_offset,
+    Coding, Error, Extent, ExtentKind, Holder, Image, Inode, Pcluster, ReadAt, Reader, Readers,
+    interlaced_offset,
 };
 use std::io;
 use std::sync::Arc;
@@ -61,37 +62,59 @@ pub(crate) fn without_checksum(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// An image and what it is read from.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    image: Arc<Image>,
+    readers: Readers,
+}
+
+impl Opened {
+    fn new(devices: Vec<Arc<dyn ReadAt>>) -> Result<Self, Error> {
+        let readers = Readers::of(devices);
+        let image = Arc::new(Image::open(&readers)?);
+        Ok(Self { image, readers })
+    }
+
+    /// Its structures.
+    pub fn reader(&self) -> Reader<'_> {
+        self.image.reader(&self.readers)
+    }
+}
+
 /// Opens an image of fuzzed bytes: its checksum is not verified, and where it wants extra devices
 /// it gets itself.
-pub fn open(data: &[u8]) -> Result<Image, Error> {
+pub fn open(data: &[u8]) -> Result<Opened, Error> {
     let device: Arc<dyn ReadAt> = Arc::new(without_checksum(data));
-    match Image::open(vec![device.clone()]) {
+    match Opened::new(vec![device.clone()]) {
         Err(Error::MissingDevices { needed, .. }) if needed <= 4 => {
-            Image::open(vec![device; 1 + usize::from(needed)])
+            Opened::new(vec![device; 1 + usize::from(needed)])
         }
         result => result,
     }
 }
 
 /// As [`open`], with the metabox and the packed inode, as an engine supplies them.
-pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Image, Error> {
-    let mut image = open(data)?;
-    if let Some(nid) = image.metabox_nid() {
-        let content = Content::new(&image, image.inode(nid)?, budget);
-        image.set_metabox(Arc::new(content));
+pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Opened, Error> {
+    let mut opened = open(data)?;
+    let content = |opened: &Opened, nid| -> Result<Arc<dyn ReadAt>, Error> {
+        let inode = opened.reader().inode(nid)?;
+        Ok(Arc::new(Content::new(opened, inode, budget)))
+    };
+    if let Some(nid) = opened.image.metabox_nid() {
+        opened.readers.metabox = Some(content(&opened, nid)?);
     }
-    if let Some(nid) = image.packed_nid() {
-        let content = Content::new(&image, image.inode(nid)?, budget);
-        image.set_packed(Arc::new(content));
+    if let Some(nid) = opened.image.packed_nid() {
+        opened.readers.packed = Some(content(&opened, nid)?);
     }
-    image.load_xattr_prefixes()?;
-    Ok(image)
+    opened.reader().load_xattr_prefixes()?;
+    Ok(opened)
 }
 
 /// The content of an inode.
 #[derive(Debug)]
 pub struct Content {
-    image: Image,
+    image: Opened,
     inode: Inode,
     budget: Arc<Budget>,
     last: Mutex<Option<(Extent, Vec<u8>)>>,
@@ -99,7 +122,7 @@ pub struct Content {
 
 impl Content {
     /// Nothing is read yet.
-    pub fn new(image: &Image, inode: Inode, budget: &Arc<Budget>) -> Self {
+    pub fn new(image: &Opened, inode: Inode, budget: &Arc<Budget>) -> Self {
         Content {
             image: image.clone(),
             inode,
@@ -116,6 +139,7 @@ impl Content {
         if !hit {
             let extent = self
                 .image
+                .reader()
                 .map(&self.inode, offset)
                 .map_err(io::Error::other)?;
             check_extent(&extent, offset, self.inode.size);
@@ -147,11 +171,12 @@ impl Content {
         match extent.kind {
             ExtentKind::Hole => buf.fill(0),
             ExtentKind::Raw { device, physical } => {
-                let device = self.image.device(device).map_err(io::Error::other)?;
-                device.read_exact_at(buf, physical + skip)?;
+                let source = self.image.reader().source();
+                source.read(Holder::Device(device), buf, physical + skip)?;
             }
             ExtentKind::Meta { metabox, physical } => {
                 self.image
+                    .reader()
                     .read_meta(metabox, buf, physical + skip)
                     .map_err(io::Error::other)?;
             }
@@ -162,8 +187,9 @@ impl Content {
     }
 
     fn read_packed(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let nid = self.image.packed_nid().ok_or(io::ErrorKind::NotFound)?;
-        let packed = self.image.inode(nid).map_err(io::Error::other)?;
+        let image = self.image.reader();
+        let nid = image.packed_nid().ok_or(io::ErrorKind::NotFound)?;
+        let packed = image.inode(nid).map_err(io::Error::other)?;
         if self.inode.nid == packed.nid {
             return Err(io::Error::other("a fragment of the packed inode in itself"));
         }
@@ -175,7 +201,7 @@ impl Content {
             unreachable!("plain extents are read in place")
         };
         let stored = self.stored(pcluster)?;
-        let superblock = self.image.superblock();
+        let superblock = self.image.image.superblock();
         let mut output = vec![0; pcluster.decoded_length as usize];
         match pcluster.coding {
             Coding::Compressed(algorithm) => Decoder::new(decoder_settings(superblock))
@@ -206,11 +232,12 @@ impl Content {
         let place = pcluster.location;
         if place.metabox {
             self.image
+                .reader()
                 .read_meta(true, &mut stored, place.physical)
                 .map_err(io::Error::other)?;
         } else {
-            let device = self.image.device(place.device).map_err(io::Error::other)?;
-            device.read_exact_at(&mut stored, place.physical)?;
+            let source = self.image.reader().source();
+            source.read(Holder::Device(place.device), &mut stored, place.physical)?;
         }
         Ok(stored)
     }
@@ -235,14 +262,15 @@ impl ReadAt for Content {
 }
 
 /// Calls `check` with each inode in the first slots, whether a directory names it or not.
-pub(crate) fn each_inode(data: &[u8], check: impl Fn(&Image, &Inode)) {
+pub(crate) fn each_inode(data: &[u8], check: impl Fn(Reader<'_>, &Inode)) {
     let budget = Budget::new();
-    let Ok(image) = open_whole(data, &budget) else {
+    let Ok(opened) = open_whole(data, &budget) else {
         return;
     };
+    let image = opened.reader();
     for nid in 0..SLOTS.min(data.len() as u64 / 32) {
         if let Ok(inode) = image.inode(nid) {
-            check(&image, &inode);
+            check(image, &inode);
         }
         if !budget.spend(0) {
             return;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use erofs_engine::budget::{MAX_BYTES, MAX_STEPS};
-use erofs_engine::{Engine, EngineOptions, ReadContext, WorkersMode};
+use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_format::{FileType, Inode, ReadAt};
 
 use crate::content::{Budget, Content, open_whole, without_checksum};
@@ -62,14 +62,18 @@ fn walk_and_read(data: &[u8]) {
             for (name, nid) in names {
                 // A hostile directory may be out of order: then a name that is listed is not found.
                 let _ = engine
-                    .lookup(&inode, &name)
+                    .lookup(&engine.waiting(), &inode, &name)
                     .map_err(|error| one_line(&error));
                 waiting.push(nid);
             }
             continue;
         }
-        let _ = engine.read_link(&inode).map_err(|error| one_line(&error));
-        let _ = engine.xattrs(&inode).map_err(|error| one_line(&error));
+        let _ = engine
+            .read_link(&engine.waiting(), &inode)
+            .map_err(|error| one_line(&error));
+        let _ = engine
+            .xattrs(&engine.waiting(), &inode)
+            .map_err(|error| one_line(&error));
         let own = reference
             .as_ref()
             .map(|image| Content::new(image, Inode::clone(&inode), &budget));
@@ -117,7 +121,7 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
 
 fn read_at(engine: &Engine, inode: &Inode, offset: u64, length: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length as usize];
-    match engine.read_at(inode, offset, &mut bytes, ReadContext::Worker) {
+    match engine.read_at(&engine.waiting(), inode, offset, &mut bytes) {
         Ok(count) => {
             assert_eq!(count, bytes.len(), "short inside of the file");
             Some(bytes)

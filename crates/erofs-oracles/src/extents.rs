@@ -2,7 +2,7 @@
 
 use crate::content::{check_extent, each_inode};
 use crate::opening::one_line;
-use erofs_format::{Extent, ExtentKind, Image, Inode};
+use erofs_format::{Extent, ExtentKind, Inode, Reader};
 
 /// Extents of an inode that are walked.
 const STEPS: usize = 64;
@@ -22,7 +22,7 @@ pub fn extents_of_sound_image(data: &[u8]) {
 }
 
 /// The map of one inode: from its start, and at a few places.
-pub(crate) fn check(image: &Image, inode: &Inode, sound: bool) {
+pub(crate) fn check(image: Reader<'_>, inode: &Inode, sound: bool) {
     let mut offset = 0;
     for _ in 0..STEPS {
         match offset < inode.size {
@@ -38,7 +38,7 @@ pub(crate) fn check(image: &Image, inode: &Inode, sound: bool) {
 }
 
 /// The end of the extent at `offset`, if there is one.
-fn check_at(image: &Image, inode: &Inode, offset: u64, sound: bool) -> Option<u64> {
+fn check_at(image: Reader<'_>, inode: &Inode, offset: u64, sound: bool) -> Option<u64> {
     let extent = match image.map(inode, offset) {
         Ok(extent) => extent,
         Err(error) => {
@@ -52,7 +52,7 @@ fn check_at(image: &Image, inode: &Inode, offset: u64, sound: bool) -> Option<u6
     Some(extent.end())
 }
 
-fn check_from_inside(image: &Image, inode: &Inode, extent: &Extent, sound: bool) {
+fn check_from_inside(image: Reader<'_>, inode: &Inode, extent: &Extent, sound: bool) {
     if !matches!(extent.kind, ExtentKind::Compressed(_)) {
         return;
     }
@@ -75,7 +75,7 @@ fn check_from_inside(image: &Image, inode: &Inode, extent: &Extent, sound: bool)
     }
 }
 
-fn check_place(image: &Image, extent: &Extent) {
+fn check_place(image: Reader<'_>, extent: &Extent) {
     let (device, physical, length) = match &extent.kind {
         ExtentKind::Raw { device, physical } => (*device, *physical, extent.length),
         ExtentKind::Compressed(pcluster) if !pcluster.location.metabox => (
@@ -85,10 +85,8 @@ fn check_place(image: &Image, extent: &Extent) {
         ),
         _ => return,
     };
-    let size = image
-        .device(device)
-        .expect("a mapped device is there")
-        .size();
+    let size = image.device_size(device);
+    let size = size.expect("a mapped device is there");
     let end = physical.checked_add(length);
     assert!(
         end.is_some_and(|end| end <= size),

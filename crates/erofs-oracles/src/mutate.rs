@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 
 use erofs_format::dir::{self, Item};
-use erofs_format::{ExtentKind, FileType, Image, Inode, Nid};
+use erofs_format::{ExtentKind, FileType, Inode, Nid, Reader};
 
-use crate::content::{Budget, Content, open_whole};
+use crate::content::{Budget, Content, Opened, open_whole};
 use crate::holes::{Hole, holes};
 
 /// Inodes whose structures are changed.
@@ -73,7 +73,8 @@ pub struct Mutator {
 impl Mutator {
     /// `None`: this is no image that can be read.
     pub fn new(image: &[u8]) -> Option<Self> {
-        let reader = open_whole(image, &Budget::new()).ok()?;
+        let opened = open_whole(image, &Budget::new()).ok()?;
+        let reader = opened.reader();
         let mut this = Mutator {
             image: image.to_vec(),
             kinds: Default::default(),
@@ -89,10 +90,10 @@ impl Mutator {
                 continue;
             }
             if let Ok(inode) = reader.inode(nid) {
-                this.inode(&reader, &inode);
+                this.inode(reader, &inode);
                 let holes = holes(image, nid).into_iter().take(HOLES);
                 this.holes.extend(holes);
-                waiting.extend(children(&reader, inode));
+                waiting.extend(children(&opened, inode));
             }
         }
         Some(this)
@@ -130,7 +131,7 @@ impl Mutator {
     }
 
     /// An inode, what is behind it, and where its content is.
-    fn inode(&mut self, image: &Image, inode: &Inode) {
+    fn inode(&mut self, image: Reader<'_>, inode: &Inode) {
         let superblock = image.superblock();
         let block = superblock.block_size as usize;
         if !inode.in_metabox() {
@@ -180,11 +181,11 @@ impl Mutator {
     }
 }
 
-fn children(image: &Image, inode: Inode) -> Vec<Nid> {
+fn children(image: &Opened, inode: Inode) -> Vec<Nid> {
     let mut children = Vec::new();
     if inode.file_type() == FileType::Directory {
         let content = Content::new(image, inode, &Budget::new());
-        let block_size = image.superblock().block_size;
+        let block_size = image.reader().superblock().block_size;
         let _ = dir::read(&content, block_size, 0, &mut |item| {
             if let Item::Entry(entry) = item {
                 children.push(entry.nid);

@@ -1,16 +1,17 @@
 //! Opening.
 
 use crate::content::{Budget, open, open_whole};
-use erofs_format::Image;
+use erofs_format::{Image, Readers};
 use std::sync::Arc;
 
 /// An image opens or not. If it opens, its block size is a power of two from 512 to 65536, its
 /// root can be looked up, and every error is one line.
 pub fn opening(data: &[u8]) {
-    if let Err(error) = Image::open(vec![Arc::new(data.to_vec())]) {
+    if let Err(error) = Image::open(&Readers::of(vec![Arc::new(data.to_vec())])) {
         one_line(&error.to_string());
     }
-    let Ok(image) = open(data) else { return };
+    let Ok(opened) = open(data) else { return };
+    let image = opened.reader();
     let superblock = image.superblock();
     assert!(superblock.block_size.is_power_of_two());
     assert!((512..=65536).contains(&superblock.block_size));

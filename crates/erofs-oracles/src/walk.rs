@@ -1,10 +1,10 @@
 //! A whole walk of an image.
 
-use crate::content::{Budget, Content, open_whole};
+use crate::content::{Budget, Content, Opened, open_whole};
 use crate::memory::metered;
 use crate::{directory, extents, xattrs};
 use erofs_format::dir::{self, Item};
-use erofs_format::{FileType, Image, Inode, Nid, ReadAt};
+use erofs_format::{FileType, Inode, Nid, ReadAt};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,9 +23,10 @@ pub fn walk(data: &[u8]) {
 
 fn visit_all(data: &[u8]) {
     let budget = Budget::new();
-    let Ok(image) = open_whole(data, &budget) else {
+    let Ok(opened) = open_whole(data, &budget) else {
         return;
     };
+    let image = opened.reader();
     let mut waiting = vec![image.superblock().root_nid];
     let mut seen = HashSet::new();
     while let Some(nid) = waiting.pop() {
@@ -33,16 +34,17 @@ fn visit_all(data: &[u8]) {
             continue;
         }
         if let Ok(inode) = image.inode(nid) {
-            visit(&image, inode, &budget, &mut waiting);
+            visit(&opened, inode, &budget, &mut waiting);
         }
     }
 }
 
-fn visit(image: &Image, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<Nid>) {
+fn visit(opened: &Opened, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<Nid>) {
+    let image = opened.reader();
     xattrs::check(image, &inode);
     extents::check(image, &inode, false);
     let is_directory = FileType::from_mode(inode.mode) == Some(FileType::Directory);
-    let content = Content::new(image, inode, budget);
+    let content = Content::new(opened, inode, budget);
     if !is_directory {
         return read_twice(&content);
     }

@@ -2,7 +2,7 @@
 
 use crate::content::each_inode;
 use crate::opening::one_line;
-use erofs_format::{Image, Inode, Xattr};
+use erofs_format::{Inode, Reader, Xattr};
 
 /// Most that an inode can have: 65535 slots of 4 bytes inline, or as many shared ones.
 const MOST: usize = 1 << 17;
@@ -14,7 +14,7 @@ pub fn xattrs(data: &[u8]) {
     each_inode(data, check);
 }
 
-pub(crate) fn check(image: &Image, inode: &Inode) {
+pub(crate) fn check(image: Reader<'_>, inode: &Inode) {
     let list = match image.xattrs(inode) {
         Ok(list) => list,
         Err(error) => return one_line(&error.to_string()),
@@ -38,7 +38,7 @@ pub(crate) fn check(image: &Image, inode: &Inode) {
     }
 }
 
-fn check_one(image: &Image, inode: &Inode, list: &[Xattr], attribute: &Xattr) {
+fn check_one(image: Reader<'_>, inode: &Inode, list: &[Xattr], attribute: &Xattr) {
     let name = &attribute.name;
     assert!(name.contains(&b'.'), "no namespace in {name:?}");
     match image.xattr(inode, name) {

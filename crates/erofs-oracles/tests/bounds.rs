@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use erofs_engine::budget::MAX_BYTES;
-use erofs_engine::{Engine, EngineOptions, Error, ReadContext, WorkersMode, errno};
+use erofs_engine::{Engine, EngineOptions, Error, WorkersMode, errno};
 use erofs_oracles::hostile::{self, Class};
 
 /// Far beyond any machine; without a bound a request takes hours.
@@ -73,7 +73,9 @@ fn list(engine: &Engine, path: &str) -> Result<u64, Error> {
 
 fn lookup(engine: &Engine, name: &str) -> Result<Option<u64>, Error> {
     let directory = engine.resolve(b"huge", false)?;
-    bounded(engine, || engine.lookup(&directory, name.as_bytes()))
+    bounded(engine, || {
+        engine.lookup(&engine.waiting(), &directory, name.as_bytes())
+    })
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn the_good_file_of_every_hostile_image_reads() {
         let engine = image.open(8 << 20);
         let good = engine.resolve(b"good", false).expect("good");
         let mut content = [0; 16];
-        let count = engine.read_at(&good, 0, &mut content, ReadContext::Worker);
+        let count = engine.read_at(&engine.waiting(), &good, 0, &mut content);
         assert_eq!(&content[..count.unwrap()], b"good\n", "{class:?}");
     }
 }
@@ -110,7 +112,7 @@ fn a_part_of_a_listing_has_one_budget_and_the_next_part_goes_on_behind_it() {
     for _ in 0..3 {
         let (before, mut count) = (position, 0);
         let part = || {
-            engine.read_dir_part(&directory, before, &mut |entry| {
+            engine.read_dir_part(&engine.waiting(), &directory, before, &mut |entry| {
                 position = entry.map_or(position, |entry| entry.next);
                 count += 1;
                 ControlFlow::Continue(())
@@ -143,10 +145,10 @@ fn a_read_near_the_end_of_a_file_with_records_of_4_bytes_ends() {
     let huge = engine.resolve(b"huge", false).expect("huge");
     let mut bytes = [1; 4096];
     for offset in [huge.size - 4096, huge.size / 2, 1 << 36] {
-        let read = || engine.read_at(&huge, offset, &mut bytes, ReadContext::Worker);
+        let read = || engine.read_at(&engine.waiting(), &huge, offset, &mut bytes);
         assert!(bounded(&engine, read).is_err(), "{offset}");
     }
-    let read = || engine.read_at(&huge, (1 << 36) - 4096, &mut bytes, ReadContext::Worker);
+    let read = || engine.read_at(&engine.waiting(), &huge, (1 << 36) - 4096, &mut bytes);
     assert_eq!(bounded(&engine, read).expect("within the limit"), 4096);
     assert_eq!(bytes, [0; 4096]);
 }

@@ -5,7 +5,27 @@ use std::sync::Arc;
 
 use sys::eventfd::EventFd;
 
-use crate::state::{Ready, State};
+/// Why [`Channel::wait`] returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ready {
+    /// There may be a request: call [`Channel::serve`].
+    Request,
+    /// The waker was called, or a signal arrived.
+    Woken,
+    /// The mount is gone.
+    Closed,
+}
+
+/// What [`Channel::serve`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// One request was answered.
+    Served,
+    /// Another thread took the request first.
+    Nothing,
+    /// The mount is gone.
+    Closed,
+}
 
 /// A kind of channel.
 pub(crate) trait Serve: AsFd + Send {

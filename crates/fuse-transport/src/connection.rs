@@ -10,7 +10,7 @@ use sys::eventfd::EventFd;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 use zerocopy::IntoBytes;
 
-use crate::counters::{Counters, Statistics};
+use crate::counters::{self, Counters, Statistics};
 use crate::deferred_queue::DeferredQueue;
 use crate::entry_order::EntryOrder;
 use crate::fail_points;
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     protocol: OnceLock<Protocol>,
     /// Set at start: bytes of the largest request.
     max_request: usize,
-    /// Guarded by its own lock: one set for each channel ever opened.
+    /// Guarded by its own lock: as many sets as channels that were ever open at the same time.
     counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic.
     ended: AtomicBool,
@@ -200,9 +200,7 @@ impl Connection {
 
     /// Counters of a new channel; `ring` is its transport.
     pub(crate) fn new_counters(&self, ring: bool) -> Arc<Counters> {
-        let set = Arc::new(Counters::new(ring));
-        self.counters.lock().push(Arc::clone(&set));
-        set
+        counters::for_channel(&mut self.counters.lock(), ring)
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

@@ -3,7 +3,8 @@
 //! request and channel, and stable as JSON.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed, fence};
 
 use figures::add;
 use serde::Serialize;
@@ -179,6 +180,19 @@ figures::figures! {
     }
 }
 
+/// The counters of a new channel, among those of all channels. One that ended leaves its own to
+/// the next one of its transport.
+pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
+    let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
+    if let Some(free) = all.iter().find(is_free) {
+        // After all that the thread of the channel before wrote.
+        fence(Ordering::Acquire);
+        return Arc::clone(free);
+    }
+    all.push(Arc::new(Counters::new(ring)));
+    Arc::clone(&all[all.len() - 1])
+}
+
 impl Statistics {
     pub(crate) fn gather(sets: &[&Counters]) -> Self {
         let through = |ring| {
@@ -267,6 +281,20 @@ mod tests {
                 buckets: vec![(12, 2)]
             }
         );
+    }
+
+    #[test]
+    fn a_channel_that_ended_leaves_its_counters_to_the_next_one() {
+        let mut all = Vec::new();
+        let (device, ring) = (for_channel(&mut all, false), for_channel(&mut all, true));
+        device.add(&record(Opcode::Read, None));
+        drop(device);
+        let next = for_channel(&mut all, false);
+        next.add(&record(Opcode::Read, None));
+        let another = for_channel(&mut all, false);
+        assert_eq!(all.len(), 3, "those in use are nobody else's");
+        let sums = Statistics::gather(&[&*all[0], &ring, &another]);
+        assert_eq!((sums.requests, sums.by_transport.dev_fuse), (2, 2));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::channel::State;
 use crate::connection::Connection;
 use crate::responder::Responder;
-use crate::state::State;
 
 /// Answers deferred requests, on one thread.
 pub struct DeferredChannel {
@@ -30,8 +30,7 @@ impl DeferredChannel {
             if is_last {
                 more();
             }
-            let device = &request.waiter.device;
-            if self.responder.respond_waiting(device, &request.bytes) == State::Closed {
+            if self.responder.respond_waiting(request) == State::Closed {
                 return;
             }
         }

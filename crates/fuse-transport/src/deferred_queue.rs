@@ -9,15 +9,23 @@ use std::sync::Arc;
 use sys::pi_condvar::PiCondvar;
 use sys::pi_mutex::PiMutex;
 
+use crate::filesystem::Wait;
 use crate::wait_order::Waiter;
+use crate::wire::InHeader;
 
 /// Most threads that wait at the same time. Each answers one request; others stay in the queue.
 const MOST_THREADS: usize = 64;
 
-/// A request, and the descriptor it came from.
+/// Most requests that are in the queue. The thread that took one beyond them waits for it by
+/// itself: then the kernel keeps what comes next.
+const MOST_REQUESTS: usize = 1024;
+
+/// A request, the descriptor it came from, and what it waits for.
 pub(crate) struct DeferredRequest {
+    pub(crate) header: InHeader,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) waiter: Arc<Waiter>,
+    pub(crate) wait: Wait,
 }
 
 /// The deferred requests of one mount; guarded by its own lock.
@@ -36,18 +44,16 @@ struct Inner {
 }
 
 impl DeferredQueue {
-    /// Defers what was read from the descriptor of `waiter`; false if no thread would answer it.
-    pub(crate) fn put(&self, waiter: &Arc<Waiter>, bytes: &[u8]) -> bool {
+    /// Defers a request; returns it if no thread would answer it, or if there are many.
+    pub(crate) fn put(&self, request: DeferredRequest) -> Option<DeferredRequest> {
         let mut inner = self.inner.lock();
-        let open = inner.threads > 0 && !inner.closed;
-        if open {
-            inner.requests.push_back(DeferredRequest {
-                bytes: bytes.into(),
-                waiter: Arc::clone(waiter),
-            });
-            self.changed.notify_one();
+        let has_room = inner.requests.len() < MOST_REQUESTS;
+        if inner.threads == 0 || inner.closed || !has_room {
+            return Some(request);
         }
-        open
+        inner.requests.push_back(request);
+        self.changed.notify_one();
+        None
     }
 
     /// Waits for a request; `None` at the end of the mount. Also whether one more thread should
@@ -76,5 +82,49 @@ impl DeferredQueue {
     pub(crate) fn close(&self) {
         self.inner.lock().closed = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    fn waiter() -> Arc<Waiter> {
+        let file = || File::open("/dev/null").expect("a descriptor").into();
+        Arc::new(Waiter {
+            cpu: None,
+            device: file(),
+            epoll: file(),
+        })
+    }
+
+    #[test]
+    fn a_request_beyond_the_bound_is_returned_and_the_others_come_in_their_order() {
+        let (queue, waiter) = (DeferredQueue::default(), waiter());
+        let request = |unique| DeferredRequest {
+            header: InHeader {
+                unique,
+                ..InHeader::default()
+            },
+            bytes: Box::default(),
+            waiter: Arc::clone(&waiter),
+            wait: Box::new(|_| Ok(())),
+        };
+        assert!(queue.put(request(0)).is_some(), "no thread would answer it");
+        queue.join();
+        for unique in 0..MOST_REQUESTS as u64 {
+            assert!(queue.put(request(unique)).is_none(), "{unique}");
+        }
+        let refused = queue.put(request(7));
+        assert_eq!(refused.map(|request| request.header.unique), Some(7));
+        for unique in 0..2 {
+            let (taken, is_last) = queue.take().expect("a request");
+            assert_eq!((taken.header.unique, is_last), (unique, true));
+        }
+        assert!(queue.put(request(8)).is_none(), "there is room again");
+        queue.close();
+        assert!(queue.take().is_none() && queue.put(request(9)).is_some());
     }
 }

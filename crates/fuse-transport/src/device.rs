@@ -11,12 +11,11 @@ use sys::eventfd::EventFd;
 use sys::memory::{PAGE_SIZE, Run};
 
 use crate::back_off::BackOff;
-use crate::channel::Serve;
+use crate::channel::{Ready, Serve, State};
 use crate::connection::Connection;
 use crate::fail_points;
 use crate::reader_cpu::ReaderCpu;
 use crate::responder::Responder;
-use crate::state::{Ready, State};
 use crate::wait_order::{DEVICE, Waiter};
 use sys::clock::now_ns;
 

@@ -5,9 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::filesystem::{DECLINED, DEFER, Filesystem};
-use crate::node::Seek;
-use crate::reply::{DirectoryReply, ReadReply, Reply};
+use crate::filesystem::{DECLINED, Failure, Filesystem, Wait};
+use crate::reply::{DirectoryReply, ReadReply, Reply, Seek};
 use crate::request::Request;
 use crate::request_info::{Caller, Seen};
 use crate::wire::{
@@ -50,20 +49,22 @@ impl Answer {
     }
 }
 
-/// Answers one request. A panic of the filesystem becomes EIO, so that no program waits forever.
+/// Answers one request; an error is that it is deferred. A panic of the filesystem becomes EIO, so
+/// that no program waits forever.
 pub(crate) fn answer(
     filesystem: &dyn Filesystem,
     request: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Answer {
-    let answer = decide(filesystem, request, reply);
-    if filesystem.watches() && answer != Answer::Error(DEFER) {
-        filesystem.seen(&seen(request, answer, reply));
+    caller: Caller,
+) -> Result<Answer, Wait> {
+    let answer = decide(filesystem, request, reply, caller)?;
+    if filesystem.watches() {
+        filesystem.seen(&seen(request, answer, reply, caller));
     }
-    answer
+    Ok(answer)
 }
 
-fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>) -> Seen<'r> {
+fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>, caller: Caller) -> Seen<'r> {
     use Opcode::{Getxattr, Lookup, Read, Readdir, Readdirplus};
     let (header, kind) = (&request.header, request.opcode);
     let entry = || EntryOut::ref_from_prefix(reply.bytes()).ok();
@@ -72,7 +73,7 @@ fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>) -> Seen<'r
         kind: kind.map_or("unknown", Opcode::label),
         unique: header.unique,
         node: header.nodeid,
-        caller: Caller::from(header),
+        caller,
         name: match kind {
             Some(Lookup | Getxattr) => request.name().ok(),
             _ => None,
@@ -92,11 +93,16 @@ fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>) -> Seen<'r
     }
 }
 
-fn decide(filesystem: &dyn Filesystem, request: &Request<'_>, reply: &mut Reply<'_>) -> Answer {
+fn decide(
+    filesystem: &dyn Filesystem,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+    caller: Caller,
+) -> Result<Answer, Wait> {
     let Some(opcode) = request.opcode else {
-        return Answer::Error(Errno::NOSYS);
+        return Ok(Answer::Error(Errno::NOSYS));
     };
-    match opcode.treatment() {
+    Ok(match opcode.treatment() {
         Treatment::Unsupported => Answer::Error(Errno::NOSYS),
         Treatment::ReadOnly => Answer::Error(Errno::ROFS),
         Treatment::Ioctl if !is_of_directory(request) => Answer::Error(Errno::NOTTY),
@@ -105,8 +111,17 @@ fn decide(filesystem: &dyn Filesystem, request: &Request<'_>, reply: &mut Reply<
             forget(filesystem, opcode, request);
             Answer::Silent
         }
-        Treatment::Ioctl | Treatment::Served => serve_safely(filesystem, opcode, request, reply),
-    }
+        Treatment::Ioctl | Treatment::Served => {
+            // The reply is dropped after a panic, so nothing sees it half made.
+            let serve = || serve(filesystem, opcode, request, reply, caller);
+            match catch_unwind(AssertUnwindSafe(serve)) {
+                Ok(Ok(())) => Answer::Reply,
+                Ok(Err(Failure::Error(errno))) => Answer::Error(errno),
+                Ok(Err(Failure::Deferred(wait))) => return Err(wait),
+                Err(_) => Answer::Error(Errno::IO),
+            }
+        }
+    })
 }
 
 fn is_of_directory(request: &Request<'_>) -> bool {
@@ -114,29 +129,14 @@ fn is_of_directory(request: &Request<'_>) -> bool {
     ioctl.is_ok_and(|ioctl| ioctl.flags & IoctlIn::DIRECTORY != 0)
 }
 
-fn serve_safely(
-    filesystem: &dyn Filesystem,
-    opcode: Opcode,
-    request: &Request<'_>,
-    reply: &mut Reply<'_>,
-) -> Answer {
-    // The reply is dropped after a panic, so nothing sees it half made.
-    match catch_unwind(AssertUnwindSafe(|| {
-        filesystem.around(&mut || serve(filesystem, opcode, request, reply))
-    })) {
-        Ok(Ok(())) => Answer::Reply,
-        Ok(Err(errno)) => Answer::Error(errno),
-        Err(_) => Answer::Error(Errno::IO),
-    }
-}
-
 fn serve(
     filesystem: &dyn Filesystem,
     opcode: Opcode,
     request: &Request<'_>,
     reply: &mut Reply<'_>,
-) -> Result<(), Errno> {
-    let (caller, node) = (Caller::from(&request.header), request.header.nodeid);
+    caller: Caller,
+) -> Result<(), Failure> {
+    let node = request.header.nodeid;
     let lasting = filesystem.lasting();
     match opcode {
         Opcode::Lookup => {
@@ -145,7 +145,7 @@ fn serve(
                 || EntryOut::absent(lasting),
                 |f| EntryOut::found(f.node, f.attr, lasting),
             );
-            put(reply, &entry)
+            put(reply, &entry)?;
         }
         Opcode::Getattr => {
             let attr = filesystem.attributes(caller, node)?;
@@ -156,52 +156,47 @@ fn serve(
                     attr,
                     ..AttrOut::default()
                 },
-            )
+            )?;
         }
         Opcode::Readlink => {
             let target = filesystem.read_link(caller, node)?;
             let fits = target.len() <= LONGEST_LINK && reply.push(&target);
-            if fits {
-                Ok(())
-            } else {
-                Err(Errno::NAMETOOLONG)
+            if !fits {
+                return Err(Errno::NAMETOOLONG.into());
             }
         }
         Opcode::Read => {
             let read = sized(request, reply)?;
-            if read.is_for_page_cache() && filesystem.declines(node, read.offset, read.size) {
-                return Err(DECLINED);
+            let declines = || filesystem.declines(node, read.offset, read.size);
+            if read.is_for_page_cache() && !caller.repeats && declines() {
+                return Err(DECLINED.into());
             }
-            filesystem.read(caller, node, read.offset, &mut ReadReply::new(reply))
+            filesystem.read(caller, node, read.offset, &mut ReadReply::new(reply))?;
         }
         Opcode::Readdir | Opcode::Readdirplus => {
             let read = sized(request, reply)?;
             let plus = (opcode == Opcode::Readdirplus).then_some(lasting);
             let mut list = DirectoryReply::new(reply, plus);
-            filesystem.read_directory(caller, node, read.offset, &mut list)
+            filesystem.read_directory(caller, node, read.offset, &mut list)?;
         }
         Opcode::Getxattr => {
             let wanted = request.fixed::<XattrIn>()?.size;
             let value = filesystem
                 .xattr(caller, node, request.name()?)?
                 .ok_or(Errno::NODATA)?;
-            put_value(reply, wanted, &value)
+            put_value(reply, wanted, &value)?;
         }
         Opcode::Listxattr => {
             let wanted = request.fixed::<XattrIn>()?.size;
             let names = filesystem.xattr_names(caller, node)?;
-            put_value(reply, wanted, &ended_by_zeros(&names))
+            put_value(reply, wanted, &ended_by_zeros(&names))?;
         }
-        Opcode::Statfs => put(reply, &filesystem.statfs()?),
+        Opcode::Statfs => put(reply, &filesystem.statfs()?)?,
         Opcode::Lseek => {
             let seek = request.fixed::<LseekIn>()?;
             let what = seek_for(seek.whence)?;
-            put(
-                reply,
-                &LseekOut {
-                    offset: filesystem.seek(caller, node, seek.offset, what)?,
-                },
-            )
+            let offset = filesystem.seek(caller, node, seek.offset, what)?;
+            put(reply, &LseekOut { offset })?;
         }
         Opcode::Ioctl => {
             let ioctl = request.fixed::<IoctlIn>()?;
@@ -209,11 +204,14 @@ fn serve(
             let output = filesystem.directory_ioctl(caller, node, ioctl.cmd, request.rest, room)?;
             put(reply, &IoctlOut::default())?;
             let fits = output.len() <= room && reply.push(&output);
-            if fits { Ok(()) } else { Err(Errno::OVERFLOW) }
+            if !fits {
+                return Err(Errno::OVERFLOW.into());
+            }
         }
         // A second INIT; the first is the handshake.
-        _ => Err(Errno::INVAL),
+        _ => return Err(Errno::INVAL.into()),
     }
+    Ok(())
 }
 
 fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) -> Result<(), Errno> {

@@ -1,16 +1,39 @@
 //! The trait of a read-only filesystem.
 
+use std::fmt;
+
 use rustix::io::Errno;
 
-use crate::node::{Found, Seek};
-use crate::reply::{DirectoryReply, ReadReply};
+use crate::reply::{DirectoryReply, Found, ReadReply, Seek};
 use crate::request_info::{Caller, Seen, Served};
 use crate::wire::{Attr, FOREVER, StatfsOut};
 
-/// Returned for a request whose answer has to be waited for: the request is answered again by a
-/// thread that may [wait](Filesystem::wait). EIO where there is none, see
-/// [`DeferredChannel`](crate::DeferredChannel).
-pub const DEFER: Errno = Errno::INPROGRESS;
+/// Waits for what a request lacks, on a thread that may wait. An error is the request's answer.
+pub type Wait = Box<dyn FnOnce(Caller) -> Result<(), Errno> + Send>;
+
+/// Why a request was not served.
+pub enum Failure {
+    /// Sent to the calling program.
+    Error(Errno),
+    /// The answer has to be waited for, outside of this process. A thread that may wait calls this,
+    /// and then the request is served once more, see [`DeferredChannel`](crate::DeferredChannel).
+    Deferred(Wait),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Error(errno)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(errno) => f.debug_tuple("Error").field(errno).finish(),
+            Self::Deferred(_) => f.debug_struct("Deferred").finish_non_exhaustive(),
+        }
+    }
+}
 
 /// Sent for read-ahead that the filesystem [declines](Filesystem::declines). The kernel shows it to
 /// no program: it asks again for the pages that are used, one at a time.
@@ -29,13 +52,13 @@ pub trait Filesystem: Send + Sync {
 
     /// The node of `name` in the directory `parent`; `None` if there is no such name.
     /// With NFS export also "." (of any node) and "..".
-    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno>;
+    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure>;
 
     /// The attributes of a node.
-    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno>;
+    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Failure>;
 
     /// The target of a symbolic link, at most 4095 bytes.
-    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Errno>;
+    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Failure>;
 
     /// Bytes of a file from `offset` on, as many as the reply has room for; fewer at the end of the
     /// file.
@@ -45,11 +68,11 @@ pub trait Filesystem: Send + Sync {
         node: u64,
         offset: u64,
         reply: &mut ReadReply<'_>,
-    ) -> Result<(), Errno>;
+    ) -> Result<(), Failure>;
 
     /// Whether to leave unread what the kernel reads ahead: `size` bytes from `offset` on, for the
-    /// page cache. Asked before each [`read`](Self::read) that the page cache wants. A range that
-    /// was declined must be served when it is asked for again.
+    /// page cache. Asked once before each [`read`](Self::read) that the page cache wants. A range
+    /// that was declined must be served when it is asked for again.
     fn declines(&self, _node: u64, _offset: u64, _size: u32) -> bool {
         false
     }
@@ -61,22 +84,22 @@ pub trait Filesystem: Send + Sync {
         node: u64,
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
-    ) -> Result<(), Errno>;
+    ) -> Result<(), Failure>;
 
     /// The value of an extended attribute; `None` when it has none of this name. ENOSYS means that
     /// no file has any, and the kernel never asks again.
-    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno>;
+    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
     /// The names of all extended attributes; ENOSYS as above.
-    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno>;
+    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure>;
 
     /// Sizes of the whole filesystem.
-    fn statfs(&self) -> Result<StatfsOut, Errno>;
+    fn statfs(&self) -> Result<StatfsOut, Failure>;
 
     /// The next data or hole from `offset` on. ENXIO if there is none; ENOSYS (the default) if
     /// every file counts as data throughout.
-    fn seek(&self, _caller: Caller, _node: u64, _offset: u64, _what: Seek) -> Result<u64, Errno> {
-        Err(Errno::NOSYS)
+    fn seek(&self, _caller: Caller, _node: u64, _offset: u64, _what: Seek) -> Result<u64, Failure> {
+        Err(Errno::NOSYS.into())
     }
 
     /// The answer to an ioctl of a directory, at most `room` bytes; `input` is the data that the
@@ -88,8 +111,8 @@ pub trait Filesystem: Send + Sync {
         _command: u32,
         _input: &[u8],
         _room: usize,
-    ) -> Result<Vec<u8>, Errno> {
-        Err(Errno::NOTTY)
+    ) -> Result<Vec<u8>, Failure> {
+        Err(Errno::NOTTY.into())
     }
 
     /// The kernel drops `count` lookups of `node`. Nothing to do if nodes have no state.
@@ -105,17 +128,6 @@ pub trait Filesystem: Send + Sync {
     /// of them have returned. By default only here.
     fn spread(&self, _most: usize, work: &(dyn Fn() + Sync)) {
         work();
-    }
-
-    /// Calls `serve`, which answers one request, and returns its result or [`DEFER`].
-    fn around(&self, serve: &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
-        serve()
-    }
-
-    /// Waits for what the last request of this thread lacked, which is then served again. An error
-    /// is the answer to the request.
-    fn wait(&self, _caller: Caller) -> Result<(), Errno> {
-        Err(Errno::IO)
     }
 
     /// Whether to call [`seen`](Self::seen), for debugging.

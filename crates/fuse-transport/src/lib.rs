@@ -12,8 +12,8 @@
 //! use std::os::fd::AsRawFd;
 //! use std::sync::Arc;
 //! use fuse_transport::{
-//!     Attr, Caller, Config, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Session,
-//!     Statfs,
+//!     Attr, Caller, Config, DirectoryReply, Entry, Errno, Failure, Filesystem, Found, ReadReply,
+//!     Session, Statfs,
 //! };
 //!
 //! const TEXT: &[u8] = b"hello\n";
@@ -27,13 +27,15 @@
 //! }
 //!
 //! impl Filesystem for Hello {
-//!     fn lookup(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+//!     fn lookup(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
 //!         Ok((name == b"hello").then(|| Found { node: 2, attr: attr(2) }))
 //!     }
-//!     fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+//!     fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Failure> {
 //!         Ok(attr(node))
 //!     }
-//!     fn read(&self, _: Caller, _: u64, at: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+//!     fn read(
+//!         &self, _: Caller, _: u64, at: u64, reply: &mut ReadReply<'_>,
+//!     ) -> Result<(), Failure> {
 //!         let rest = TEXT.get(at as usize..).unwrap_or_default();
 //!         let count = rest.len().min(reply.room());
 //!         reply.spare()[..count].copy_from_slice(&rest[..count]);
@@ -42,23 +44,23 @@
 //!     }
 //!     fn read_directory(
 //!         &self, _: Caller, _: u64, position: u64, reply: &mut DirectoryReply<'_, '_>,
-//!     ) -> Result<(), Errno> {
+//!     ) -> Result<(), Failure> {
 //!         if position == 0 {
 //!             let entry = Entry { name: b"hello", ino: 2, kind: 8, next: 1 };
 //!             reply.add(&entry, Some(&Found { node: 2, attr: attr(2) }));
 //!         }
 //!         Ok(())
 //!     }
-//!     fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Errno> {
-//!         Err(Errno::INVAL)
+//!     fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Failure> {
+//!         Err(Errno::INVAL.into())
 //!     }
-//!     fn xattr(&self, _: Caller, _: u64, _: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
-//!         Err(Errno::NOSYS)
+//!     fn xattr(&self, _: Caller, _: u64, _: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+//!         Err(Errno::NOSYS.into())
 //!     }
-//!     fn xattr_names(&self, _: Caller, _: u64) -> Result<Vec<Vec<u8>>, Errno> {
-//!         Err(Errno::NOSYS)
+//!     fn xattr_names(&self, _: Caller, _: u64) -> Result<Vec<Vec<u8>>, Failure> {
+//!         Err(Errno::NOSYS.into())
 //!     }
-//!     fn statfs(&self) -> Result<Statfs, Errno> {
+//!     fn statfs(&self) -> Result<Statfs, Failure> {
 //!         Ok(Statfs { bsize: 4096, frsize: 4096, namelen: 255, ..Statfs::default() })
 //!     }
 //! }
@@ -113,7 +115,6 @@ mod filesystem;
 mod handshake;
 mod in_flight;
 mod message;
-mod node;
 mod page_store;
 mod reader_cpu;
 mod reply;
@@ -124,7 +125,6 @@ mod ring;
 mod ring_message;
 mod rings;
 mod session;
-mod state;
 mod timing;
 mod turn_channel;
 mod wait_order;
@@ -133,22 +133,20 @@ pub mod wire;
 /// Whether this process may use io_uring.
 pub use sys::fuse_ring::probe as probe_io_uring;
 
-pub use channel::Channel;
+pub use channel::{Channel, Ready, State};
 pub use connection::clone_of;
 pub use counters::{Histogram, Statistics};
 pub use deferred::DeferredChannel;
 #[cfg(feature = "fail-points")]
 pub use fail_points::FAIL_STEP;
-pub use filesystem::{DECLINED, DEFER, Filesystem};
+pub use filesystem::{DECLINED, Failure, Filesystem, Wait};
 pub use handshake::{Config, Protocol};
 pub use in_flight::{RequestsInFlight, TakenRequest};
-pub use node::{Found, Seek};
 pub use page_store::PageStore;
-pub use reply::{DirectoryReply, Entry, ReadReply};
+pub use reply::{DirectoryReply, Entry, Found, ReadReply, Seek};
 pub use request_info::{Caller, Seen, Served};
 pub use rings::Rings;
 pub use rustix::io::Errno;
 pub use session::{Error, Restartable, Session};
-pub use state::{Ready, State};
 pub use sys::eventfd::EventFd;
 pub use wire::{Attr, StatfsOut as Statfs};

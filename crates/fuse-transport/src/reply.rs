@@ -4,8 +4,25 @@ use std::fmt;
 
 use zerocopy::IntoBytes;
 
-use crate::node::Found;
-use crate::wire::{Dirent, EntryOut, padded};
+use crate::wire::{Attr, Dirent, EntryOut, padded};
+
+/// The result of a lookup: node and attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The node; never 0, and 1 only for the root.
+    pub node: u64,
+    /// Its attributes.
+    pub attr: Attr,
+}
+
+/// The target of an LSEEK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seek {
+    /// The next byte that is stored.
+    Data,
+    /// The next byte that is not; the end of the file counts as one.
+    Hole,
+}
 
 /// A reply being built in a buffer of at most `limit` bytes.
 pub(crate) struct Reply<'b> {

@@ -13,14 +13,20 @@ pub struct Caller {
     pub gid: u32,
     /// Process id; 0 outside of the daemon's pid namespace, and for read-ahead.
     pub pid: u32,
+    /// When a thread took the request, ns of CLOCK_MONOTONIC.
+    pub taken_ns: u64,
+    /// The request was served before, and what it lacked was waited for.
+    pub repeats: bool,
 }
 
-impl From<&InHeader> for Caller {
-    fn from(header: &InHeader) -> Self {
+impl Caller {
+    pub(crate) fn new(header: &InHeader, taken_ns: u64, repeats: bool) -> Self {
         Self {
             uid: header.uid,
             gid: header.gid,
             pid: header.pid,
+            taken_ns,
+            repeats,
         }
     }
 }

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use sys::memory::{PAGE_SIZE, Run};
 
+use crate::channel::State;
 use crate::connection::Connection;
 use crate::counters::{Counters, Record};
+use crate::deferred_queue::DeferredRequest;
 use crate::dispatch::{Answer, answer};
-use crate::filesystem::DEFER;
+use crate::filesystem::Wait;
 use crate::in_flight::Taken;
 use crate::message::send;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request_info::Caller;
-use crate::state::State;
 use crate::timing::Timing;
 use crate::wait_order::Waiter;
 use crate::wire::{InHeader, Opcode};
@@ -50,62 +51,70 @@ impl Responder {
         follow: impl FnOnce(u32) -> Option<usize>,
     ) -> State {
         let timing = Timing::start();
-        let Some(mut done) = self.answer(bytes) else {
-            return self.end();
-        };
-        if done.answer == Answer::Error(DEFER) {
-            if self.connection.deferred().put(waiter, bytes) {
-                return State::Served;
+        match self.answer(bytes, &timing, false) {
+            None => self.end(),
+            Some(Outcome::Done(done)) => self.finish(&waiter.device, &done, &timing, follow),
+            Some(Outcome::Deferred(header, wait)) => {
+                let refused = self.connection.deferred().put(DeferredRequest {
+                    header,
+                    bytes: bytes.into(),
+                    waiter: Arc::clone(waiter),
+                    wait,
+                });
+                match refused {
+                    None => State::Served,
+                    Some(_) if self.connection.ended() => self.end(),
+                    Some(request) => self.respond_waiting(request),
+                }
             }
-            done.answer = Answer::Error(Errno::IO);
         }
-        self.finish(&waiter.device, &done, &timing, follow)
     }
 
     /// Answers a deferred request, for which it waits.
-    pub(crate) fn respond_waiting(&mut self, device: &OwnedFd, bytes: &[u8]) -> State {
+    pub(crate) fn respond_waiting(&mut self, deferred: DeferredRequest) -> State {
         let timing = Timing::start();
+        let DeferredRequest {
+            header,
+            bytes,
+            waiter,
+            mut wait,
+        } = deferred;
         let done = loop {
-            let Some(mut done) = self.answer(bytes) else {
-                return self.end();
-            };
-            if done.answer != Answer::Error(DEFER) {
-                break done;
+            if let Err(errno) = wait(Caller::new(&header, timing.taken_ns(), true)) {
+                break Done::refused(header, errno);
             }
-            let filesystem = self.connection.filesystem();
-            if let Err(errno) = filesystem.wait(Caller::from(&done.header)) {
-                done.answer = Answer::Error(errno);
-                break done;
+            match self.answer(&bytes, &timing, true) {
+                None => return self.end(),
+                Some(Outcome::Done(done)) => break done,
+                // Blocks have left the cache meanwhile.
+                Some(Outcome::Deferred(_, again)) => wait = again,
             }
         };
-        self.finish(device, &done, &timing, |_| None)
+        self.finish(&waiter.device, &done, &timing, |_| None)
     }
 
     /// `None` if the device failed.
-    fn answer(&mut self, bytes: &[u8]) -> Option<Done> {
+    fn answer(&mut self, bytes: &[u8], timing: &Timing, repeats: bool) -> Option<Outcome> {
         let request = match Request::from_device(bytes) {
             Ok(request) => request,
-            Err(header) => {
-                return Some(Done {
-                    header: header?,
-                    opcode: None,
-                    answer: Answer::Error(Errno::INVAL),
-                    reply_bytes: 0,
-                });
-            }
+            Err(header) => return Some(Outcome::Done(Done::refused(header?, Errno::INVAL))),
         };
         let in_flight = self.connection.in_flight().zip(self.slot);
         let taken = in_flight.map(|(shared, slot)| shared.begin(slot, &request.header));
         let mut reply = Reply::new(&mut self.reply);
+        let caller = Caller::new(&request.header, timing.taken_ns(), repeats);
         let answer = match taken.as_ref().is_some_and(Taken::is_refused) {
-            true => Answer::Error(Errno::IO),
-            false => answer(self.connection.filesystem(), &request, &mut reply),
+            true => Ok(Answer::Error(Errno::IO)),
+            false => answer(self.connection.filesystem(), &request, &mut reply, caller),
         };
-        Some(Done {
-            header: request.header,
-            opcode: request.opcode,
-            answer,
-            reply_bytes: reply.length(),
+        Some(match answer {
+            Ok(answer) => Outcome::Done(Done {
+                header: request.header,
+                opcode: request.opcode,
+                answer,
+                reply_bytes: reply.length(),
+            }),
+            Err(wait) => Outcome::Deferred(request.header, wait),
         })
     }
 
@@ -158,10 +167,27 @@ impl Responder {
     }
 }
 
+/// How far a request was served.
+enum Outcome {
+    Done(Done),
+    Deferred(InHeader, Wait),
+}
+
 /// A request and its answer.
 struct Done {
     header: InHeader,
     opcode: Option<Opcode>,
     answer: Answer,
     reply_bytes: usize,
+}
+
+impl Done {
+    fn refused(header: InHeader, errno: Errno) -> Self {
+        Self {
+            opcode: Opcode::from_number(header.opcode),
+            header,
+            answer: Answer::Error(errno),
+            reply_bytes: 0,
+        }
+    }
 }

@@ -18,14 +18,13 @@ use sys::eventfd::EventFd;
 use sys::fuse_ring::{DisabledRing, Event, FuseRing, PreparedRing};
 
 use crate::back_off::BackOff;
-use crate::channel::Serve;
+use crate::channel::{Ready, Serve, State};
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::entry_order::{Queue, Turns};
 use crate::fail_points;
 use crate::ring_message::{Answered, answer_all, answer_message, is_sent_to_self};
 use crate::rings::{ENTRIES, Entries, Rings};
-use crate::state::{Ready, State};
 
 /// Most idle CPUs that help with a burst.
 const MOST_HELPERS: usize = 16;

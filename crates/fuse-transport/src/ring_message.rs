@@ -11,6 +11,7 @@ use crate::counters::Record;
 use crate::dispatch::{Answer, answer};
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::request_info::Caller;
 use crate::timing::Timing;
 use crate::wire::{EntryOut, InHeader, MIN_READ_BUFFER, Opcode, OutHeader, RingHeader};
 
@@ -63,10 +64,13 @@ pub(crate) fn answer_message(
     // Writes are refused unread; no name is longer than this.
     rest.extend_from_slice(&payload[..length.min(MIN_READ_BUFFER)]);
     let mut reply = Reply::new(payload);
+    let caller = Caller::new(&to, timing.taken_ns(), false);
     let (opcode, answer) = match Request::from_ring(to, &header.fixed, rest) {
         Ok(request) => (
             request.opcode,
-            answer(connection.filesystem(), &request, &mut reply),
+            // Nothing is deferred over a ring.
+            answer(connection.filesystem(), &request, &mut reply, caller)
+                .unwrap_or(Answer::Error(Errno::IO)),
         ),
         Err(_) => (None, Answer::Error(Errno::INVAL)),
     };

@@ -202,7 +202,7 @@ impl Session {
         DeviceChannel::open(&self.connection).map(Channel::new)
     }
 
-    /// A channel that answers the requests which the filesystem [defers](crate::DEFER), for the
+    /// A channel that answers the requests which the filesystem [defers](crate::Failure), for the
     /// calling thread. Only requests of the device can be deferred.
     pub fn deferred_channel(self: &Arc<Self>) -> io::Result<DeferredChannel> {
         DeferredChannel::open(&self.connection)

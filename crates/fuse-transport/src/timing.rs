@@ -13,6 +13,10 @@ impl Timing {
         Self(now_ns())
     }
 
+    pub(crate) fn taken_ns(&self) -> u64 {
+        self.0
+    }
+
     /// The time now, if the filesystem wants times.
     pub(crate) fn now(filesystem: &dyn Filesystem) -> Option<u64> {
         filesystem.times().then(now_ns)

@@ -11,9 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sys::eventfd::EventFd;
 
-use crate::channel::Serve;
+use crate::channel::{Ready, Serve, State};
 use crate::connection::Connection;
-use crate::state::{Ready, State};
 
 /// Waits for turns to be asked for.
 pub(crate) struct TurnChannel {

@@ -52,7 +52,9 @@ impl Image {
     }
 
     pub fn lookup_at(&self, directory: Nid, name: &[u8]) -> Result<Nid, Failure> {
-        let found = self.0.lookup(&*self.inode(directory)?, name)?;
+        let found = self
+            .0
+            .lookup(&self.0.waiting(), &*self.inode(directory)?, name)?;
         found.ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
             self.nothing(directory, &name, errno::ENOENT)
@@ -60,14 +62,13 @@ impl Image {
     }
 
     pub fn inode(&self, nid: Nid) -> Result<BorrowedInode, Failure> {
-        Ok(self.0.borrow_inode(nid)?)
+        Ok(self.0.borrow_inode(&self.0.waiting(), nid)?)
     }
 
     pub fn read_at(&self, nid: Nid, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        let context = ReadContext::Reader { readahead: false };
-        Ok(self
-            .0
-            .read_at(&*self.inode(nid)?, offset, buffer, context)?)
+        let request = self.0.request(ReadContext::Reader { readahead: false });
+        let inode = self.0.borrow_inode(&request, nid)?;
+        Ok(self.0.read_at(&request, &inode, offset, buffer)?)
     }
 
     /// Calls `each` until it breaks. A broken entry is the error at the end.
@@ -91,12 +92,12 @@ impl Image {
     }
 
     pub fn read_link(&self, nid: Nid) -> Result<Vec<u8>, Failure> {
-        Ok(self.0.read_link(&*self.inode(nid)?)?)
+        Ok(self.0.read_link(&self.0.waiting(), &*self.inode(nid)?)?)
     }
 
     /// The names, a NUL behind each.
     pub fn xattr_names(&self, nid: Nid) -> Result<Vec<u8>, Failure> {
-        let all = self.0.xattrs(&*self.inode(nid)?)?;
+        let all = self.0.xattrs(&self.0.waiting(), &*self.inode(nid)?)?;
         Ok(all
             .into_iter()
             .flat_map(|xattr| xattr.name.into_iter().chain([0]))
@@ -104,7 +105,7 @@ impl Image {
     }
 
     pub fn xattr(&self, nid: Nid, name: &[u8]) -> Result<Vec<u8>, Failure> {
-        let value = self.0.xattr(&*self.inode(nid)?, name)?;
+        let value = self.0.xattr(&self.0.waiting(), &*self.inode(nid)?, name)?;
         value.ok_or_else(|| self.nothing(nid, &String::from_utf8_lossy(name), ENODATA))
     }
 

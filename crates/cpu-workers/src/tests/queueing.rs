@@ -146,6 +146,7 @@ fn a_worker_knows_that_it_is_one() {
 #[test]
 fn a_worker_with_a_job_is_not_idle() {
     let workers = start(Mode::PerCpu, &FakeCpus::new(2, 0..2));
+    let helpers = |cpu, most| Vec::from_iter(workers.idle_helpers(cpu, most));
     until("both idle", || workers.is_idle(0) && workers.is_idle(1));
     let (begun, gate) = (channel(), Arc::new(Barrier::new(2)));
     let inner = Arc::clone(&gate);
@@ -155,15 +156,15 @@ fn a_worker_with_a_job_is_not_idle() {
     };
     workers.queue(Some(1), Box::new(job));
     assert!(!workers.is_idle(1), "it has a job, started or not");
-    assert_eq!(workers.idle_helpers(0, 2), []);
-    assert_eq!(workers.idle_helpers(1, 2), [0]);
+    assert_eq!(helpers(0, 2), []);
+    assert_eq!(helpers(1, 2), [0]);
     wait(&begun.1);
     assert!(!workers.is_idle(1));
     gate.wait();
     until("idle again", || workers.is_idle(1));
     assert_eq!(workers.count(), 2);
-    assert_eq!(workers.idle_helpers(0, 2), [1]);
-    assert_eq!(workers.idle_helpers(0, 0), []);
+    assert_eq!(helpers(0, 2), [1]);
+    assert_eq!(helpers(0, 0), []);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! One worker: its thread, its queue, how it sleeps, and what it sleeps on.
 
 pub(crate) mod attached_source;
-pub(crate) mod context;
 pub(crate) mod event_source;
 pub(crate) mod lowered;
 pub(crate) mod parker;

@@ -18,14 +18,25 @@ use std::sync::mpsc::Sender;
 
 use sys::pi_mutex::PiMutex;
 
+use crate::EventSourceFactory;
 use crate::priority::ThreadPriority;
 use crate::stats::counters::{Counters, count};
 use crate::stats::notices::Notices;
 use crate::worker::attached_source::{AttachedSource, Waited, message};
 use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
-use crate::{EventSourceFactory, WorkerContext};
 use sys::clock::now_ns;
+
+/// Where and when a job runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkerContext {
+    /// The CPU this worker is pinned to; `None` on a thread of the unbound pool.
+    pub cpu: Option<usize>,
+    /// CLOCK_MONOTONIC when the job was queued, ns.
+    pub queued_ns: u64,
+    /// CLOCK_MONOTONIC when the job started, ns.
+    pub started_ns: u64,
+}
 
 /// One job. Its argument is the CPU and the times of its run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::{FileType, Nid};
-use erofs_engine::{Engine, EngineOptions, ReadContext};
+use erofs_engine::{Engine, EngineOptions};
 use erofs_fuse::{MountOptions, MountRequest, mount, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn add_files(engine: &Engine, nid: Nid, path: &Path, files: &mut BTreeMap<PathBu
     match inode.file_type() {
         FileType::Regular => {
             let mut bytes = vec![0; inode.size as usize];
-            let read = engine.read_at(&inode, 0, &mut bytes, ReadContext::Worker);
+            let read = engine.read_at(&engine.waiting(), &inode, 0, &mut bytes);
             assert_eq!(read.unwrap(), bytes.len());
             files.insert(path.to_owned(), bytes);
         }

@@ -98,7 +98,7 @@ pub fn write(
     let context = ReadContext::Reader { readahead: false };
     let mut offset = 0;
     loop {
-        let count = engine.read_at(inode, offset, buffer, context)?;
+        let count = engine.read_at(&engine.request(context), inode, offset, buffer)?;
         if count == 0 {
             return Ok(());
         }

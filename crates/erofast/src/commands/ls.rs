@@ -143,7 +143,7 @@ impl<W: Write> List<'_, W> {
     fn print(&mut self, path: &[u8], name: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         self.begun = true;
         let target = match inode.file_type() {
-            FileType::Symlink => Some(self.engine.read_link(inode)),
+            FileType::Symlink => Some(self.engine.read_link(&self.engine.waiting(), inode)),
             _ => None,
         };
         let name = match name {

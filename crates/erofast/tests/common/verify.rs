@@ -108,12 +108,12 @@ fn list(engine: &Engine, skipped: &dyn Fn(&[u8]) -> bool, found: &mut Vec<String
 
 fn lookup(engine: &Engine, directory: &Arc<Inode>, name: &[u8], nid: u64, found: &mut Vec<String>) {
     let shown = String::from_utf8_lossy(name);
-    match engine.lookup(directory, name) {
+    match engine.lookup(&engine.waiting(), directory, name) {
         Ok(Some(looked_up)) if looked_up == nid => {}
         other => found.push(format!("lookup of {shown} returns {other:?}, not {nid}")),
     }
     let missing = [name, b"\x01"].concat();
-    match engine.lookup(directory, &missing) {
+    match engine.lookup(&engine.waiting(), directory, &missing) {
         Ok(None) => {}
         other => found.push(format!("lookup of a name behind {shown} returns {other:?}")),
     }
@@ -164,7 +164,7 @@ fn metadata(inode: &Inode, entry: &Expected) -> Vec<String> {
 
 fn attributes(engine: &Engine, inode: &Inode, entry: &Expected) -> Vec<String> {
     let expected = entry.xattrs();
-    let all: BTreeMap<_, _> = match engine.xattrs(inode) {
+    let all: BTreeMap<_, _> = match engine.xattrs(&engine.waiting(), inode) {
         Ok(all) => all
             .into_iter()
             .map(|xattr| (xattr.name, xattr.value))
@@ -176,7 +176,7 @@ fn attributes(engine: &Engine, inode: &Inode, entry: &Expected) -> Vec<String> {
         found.push(format!("xattrs are {all:?}, not {expected:?}"));
     }
     for (name, value) in &expected {
-        match engine.xattr(inode, name) {
+        match engine.xattr(&engine.waiting(), inode, name) {
             Ok(Some(got)) if got == *value => {}
             other => found.push(format!(
                 "xattr {} is {other:?}",
@@ -184,7 +184,7 @@ fn attributes(engine: &Engine, inode: &Inode, entry: &Expected) -> Vec<String> {
             )),
         }
     }
-    match engine.xattr(inode, b"user.there.is.no.such.name") {
+    match engine.xattr(&engine.waiting(), inode, b"user.there.is.no.such.name") {
         Ok(None) => {}
         other => found.push(format!("an xattr that is not there is {other:?}")),
     }
@@ -193,7 +193,7 @@ fn attributes(engine: &Engine, inode: &Inode, entry: &Expected) -> Vec<String> {
 
 fn content(engine: &Engine, inode: &Arc<Inode>, entry: &Expected) -> Vec<String> {
     if let Some(target) = entry.target() {
-        return match engine.read_link(inode) {
+        return match engine.read_link(&engine.waiting(), inode) {
             Ok(got) if got == target => Vec::new(),
             other => vec![format!("symlink returns {other:?}")],
         };
@@ -212,12 +212,8 @@ fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String
     // Steps that begin and end within extents, and are no multiples of anything.
     for step in [1 << 20, 4096, 131_072, 70_001, 1].iter().cycle() {
         let end = whole.len().min(offset + step);
-        let count = engine.read_at(
-            inode,
-            offset as u64,
-            &mut whole[offset..end],
-            ReadContext::Reader { readahead: false },
-        )?;
+        let request = engine.request(ReadContext::Reader { readahead: false });
+        let count = engine.read_at(&request, inode, offset as u64, &mut whole[offset..end])?;
         if count == 0 {
             break;
         }
@@ -244,12 +240,8 @@ fn random_reads(engine: &Engine, inode: &Inode, whole: &[u8]) -> Result<Vec<Stri
     for round in 0..12 {
         let offset = next(inode.size + 10);
         let length = next([5, 4096, 20_000, 200_000][round % 4]) as usize + 1;
-        let count = engine.read_at(
-            inode,
-            offset,
-            &mut buffer[..length],
-            CONTEXTS[round % CONTEXTS.len()],
-        )?;
+        let request = engine.request(CONTEXTS[round % CONTEXTS.len()]);
+        let count = engine.read_at(&request, inode, offset, &mut buffer[..length])?;
         let start = (offset as usize).min(whole.len());
         let expected = &whole[start..whole.len().min(start + length)];
         if buffer[..count] != *expected {
@@ -273,7 +265,7 @@ fn big_content(
         while done < *length {
             let wanted = (length - done).min(buffer.len() as u64) as usize;
             let out = &mut buffer[..wanted];
-            engine.read_at(inode, offset + done, out, ReadContext::Worker)?;
+            engine.read_at(&engine.waiting(), inode, offset + done, out)?;
             hash.update(out);
             done += wanted as u64;
         }
@@ -294,7 +286,7 @@ fn zeros(engine: &Engine, inode: &Inode, start: u64, end: u64) -> Result<Vec<Str
         let room = end.saturating_sub(start).min(4096);
         let offset = start + (end - start - room) / 4 * sample;
         let out = &mut buffer[..room as usize];
-        engine.read_at(inode, offset.min(end - room), out, ReadContext::Worker)?;
+        engine.read_at(&engine.waiting(), inode, offset.min(end - room), out)?;
         if out.iter().any(|&byte| byte != 0) {
             return Ok(vec![format!("no zeros at {offset}")]);
         }

@@ -52,9 +52,9 @@ pub fn assert_same(engine: &Engine, image: &TestImage, skip: &[&str]) {
 /// Everything that can be asked of a path.
 pub fn everything_of(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     let inode = engine.resolve(path.as_bytes(), false)?;
-    engine.xattrs(&inode)?;
+    engine.xattrs(&engine.waiting(), &inode)?;
     match inode.file_type() {
-        FileType::Symlink => engine.read_link(&inode).map(drop),
+        FileType::Symlink => engine.read_link(&engine.waiting(), &inode).map(drop),
         FileType::Directory => {
             engine.read_dir(&inode, 0, &mut |_, _, _, _| ControlFlow::Continue(()))
         }
@@ -63,7 +63,7 @@ pub fn everything_of(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
             let mut offset = 0;
             loop {
                 let context = ReadContext::Reader { readahead: false };
-                match engine.read_at(&inode, offset, &mut buffer, context)? {
+                match engine.read_at(&engine.request(context), &inode, offset, &mut buffer)? {
                     0 => return Ok(()),
                     count => offset += count as u64,
                 }

@@ -95,7 +95,11 @@ impl Patched {
         let inode = self.found(path);
         let mut offset = 0;
         loop {
-            let extent = self.engine.image().map(&inode, offset).expect("an extent");
+            let extent = self
+                .engine
+                .extent(&inode, offset)
+                .expect("an extent")
+                .expect("an extent");
             offset = extent.end();
             if let ExtentKind::Compressed(pcluster) = extent.kind
                 && pcluster.coding == Coding::Compressed(algorithm)
@@ -167,8 +171,8 @@ impl Patched {
     pub fn dirent(&self, path: &str, index: usize) -> usize {
         let extent = self
             .engine
-            .image()
-            .map(&self.found(path), 0)
+            .extent(&self.found(path), 0)
+            .expect("an extent")
             .expect("an extent");
         let ExtentKind::Meta { physical, .. } = extent.kind else {
             panic!("{path} is not inline: {extent:?}");
@@ -215,8 +219,8 @@ impl Patched {
             let inode = self.found(path);
             let extent = (inode.file_type() == FileType::Regular && inode.size > 0).then(|| {
                 self.engine
-                    .image()
-                    .map(&inode, inode.size - 1)
+                    .extent(&inode, inode.size - 1)
+                    .expect("an extent")
                     .expect("an extent")
             });
             match extent {
@@ -283,7 +287,10 @@ impl Patched {
     pub fn reads_without_xattrs(&self, path: &str) {
         let engine = self.open().expect("it opens");
         let inode = engine.resolve(path.as_bytes(), false).expect(path);
-        assert_eq!(engine.xattrs(&inode).expect("a list"), []);
+        assert_eq!(
+            engine.xattrs(&engine.waiting(), &inode).expect("a list"),
+            []
+        );
         everything_of(&engine, path).expect(path);
         assert_same(&engine, &self.image, &[path]);
     }

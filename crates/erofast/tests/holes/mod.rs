@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::{Coding, ExtentKind, FileType, Inode};
-use erofs_engine::{Engine, EngineOptions, ReadContext};
+use erofs_engine::{Engine, EngineOptions};
 use erofs_oracles::holes::{Hole, How, holes};
 
 use crate::common::{TestImage, fixtures, good_images, image_sets};
@@ -29,7 +29,7 @@ pub struct Punched {
 
 fn content(engine: &Engine, inode: &Inode) -> Vec<u8> {
     let mut bytes = vec![0xaa; inode.size as usize];
-    let read = engine.read_at(inode, 0, &mut bytes, ReadContext::Worker);
+    let read = engine.read_at(&engine.waiting(), inode, 0, &mut bytes);
     assert_eq!(read.expect("a good file"), bytes.len());
     bytes
 }
@@ -117,7 +117,7 @@ fn check(engine: &Engine, file: &Punched) {
     assert_eq!(wrong, None, "{name}: other bytes beside {:?}", file.holes);
     if file.how != How::Record {
         assert_eq!(
-            engine.image().has_holes(&inode, &mut { u64::MAX }),
+            engine.has_holes(&inode, &mut { u64::MAX }),
             Some(true),
             "{name}"
         );
@@ -133,7 +133,7 @@ fn check(engine: &Engine, file: &Punched) {
             let end = end.min(inode.size);
             let mut bytes = vec![0xaa; (end - begin) as usize];
             engine
-                .read_at(&inode, begin, &mut bytes, ReadContext::Worker)
+                .read_at(&engine.waiting(), &inode, begin, &mut bytes)
                 .expect("a part");
             assert!(
                 bytes == file.content[begin as usize..end as usize],
@@ -143,7 +143,7 @@ fn check(engine: &Engine, file: &Punched) {
         let before = engine.stats().decoded_bytes;
         for at in [hole.start, middle, hole.end - 1] {
             let mut byte = [0xaa];
-            let read = engine.read_at(&inode, at, &mut byte, ReadContext::Worker);
+            let read = engine.read_at(&engine.waiting(), &inode, at, &mut byte);
             assert_eq!((read.expect("a byte"), byte), (1, [0]), "{name} at {at}");
         }
         assert_eq!(
@@ -152,7 +152,10 @@ fn check(engine: &Engine, file: &Punched) {
             "{name}: a hole was decoded"
         );
         for at in [hole.start, middle, hole.end - 1] {
-            let extent = engine.image().map(&inode, at).expect("an extent");
+            let extent = engine
+                .extent(&inode, at)
+                .expect("an extent")
+                .expect("an extent");
             assert_eq!(extent.kind, ExtentKind::Hole, "{name} at {at}");
             let range = extent.logical..extent.end();
             assert!(
@@ -160,14 +163,20 @@ fn check(engine: &Engine, file: &Punched) {
                 "{name}: {range:?}"
             );
             assert_eq!(
-                engine.seek(&inode, at, true).expect("a hole"),
+                engine
+                    .seek(&engine.waiting(), &inode, at, true)
+                    .expect("a hole"),
                 Some(at),
                 "{name}"
             );
         }
-        let data = engine.seek(&inode, hole.start, false).expect("data");
+        let data = engine
+            .seek(&engine.waiting(), &inode, hole.start, false)
+            .expect("data");
         assert!(data.is_none_or(|data| data >= hole.end), "{name}: {data:?}");
-        let found = engine.seek(&inode, around, true).expect("a hole");
+        let found = engine
+            .seek(&engine.waiting(), &inode, around, true)
+            .expect("a hole");
         assert!(
             found.is_some_and(|found| found <= hole.start),
             "{name}: {found:?}"
@@ -180,7 +189,10 @@ fn codings(engine: &Engine, path: &[u8]) -> BTreeSet<String> {
     let inode = engine.resolve(path, false).expect("a file");
     let (mut found, mut at) = (BTreeSet::new(), 0);
     while at < inode.size {
-        let extent = engine.image().map(&inode, at).expect("an extent");
+        let extent = engine
+            .extent(&inode, at)
+            .expect("an extent")
+            .expect("an extent");
         at = extent.end();
         found.insert(match extent.kind {
             ExtentKind::Compressed(pcluster) if pcluster.inline => "inline".to_owned(),

@@ -364,7 +364,10 @@ fn a_mount_answers_eio_for_the_file_of_the_block_and_serves_the_others() {
     files.retain(|path| size(path) > 0);
     let victim = files.iter().max_by_key(|path| size(path)).unwrap().clone();
     let inode = plain.resolve(&victim, false).unwrap();
-    let extent = plain.image().map(&inode, 0).expect("an extent");
+    let extent = plain
+        .extent(&inode, 0)
+        .expect("an extent")
+        .expect("an extent");
     let physical = match extent.kind {
         ExtentKind::Raw { physical, .. } => physical,
         ExtentKind::Compressed(pcluster) => pcluster.location.physical,

@@ -1,12 +1,10 @@
 //! A cache of metadata: on-disk structures are small and close to each other.
 
 use std::io;
-use std::sync::Arc;
 
 use erofs_format::ReadAt;
 
 use crate::cache::windows::Windows;
-use crate::request::budget;
 
 /// Bytes of one cached block of metadata.
 const BLOCK: u64 = 4096;
@@ -15,42 +13,30 @@ const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in all.
 const CAPACITY: u64 = 1 << 20;
 
-/// A device or the metabox, with the blocks read last cached.
+/// The blocks of a device or of the metabox that were read last, by number.
 #[derive(Debug)]
-pub(crate) struct MetadataCache {
-    device: Arc<dyn ReadAt>,
-    /// By number.
-    blocks: Windows<u64>,
-}
+pub(crate) struct MetadataCache(Windows<u64>);
 
 impl MetadataCache {
-    pub(crate) fn new(device: Arc<dyn ReadAt>) -> Self {
-        Self {
-            device,
-            blocks: Windows::new(CAPACITY, BLOCK),
-        }
+    pub(crate) fn new() -> Self {
+        Self(Windows::new(CAPACITY, BLOCK))
     }
-}
 
-impl ReadAt for MetadataCache {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        budget::step().map_err(io::Error::other)?;
+    /// Fills `buf` from byte `offset` of `source`, to which the cache belongs.
+    pub(crate) fn read(&self, source: &dyn ReadAt, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let end = offset.checked_add(buf.len() as u64);
-        if buf.len() > LONGEST || end.is_none_or(|end| end > self.size()) {
-            return self.device.read_exact_at(buf, offset);
+        if buf.len() > LONGEST || end.is_none_or(|end| end > source.size()) {
+            return source.read_exact_at(buf, offset);
         }
         let mut position = offset;
         let mut rest = buf;
         while !rest.is_empty() {
-            let (device, key) = (&*self.device, |number| number);
-            let count = self.blocks.copy(device, key, BLOCK, position, rest)?;
+            let count = self
+                .0
+                .copy(source, |number| number, BLOCK, position, rest)?;
             position += count as u64;
             rest = &mut rest[count..];
         }
         Ok(())
-    }
-
-    fn size(&self) -> u64 {
-        self.device.size()
     }
 }

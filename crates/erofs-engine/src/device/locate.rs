@@ -1,8 +1,11 @@
 //! Finding an image inside of a larger file (`offset=auto`).
 
-use erofs_format::{Image, ReadAt, Window};
 use std::io;
-use std::sync::Arc;
+
+use erofs_format::{Holder, Image, Source};
+
+use crate::device::{Bound, Device};
+use crate::request::budget::Request;
 
 /// First bytes of the superblock, little-endian 0xE0F5E1E2 (`EROFS_SUPER_MAGIC_V1`).
 const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
@@ -16,20 +19,21 @@ const LIMIT: u64 = 256 << 20;
 const WINDOW: u64 = 1 << 20;
 
 /// Offset of the first image whose superblock opens.
-pub(crate) fn superblock<D: ReadAt + Clone + 'static>(device: &D) -> Option<u64> {
+pub(crate) fn superblock(device: &Device, request: &Request<'_>) -> Option<u64> {
     let end = device.size().min(LIMIT);
     let mut bytes = vec![0; WINDOW as usize];
     let mut start = SUPERBLOCK;
     while start + MAGIC.len() as u64 <= end {
         let length = WINDOW.min(end - start) as usize;
-        device.read_exact_at(&mut bytes[..length], start).ok()?;
+        device.read(request, &mut bytes[..length], start).ok()?;
         let found =
             bytes[..length]
                 .chunks(STEP as usize)
                 .enumerate()
                 .find_map(|(index, sector)| {
                     let offset = start + index as u64 * STEP - SUPERBLOCK;
-                    (sector.starts_with(&MAGIC) && opens(device, offset)).then_some(offset)
+                    (sector.starts_with(&MAGIC) && opens(Bound { device, request }, offset))
+                        .then_some(offset)
                 });
         if found.is_some() {
             return found;
@@ -52,10 +56,29 @@ pub(crate) fn not_found(size: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
+/// The device from where an image may begin.
+#[derive(Debug)]
+struct Candidate<'a> {
+    within: Bound<'a, Device>,
+    base: u64,
+}
+
+impl Source for Candidate<'_> {
+    fn read(&self, _: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let Bound { device, request } = self.within;
+        let position = self.base.checked_add(offset);
+        device.read(request, buf, position.ok_or(io::ErrorKind::UnexpectedEof)?)
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        let size = self.within.device.size().saturating_sub(self.base);
+        (of == Holder::Device(0)).then_some(size)
+    }
+}
+
 /// Whether the candidate is a superblock. Missing extra devices are no objection.
-fn opens<D: ReadAt + Clone + 'static>(device: &D, offset: u64) -> bool {
-    let window: Arc<dyn ReadAt> = Arc::new(Window::new(Arc::new(device.clone()), offset));
-    match Image::open(vec![window]) {
+fn opens(within: Bound<'_, Device>, base: u64) -> bool {
+    match Image::open(&Candidate { within, base }) {
         Ok(_) => true,
         Err(error) => error.class() == erofs_format::ErrorClass::Unsupported,
     }

@@ -13,14 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use erofs_format::ReadAt;
+use dm_verity::HashDevice;
 use remote_image::{Class, Parts, RemoteFile};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use self::version::{Change, Version};
 use crate::Error;
-use crate::remote::{self, Missing};
+use crate::remote;
+use crate::request::budget::Request;
+use crate::request::missing::Missing;
 
 /// Times that a read may be interrupted. The threads that read have their signals blocked or ended
 /// after a few; a filesystem below can answer EINTR for ever.
@@ -165,11 +167,11 @@ impl Device {
     }
 
     /// Has bytes of a file at a URL fetched again that do not match their hash. Only a hint.
-    pub(crate) fn forget(&self, range: Range<u64>) {
+    pub(crate) fn forget(&self, request: &Request<'_>, range: Range<u64>) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
-            let request = file.forget(&(at(range.start)..at(range.end)));
-            let _ = request.map(|request| remote::waits().then(|| request.wait()));
+            let forgotten = file.forget(&(at(range.start)..at(range.end)));
+            let _ = forgotten.map(|forgotten| request.waits().then(|| forgotten.wait()));
         }
     }
 
@@ -222,9 +224,14 @@ impl Device {
 
     /// Fills `buf` from `offset`. When the bytes are not cached, the kernel is advised of all of
     /// them before this thread starts to wait for the first.
-    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn fetch(
+        &self,
+        request: &Request<'_>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<()> {
         let Storage::Local(file) = &self.storage else {
-            return self.read_exact_at(buf, offset);
+            return self.read(request, buf, offset);
         };
         let done = self.read_cached(file, buf, offset);
         if done == buf.len() {
@@ -234,7 +241,7 @@ impl Device {
         let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
         // Only a hint: if it is refused, the read below works all the same.
         let _ = rustix::fs::fadvise(file, self.base + offset, ahead, Advice::WillNeed);
-        self.read_exact_at(&mut buf[done..], offset)
+        self.read(request, &mut buf[done..], offset)
     }
 
     /// Refuses a read beyond byte `size`.
@@ -268,21 +275,43 @@ impl Device {
             Err(_) => 0,
         }
     }
-}
 
-impl ReadAt for Device {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    /// Fills `buf` from `offset`.
+    pub(crate) fn read(
+        &self,
+        request: &Request<'_>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<()> {
         self.check_range(buf.len(), offset, self.size)?;
         match &self.storage {
             Storage::Local(file) => read_whole(self.base + offset, buf, &mut |buf, offset| {
                 FileExt::read_at(&**file, buf, offset)
             }),
-            Storage::Remote(file) => remote::read(file, buf, self.base + offset),
+            Storage::Remote(file) => remote::read(request, file, buf, self.base + offset),
         }
     }
 
-    fn size(&self) -> u64 {
+    /// In bytes.
+    pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+}
+
+/// A device, for one request.
+#[derive(Debug)]
+pub(crate) struct Bound<'a, D> {
+    pub device: &'a D,
+    pub request: &'a Request<'a>,
+}
+
+impl HashDevice for Bound<'_, Device> {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.device.read(self.request, buf, offset)
+    }
+
+    fn size(&self) -> u64 {
+        self.device.size()
     }
 }
 
@@ -324,6 +353,8 @@ fn read_whole(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::budget::ReadContext;
+    use crate::request::control::Control;
 
     #[test]
     fn a_read_that_is_always_interrupted_ends_and_one_that_is_short_goes_on() {
@@ -358,7 +389,9 @@ mod tests {
         let file = File::from(rustix::fs::memfd_create("a", flags).unwrap());
         file.set_len(8192).unwrap();
         let device = Device::from_file(file.try_clone().unwrap(), Path::new("a"), 0).unwrap();
-        let read = |length| device.read_exact_at(&mut vec![0; length], 4096);
+        let control = Control::default();
+        let request = Request::new(&control, ReadContext::Worker);
+        let read = |length| device.read(&request, &mut vec![0; length], 4096);
         assert!(read(4096).is_ok());
         file.set_len(6000).unwrap();
         let error = read(4096).unwrap_err();

@@ -5,16 +5,19 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use dm_verity::{HashDevice, MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
+use dm_verity::{MAX_BLOCK_SIZE, Mismatch, RootHash, Tree};
 use erofs_format::ReadAt;
 use remote_image::RemoteFile;
 
 use crate::Error;
+use crate::cache::metadata::MetadataCache;
 use crate::device::root_hash_signature::RootHashSignature;
 use crate::device::version::Change;
-use crate::device::{Device, OpenFile};
+use crate::device::{Bound, Device, OpenFile};
 use crate::options::{EngineOptions, Offset};
-use crate::remote::{self, Missing};
+use crate::remote;
+use crate::request::budget::Request;
+use crate::request::missing::Missing;
 
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
@@ -27,8 +30,17 @@ const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 #[derive(Debug)]
 pub(crate) struct StoredDevice {
     device: Arc<Device>,
-    tree: Option<Tree<Arc<Device>>>,
+    verified: Option<Verified>,
     root: Option<RootHash>,
+    /// Its structures.
+    pub(crate) metadata: MetadataCache,
+}
+
+/// A hash tree and where it is read from.
+#[derive(Debug)]
+struct Verified {
+    tree: Tree,
+    hashes: Arc<Device>,
 }
 
 /// A hash area that was opened and not yet read.
@@ -87,23 +99,29 @@ impl HashArea {
     }
 
     /// Checks the signature, reads the superblock and opens the tree.
-    fn tree(self, image: &Device) -> Result<Tree<Arc<Device>>, String> {
+    fn tree(self, image: &Device, request: &Request<'_>) -> Result<Verified, String> {
         if let Some(signature) = &self.signature {
             signature.check(&self.root)?;
         }
-        let parameters = dm_verity::read_superblock(&self.device, self.offset);
+        let hashes = Bound {
+            device: &*self.device,
+            request,
+        };
+        let parameters = dm_verity::read_superblock(&hashes, self.offset);
         let parameters = parameters.map_err(|error| error.to_string())?;
-        let (covered, size) = (parameters.data_size(), ReadAt::size(image));
+        let (covered, size) = (parameters.data_size(), image.size());
         if covered > size {
             return Err(format!(
                 "the hash tree covers {covered} bytes, the image has {size}"
             ));
         }
-        let device = Arc::clone(&self.device);
-        Tree::open(parameters, &self.root, self.device).map_err(|error| {
-            device.forget(self.offset..self.offset.saturating_add(TOP));
+        let tree = Tree::open(parameters, &self.root, &hashes).map_err(|error| {
+            let top = self.offset..self.offset.saturating_add(TOP);
+            self.device.forget(request, top);
             error.to_string()
-        })
+        })?;
+        let hashes = self.device;
+        Ok(Verified { tree, hashes })
     }
 }
 
@@ -113,16 +131,22 @@ impl StoredDevice {
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
         hash_area: Option<HashArea>,
-    ) -> Result<Vec<Arc<Self>>, Error> {
+        request: &Request<'_>,
+    ) -> Result<Vec<Self>, Error> {
         let mut hash_area = hash_area;
         devices
             .into_iter()
             .map(|device| {
                 let area = hash_area.take();
                 let root = area.as_ref().map(|area| area.root.clone());
-                let tree = area.map(|area| area.tree(&device)).transpose();
-                let tree = tree.map_err(|what| Error::verity(name.clone(), what))?;
-                Ok(Arc::new(Self { device, tree, root }))
+                let verified = area.map(|area| area.tree(&device, request)).transpose();
+                let verified = verified.map_err(|what| Error::verity(name.clone(), what))?;
+                Ok(Self {
+                    device,
+                    verified,
+                    root,
+                    metadata: MetadataCache::new(),
+                })
             })
             .collect()
     }
@@ -133,25 +157,30 @@ impl StoredDevice {
     }
 
     /// Fills `buf` from `offset`, as [`Device::fetch`].
-    pub(crate) fn fetch(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        match &self.tree {
-            None => self.device.fetch(buf, offset),
-            Some(tree) => self.verified(tree, buf, offset),
+    pub(crate) fn fetch(
+        &self,
+        request: &Request<'_>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        match &self.verified {
+            None => self.device.fetch(request, buf, offset),
+            Some(verified) => self.verify(verified, request, buf, offset),
         }
     }
 
-    /// Waits until these bytes and what verifies them are cached, or remembers that they are not.
-    pub(crate) fn need(&self, ranges: &[Range<u64>]) -> io::Result<()> {
+    /// Waits until these bytes and what verifies them are cached, or notes that they are missing.
+    pub(crate) fn need(&self, request: &Request<'_>, ranges: &[Range<u64>]) -> io::Result<()> {
         let mut missing = Missing::default();
         self.device.add_missing(ranges, &mut missing);
-        if let Some(tree) = &self.tree {
+        if let Some(Verified { tree, hashes: from }) = &self.verified {
             let hashes: Vec<_> = ranges
                 .iter()
                 .flat_map(|range| tree.hashes(range.clone()))
                 .collect();
-            tree.hash_device().add_missing(&hashes, &mut missing);
+            from.add_missing(&hashes, &mut missing);
         }
-        remote::need(missing)
+        request.need(missing)
     }
 
     /// As [`Device::prefetch`].
@@ -172,24 +201,29 @@ impl StoredDevice {
 
     /// The device, and that of the tree if it is another one.
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
-        let tree = self.tree.as_ref().map(Tree::hash_device);
-        let tree = tree.filter(|tree| !Arc::ptr_eq(tree, &self.device));
-        std::iter::once(&self.device).chain(tree)
+        let hashes = self.verified.as_ref().map(|verified| &verified.hashes);
+        let hashes = hashes.filter(|hashes| !Arc::ptr_eq(hashes, &self.device));
+        std::iter::once(&self.device).chain(hashes)
     }
 
     /// Verifies every block that the tree covers, whether a file uses it or not, and calls `each`
     /// with a line for each that does not match. Nothing is verified without a tree.
-    pub(crate) fn scan(&self, each: &mut dyn FnMut(String)) {
-        let Some(tree) = &self.tree else { return };
+    pub(crate) fn scan(&self, request: &Request<'_>, each: &mut dyn FnMut(String)) {
+        let Some(Verified { tree, .. }) = &self.verified else {
+            return;
+        };
         let block = u64::from(tree.parameters().data_block_size());
         let mut buf = vec![0; SCAN.max(block) as usize];
         for start in (0..self.size()).step_by(buf.len()) {
             let length = (self.size() - start).min(buf.len() as u64);
-            if self.fetch(&mut buf[..length as usize], start).is_ok() {
+            if self
+                .fetch(request, &mut buf[..length as usize], start)
+                .is_ok()
+            {
                 continue;
             }
             for at in (start..start + length).step_by(block as usize) {
-                if let Err(error) = self.fetch(&mut buf[..block as usize], at) {
+                if let Err(error) = self.fetch(request, &mut buf[..block as usize], at) {
                     each(error.to_string());
                 }
             }
@@ -198,17 +232,22 @@ impl StoredDevice {
 
     /// Reads whole blocks into `buf` and verifies them there: the verified bytes are decoded, even
     /// if the file changes meanwhile. Of the blocks at the ends only a part may be wanted.
-    fn verified(
+    fn verify(
         &self,
-        tree: &Tree<Arc<Device>>,
+        Verified { tree, hashes }: &Verified,
+        request: &Request<'_>,
         mut buf: &mut [u8],
         mut offset: u64,
     ) -> io::Result<()> {
         self.device.check_range(buf.len(), offset, self.size())?;
         if self.device.remote().is_some() {
             let range = offset..offset + buf.len() as u64;
-            self.need(std::slice::from_ref(&range))?;
+            self.need(request, std::slice::from_ref(&range))?;
         }
+        let from = Bound {
+            device: &**hashes,
+            request,
+        };
         let size = tree.parameters().data_block_size() as usize;
         let mut scratch = Vec::new();
         while !buf.is_empty() {
@@ -220,9 +259,9 @@ impl StoredDevice {
                 scratch.resize(size, 0);
                 (&mut scratch[..], buf.len().min(size - within))
             };
-            self.device.fetch(target, offset - within as u64)?;
-            tree.verify(target, offset / size as u64)
-                .map_err(|error| self.mismatch(tree, &error))?;
+            self.device.fetch(request, target, offset - within as u64)?;
+            tree.verify(&from, target, offset / size as u64)
+                .map_err(|error| self.mismatch(tree, hashes, request, &error))?;
             if !(within == 0 && whole > 0) {
                 buf[..count].copy_from_slice(&scratch[within..within + count]);
             }
@@ -235,16 +274,23 @@ impl StoredDevice {
 
 impl StoredDevice {
     /// What a web server sent once may be right the next time.
-    fn mismatch(&self, tree: &Tree<Arc<Device>>, error: &dm_verity::Error) -> io::Error {
+    fn mismatch(
+        &self,
+        tree: &Tree,
+        hashes: &Device,
+        request: &Request<'_>,
+        error: &dm_verity::Error,
+    ) -> io::Error {
         let mut kind = io::ErrorKind::Other;
         match error {
             dm_verity::Error::Mismatch(Mismatch::Data { offset, .. }) => {
                 let size = tree.parameters().data_block_size();
-                self.device.forget(*offset..offset + u64::from(size));
+                self.device
+                    .forget(request, *offset..offset + u64::from(size));
             }
             dm_verity::Error::Mismatch(Mismatch::Hash { offset, .. }) => {
                 let size = tree.parameters().hash_block_size();
-                tree.hash_device().forget(*offset..offset + u64::from(size));
+                hashes.forget(request, *offset..offset + u64::from(size));
             }
             dm_verity::Error::Read { source, .. } => kind = source.kind(),
             _ => {}
@@ -253,29 +299,39 @@ impl StoredDevice {
     }
 }
 
-impl ReadAt for StoredDevice {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        match &self.tree {
-            None => ReadAt::read_exact_at(&self.device, buf, offset),
-            Some(tree) => self.verified(tree, buf, offset),
-        }
+impl StoredDevice {
+    /// Fills `buf` from `offset`, where structures are.
+    pub(crate) fn read(
+        &self,
+        request: &Request<'_>,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        request.step().map_err(io::Error::other)?;
+        let device = self;
+        let bound = Bound { device, request };
+        self.metadata.read(&bound, buf, offset)
     }
 
     /// With a tree: the bytes that it covers.
-    fn size(&self) -> u64 {
-        match &self.tree {
-            None => ReadAt::size(&*self.device),
-            Some(tree) => tree.parameters().data_size(),
+    pub(crate) fn size(&self) -> u64 {
+        match &self.verified {
+            None => self.device.size(),
+            Some(Verified { tree, .. }) => tree.parameters().data_size(),
         }
     }
 }
 
-impl HashDevice for Device {
+impl ReadAt for Bound<'_, StoredDevice> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        ReadAt::read_exact_at(self, buf, offset)
+        let Bound { device, request } = *self;
+        match &device.verified {
+            None => device.device.read(request, buf, offset),
+            Some(verified) => device.verify(verified, request, buf, offset),
+        }
     }
 
     fn size(&self) -> u64 {
-        ReadAt::size(self)
+        self.device.size()
     }
 }

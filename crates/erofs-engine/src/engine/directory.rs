@@ -9,8 +9,7 @@ use std::io;
 use erofs_format::{DataLayout, Nid, ReadAt};
 
 use crate::cache::windows::Windows;
-use crate::read::map::Content;
-use crate::request::budget;
+use crate::read::FileReader;
 
 /// Bytes that are decoded at once.
 const WINDOW: u64 = 128 << 10;
@@ -35,7 +34,7 @@ impl DirectoryCache {
 /// A directory, for one request.
 #[derive(Debug)]
 pub(crate) struct Directory<'a> {
-    pub content: Content<'a>,
+    pub content: FileReader<'a>,
     pub cache: &'a DirectoryCache,
 }
 
@@ -53,14 +52,14 @@ impl Directory<'_> {
 
     /// All of it is behind its inode, which is cached.
     fn is_inline(&self) -> bool {
-        let block = u64::from(self.content.view.image.superblock().block_size);
+        let block = self.content.path.block_size;
         self.content.inode.layout() == DataLayout::FlatInline && self.size() < block
     }
 }
 
 impl ReadAt for Directory<'_> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        budget::step().map_err(io::Error::other)?;
+        self.content.request.step().map_err(io::Error::other)?;
         if self.is_inline() {
             return self.content.read_exact_at(buf, offset);
         }

@@ -8,9 +8,8 @@ use erofs_format::{FileType, Inode, Nid};
 use super::Engine;
 use crate::engine::directory::Directory;
 use crate::error::errno;
-use crate::read::map::Caller;
 use crate::request::RequestKey;
-use crate::request::budget::{self, Exceeded};
+use crate::request::budget::{Exceeded, Request};
 use crate::{Error, FileFault};
 
 /// Longest symlink the kernel accepts.
@@ -33,12 +32,17 @@ enum Allowed {
 
 impl Engine {
     /// Looks `name` up in a directory.
-    pub fn lookup(&self, directory: &Inode, name: &[u8]) -> Result<Option<Nid>, Error> {
-        let content = self.directory(directory)?;
+    pub fn lookup(
+        &self,
+        request: &Request<'_>,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Nid>, Error> {
+        let content = self.directory(request, directory)?;
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
         }
-        self.metadata(RequestKey::Lookup(directory.nid), |image| {
+        self.metadata(request, RequestKey::Lookup(directory.nid), |image| {
             let found = dir::lookup(&content, image.superblock().block_size, name)?;
             Ok(found.map(|(nid, _)| nid))
         })
@@ -63,7 +67,13 @@ impl Engine {
                 ControlFlow::Continue(())
             }
         };
-        let flow = self.list(directory, position, Allowed::OfEntries, &mut sound)?;
+        let flow = self.list(
+            &self.waiting(),
+            directory,
+            position,
+            Allowed::OfEntries,
+            &mut sound,
+        )?;
         match broken.filter(|_| flow.is_continue()) {
             Some(error) => Err(error),
             None => Ok(()),
@@ -78,7 +88,13 @@ impl Engine {
         position: u64,
         each: EachItem<'_>,
     ) -> Result<(), Error> {
-        let listed = self.list(directory, position, Allowed::OfEntries, each);
+        let listed = self.list(
+            &self.waiting(),
+            directory,
+            position,
+            Allowed::OfEntries,
+            each,
+        );
         listed.map(drop)
     }
 
@@ -87,32 +103,34 @@ impl Engine {
     /// on.
     pub fn read_dir_part(
         &self,
+        request: &Request<'_>,
         directory: &Inode,
         position: u64,
         each: EachItem<'_>,
     ) -> Result<(), Error> {
-        let listed = self.list(directory, position, Allowed::OfListing, each);
+        let listed = self.list(request, directory, position, Allowed::OfListing, each);
         listed.map(drop)
     }
 
     /// Whether `each` broke.
     fn list(
         &self,
+        request: &Request<'_>,
         directory: &Inode,
         position: u64,
         allowed: Allowed,
         each: EachItem<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let content = self.directory(directory)?;
+        let content = self.directory(request, directory)?;
         let block_size = self.image().superblock().block_size;
-        let request = RequestKey::List(directory.nid, position);
+        let key = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
         let mut each = |item: Result<dir::Dirent<'_>, Error>| match allowed {
-            Allowed::OfEntries => budget::outside(|| each(item)),
+            Allowed::OfEntries => request.outside(|| each(item)),
             Allowed::OfListing => each(item),
         };
-        self.requests.run(request, |scope| {
+        self.requests.run(request, key, 0, |scope| {
             let read = dir::read(&content, block_size, position, &mut |item| {
                 flow = match item {
                     Item::Entry(entry) => {
@@ -127,7 +145,7 @@ impl Engine {
                 flow
             });
             match read {
-                Err(_) if in_parts && any && budget::exceeded().is_some_and(Exceeded::is_limit) => {
+                Err(_) if in_parts && any && request.exceeded().is_some_and(Exceeded::is_limit) => {
                     Ok(())
                 }
                 other => other.map_err(|error| self.error(directory.nid, error)),
@@ -137,7 +155,7 @@ impl Engine {
     }
 
     /// The target of a symlink.
-    pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>, Error> {
+    pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>, Error> {
         if inode.file_type() != FileType::Symlink {
             return Err(self.kind(inode, "is not a symlink", errno::EINVAL));
         }
@@ -145,8 +163,9 @@ impl Engine {
             return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
         }
         let mut target = vec![0; inode.size as usize];
-        self.requests.run(RequestKey::Read(inode.nid, 0), |_| {
-            self.content(inode).read(0, &mut target, Caller::METADATA)
+        let key = RequestKey::Read(inode.nid, 0);
+        self.requests.run(request, key, 0, |_| {
+            self.file(request, inode).read(0, &mut target, None)
         })?;
         if target.contains(&0) {
             let why = "symlink with a NUL byte in its target";
@@ -159,12 +178,16 @@ impl Engine {
         self.error(inode.nid, FileFault::Kind { what, errno })
     }
 
-    fn directory<'a>(&'a self, inode: &'a Inode) -> Result<Directory<'a>, Error> {
+    fn directory<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        inode: &'a Inode,
+    ) -> Result<Directory<'a>, Error> {
         if inode.file_type() != FileType::Directory {
             return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
         }
         Ok(Directory {
-            content: self.content(inode),
+            content: self.file(request, inode),
             cache: &self.directories,
         })
     }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cpu_workers::SystemCpus;
-use erofs_format::ReadAt;
 use page_pool::{PAGE_SIZE, PagePool, PoolOptions};
 
 use crate::Error;
@@ -16,6 +15,7 @@ use crate::device::{Device, OpenFile, open_file};
 use crate::load::LoadFiles;
 use crate::options::{EngineOptions, Offset};
 use crate::remote::{self, ImageFetcher};
+use crate::request::budget::Request;
 
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
 /// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
@@ -187,6 +187,7 @@ fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
 
 /// With `offset=auto`: the primary device from where the image begins.
 pub(crate) fn locate_image(
+    request: &Request<'_>,
     name: &str,
     options: &EngineOptions,
     devices: &mut [Arc<Device>],
@@ -195,7 +196,7 @@ pub(crate) fn locate_image(
         return Ok(());
     }
     for primary in devices.iter_mut().take(1) {
-        let located = crate::device::locate::superblock(primary)
+        let located = crate::device::locate::superblock(primary, request)
             .ok_or_else(|| crate::device::locate::not_found(primary.size()))
             .and_then(|base| primary.with_base(base))
             .inspect_err(|_| primary.discard())

@@ -15,6 +15,7 @@ impl Engine {
     /// at the root. Symlinks on the way are followed inside of the image, the last component only
     /// if `follow`.
     pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
+        let request = self.waiting();
         let mut followed = 0;
         let mut trail: Vec<Nid> = vec![self.root()];
         let mut todo: Vec<Vec<u8>> = components(path);
@@ -28,7 +29,7 @@ impl Engine {
                 return Err(self.path_error(path, "not a directory", errno::ENOTDIR));
             }
             let nid = self
-                .lookup(&here, &name)?
+                .lookup(&request, &here, &name)?
                 .ok_or_else(|| self.path_error(path, "no such file or directory", errno::ENOENT))?;
             let inode = self.inode(nid)?;
             if inode.file_type() == FileType::Symlink && (follow || !todo.is_empty()) {
@@ -36,7 +37,7 @@ impl Engine {
                 if followed > SYMLINKS_MAX {
                     return Err(self.path_error(path, "too many symbolic links", errno::ELOOP));
                 }
-                let target = self.read_link(&inode)?;
+                let target = self.read_link(&request, &inode)?;
                 if target.starts_with(b"/") {
                     trail.truncate(1);
                 }

@@ -10,11 +10,9 @@ use erofs_format::{Algorithm, Pcluster};
 use figures::add;
 
 use crate::read::FileReader;
-use crate::read::claim::Key;
+use crate::read::claim::{Decoded, Key};
 use crate::read::decode_context::DecodeContext;
-use crate::read::in_flight::Decoded;
 use crate::read::segment::Segment;
-use crate::request::budget;
 
 /// A record begins anywhere in a page: it has bytes in the next one, which is asked for next.
 const NEXT_PAGE: usize = 4096;
@@ -81,8 +79,8 @@ impl FileReader<'_> {
         stored: &mut [u8],
         out: &mut [u8],
     ) -> bool {
-        let charged = self.within(budget::charge((stored.len() + out.len()) as u64));
-        let read = charged.and_then(|()| self.read(pcluster.location, stored));
+        let charged = self.within(self.request.charge((stored.len() + out.len()) as u64));
+        let read = charged.and_then(|()| self.fetch_into(pcluster.location, stored));
         if read.is_err() || decoder.decode(Codec::Lz4, stored, out, true).is_err() {
             return false;
         }

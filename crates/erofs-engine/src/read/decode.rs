@@ -7,8 +7,6 @@ use figures::add;
 use crate::read::FileReader;
 use crate::read::kept::key;
 use crate::read::segment::{Segment, cost};
-use crate::request::budget;
-use crate::trace_spans;
 use crate::{Error, FileFault};
 
 impl FileReader<'_> {
@@ -29,14 +27,16 @@ impl FileReader<'_> {
         };
         let short = (output.len() as u64) < pcluster.decoded_length;
         let bytes = output.len() as u64;
-        self.within(budget::charge_decoding(bytes, cost(algorithm, bytes)))?;
+        let charged = self.request.charge_decoding(bytes, cost(algorithm, bytes));
+        self.within(charged)?;
         if self.take_kept(algorithm, &pcluster, input, output) {
             return Ok(());
         }
         let counters = self.path.counters.own();
         add(&counters.decodes, 1);
         add(&counters.prefix_decodes, u64::from(short));
-        let start = trace_spans::begin();
+        let spans = &self.path.spans;
+        let start = spans.begin();
         decoder
             .decode(codec(algorithm), input, output, pcluster.partial || short)
             .map_err(|source| {
@@ -47,7 +47,7 @@ impl FileReader<'_> {
                 })
             })?;
         let length = output.len() as u64;
-        trace_spans::end(start, "decompress", pcluster.location.physical, length);
+        spans.end(start, "decompress", pcluster.location.physical, length);
         add(&counters.decoded_bytes, length);
         Ok(())
     }

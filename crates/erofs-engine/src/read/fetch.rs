@@ -9,8 +9,6 @@ use figures::add;
 use crate::read::FileReader;
 use crate::read::decode_context::PageBuffer;
 use crate::read::segment::Segment;
-use crate::request::budget;
-use crate::trace_spans;
 use crate::{Error, FileFault};
 
 /// Stored bytes in the input buffer of a decode context: where they came from, and how many.
@@ -49,10 +47,11 @@ impl FileReader<'_> {
         *stored = None;
         let location = run[0].location();
         let length: u64 = run.iter().map(|s| u64::from(s.pcluster.length)).sum();
-        self.within(budget::charge(length))?;
-        let start = trace_spans::begin();
-        self.read(location, input.first(length as usize))?;
-        trace_spans::end(start, "fetch", location.physical, length);
+        self.within(self.request.charge(length))?;
+        let start = self.path.spans.begin();
+        self.fetch_into(location, input.first(length as usize))?;
+        let spans = &self.path.spans;
+        spans.end(start, "fetch", location.physical, length);
         add(&self.path.counters.own().fetched_bytes, length);
         *stored = Some(Stored { location, length });
         Ok(0..run[0].pcluster.length as usize)
@@ -76,27 +75,24 @@ impl FileReader<'_> {
             physical: pcluster.location.physical + offset,
             ..pcluster.location
         };
-        self.read(at(start), first)?;
+        self.fetch_into(at(start), first)?;
         if second.is_empty() {
             Ok(())
         } else {
-            self.read(at(0), second)
+            self.fetch_into(at(0), second)
         }
     }
 
     /// Fills `buf` from a device or from the metabox.
-    pub(crate) fn read(&self, location: Location, buf: &mut [u8]) -> Result<(), Error> {
+    pub(crate) fn fetch_into(&self, location: Location, buf: &mut [u8]) -> Result<(), Error> {
         if location.metabox {
-            return self
-                .image
-                .read_meta(true, buf, location.physical)
-                .map_err(|error| self.error(error));
+            return self.read_meta(true, buf, location.physical);
         }
         let length = buf.len() as u64;
         let device = self.path.devices.get(usize::from(location.device));
         device
             .ok_or_else(|| std::io::Error::other("no such device"))
-            .and_then(|device| device.fetch(buf, location.physical))
+            .and_then(|device| device.fetch(self.request, buf, location.physical))
             .map_err(|error| {
                 self.error(FileFault::Fetch {
                     location,

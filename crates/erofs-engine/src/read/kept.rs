@@ -95,7 +95,8 @@ mod tests {
 
     fn content(engine: &Engine, inode: &erofs_format::Inode) -> Vec<u8> {
         let mut bytes = vec![0; inode.size as usize];
-        let read = engine.read_at(inode, 0, &mut bytes, ReadContext::Worker);
+        let request = engine.request(ReadContext::Worker);
+        let read = engine.read_at(&request, inode, 0, &mut bytes);
         assert_eq!(read.unwrap(), bytes.len());
         bytes
     }

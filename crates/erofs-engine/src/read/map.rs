@@ -1,109 +1,93 @@
 //! The path of a read: map, fetch uncompressed bytes, pass the compressed segments to the kickoff.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 
-use erofs_format::{Coding, Extent, ExtentKind, Image, Inode, Location, ReadAt};
+use erofs_format::{Coding, Extent, ExtentKind, Holder, Location, ReadAt};
 use smallvec::SmallVec;
 
-use crate::options::SyncDecompress;
-use crate::read::kept::DecodedSink;
-use crate::read::missing;
-use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::read::segment::Segment;
-use crate::read::share::{self, Help, ReadContext, reader_decompresses};
-use crate::read::{DataPath, FileReader};
-use crate::remote;
-use crate::request::budget;
+use crate::read::share::{self, Help, reader_decompresses};
+use crate::read::{FileReader, ImageBytes};
 use crate::{Error, FileFault};
 
 /// Segments that take no memory from the allocator: a page touches two pclusters at most.
 const INLINE_SEGMENTS: usize = 2;
 
-/// An opened image, complete or not: special inodes are read before all of it is known.
-#[derive(Clone, Debug)]
-pub(crate) struct View {
-    pub image: Image,
-    /// The inode that fragments live in.
-    pub packed: Option<Inode>,
-}
+/// An extent, and which bytes of the file are wanted of it.
+type Part = (Range<u64>, Extent);
 
-/// The reading thread, and the workers that may help it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller<'a> {
-    pub context: ReadContext,
-    pub help: Option<Help<'a>>,
-    pub policy: SyncDecompress,
-    pub page_cache: Option<&'a dyn PageCacheWriter>,
-    /// Receives all that is decoded, also what is cached.
-    pub sink: Option<&'a dyn DecodedSink>,
-}
+/// Ranges of stored bytes, by the number of their device.
+pub(crate) type Stored = BTreeMap<usize, Vec<Range<u64>>>;
 
-impl Caller<'_> {
-    /// Metadata: the thread that needs it reads it, without help.
-    pub(crate) const METADATA: Caller<'static> = Caller {
-        context: ReadContext::Worker,
-        help: None,
-        policy: SyncDecompress::Auto,
-        page_cache: None,
-        sink: None,
-    };
-}
-
-/// The content of an inode.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Content<'a> {
-    pub path: &'a DataPath,
-    pub view: &'a View,
-    pub inode: &'a Inode,
-}
-
-impl Content<'_> {
+impl FileReader<'_> {
     /// Reads from byte `offset` on; all of `out` must be inside of the file. What a network has of
     /// it comes in one round trip.
     pub(crate) fn read(
         &self,
         offset: u64,
         out: &mut [u8],
-        caller: Caller<'_>,
+        help: Option<Help<'_>>,
     ) -> Result<(), Error> {
         let range = offset..offset + out.len() as u64;
-        let fetch = || missing::fetch(self.path, &self.view.image, self.inode, range);
-        if !self.path.is_remote {
-            return self.read_stored(offset, out, caller);
-        }
-        if remote::waits() {
-            fetch()?;
-            return self.read_stored(offset, out, caller);
-        }
-        let read = self.read_stored(offset, out, caller);
-        read.inspect_err(|error| {
-            if error.is_would_block() {
-                remote::repeat();
-                // The errors of the two are the same.
-                let _ = fetch();
+        self.with_image(|image| {
+            let parts = image.extents(self.inode, range);
+            let parts = parts.map(|part| part.map_err(|error| self.error(error)));
+            if !self.path.is_remote {
+                return self.place_parts(parts, out, help);
             }
+            let parts: Vec<Part> = parts.collect::<Result<_, _>>()?;
+            self.need(&parts)?;
+            self.place_parts(parts.into_iter().map(Ok), out, help)
         })
     }
 
-    fn read_stored(&self, offset: u64, out: &mut [u8], caller: Caller<'_>) -> Result<(), Error> {
-        let reader = FileReader {
-            path: self.path,
-            image: &self.view.image,
-            inode: self.inode,
-            page_cache: caller.page_cache.filter(|_| out.len() <= SMALL_READ),
-            sink: caller.sink,
-        };
+    /// Where the stored bytes of a range are, on devices.
+    pub(crate) fn stored(&self, range: Range<u64>) -> Result<Stored, Error> {
+        let parts: erofs_format::Result<Vec<Part>> =
+            self.with_image(|image| image.extents(self.inode, range).collect());
+        Ok(stored(&parts.map_err(|error| self.error(error))?))
+    }
+
+    /// Waits until the stored bytes are cached, or notes which are not. Those of structures and of
+    /// other inodes are left to their own reads.
+    fn need(&self, parts: &[Part]) -> Result<(), Error> {
+        for (number, ranges) in stored(parts) {
+            // The read of a device that is not there is the error.
+            let Some(device) = self.path.devices.get(number) else {
+                continue;
+            };
+            device.need(self.request, &ranges).map_err(|source| {
+                self.error(FileFault::Fetch {
+                    location: Location {
+                        device: number as u16,
+                        metabox: false,
+                        physical: ranges[0].start,
+                    },
+                    length: ranges.iter().map(|range| range.end - range.start).sum(),
+                    source: Arc::new(source),
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    fn place_parts(
+        &self,
+        parts: impl Iterator<Item = Result<Part, Error>>,
+        out: &mut [u8],
+        help: Option<Help<'_>>,
+    ) -> Result<(), Error> {
         let wanted = out.len();
         let mut segments: SmallVec<[Segment<'_>; INLINE_SEGMENTS]> = SmallVec::new();
         let mut rest = out;
-        let mut position = offset;
-        while !rest.is_empty() {
-            let extent = map(reader, position)?;
-            let within = position - extent.logical;
-            let left = usize::try_from(extent.length - within).unwrap_or(usize::MAX);
-            let (now, later) = rest.split_at_mut(left.min(rest.len()));
+        for part in parts {
+            let (range, extent) = part?;
+            let within = range.start - extent.logical;
+            let (now, later) = rest.split_at_mut((range.end - range.start) as usize);
             rest = later;
-            position += now.len() as u64;
             match extent.kind {
                 ExtentKind::Hole => now.fill(0),
                 ExtentKind::Raw { device, physical } => {
@@ -112,14 +96,13 @@ impl Content<'_> {
                         metabox: false,
                         physical: physical + within,
                     };
-                    reader.read(location, now)?;
+                    self.fetch_into(location, now)?;
                 }
                 ExtentKind::Meta { metabox, physical } => {
-                    let read = reader.image.read_meta(metabox, now, physical + within);
-                    read.map_err(|error| reader.error(error))?;
+                    self.read_meta(metabox, now, physical + within)?;
                 }
                 ExtentKind::Fragment { offset } => {
-                    self.read_fragment(offset + within, now, caller)?;
+                    self.read_fragment(offset + within, now, help)?;
                 }
                 ExtentKind::Compressed(pcluster) => segments.push(Segment {
                     logical: extent.logical,
@@ -131,80 +114,92 @@ impl Content<'_> {
                 }),
             }
         }
-        decompress(reader, &mut segments, wanted, caller)
+        self.decompress(&mut segments, wanted, help)
     }
 
-    /// Reads from the packed inode, which may not consist of fragments itself.
-    fn read_fragment(&self, offset: u64, out: &mut [u8], caller: Caller<'_>) -> Result<(), Error> {
-        let looped = |what| Error::file(&self.path.name, self.inode.nid, FileFault::Loop(what));
-        let Some(packed) = &self.view.packed else {
-            return Err(looped("a fragment without packed inode"));
+    /// Reads metadata, such as an inline tail.
+    pub(crate) fn read_meta(
+        &self,
+        metabox: bool,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> Result<(), Error> {
+        let read = self.with_image(|image| image.read_meta(metabox, buf, offset));
+        read.map_err(|error| self.error(error))
+    }
+
+    /// Reads from the packed inode, whose size and whose own extents the map has checked.
+    fn read_fragment(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        help: Option<Help<'_>>,
+    ) -> Result<(), Error> {
+        let bytes = ImageBytes {
+            path: self.path,
+            request: self.request,
+            through: self.through,
         };
-        if packed.nid == self.inode.nid {
-            return Err(looped("the packed inode has a fragment of itself"));
+        let Some(mut packed) = bytes.special(Holder::Packed) else {
+            let what = "a fragment without packed inode";
+            return Err(self.error(FileFault::Loop(what)));
+        };
+        packed.file.sink = self.sink;
+        packed.read(offset, out, help)
+    }
+
+    fn decompress(
+        &self,
+        segments: &mut [Segment<'_>],
+        bytes: usize,
+        help: Option<Help<'_>>,
+    ) -> Result<(), Error> {
+        let to_decode = segments
+            .iter()
+            .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
+        match help {
+            // Nothing is scheduled when nothing is pending.
+            Some(Help {
+                workers, policy, ..
+            }) if to_decode && !reader_decompresses(policy, self.request.context(), bytes) => {
+                share::decompress_on_worker(*self, segments, workers)
+            }
+            help => share::decompress_here(*self, segments, help),
         }
-        let end = offset.checked_add(out.len() as u64);
-        if end.is_none_or(|end| end > packed.size) {
-            return Err(looped("a fragment reaches beyond the packed inode"));
-        }
-        // The pages around it belong to other files.
-        let caller = Caller {
-            page_cache: None,
-            ..caller
-        };
-        let packed = Content {
-            inode: packed,
-            ..*self
-        };
-        packed.read(offset, out, caller)
     }
 }
 
-impl ReadAt for Content<'_> {
+fn stored(parts: &[Part]) -> Stored {
+    let mut stored = Stored::new();
+    for (range, extent) in parts {
+        let (device, start, length) = match extent.kind {
+            ExtentKind::Raw { device, physical } => {
+                let start = physical + (range.start - extent.logical);
+                (device, start, range.end - range.start)
+            }
+            ExtentKind::Compressed(pcluster) if !pcluster.location.metabox => {
+                let location = pcluster.location;
+                (location.device, location.physical, pcluster.length.into())
+            }
+            _ => continue,
+        };
+        let ranges = stored.entry(device.into()).or_default();
+        ranges.push(start..start.saturating_add(length));
+    }
+    stored
+}
+
+impl ReadAt for FileReader<'_> {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        budget::step().map_err(io::Error::other)?;
+        self.request.step().map_err(io::Error::other)?;
         let end = offset.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.inode.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let read = self.read(offset, buf, Caller::METADATA);
-        read.map_err(io::Error::other)
+        self.read(offset, buf, None).map_err(io::Error::other)
     }
 
     fn size(&self) -> u64 {
         self.inode.size
-    }
-}
-
-/// The extent that contains `position`, as [`Image::map`] promises.
-fn map(reader: FileReader<'_>, position: u64) -> Result<Extent, Error> {
-    let extent = reader
-        .image
-        .map(reader.inode, position)
-        .map_err(|error| reader.error(error))?;
-    debug_assert!(
-        extent.logical <= position && position < extent.end(),
-        "{extent:?} {position}"
-    );
-    Ok(extent)
-}
-
-fn decompress(
-    reader: FileReader<'_>,
-    segments: &mut [Segment<'_>],
-    bytes: usize,
-    caller: Caller<'_>,
-) -> Result<(), Error> {
-    let to_decode = segments
-        .iter()
-        .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
-    match caller.help {
-        // Nothing is scheduled when nothing is pending.
-        Some(Help { workers, .. })
-            if to_decode && !reader_decompresses(caller.policy, caller.context, bytes) =>
-        {
-            share::decompress_on_worker(reader, segments, workers)
-        }
-        help => share::decompress_here(reader, segments, help),
     }
 }

@@ -6,10 +6,8 @@ pub(crate) mod claim;
 pub(crate) mod decode;
 pub(crate) mod decode_context;
 mod fetch;
-mod in_flight;
 pub(crate) mod kept;
 pub(crate) mod map;
-pub(crate) mod missing;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 pub(crate) mod page_cache;
@@ -18,19 +16,23 @@ mod segment;
 pub(crate) mod share;
 mod shared_page;
 
+use std::io;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use erofs_format::{Image, Inode};
+use erofs_format::{Holder, Image, Inode, ReadAt, Reader, Source};
 use page_pool::PageBuf;
 
+use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
 use crate::read::buffers::Buffers;
 use crate::read::claim::PclusterTable;
 use crate::read::decode_context::ContextPool;
 use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::page_cache::PageCacheWriter;
-use crate::request::budget::Exceeded;
+use crate::request::budget::{Exceeded, Request};
 use crate::stats::AllCounters;
+use crate::trace_spans::TraceSpans;
 use crate::{Error, FileFault};
 
 /// State shared by all reads of an opened image. All fields are set at start; those that change
@@ -39,8 +41,15 @@ use crate::{Error, FileFault};
 pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
+    pub image: Image,
+    /// The inode whose content holds other inodes.
+    pub metabox: Option<Inode>,
+    /// Structures in the metabox are as small and as close together as those on a device.
+    pub metabox_blocks: MetadataCache,
+    /// The inode that fragments live in.
+    pub packed: Option<Inode>,
     /// The files; index 0 is the image itself.
-    pub devices: Vec<Arc<StoredDevice>>,
+    pub devices: Vec<StoredDevice>,
     /// One of them is at a URL.
     pub is_remote: bool,
     pub block_size: u64,
@@ -50,14 +59,124 @@ pub(crate) struct DataPath {
     pub counters: AllCounters,
     /// Taken instead of decoding.
     pub kept: OnceLock<Arc<dyn DecodedSource>>,
+    pub spans: TraceSpans,
 }
 
-/// Reads one file: fetches stored bytes (`fetch`), decodes them (`decode`) and places the result
-/// (`place`).
+/// Bytes of devices, for one request: what an image is opened with.
+#[derive(Debug)]
+pub(crate) struct DeviceBytes<'a> {
+    pub devices: &'a [StoredDevice],
+    pub request: &'a Request<'a>,
+}
+
+impl Source for DeviceBytes<'_> {
+    fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let device = match from {
+            Holder::Device(number) => self.devices.get(usize::from(number)),
+            Holder::Metabox | Holder::Packed => None,
+        };
+        let device = device.ok_or(io::ErrorKind::NotFound)?;
+        device.read(self.request, buf, offset)
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        match of {
+            Holder::Device(number) => Some(self.devices.get(usize::from(number))?.size()),
+            Holder::Metabox | Holder::Packed => None,
+        }
+    }
+}
+
+/// The special inodes through which bytes may come. That of a special inode itself has fewer, so
+/// that reads cannot lead in circles.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FileReader<'a> {
+pub(crate) struct Through {
+    pub metabox: bool,
+    pub packed: bool,
+}
+
+impl Through {
+    pub(crate) const ALL: Through = Through {
+        metabox: true,
+        packed: true,
+    };
+}
+
+/// Bytes of an image, for one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ImageBytes<'a> {
     pub path: &'a DataPath,
-    pub image: &'a Image,
+    pub request: &'a Request<'a>,
+    pub through: Through,
+}
+
+impl<'a> ImageBytes<'a> {
+    /// The content of a special inode, if bytes may come through it.
+    pub(crate) fn special(&self, holder: Holder) -> Option<FileReader<'a>> {
+        let (path, mut through) = (self.path, self.through);
+        let inode = match holder {
+            Holder::Metabox if through.metabox => path.metabox.as_ref()?,
+            Holder::Packed if through.packed => path.packed.as_ref()?,
+            _ => return None,
+        };
+        if holder == Holder::Metabox {
+            let packed = path.packed.as_ref();
+            through.metabox = false;
+            through.packed &= packed.is_some_and(|packed| !packed.in_metabox());
+        } else {
+            through.packed = false;
+        }
+        let file = File::new(path, through, inode);
+        let request = self.request;
+        Some(FileReader { file, request })
+    }
+}
+
+impl Source for ImageBytes<'_> {
+    fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.special(from) {
+            Some(metabox) if from == Holder::Metabox => {
+                self.request.step().map_err(io::Error::other)?;
+                self.path.metabox_blocks.read(&metabox, buf, offset)
+            }
+            Some(packed) => packed.read_exact_at(buf, offset),
+            None => self.path.devices(self.request).read(from, buf, offset),
+        }
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        let special = self.special(of).map(|special| special.inode.size);
+        special.or_else(|| self.path.devices(self.request).size(of))
+    }
+}
+
+impl DataPath {
+    fn devices<'a>(&'a self, request: &'a Request<'a>) -> DeviceBytes<'a> {
+        let devices = &self.devices;
+        DeviceBytes { devices, request }
+    }
+
+    /// Calls `look` with the structures of the image.
+    pub(crate) fn with_image<R>(
+        &self,
+        request: &Request<'_>,
+        through: Through,
+        look: impl FnOnce(Reader<'_>) -> R,
+    ) -> R {
+        let path = self;
+        look(self.image.reader(&ImageBytes {
+            path,
+            request,
+            through,
+        }))
+    }
+}
+
+/// A file that is read, by any number of threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct File<'a> {
+    pub path: &'a DataPath,
+    pub through: Through,
     pub inode: &'a Inode,
     /// Receives the rest of a pcluster that is read in part.
     pub page_cache: Option<&'a dyn PageCacheWriter>,
@@ -65,7 +184,45 @@ pub(crate) struct FileReader<'a> {
     pub sink: Option<&'a dyn DecodedSink>,
 }
 
+/// Reads one file for one request, on the thread that serves it: fetches stored bytes (`fetch`),
+/// decodes them (`decode`) and places the result (`place`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReader<'a> {
+    pub file: File<'a>,
+    pub request: &'a Request<'a>,
+}
+
+impl<'a> Deref for FileReader<'a> {
+    type Target = File<'a>;
+
+    fn deref(&self) -> &File<'a> {
+        &self.file
+    }
+}
+
+impl<'a> File<'a> {
+    pub(crate) fn new(path: &'a DataPath, through: Through, inode: &'a Inode) -> Self {
+        Self {
+            path,
+            through,
+            inode,
+            page_cache: None,
+            sink: None,
+        }
+    }
+
+    /// An error of this file.
+    pub(crate) fn error(&self, fault: impl Into<FileFault>) -> Error {
+        Error::file(&self.path.name, self.inode.nid, fault)
+    }
+}
+
 impl FileReader<'_> {
+    /// Calls `look` with the structures of the image.
+    pub(crate) fn with_image<R>(&self, look: impl FnOnce(Reader<'_>) -> R) -> R {
+        self.path.with_image(self.request, self.through, look)
+    }
+
     /// A buffer for decoded bytes.
     pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
         let DataPath { buffers, table, .. } = self.path;
@@ -76,10 +233,5 @@ impl FileReader<'_> {
     /// The end of a request that exceeds its budget, as an error of this file.
     pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
         charged.map_err(|exceeded| self.error(exceeded))
-    }
-
-    /// An error of this file.
-    pub(crate) fn error(&self, fault: impl Into<FileFault>) -> Error {
-        Error::file(&self.path.name, self.inode.nid, fault)
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use erofs_format::{Inode, Nid};
 
-use crate::read::in_flight::Decoded;
+use crate::read::claim::Decoded;
 
 /// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
 /// and the next read of the stream takes the rest.

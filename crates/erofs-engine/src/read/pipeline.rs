@@ -9,10 +9,9 @@ use page_pool::PageBuf;
 
 use crate::Error;
 use crate::read::FileReader;
-use crate::read::claim::{Claim, DecodeLease, Key};
+use crate::read::claim::{Claim, DecodeLease, Decoded, Key};
 use crate::read::decode_context::{DecodeContext, LentContext};
 use crate::read::fetch::Stored;
-use crate::read::in_flight::Decoded;
 use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
@@ -232,11 +231,11 @@ impl FileReader<'_> {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
-    use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
+    use crate::{Engine, EngineOptions, WorkersMode};
 
-    /// Decoder calls, and the bytes that they decoded, for two pages of one pcluster.
-    fn decoded_with(cache_bytes: u64) -> (u64, u64) {
+    fn opened(cache_bytes: u64) -> Arc<Engine> {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
         let options = EngineOptions {
             workers: WorkersMode::Inline,
@@ -244,12 +243,22 @@ mod tests {
             ..EngineOptions::default()
         };
         let image = images.join("lz4-full-index-64k.erofs");
-        let engine = Engine::open(&image, &options).unwrap();
+        Engine::open(&image, &options).unwrap()
+    }
+
+    /// Reads two pages of one pcluster.
+    fn read_pages(engine: &Engine) {
         let file = engine.resolve(b"/mixed-90000", true).unwrap();
         for offset in [0, 4096] {
-            let read = engine.read_at(&file, offset, &mut [0; 4096], ReadContext::Worker);
+            let read = engine.read_at(&engine.waiting(), &file, offset, &mut [0; 4096]);
             assert_eq!(read.unwrap(), 4096);
         }
+    }
+
+    /// Decoder calls, and the bytes that they decoded, for two pages of one pcluster.
+    fn decoded_with(cache_bytes: u64) -> (u64, u64) {
+        let engine = opened(cache_bytes);
+        read_pages(&engine);
         let stats = engine.stats();
         (stats.decodes, stats.decoded_bytes)
     }
@@ -263,5 +272,17 @@ mod tests {
     #[test]
     fn a_pcluster_that_does_not_is_decoded_up_to_the_last_byte_that_is_read() {
         assert_eq!(decoded_with(0), (2, 4096 + 8192));
+    }
+
+    #[test]
+    fn each_engine_of_a_process_has_trace_spans_of_its_own() {
+        let (traced, other) = (opened(0), opened(0));
+        traced.trace_spans().take(0);
+        read_pages(&traced);
+        read_pages(&other);
+        assert!(!other.trace_spans().wanted());
+        let (spans, lost) = traced.trace_spans().take(usize::MAX);
+        let decoded = spans.iter().filter(|span| span.name == "decompress");
+        assert_eq!((decoded.count(), lost), (2, 0));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use erofs_format::{Algorithm, Coding, Location, Pcluster};
 
-use crate::read::in_flight::PclusterInFlight;
+use crate::read::claim::PclusterInFlight;
 
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]

@@ -1,33 +1,21 @@
 //! Kickoff: which thread decompresses a request whose extents are known.
 //!
-//! The rules are those of the kernel's `sync_decompress`; the caller is described by an explicit
-//! [`ReadContext`], never inferred from the thread.
+//! The rules are those of the kernel's `sync_decompress`; the caller is described by the
+//! [`ReadContext`] of its [`Request`], never inferred from the thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use cpu_workers::{Lent, Mode, PiMutex, Workers, lend};
+use cpu_workers::{Mode, PiMutex, Workers, lend};
 use figures::add;
 
 use crate::load::CpuContention;
 use crate::options::SyncDecompress;
-use crate::read::FileReader;
 use crate::read::segment::{Segment, runs};
-use crate::request::budget::{self, Share};
-use crate::trace_spans;
+use crate::read::{File, FileReader};
+use crate::request::budget::{ReadContext, Request, Share};
+use crate::request::missing::Missing;
 use crate::{Error, FileFault};
-
-/// The calling thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadContext {
-    /// A worker, which decompresses its own requests.
-    Worker,
-    /// Any other thread.
-    Reader {
-        /// No request waits for the bytes yet.
-        readahead: bool,
-    },
-}
 
 /// Read-ahead of at most this many bytes is decompressed by the reader under `sync_decompress=on`,
 /// as the kernel does it.
@@ -46,6 +34,7 @@ pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
     /// Whether other programs keep the CPUs busy, and how many threads of the engine do.
     pub contention: &'a CpuContention,
+    pub policy: SyncDecompress,
 }
 
 /// Whether the calling thread decompresses.
@@ -65,7 +54,9 @@ pub(crate) fn reader_decompresses(
 
 /// Runs, claimed one after another by the participating threads.
 struct Work<'s, 'p, 'a> {
-    reader: FileReader<'s>,
+    file: File<'s>,
+    /// Set at start. The request, for the threads that help.
+    share: Share<'s>,
     /// Set at start. `next` assigns them; each mutex is locked by the thread that got its index.
     runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
     /// Atomic. Index of the next run.
@@ -74,29 +65,42 @@ struct Work<'s, 'p, 'a> {
     failed: AtomicBool,
     /// Guarded by its own lock. The first error.
     error: PiMutex<Option<Error>>,
+    /// Guarded by its own lock. What the helpers lacked.
+    missing: PiMutex<Missing>,
 }
 
 impl Work<'_, '_, '_> {
+    /// On a thread that helps.
+    fn help(&self) {
+        let request = self.share.enter();
+        self.take_part(&request);
+        if let Some(missing) = request.missing() {
+            self.missing.lock().extend(missing);
+        }
+    }
+
     /// Fills runs until none is left. Waits at the end for pclusters that other readers decode.
-    fn take_part(&self) {
+    fn take_part(&self, request: &Request<'_>) {
+        let file = self.file;
+        let reader = FileReader { file, request };
         let mut late = Vec::new();
         while let Some(run) = self.runs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            if !self.run(run, false) {
+            if !self.run(reader, run, false) {
                 late.push(run);
             }
         }
         for run in late {
-            self.run(run, true);
+            self.run(reader, run, true);
         }
     }
 
     /// False if part of the run is decoded by another reader.
-    fn run(&self, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
+    fn run(&self, reader: FileReader<'_>, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
         }
         let mut run = run.lock();
-        let filled = self.reader.decompress_run(&mut run, wait);
+        let filled = reader.decompress_run(&mut run, wait);
         filled.unwrap_or_else(|error| {
             self.failed.store(true, Ordering::Relaxed);
             self.error.lock().get_or_insert(error);
@@ -106,7 +110,9 @@ impl Work<'_, '_, '_> {
 
     /// Success only if every segment was filled: a thread that panicked leaves no error, and the
     /// reader's buffer may have bytes of an older reply.
-    fn outcome(self) -> Result<(), Error> {
+    fn outcome(self, request: &Request<'_>) -> Result<(), Error> {
+        // The error says that something is missing, and the request notes what.
+        let _ = request.need(self.missing.into_inner());
         if let Some(error) = self.error.into_inner() {
             return Err(error);
         }
@@ -115,7 +121,7 @@ impl Work<'_, '_, '_> {
         let missing = segments.filter(|segment| !segment.filled);
         match missing.map(|segment| segment.out.len()).sum() {
             0 => Ok(()),
-            bytes => Err(self.reader.error(FileFault::Unfinished(bytes))),
+            bytes => Err(self.file.error(FileFault::Unfinished(bytes))),
         }
     }
 }
@@ -135,25 +141,37 @@ pub(crate) fn decompress_here(
     let work = plan(reader, segments);
     let helpers = help.map_or(Vec::new(), |help| helpers(help, cost, work.runs.len()));
     let Some(Help { workers, .. }) = help.filter(|_| !helpers.is_empty()) else {
-        work.take_part();
-        return work.outcome();
+        work.take_part(reader.request);
+        return work.outcome(reader.request);
     };
     add(&reader.path.counters.own().shared, 1);
-    let share = budget::share();
-    let take_part = || {
-        let _scope = share.as_ref().map(Share::enter);
-        work.take_part();
+    let spans = &reader.path.spans;
+    let queued = spans.begin();
+    let help = || {
+        spans.end(queued, "queue", 0, 0);
+        work.help();
     };
-    spread(workers, &helpers, &take_part);
-    work.outcome()
+    spread(workers, helpers.into_iter(), &help, || {
+        work.take_part(reader.request)
+    });
+    work.outcome(reader.request)
 }
 
-/// Calls `work` on the calling thread and on workers of these CPUs. Returns when no thread is
-/// inside of it any more; a worker that has not begun by then does not.
-pub(crate) fn spread(workers: &Workers, cpus: &[Option<usize>], work: &(dyn Fn() + Sync)) {
-    lend(work, |lent| {
+/// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns when no thread
+/// is inside of either any more; a worker that has not begun by then does not.
+pub(crate) fn spread(
+    workers: &Workers,
+    cpus: impl Iterator<Item = Option<usize>>,
+    help: &(dyn Fn() + Sync),
+    work: impl FnOnce(),
+) {
+    lend(help, |lent| {
         for cpu in cpus {
-            call(workers, *cpu, lent.clone());
+            let lent = lent.clone();
+            let job = move |_: &_| {
+                lent.join();
+            };
+            workers.queue(cpu, Box::new(job));
         }
         work();
     });
@@ -167,35 +185,37 @@ pub(crate) fn decompress_on_worker(
 ) -> Result<(), Error> {
     add(&reader.path.counters.own().kickoffs, 1);
     let work = plan(reader, segments);
-    let share = budget::share();
-    let take_part = || {
-        let _scope = share.as_ref().map(Share::enter);
-        work.take_part();
+    let spans = &reader.path.spans;
+    let queued = spans.begin();
+    let help = || {
+        spans.end(queued, "queue", 0, 0);
+        work.help();
     };
-    lend(&take_part, |lent| {
+    lend(&help, |lent| {
         let (done, finished) = mpsc::sync_channel::<()>(1);
-        let (lent, queued) = (lent.clone(), trace_spans::begin());
+        let lent = lent.clone();
         let job = Box::new(move |_: &_| {
-            trace_spans::end(queued, "queue", 0, 0);
             lent.join();
             let _ = done.send(());
         });
         workers.queue(Some(rustix::thread::sched_getcpu()), job);
         // An error means that the job was dropped or panicked: this thread then does the work.
         if finished.recv().is_err() {
-            work.take_part();
+            work.take_part(reader.request);
         }
     });
-    work.outcome()
+    work.outcome(reader.request)
 }
 
 fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> Work<'s, 'p, 'a> {
     Work {
-        reader,
+        file: reader.file,
+        share: reader.request.share(),
         runs: runs(segments).into_iter().map(PiMutex::new).collect(),
         next: AtomicUsize::new(0),
         failed: AtomicBool::new(false),
         error: PiMutex::new(None),
+        missing: PiMutex::default(),
     }
 }
 
@@ -205,16 +225,12 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Help {
         workers,
         contention,
+        ..
     } = help;
-    let worth = if contention.contended() {
-        WORTH_SHARING_CONTENDED
-    } else {
-        WORTH_SHARING
-    };
-    let feeds = runs.min(usize::try_from(cost / worth).unwrap_or(usize::MAX));
-    let Some(most) = feeds.checked_sub(1).filter(|&most| most > 0) else {
+    let most = worth_helpers(contention.contended(), cost, runs);
+    if most == 0 {
         return Vec::new();
-    };
+    }
     // The caller included: each keeps a CPU busy.
     let busy = contention.busy_threads();
     if workers.mode() == Mode::Unbound {
@@ -224,16 +240,17 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let here = rustix::thread::sched_getcpu();
     let most = most.min(workers.count().saturating_sub(busy));
     let idle = workers.idle_helpers(here, most);
-    idle.into_iter().map(Some).collect()
+    idle.map(Some).collect()
 }
 
-fn call(workers: &Workers, cpu: Option<usize>, lent: Lent) {
-    let queued = trace_spans::begin();
-    let job = move |_: &_| {
-        trace_spans::end(queued, "queue", 0, 0);
-        lent.join();
+/// For how many helpers there is enough work.
+fn worth_helpers(contended: bool, cost: u64, runs: usize) -> usize {
+    let worth = match contended {
+        true => WORTH_SHARING_CONTENDED,
+        false => WORTH_SHARING,
     };
-    workers.queue(cpu, Box::new(job));
+    let feeds = runs.min(usize::try_from(cost / worth).unwrap_or(usize::MAX));
+    feeds.saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -271,9 +288,21 @@ mod tests {
         let file = engine.resolve(b"/data/mixed-200000", true).unwrap();
         engine.set_page_cache(Box::new(Broken));
         let mut out = [b'!'; 4096];
-        let read = engine.read_at(&file, 8192, &mut out, WAITED_FOR);
+        let read = engine.read_at(&engine.request(WAITED_FOR), &file, 8192, &mut out);
         assert_eq!(out, [b'!'; 4096], "the helper read nothing");
         assert_eq!(read.map_err(|error| error.errno()), Err(errno::EIO));
+    }
+
+    #[test]
+    fn another_cpu_is_woken_for_enough_work_and_for_more_while_the_cpus_are_busy() {
+        for (contended, worth) in [(false, 256 << 10), (true, 4 << 20)] {
+            let helpers = |cost, runs| worth_helpers(contended, cost, runs);
+            assert_eq!(helpers(2 * worth - 1, 8), 0, "{contended}");
+            assert_eq!(helpers(2 * worth, 8), 1, "{contended}");
+            assert_eq!(helpers(2 * worth, 1), 0, "one run is not shared");
+            assert_eq!(helpers(100 * worth, 3), 2, "a run for each");
+            assert_eq!(helpers(5 * worth - 1, 8), 3);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl FileReader<'_> {
         if segment.to() as u64 == segment.pcluster.decoded_length {
             return None;
         }
-        let next = self.image.map(self.inode, end).ok()?;
+        let next = self.with_image(|image| image.map(self.inode, end)).ok()?;
         match next.kind {
             ExtentKind::Compressed(pcluster)
                 if next.logical == end

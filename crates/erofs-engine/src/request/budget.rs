@@ -1,10 +1,11 @@
-//! Budgets: a limit on the work of one request, whatever the image contains.
+//! One request of a caller, and its budget: a limit on its work, whatever the image contains.
 //!
-//! A request opens a `Scope` for its thread. Reads of metadata are charged as steps, and decoders
-//! by their bytes, wherever on the way they happen: the content of a directory may be mapped by
-//! tables in the metabox, which is decoded in turn. A thread that decodes for another one's request
-//! has a budget of its own, of the same size (`Share`). What a caller does in the middle of a
-//! request, such as the callback of a listing that reads each file, is no part of it (`outside`).
+//! All that a request does gets the [`Request`]. Reads of metadata are charged as steps, and
+//! decoders by their bytes, wherever on the way they happen: the content of a directory may be
+//! mapped by tables in the metabox, which is decoded in turn. A thread that decodes for another
+//! one's request has a request of its own, with a budget of the same size (`Share`). What a caller
+//! does in the middle of a request, such as the callback of a listing that reads each file, is no
+//! part of it (`outside`).
 //!
 //! No clock is read. On its way a request passes these marks:
 //! 1. It is *long*: its thread has normal priority from then on.
@@ -13,10 +14,10 @@
 //! 3. It ends.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::io;
 
-use crate::remote::{self, WithoutWaiting};
-use crate::request::control::ThreadControl;
+use crate::request::control::Control;
+use crate::request::missing::Missing;
 
 /// Reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
@@ -71,6 +72,18 @@ impl Limits {
     }
 }
 
+/// The calling thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadContext {
+    /// A worker, which decompresses its own requests.
+    Worker,
+    /// Any other thread.
+    Reader {
+        /// No request waits for the bytes yet.
+        readahead: bool,
+    },
+}
+
 #[derive(Debug)]
 struct Spent {
     limits: Limits,
@@ -79,7 +92,6 @@ struct Spent {
     cost: u64,
     exceeded: Option<Exceeded>,
     turn: Turn,
-    control: ThreadControl,
 }
 
 /// Whether a request may be heavy.
@@ -94,7 +106,7 @@ enum Turn {
 }
 
 impl Spent {
-    fn new(limits: Limits, turn: Turn, control: &ThreadControl) -> Self {
+    fn new(limits: Limits, turn: Turn, control: &Control) -> Self {
         Self {
             limits,
             steps: 0,
@@ -102,30 +114,29 @@ impl Spent {
             cost: 0,
             exceeded: control.is_closing().then_some(Exceeded::Closed),
             turn,
-            control: Arc::clone(control),
         }
     }
 
-    fn step(&mut self) -> Result<(), Exceeded> {
+    fn step(&mut self, control: &Control) -> Result<(), Exceeded> {
         if self.steps >= self.limits.steps {
             return Err(Exceeded::Steps);
         }
         self.steps += 1;
-        self.take(STEP_COST)
+        self.take(STEP_COST, control)
     }
 
-    fn charge(&mut self, bytes: u64, cost: u64) -> Result<(), Exceeded> {
+    fn charge(&mut self, bytes: u64, cost: u64, control: &Control) -> Result<(), Exceeded> {
         let total = self.bytes.saturating_add(bytes);
         if total > self.limits.bytes {
             return Err(Exceeded::Bytes);
         }
         self.bytes = total;
-        self.take(cost)
+        self.take(cost, control)
     }
 
     /// Adds what comes next to the cost.
-    fn take(&mut self, cost: u64) -> Result<(), Exceeded> {
-        if self.control.is_closing() {
+    fn take(&mut self, cost: u64, control: &Control) -> Result<(), Exceeded> {
+        if control.is_closing() {
             return Err(Exceeded::Closed);
         }
         let was_long = self.is_long();
@@ -134,14 +145,14 @@ impl Spent {
             cpu_workers::lower();
         }
         match self.is_heavy() {
-            true => self.take_turn(),
+            true => self.take_turn(control),
             false => Ok(()),
         }
     }
 
-    fn take_turn(&mut self) -> Result<(), Exceeded> {
+    fn take_turn(&mut self, control: &Control) -> Result<(), Exceeded> {
         if self.turn == Turn::Open {
-            if !self.control.take_turn() {
+            if !control.take_turn() {
                 return Err(Exceeded::Busy);
             }
             self.turn = Turn::Taken;
@@ -150,12 +161,12 @@ impl Spent {
     }
 
     /// Before other requests of this thread: those are not long, and may be heavy.
-    fn pause(&mut self) {
+    fn pause(&mut self, control: &Control) {
         if self.is_long() {
             cpu_workers::raise();
         }
         if self.turn == Turn::Taken {
-            self.control.end_turn();
+            control.end_turn();
             self.turn = Turn::Open;
         }
     }
@@ -165,6 +176,11 @@ impl Spent {
         if self.is_long() {
             cpu_workers::lower();
         }
+    }
+
+    fn end(mut self, control: &Control) {
+        control.record(self.steps, self.bytes, self.is_long());
+        self.pause(control);
     }
 
     /// Beyond half of its budget.
@@ -177,164 +193,233 @@ impl Spent {
     }
 }
 
-impl Drop for Spent {
-    fn drop(&mut self) {
-        self.control.record(self.steps, self.bytes, self.is_long());
-        if self.is_long() {
-            cpu_workers::raise();
-        }
-        if self.turn == Turn::Taken {
-            self.control.end_turn();
-        }
-    }
-}
-
-thread_local!(static CURRENT: RefCell<Option<Spent>> = const { RefCell::new(None) });
-
-/// A request on this thread, until it is dropped. A request inside of another one is a part of it.
+/// One request of a caller, on the thread that serves it: which thread that is, whether it may wait
+/// for a network, what it lacks, and the budget of what it does now.
 #[derive(Debug)]
-pub(crate) struct Scope {
-    outermost: bool,
-    _without_waiting: Option<WithoutWaiting>,
+pub struct Request<'e> {
+    control: &'e Control,
+    context: ReadContext,
+    /// Of the call that is under way.
+    spent: RefCell<Option<Spent>>,
+    /// `None`: the request waits for a network.
+    missing: RefCell<Option<Missing>>,
 }
 
-impl Scope {
-    /// A request for `length` bytes of content; 0: for metadata.
-    pub(crate) fn begin(control: &ThreadControl, length: u64) -> Self {
-        Self::open(|| Spent::new(Limits::new(length), Turn::Open, control))
+impl<'e> Request<'e> {
+    /// A request that waits for networks.
+    pub(crate) fn new(control: &'e Control, context: ReadContext) -> Self {
+        Self {
+            control,
+            context,
+            spent: RefCell::new(None),
+            missing: RefCell::new(None),
+        }
     }
 
-    /// A request for an inode that had a heavy one: it takes the turn at once.
-    pub(crate) fn begin_heavy(control: &ThreadControl, length: u64) -> Self {
-        let scope = Self::begin(control, length);
-        // A refusal is kept, and ends the request at its first step.
-        let _ = with(Spent::take_turn);
+    /// Reads fail rather than wait for a network, and what they lack is noted.
+    #[must_use]
+    pub fn without_waiting(self) -> Self {
+        self.missing.replace(Some(Missing::default()));
+        self
+    }
+
+    /// What it lacks, if it does: the results of all of its calls are to be dropped then.
+    pub fn missing(&self) -> Option<Missing> {
+        let mut missing = self.missing.borrow_mut();
+        let missing = missing.as_mut().map(std::mem::take);
+        missing.filter(|missing| !missing.is_empty())
+    }
+
+    /// Whether it lacks something.
+    pub fn lacks(&self) -> bool {
+        let missing = self.missing.borrow();
+        missing.as_ref().is_some_and(|missing| !missing.is_empty())
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.missing.borrow().is_none()
+    }
+
+    pub(crate) fn context(&self) -> ReadContext {
+        self.context
+    }
+
+    /// Waits for all these bytes at once, which are not cached, or notes that they are missing.
+    pub(crate) fn need(&self, missing: Missing) -> io::Result<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        match &mut *self.missing.borrow_mut() {
+            None => missing.wait(&|| true),
+            Some(all) => {
+                all.extend(missing);
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
+    /// Begins a call for `length` bytes of content; 0: for metadata. A call inside of another one
+    /// is a part of it.
+    pub(crate) fn begin(&self, length: u64) -> Scope<'_> {
+        let mut spent = self.spent.borrow_mut();
+        let outermost = spent.is_none();
+        if outermost {
+            *spent = Some(Spent::new(Limits::new(length), Turn::Open, self.control));
+        }
+        Scope {
+            request: self,
+            outermost,
+        }
+    }
+
+    /// A call for an inode that had a heavy one: it takes the turn at once.
+    pub(crate) fn begin_heavy(&self, length: u64) -> Scope<'_> {
+        let scope = self.begin(length);
+        // A refusal is kept, and ends the call at its first step.
+        let _ = self.with(Spent::take_turn);
         scope
     }
 
-    fn open(spent: impl FnOnce() -> Spent) -> Self {
-        CURRENT.with_borrow_mut(|current| {
-            let outermost = current.is_none();
-            if outermost {
-                *current = Some(spent());
-            }
-            Scope {
-                outermost,
-                _without_waiting: None,
-            }
-        })
+    /// Runs a caller's code in the middle of a call: calls that it makes have budgets of their own,
+    /// and fail alone.
+    pub(crate) fn outside<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut spent = self.spent.take();
+        if let Some(spent) = &mut spent {
+            spent.pause(self.control);
+        }
+        let _paused = Paused(self, spent);
+        work()
     }
 
-    /// Whether it is no part of another request.
-    pub(crate) fn is_outermost(&self) -> bool {
-        self.outermost
-    }
-
-    /// Restarts the budget for the next part of a request.
-    pub(crate) fn renew(&self) {
-        with(|spent| {
-            (spent.steps, spent.bytes) = (0, 0);
-            Ok(())
-        })
-        .unwrap_or(());
-    }
-}
-
-impl Drop for Scope {
-    fn drop(&mut self) {
-        if self.outermost {
-            CURRENT.take();
+    /// For a thread that works for this request.
+    pub(crate) fn share(&self) -> Share<'e> {
+        Share {
+            limits: self.spent.borrow().as_ref().map(|spent| spent.limits),
+            control: self.control,
+            waits: self.waits(),
         }
     }
-}
 
-/// The request of this thread, set aside until this is dropped.
-#[derive(Debug)]
-struct Paused(Option<Spent>);
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        if let Some(spent) = self.0.take() {
-            spent.resume();
-            CURRENT.set(Some(spent));
-        }
+    /// The limit that the call exceeded, if it did.
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
+        self.spent
+            .borrow()
+            .as_ref()
+            .and_then(|spent| spent.exceeded)
     }
-}
 
-/// Runs a caller's code in the middle of a request: requests that it makes have budgets of their
-/// own, and fail alone.
-pub(crate) fn outside<R>(work: impl FnOnce() -> R) -> R {
-    let _paused = Paused(CURRENT.take().map(|mut spent| {
-        spent.pause();
-        spent
-    }));
-    work()
-}
-
-/// The request of this thread, for a thread that works for it.
-#[derive(Debug)]
-pub(crate) struct Share {
-    limits: Limits,
-    control: ThreadControl,
-    waits: bool,
-}
-
-/// `None`: there is no request on this thread.
-pub(crate) fn share() -> Option<Share> {
-    CURRENT.with_borrow(|current| {
-        current.as_ref().map(|spent| Share {
-            limits: spent.limits,
-            control: Arc::clone(&spent.control),
-            waits: remote::waits(),
-        })
-    })
-}
-
-impl Share {
-    /// On the thread that works for the request.
-    pub(crate) fn enter(&self) -> Scope {
-        let mut scope = Scope::open(|| Spent::new(self.limits, Turn::Helps, &self.control));
-        // What is missing is found out by the thread that asked, when it gets the error.
-        scope._without_waiting = (!self.waits && remote::waits()).then(WithoutWaiting::begin);
-        scope
+    /// Whether the call is heavy.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.spent.borrow().as_ref().is_some_and(Spent::is_heavy)
     }
-}
 
-/// The limit that the request of this thread exceeded, if it did.
-pub(crate) fn exceeded() -> Option<Exceeded> {
-    CURRENT.with_borrow(|current| current.as_ref().and_then(|spent| spent.exceeded))
-}
+    /// Charges a read of metadata, if a call is under way.
+    pub(crate) fn step(&self) -> Result<(), Exceeded> {
+        self.with(Spent::step)
+    }
 
-/// Whether the request of this thread is heavy.
-pub(crate) fn is_heavy() -> bool {
-    CURRENT.with_borrow(|current| current.as_ref().is_some_and(Spent::is_heavy))
-}
+    /// Charges bytes that are fetched: copying them takes as long as decoding as many.
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Exceeded> {
+        self.charge_decoding(bytes, bytes)
+    }
 
-/// Charges a read of metadata to the request of this thread, if there is one.
-pub(crate) fn step() -> Result<(), Exceeded> {
-    with(Spent::step)
-}
+    /// Charges bytes that are about to be decoded; `cost` is what it takes, in bytes of an LZ4
+    /// stream.
+    pub(crate) fn charge_decoding(&self, bytes: u64, cost: u64) -> Result<(), Exceeded> {
+        self.with(|spent, control| spent.charge(bytes, cost, control))
+    }
 
-/// Charges bytes that are fetched: copying them takes as long as decoding as many.
-pub(crate) fn charge(bytes: u64) -> Result<(), Exceeded> {
-    charge_decoding(bytes, bytes)
-}
-
-/// Charges bytes that are about to be decoded; `cost` is what it takes, in bytes of an LZ4 stream.
-pub(crate) fn charge_decoding(bytes: u64, cost: u64) -> Result<(), Exceeded> {
-    with(|spent| spent.charge(bytes, cost))
-}
-
-fn with(work: impl FnOnce(&mut Spent) -> Result<(), Exceeded>) -> Result<(), Exceeded> {
-    CURRENT.with_borrow_mut(|current| {
-        let Some(spent) = current.as_mut() else {
+    fn with(
+        &self,
+        work: impl FnOnce(&mut Spent, &Control) -> Result<(), Exceeded>,
+    ) -> Result<(), Exceeded> {
+        let mut spent = self.spent.borrow_mut();
+        let Some(spent) = spent.as_mut() else {
             return Ok(());
         };
         if let Some(exceeded) = spent.exceeded {
             return Err(exceeded);
         }
-        work(spent).inspect_err(|&exceeded| spent.exceeded = Some(exceeded))
-    })
+        work(spent, self.control).inspect_err(|&exceeded| spent.exceeded = Some(exceeded))
+    }
+
+    fn end(&self) {
+        if let Some(spent) = self.spent.take() {
+            spent.end(self.control);
+        }
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A call of a request, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Scope<'r> {
+    request: &'r Request<'r>,
+    outermost: bool,
+}
+
+impl Scope<'_> {
+    /// Whether it is no part of another call.
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.outermost
+    }
+
+    /// Restarts the budget for the next part of a call.
+    pub(crate) fn renew(&self) {
+        let renewed = self.request.with(|spent, _| {
+            (spent.steps, spent.bytes) = (0, 0);
+            Ok(())
+        });
+        // What it exceeded stays so.
+        renewed.unwrap_or(());
+    }
+}
+
+impl Drop for Scope<'_> {
+    fn drop(&mut self) {
+        if self.outermost {
+            self.request.end();
+        }
+    }
+}
+
+/// A call that is set aside until this is dropped.
+struct Paused<'r>(&'r Request<'r>, Option<Spent>);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        if let Some(spent) = self.1.take() {
+            spent.resume();
+            self.0.spent.replace(Some(spent));
+        }
+    }
+}
+
+/// A request, for a thread that works for it.
+#[derive(Debug)]
+pub(crate) struct Share<'e> {
+    limits: Option<Limits>,
+    control: &'e Control,
+    waits: bool,
+}
+
+impl<'e> Share<'e> {
+    /// On the thread that works for the request, which gets what this one lacks.
+    pub(crate) fn enter(&self) -> Request<'e> {
+        let request = Request::new(self.control, ReadContext::Worker);
+        let spent = self.limits;
+        let spent = spent.map(|limits| Spent::new(limits, Turn::Helps, self.control));
+        request.spent.replace(spent);
+        match self.waits {
+            true => request,
+            false => request.without_waiting(),
+        }
+    }
 }
 
 #[cfg(test)]

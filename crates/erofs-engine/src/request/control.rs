@@ -1,11 +1,8 @@
 //! State that all requests of an engine share: shut-down, the turn of heavy requests, peaks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-
-use crate::per_thread::OwnLines;
 
 /// Shared by all requests of an engine. All fields are atomic.
 #[derive(Debug, Default)]
@@ -65,13 +62,4 @@ impl Control {
         self.peaks.add_to(&mut peaks);
         peaks
     }
-}
-
-/// A reference for the requests of one thread: their copies count in lines that no other thread
-/// writes.
-pub(crate) type ThreadControl = Arc<OwnLines<Arc<Control>>>;
-
-/// A new one.
-pub(crate) fn for_thread(control: &Arc<Control>) -> ThreadControl {
-    Arc::new(OwnLines(Arc::clone(control)))
 }

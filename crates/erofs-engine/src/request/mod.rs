@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub(crate) mod control;
+pub(crate) mod missing;
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,9 +10,8 @@ use erofs_format::Nid;
 
 use crate::Error;
 use crate::cache::ReadCache;
-use crate::per_thread::PerThread;
-use crate::request::control::{Control, ThreadControl, for_thread};
-use budget::{Exceeded, Scope};
+use crate::request::control::Control;
+use budget::{Exceeded, ReadContext, Request, Scope};
 
 /// Requests beyond their budget that are remembered, and inodes that had heavy ones.
 const REMEMBERED: u64 = 1024;
@@ -52,8 +52,7 @@ impl RequestKey {
 pub(crate) struct Requests {
     /// The image's path, for messages.
     image: Arc<str>,
-    pub(crate) control: Arc<Control>,
-    of_threads: PerThread<ThreadControl>,
+    pub(crate) control: Control,
     /// The first heavy request makes it; a sound image has none.
     remembered: OnceLock<Remembered>,
 }
@@ -68,11 +67,10 @@ struct Remembered {
 }
 
 impl Requests {
-    pub(crate) fn new(image: Arc<str>, control: Arc<Control>) -> Self {
+    pub(crate) fn new(image: Arc<str>) -> Self {
         Self {
             image,
-            control,
-            of_threads: PerThread::new(),
+            control: Control::default(),
             remembered: OnceLock::new(),
         }
     }
@@ -84,44 +82,41 @@ impl Requests {
         })
     }
 
-    /// Runs a request for metadata.
-    pub(crate) fn run<R>(
-        &self,
-        request: RequestKey,
-        work: impl FnOnce(&Scope) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        self.run_for(request, 0, work)
+    /// A request that waits for networks.
+    pub(crate) fn request(&self, context: ReadContext) -> Request<'_> {
+        Request::new(&self.control, context)
     }
 
-    /// Runs a request for `length` bytes of content. One that exceeds its budget fails at once when
-    /// it is repeated; of an inode that had a heavy one, as long as another heavy one is served.
-    pub(crate) fn run_for<R>(
+    /// Runs a call for `length` bytes of content; 0: for metadata. One that exceeds its budget
+    /// fails at once when it is repeated; of an inode that had a heavy one, as long as another heavy
+    /// one is served.
+    pub(crate) fn run<R>(
         &self,
-        request: RequestKey,
+        request: &Request<'_>,
+        key: RequestKey,
         length: u64,
-        work: impl FnOnce(&Scope) -> Result<R, Error>,
+        work: impl FnOnce(&Scope<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let nid = request.nid();
+        let nid = key.nid();
         let over_budget = |exceeded| Error::file(&self.image, nid, exceeded);
         let remembered = self.remembered.get();
-        if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&request)) {
+        if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&key)) {
             return Err(over_budget(*exceeded));
         }
-        let control = self.of_threads.own_or(|| for_thread(&self.control));
         let scope = match remembered.and_then(|all| all.heavy.get(&nid)) {
-            Some(_) => Scope::begin_heavy(control, length),
-            None => Scope::begin(control, length),
+            Some(_) => request.begin_heavy(length),
+            None => request.begin(length),
         };
         let result = work(&scope);
         // A part of a request, such as an inode of a listing, is not to blame for the whole.
         let is_whole = scope.is_outermost();
-        if is_whole && budget::is_heavy() {
+        if is_whole && request.is_heavy() {
             self.remembered().heavy.put(nid, (), 1);
         }
-        result.map_err(|error| match budget::exceeded() {
+        result.map_err(|error| match request.exceeded() {
             Some(exceeded) => {
                 if is_whole && exceeded.is_limit() {
-                    self.remembered().exceeded.put(request, exceeded, 1);
+                    self.remembered().exceeded.put(key, exceeded, 1);
                 }
                 over_budget(exceeded)
             }

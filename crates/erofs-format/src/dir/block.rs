@@ -34,7 +34,8 @@ pub(super) fn load<'a>(
 ) -> Result<&'a [u8]> {
     let length = (size - start).min(buf.len() as u64) as usize;
     let bytes = &mut buf[..length];
-    crate::meta::read(content, "a directory", bytes, start)?;
+    let read = content.read_exact_at(bytes, start);
+    read.map_err(|source| crate::meta::io_error("a directory", start, length, source))?;
     Ok(bytes)
 }
 

@@ -5,7 +5,7 @@
 use super::plain;
 use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
-use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result, Superblock};
+use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result, Superblock};
 
 /// Bits of the chunk format: binary logarithm of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
@@ -65,7 +65,7 @@ impl Table<'_> {
     }
 }
 
-pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Extent> {
     let format = inode.union_bits & FORMAT;
     let indexes = format & INDEXES != 0;
     let chunk_bits = u32::from(image.superblock().block_bits) + (format & BLOCK_BITS);

@@ -3,9 +3,9 @@
 //! Facts: `erofs_map_blocks` of fs/erofs/data.c for the flat layouts.
 
 use super::plain;
-use crate::{DataLayout, Extent, ExtentKind, Image, Inode, Result};
+use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result};
 
-pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Extent> {
     let block_size = u64::from(image.superblock().block_size);
     // With an inline tail, the last block is the tail, however full it is.
     let in_blocks = match inode.layout() {
@@ -21,7 +21,7 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     }
 }
 
-fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<Extent> {
+fn tail(image: Reader<'_>, inode: &Inode, logical: u64, block_size: u64) -> Result<Extent> {
     let length = inode.size - logical;
     let physical = inode.body();
     let in_block = physical % block_size;
@@ -34,7 +34,7 @@ fn tail(image: &Image, inode: &Inode, logical: u64, block_size: u64) -> Result<E
     let meta = image.meta_of(inode)?;
     meta.check(physical, length)?;
     let kind = ExtentKind::Meta {
-        metabox: meta.metabox,
+        metabox: meta.is_metabox(),
         physical,
     };
     Ok(Extent::new(logical, length, kind))

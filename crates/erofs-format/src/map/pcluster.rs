@@ -2,7 +2,8 @@
 
 use crate::compression::{MAX_DECODED, MAX_PCLUSTER};
 use crate::{
-    Algorithm, Coding, Extent, ExtentKind, Image, Inode, Location, NID_IN_METABOX, Pcluster, Result,
+    Algorithm, Coding, Extent, ExtentKind, Holder, Inode, Location, NID_IN_METABOX, Pcluster,
+    Reader, Result,
 };
 
 /// A pcluster as the index describes it, not yet checked.
@@ -20,7 +21,11 @@ pub(super) struct Candidate {
 
 /// Checks a pcluster against the limits of the format, the algorithms of the image and the end of
 /// its device, and makes an extent of it.
-pub(super) fn compressed(image: &Image, inode: &Inode, candidate: &Candidate) -> Result<Extent> {
+pub(super) fn compressed(
+    image: Reader<'_>,
+    inode: &Inode,
+    candidate: &Candidate,
+) -> Result<Extent> {
     let &Candidate {
         logical,
         decoded_end,
@@ -67,14 +72,14 @@ pub(super) fn compressed(image: &Image, inode: &Inode, candidate: &Candidate) ->
     ))
 }
 
-fn locate(image: &Image, inode: &Inode, candidate: &Candidate) -> Result<Location> {
+fn locate(image: Reader<'_>, inode: &Inode, candidate: &Candidate) -> Result<Location> {
     let &Candidate {
         physical, length, ..
     } = candidate;
     let (device, metabox, physical) = if candidate.inline {
         let meta = image.meta_of(inode)?;
         meta.check(physical, length)?;
-        (0, meta.metabox, physical)
+        (0, meta.is_metabox(), physical)
     } else {
         let place = image.devices().resolve_range(0, physical, length)?;
         (place.device, false, place.physical)
@@ -95,7 +100,7 @@ pub(super) fn algorithm(inode: &Inode, number: u8) -> Result<Coding> {
 }
 
 /// How uncompressed bytes of a compressed inode are stored. Rotation needs whole blocks.
-pub(super) fn plain(image: &Image, interlaced: bool, physical: u64, length: u64) -> Coding {
+pub(super) fn plain(image: Reader<'_>, interlaced: bool, physical: u64, length: u64) -> Coding {
     let in_block = u64::from(image.superblock().block_size) - 1;
     match interlaced && (physical | length) & in_block == 0 && length != 0 {
         true => Coding::Interlaced,
@@ -105,7 +110,12 @@ pub(super) fn plain(image: &Image, interlaced: bool, physical: u64, length: u64)
 
 /// An extent of the packed inode from `logical` to the end of the file, which must not refer to
 /// itself.
-pub(super) fn fragment(image: &Image, inode: &Inode, logical: u64, offset: u64) -> Result<Extent> {
+pub(super) fn fragment(
+    image: Reader<'_>,
+    inode: &Inode,
+    logical: u64,
+    offset: u64,
+) -> Result<Extent> {
     let nid = inode.nid;
     let Some(packed_nid) = image.packed_nid() else {
         return corrupted!("fragment of nid {nid:#x}: the image has no packed inode");
@@ -118,7 +128,9 @@ pub(super) fn fragment(image: &Image, inode: &Inode, logical: u64, offset: u64) 
     }
     let length = inode.size - logical;
     let end = offset.checked_add(length);
-    let size = image.packed().map_or(u64::MAX, |(_, size)| size);
+    let size = image
+        .holder(Holder::Packed)
+        .map_or(u64::MAX, |packed| packed.size);
     if end.is_none_or(|end| end > size) {
         return corrupted!(
             "fragment of nid {nid:#x}: {length} bytes at {offset:#x} of a packed inode of {size}"

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::{Extent, ExtentKind, Image, Inode, Result};
+use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
 /// The extent of the bytes `range`, which begin at a block of a device: as many as the device has,
 /// and byte `offset` must be one of them.
 pub(super) fn extent(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     offset: u64,
     range: Range<u64>,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{Algorithm, Coding, ExtentKind, Location, NID_IN_METABOX, Pcluster, ReadAt};
+use crate::{
+    Algorithm, Coding, ExtentKind, Image, Location, NID_IN_METABOX, Pcluster, ReadAt, Readers,
+};
 
 const BLOCK: u64 = 512;
 /// Block 4: the root at nid 0, the inode under test at nid 2.
@@ -66,7 +68,7 @@ impl Maker {
         self.put(at, &bytes)
     }
 
-    fn image(&self) -> Result<Image> {
+    fn image(&self) -> Result<Opened> {
         let mut bytes = self.bytes.clone();
         let mut put = |at: usize, field: &[u8]| {
             bytes[1024 + at..1024 + at + field.len()].copy_from_slice(field);
@@ -85,12 +87,28 @@ impl Maker {
         put(160, &[6, 0, 15, 0, 0, 0, 0, 0, 6, 0, 0, 10]);
         let mut devices: Vec<Arc<dyn ReadAt>> = vec![Arc::new(bytes)];
         devices.extend(self.devices.iter().cloned());
-        Image::open(devices)
+        let readers = Readers::of(devices);
+        let image = Image::open(&readers)?;
+        Ok(Opened { image, readers })
     }
 
     fn map(&self, offset: u64) -> Result<Extent> {
-        let image = self.image()?;
+        let opened = self.image()?;
+        let image = opened.reader();
         image.map(&image.inode(2)?, offset)
+    }
+}
+
+/// An image and what it is read from.
+#[derive(Debug)]
+struct Opened {
+    image: Image,
+    readers: Readers,
+}
+
+impl Opened {
+    fn reader(&self) -> Reader<'_> {
+        self.image.reader(&self.readers)
     }
 }
 
@@ -346,7 +364,8 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
     for lcn in 2..lclusters as usize {
         maker.lcluster(lcn, 2, 0, (lcn as u32).min(2047) | 1 << 16);
     }
-    let image = maker.image().unwrap();
+    let opened = maker.image().unwrap();
+    let image = opened.reader();
     let inode = image.inode(2).unwrap();
     let (mut at, mut extents) = (0, 0);
     while at < inode.size {
@@ -381,7 +400,8 @@ fn an_entry_that_contradicts_its_extent_is_found() {
     }
     maker.lcluster(7, 1, 0, 21);
     let contradiction = |maker: &Maker| {
-        let image = maker.image().unwrap();
+        let opened = maker.image().unwrap();
+        let image = opened.reader();
         image.contradiction(&image.inode(2).unwrap())
     };
     assert_eq!(contradiction(&maker), None);
@@ -401,7 +421,8 @@ fn an_entry_that_contradicts_its_extent_is_found() {
 #[test]
 fn an_inode_with_holes_is_known_by_its_index() {
     let has_holes = |maker: &Maker, mut entries| {
-        let image = maker.image().unwrap();
+        let opened = maker.image().unwrap();
+        let image = opened.reader();
         image.has_holes(&image.inode(2).unwrap(), &mut entries)
     };
     let mut maker = full();
@@ -416,7 +437,8 @@ fn an_inode_with_holes_is_known_by_its_index() {
     let mut maker = Maker::new(0, 100);
     assert_eq!(has_holes(&maker, 0), Some(false));
     maker.union(u32::MAX);
-    let image = maker.image().unwrap();
+    let opened = maker.image().unwrap();
+    let image = opened.reader();
     let flat = image.map(&image.inode(2).unwrap(), 0);
     let is_hole = flat.is_ok_and(|extent| extent.kind == ExtentKind::Hole);
     assert_eq!(has_holes(&maker, 0), Some(is_hole));
@@ -436,7 +458,8 @@ fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     maker.packed = 400;
     maker.put(META + 400 * 32 + 4, &0o100644u16.to_le_bytes());
     maker.header(77, 0b110 | 1 << 5, 3, 0);
-    let image = maker.image().unwrap();
+    let opened = maker.image().unwrap();
+    let image = opened.reader();
     let inode = image.inode(2).unwrap();
     image.map(&inode, 0).unwrap();
     assert_eq!(image.has_holes(&inode, &mut 4), Some(false));
@@ -463,7 +486,8 @@ fn records_of_4_bytes_follow_each_other_on_the_device() {
         .header(0, extents_advise(4), 0, 0)
         .words(BODY + 8, &[5000, 0]);
     maker.words(BODY + 16, &[3 | 1 << 28; 3000]);
-    let image = maker.image().unwrap();
+    let opened = maker.image().unwrap();
+    let image = opened.reader();
     let inode = image.inode(2).unwrap();
     for number in [2999, 0, 1, 1023, 1024, 2047, 2048, 2500] {
         let extent = image.map(&inode, number * BLOCK + 5).unwrap();
@@ -521,7 +545,8 @@ fn more_extents_than_the_image_has_room_for_are_refused() {
 
 #[test]
 fn the_metabox_bit_means_nothing_without_a_metabox() {
-    let image = Maker::new(0, 10).image().unwrap();
+    let opened = Maker::new(0, 10).image().unwrap();
+    let image = opened.reader();
     assert!(image.inode(2 | NID_IN_METABOX).is_err());
     assert!(image.inode(u64::MAX).is_err());
     assert!(image.inode(!NID_IN_METABOX).is_err());

@@ -9,7 +9,7 @@
 
 use crate::meta::{Meta, Window};
 use crate::zmap::Extents;
-use crate::{Coding, Extent, ExtentKind, Image, Inode, Result};
+use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 
@@ -180,7 +180,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-pub(super) fn map(image: &Image, inode: &Inode, extents: &Extents, offset: u64) -> Result<Extent> {
+pub(super) fn map(
+    image: Reader<'_>,
+    inode: &Inode,
+    extents: &Extents,
+    offset: u64,
+) -> Result<Extent> {
     let record = extents.find(inode, image.meta_of(inode)?, offset)?;
     let Record {
         stored,
@@ -218,7 +223,7 @@ pub(super) fn map(image: &Image, inode: &Inode, extents: &Extents, offset: u64) 
 }
 
 fn coding(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     extents: &Extents,
     stored: u32,

@@ -8,7 +8,7 @@ use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, EXTENTS, Extents, FRAGMENT_PCLUSTER, INLINE_PCLUSTER, Index,
     Tail, ZMap,
 };
-use crate::{DataLayout, Extent, Image, Inode, Result};
+use crate::{DataLayout, Extent, Inode, Reader, Result};
 
 use super::pcluster::fragment;
 use super::{zextents, zindex};
@@ -18,7 +18,7 @@ const WHOLE_FRAGMENT: u8 = 1 << 7;
 /// Bits of `h_clusterbits`: by how many bits lclusters are larger than blocks.
 const LCLUSTER_BITS: u8 = 0xf;
 
-fn zmap<'a>(image: &Image, inode: &'a Inode) -> Result<&'a ZMap> {
+fn zmap<'a>(image: Reader<'_>, inode: &'a Inode) -> Result<&'a ZMap> {
     if let Some(zmap) = inode.zmap.get() {
         return Ok(zmap);
     }
@@ -28,7 +28,7 @@ fn zmap<'a>(image: &Image, inode: &'a Inode) -> Result<&'a ZMap> {
 }
 
 /// See [`Image::has_holes`].
-pub(super) fn has_holes(image: &Image, inode: &Inode, entries: &mut u64) -> Option<bool> {
+pub(super) fn has_holes(image: Reader<'_>, inode: &Inode, entries: &mut u64) -> Option<bool> {
     match zmap(image, inode).ok()? {
         ZMap::Fragment(_) => Some(false),
         ZMap::Extents(_) => None,
@@ -37,14 +37,14 @@ pub(super) fn has_holes(image: &Image, inode: &Inode, entries: &mut u64) -> Opti
 }
 
 /// See [`Image::contradiction`]. Encoded extents have one record each.
-pub(super) fn contradiction(image: &Image, inode: &Inode) -> Option<u64> {
+pub(super) fn contradiction(image: Reader<'_>, inode: &Inode) -> Option<u64> {
     match zmap(image, inode).ok()? {
         ZMap::Index(index) => zindex::contradiction(image, inode, index),
         ZMap::Fragment(_) | ZMap::Extents(_) => None,
     }
 }
 
-pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
+pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Extent> {
     match zmap(image, inode)? {
         ZMap::Fragment(start) => fragment(image, inode, 0, *start),
         ZMap::Extents(extents) => zextents::map(image, inode, extents, offset),
@@ -52,7 +52,7 @@ pub(super) fn map(image: &Image, inode: &Inode, offset: u64) -> Result<Extent> {
     }
 }
 
-fn read(image: &Image, inode: &Inode) -> Result<ZMap> {
+fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     let position = inode.body().next_multiple_of(8);
     let raw: RawMapHeader = image.meta_of(inode)?.get(position)?;
     let advise = raw.advise.get();
@@ -95,7 +95,7 @@ fn fragment_start(raw: &RawMapHeader) -> u64 {
         | u64::from(raw.cluster_bits & !WHOLE_FRAGMENT) << 56
 }
 
-fn check_big_pclusters(image: &Image, inode: &Inode, advise: u16, full: bool) -> Result<()> {
+fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool) -> Result<()> {
     let (one, two) = (advise & BIG_PCLUSTER_1 != 0, advise & BIG_PCLUSTER_2 != 0);
     let nid = inode.nid;
     if (one || two) && !image.superblock().has(incompat::COMPR_CFGS) {
@@ -110,7 +110,7 @@ fn check_big_pclusters(image: &Image, inode: &Inode, advise: u16, full: bool) ->
 }
 
 /// The extent that holds the last byte may be behind the index or in the packed inode.
-fn find_tail(image: &Image, inode: &Inode, index: &Index, first: u32) -> Result<Tail> {
+fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Result<Tail> {
     let length = first >> 16;
     let in_fragment = index.advise & FRAGMENT_PCLUSTER != 0;
     let inline = index.advise & INLINE_PCLUSTER != 0 && length != 0;

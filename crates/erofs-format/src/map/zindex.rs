@@ -11,7 +11,7 @@ use crate::meta::Window;
 use crate::zmap::{
     BIG_PCLUSTER_1, BIG_PCLUSTER_2, INTERLACED_PCLUSTER, Index, Kind, Lcluster, Tail,
 };
-use crate::{Coding, Extent, ExtentKind, Image, Inode, Result};
+use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
@@ -47,7 +47,7 @@ fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Resu
 }
 
 /// Finds the head of the extent that contains byte `offset`.
-pub(super) fn find(image: &Image, inode: &Inode, index: &Index, offset: u64) -> Result<Found> {
+pub(super) fn find(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Found> {
     find_in(
         inode,
         index,
@@ -96,7 +96,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
     )
 }
 
-pub(super) fn map(image: &Image, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
+pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
     // The tail may be everything: then no lcluster is the file's own.
     if let Tail::Fragment { head: 0, offset } = index.tail {
         return fragment(image, inode, 0, offset);
@@ -149,7 +149,7 @@ fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Resu
 }
 
 /// See [`Image::contradiction`].
-pub(super) fn contradiction(image: &Image, inode: &Inode, index: &Index) -> Option<u64> {
+pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> Option<u64> {
     let mut at = 0;
     while at < inode.size {
         // What cannot be mapped is a fault of its own.
@@ -175,7 +175,7 @@ pub(super) fn contradiction(image: &Image, inode: &Inode, index: &Index) -> Opti
 
 /// Whether an entry says that its pcluster is a hole; see [`Image::has_holes`].
 pub(super) fn has_holes(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     index: &Index,
     entries: &mut u64,

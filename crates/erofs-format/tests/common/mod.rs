@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use erofs_format::{Extent, ExtentKind, FileType, Image, Inode, Nid, ReadAt, Window, dir};
+use erofs_format::{
+    Extent, ExtentKind, FileType, Holder, Image, Inode, Nid, ReadAt, Reader, Readers, dir,
+};
 
 /// The images of the repository, among them all malformed ones.
 pub fn fixtures() -> PathBuf {
@@ -55,48 +57,60 @@ pub fn read_file(name: &str) -> Arc<dyn ReadAt> {
     Arc::new(std::fs::read(images().join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
-pub fn open(listed: &Listed) -> Image {
-    let primary = read_file(&format!("{}.erofs", listed.name));
-    let mut devices: Vec<Arc<dyn ReadAt>> = vec![Arc::new(Window::new(primary, listed.offset))];
+/// An image and what it is read from.
+pub struct Opened {
+    image: Image,
+    readers: Readers,
+}
+
+impl Opened {
+    pub fn new(devices: Vec<Arc<dyn ReadAt>>) -> Result<Opened, erofs_format::Error> {
+        let readers = Readers::of(devices);
+        let image = Image::open(&readers)?;
+        Ok(Opened { image, readers })
+    }
+
+    pub fn reader(&self) -> Reader<'_> {
+        self.image.reader(&self.readers)
+    }
+
+    /// Gives metabox and packed inode where they are not compressed. False: a decoder is needed.
+    pub fn supply_special(&mut self) -> bool {
+        let mut all = true;
+        if let Some(nid) = self.image.metabox_nid() {
+            self.readers.metabox = plain_content(self.reader(), nid);
+            all &= self.readers.metabox.is_some();
+        }
+        if let Some(nid) = self.image.packed_nid() {
+            self.readers.packed = plain_content(self.reader(), nid);
+            all &= self.readers.packed.is_some();
+        }
+        all & self.reader().load_xattr_prefixes().is_ok()
+    }
+}
+
+pub fn open(listed: &Listed) -> Opened {
+    let whole = std::fs::read(images().join(format!("{}.erofs", listed.name))).unwrap();
+    let primary = whole[listed.offset as usize..].to_vec();
+    let mut devices: Vec<Arc<dyn ReadAt>> = vec![Arc::new(primary)];
     devices.extend(listed.extra_devices.iter().map(|name| read_file(name)));
-    let mut image = Image::open(devices).unwrap_or_else(|error| panic!("{}: {error}", listed.name));
-    supply_special(&mut image);
-    image
+    let opened = Opened::new(devices);
+    let mut opened = opened.unwrap_or_else(|error| panic!("{}: {error}", listed.name));
+    opened.supply_special();
+    opened
 }
 
-/// Gives metabox and packed inode where they are not compressed. False: a decoder is needed.
-pub fn supply_special(image: &mut Image) -> bool {
-    let mut all = true;
-    if let Some(nid) = image.metabox_nid() {
-        match plain_content(image, nid) {
-            Some(content) => image.set_metabox(content),
-            None => all = false,
-        }
-    }
-    if let Some(nid) = image.packed_nid() {
-        match plain_content(image, nid) {
-            Some(content) => image.set_packed(content),
-            None => all = false,
-        }
-    }
-    if image.load_xattr_prefixes().is_err() {
-        all = false;
-    }
-    all
-}
-
-fn plain_content(image: &Image, nid: Nid) -> Option<Arc<dyn ReadAt>> {
+fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt>> {
     let inode = image.inode(nid).ok()?;
-    read_plain(image, &inode)
-        .ok()
-        .map(|bytes| Arc::new(bytes) as Arc<dyn ReadAt>)
+    let bytes = read_plain(image, &inode).ok()?;
+    Some(Arc::new(bytes))
 }
 
 /// The most bytes of a file that a test holds in memory.
 pub const MAX_CONTENT: u64 = 64 << 20;
 
 /// All bytes of a file whose extents are plain.
-pub fn read_plain(image: &Image, inode: &Inode) -> Result<Vec<u8>, String> {
+pub fn read_plain(image: Reader<'_>, inode: &Inode) -> Result<Vec<u8>, String> {
     if inode.size > MAX_CONTENT {
         return Err(format!("{} bytes are too many for a test", inode.size));
     }
@@ -106,7 +120,7 @@ pub fn read_plain(image: &Image, inode: &Inode) -> Result<Vec<u8>, String> {
 }
 
 pub fn read_plain_at(
-    image: &Image,
+    image: Reader<'_>,
     inode: &Inode,
     offset: u64,
     out: &mut [u8],
@@ -123,16 +137,20 @@ pub fn read_plain_at(
     Ok(())
 }
 
-fn read_extent(image: &Image, extent: &Extent, skip: u64, out: &mut [u8]) -> Result<(), String> {
+fn read_extent(
+    image: Reader<'_>,
+    extent: &Extent,
+    skip: u64,
+    out: &mut [u8],
+) -> Result<(), String> {
     match extent.kind {
         ExtentKind::Hole => {
             out.fill(0);
             Ok(())
         }
         ExtentKind::Raw { device, physical } => image
-            .device(device)
-            .map_err(|error| error.to_string())?
-            .read_exact_at(out, physical + skip)
+            .source()
+            .read(Holder::Device(device), out, physical + skip)
             .map_err(|error| error.to_string()),
         ExtentKind::Meta { metabox, physical } => image
             .read_meta(metabox, out, physical + skip)
@@ -143,7 +161,7 @@ fn read_extent(image: &Image, extent: &Extent, skip: u64, out: &mut [u8]) -> Res
 
 /// Maps a file wholly (or its first and last pieces, if there are very many) and checks that the
 /// extents follow each other without gap or overlap. Returns how many there are.
-pub fn check_tiling(image: &Image, inode: &Inode) -> Result<usize, String> {
+pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
     let (mut at, mut count) = (0, 0);
     while at < inode.size {
         let extent = image.map(inode, at).map_err(|error| error.to_string())?;
@@ -177,7 +195,7 @@ pub struct Walk {
 /// The most entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
-pub fn walk(image: &Image) -> Walk {
+pub fn walk(image: Reader<'_>) -> Walk {
     let mut walk = Walk {
         inodes: BTreeMap::new(),
         broken: BTreeMap::new(),
@@ -221,7 +239,7 @@ pub fn walk(image: &Image) -> Walk {
 type Entries = Vec<(Vec<u8>, Nid)>;
 
 /// The entries of a directory, and the first of its faults.
-pub fn list(image: &Image, inode: &Inode) -> Result<(Entries, Option<String>), String> {
+pub fn list(image: Reader<'_>, inode: &Inode) -> Result<(Entries, Option<String>), String> {
     let content = read_plain(image, inode)?;
     let (mut entries, mut broken) = (Vec::new(), None);
     dir::read(&content, image.superblock().block_size, 0, &mut |item| {

@@ -1,40 +1,26 @@
 //! Requests that wait for a network: threads of their own wait, so that those which serve do not.
 
-use std::cell::{Cell, RefCell};
 use std::fs;
 use std::sync::Arc;
 use std::thread;
 
-use erofs_engine::remote::Missing;
+use erofs_engine::Missing;
 use fuse_transport::{DeferredChannel, Session};
 use rustix::process::Signal;
 
 use crate::error::Error;
 
-thread_local! {
-    /// What the last request of this thread lacked.
-    static MISSING: RefCell<Missing> = RefCell::default();
-    /// This thread waits, for requests that another one has served before.
-    static WAITS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Sets what the last request of this thread lacked.
-pub(crate) fn set(missing: Missing) {
-    MISSING.set(missing);
-}
-
-/// Whether the request of this thread was served in part before, by another thread.
-pub(crate) fn repeats() -> bool {
-    WAITS.get()
-}
-
-/// Waits for what the last request of this thread lacked. `reader` is the thread that asked;
-/// `waits` is called now and then meanwhile.
+/// Waits for what a request lacked. `reader` is the thread that asked; `waits` is called now and
+/// then meanwhile.
 ///
 /// # Errors
 /// That of the network, or `None` if the reader was killed.
-pub(crate) fn wait(reader: u32, waits: &dyn Fn()) -> Result<(), Option<erofs_engine::Error>> {
-    let waited = MISSING.take().wait(&|| {
+pub(crate) fn wait(
+    missing: Missing,
+    reader: u32,
+    waits: &dyn Fn(),
+) -> Result<(), Option<erofs_engine::Error>> {
+    let waited = missing.wait(&|| {
         waits();
         !is_killed(reader)
     });
@@ -72,12 +58,8 @@ fn serve(session: &Arc<Session>, channel: DeferredChannel) -> std::io::Result<()
         // Without it the request waits for one of those that are there.
         let _ = weak.upgrade().map(another);
     };
-    let serve = move || {
-        WAITS.set(true);
-        channel.run(more);
-    };
     let thread = thread::Builder::new().name("erofs_waiting".to_owned());
-    thread.spawn(serve).map(drop)
+    thread.spawn(move || channel.run(more)).map(drop)
 }
 
 #[cfg(test)]

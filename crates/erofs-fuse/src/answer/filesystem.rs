@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use erofs_engine::erofs_format::dir::Dirent;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
-use erofs_engine::{BorrowedInode, Engine, Error, ReadContext, errno, remote};
+use erofs_engine::{BorrowedInode, Engine, Error, Missing, ReadContext, Request, errno};
 use fuse_transport::{
-    Attr, Caller, DEFER, DirectoryReply, Entry, Errno, Filesystem, Found, ReadReply, Seek, Seen,
+    Attr, Caller, DirectoryReply, Entry, Errno, Failure, Filesystem, Found, ReadReply, Seek, Seen,
     Served, Statfs,
 };
 
@@ -25,9 +25,7 @@ use crate::ahead::DirectoryReadAhead;
 use crate::ahead::RandomFaults;
 use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
 use crate::ahead::launch::{Launch, LaunchFigures};
-use crate::nodes::Nodes;
-use crate::nodes::directory_type;
-use crate::nodes::inode_number;
+use crate::nodes::{Nodes, directory_type, inode_number};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -86,12 +84,22 @@ pub(crate) struct ErofsFilesystem {
     directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 
-/// What the kernel gets to know by a listing.
-#[derive(Default)]
-struct Known {
+/// A listing, and what the kernel gets to know by it.
+struct Listing<'r> {
+    request: &'r Request<'r>,
     small_files: Vec<Nid>,
     /// With their names.
     directories: Vec<(Vec<u8>, Nid)>,
+}
+
+impl<'r> Listing<'r> {
+    fn new(request: &'r Request<'r>) -> Self {
+        Self {
+            request,
+            small_files: Vec::new(),
+            directories: Vec::new(),
+        }
+    }
 }
 
 impl ErofsFilesystem {
@@ -174,11 +182,42 @@ impl ErofsFilesystem {
 
     /// The live counters, as JSON. Where they take a process that fetches, a thread that may wait
     /// collects them.
-    fn counters(&self) -> Result<Vec<u8>, Errno> {
-        if self.engine.is_remote() && !deferral::repeats() {
-            return Err(DEFER);
+    fn counters(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
+        if self.engine.is_remote() && !caller.repeats {
+            return Err(Failure::Deferred(Box::new(|_| Ok(()))));
         }
-        self.collect_counters().ok_or(Errno::AGAIN)
+        self.collect_counters().ok_or(Failure::Error(Errno::AGAIN))
+    }
+
+    /// Serves a request, which is deferred if it lacks what a network has.
+    fn serve<R>(&self, work: impl FnOnce(&Request<'_>) -> Result<R, Errno>) -> Result<R, Failure> {
+        let mut request = self.engine.request(self.context);
+        if self.engine.is_remote() {
+            request = request.without_waiting();
+        }
+        let result = work(&request);
+        match request.missing() {
+            None => result.map_err(Failure::from),
+            Some(missing) => Err(self.deferred(missing)),
+        }
+    }
+
+    /// Whoever waits has what the request lacks fetched at once.
+    fn deferred(&self, missing: Missing) -> Failure {
+        let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
+        let launch = self.launch.get().cloned();
+        Failure::Deferred(Box::new(move |caller| {
+            let waits = || {
+                if let Some(launch) = &launch {
+                    launch.waits();
+                }
+            };
+            let waited = deferral::wait(missing, caller.pid, &waits);
+            waited.map_err(|error| match error {
+                Some(error) => faults.errno_of(&engine, &error),
+                None => Errno::INTR,
+            })
+        }))
     }
 
     /// `None` before the mount is served, and while it ends.
@@ -198,20 +237,20 @@ impl ErofsFilesystem {
         })
     }
 
-    fn inode(&self, node: u64) -> Result<BorrowedInode, Errno> {
+    fn inode(&self, request: &Request<'_>, node: u64) -> Result<BorrowedInode, Errno> {
         let nid = self.nodes.nid(node).ok_or(Errno::STALE)?;
-        let inode = self.engine.borrow_inode(nid);
-        inode.map_err(|error| self.report(&error))
+        let inode = self.engine.borrow_inode(request, nid);
+        inode.map_err(|error| self.report(request, &error))
     }
 
-    fn found(&self, nid: Nid) -> Result<Found, Errno> {
+    fn found(&self, request: &Request<'_>, nid: Nid) -> Result<Found, Errno> {
         let node = self
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
         // The kernel keeps what it is found with.
-        let inode = self.engine.peek_inode(nid);
-        let inode = inode.map_err(|error| self.report(&error))?;
+        let inode = self.engine.peek_inode(request, nid);
+        let inode = inode.map_err(|error| self.report(request, &error))?;
         Ok(Found {
             node,
             attr: self.attr(&inode),
@@ -241,11 +280,11 @@ impl ErofsFilesystem {
     }
 
     /// For the parts that work ahead of readers.
-    fn note_read(&self, inode: &Inode, offset: u64, room: usize) {
+    fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize) {
         if let Some(launch) = self.launch.get() {
             let left = inode.size.saturating_sub(offset);
             let length = room.min(usize::try_from(left).unwrap_or(usize::MAX));
-            launch.read(inode, offset, length);
+            launch.read(caller.taken_ns, inode, offset, length);
         }
         if offset == 0
             && let Some(read_ahead) = self.directory_read_ahead.get()
@@ -260,33 +299,23 @@ impl ErofsFilesystem {
         }
     }
 
-    /// The errno of an error. A fault of the image is recorded in full: the reading program gets
-    /// only the number. An image that was overwritten fails in any way, and always with EIO.
-    fn report(&self, error: &Error) -> Errno {
-        if remote::lacks() {
-            return DEFER;
+    /// The errno of an error, which is recorded. What a request lacks is no fault.
+    fn report(&self, request: &Request<'_>, error: &Error) -> Errno {
+        match request.lacks() {
+            true => Errno::AGAIN,
+            false => self.faults.errno_of(&self.engine, error),
         }
-        let errno = error.errno();
-        if matches!(errno, errno::EINTR | errno::ENOMEM) {
-            return Errno::from_raw_os_error(errno);
-        }
-        let is_changed = self.faults.is_of_a_changed_image(&self.engine);
-        // The mount stands, so what is not supported is a fault of a file.
-        if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN | errno::EOPNOTSUPP) {
-            self.faults.record(error);
-        }
-        Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
     }
 
-    /// Adds one entry, and to `known` what the kernel knows by it; false when the reply is full.
+    /// Adds one entry, and to `listing` what the kernel knows by it; false when the reply is full.
     fn list(
         &self,
+        listing: &mut Listing<'_>,
         reply: &mut DirectoryReply<'_, '_>,
         name: &[u8],
         nid: Nid,
         kind: u8,
         next: u64,
-        known: &mut Known,
     ) -> bool {
         let entry = Entry {
             name,
@@ -298,119 +327,40 @@ impl ErofsFilesystem {
         // An inode that cannot be read must not hide its neighbours: it is listed without
         // attributes.
         let found = if reply.wants_attributes() && !dots {
-            self.found(nid).ok()
+            self.found(listing.request, nid).ok()
         } else {
             None
         };
         let fits = reply.add(&entry, found.as_ref());
         if fits && found.is_some_and(|found| is_small_file(found.attr.mode, found.attr.size)) {
-            known.small_files.push(nid);
+            listing.small_files.push(nid);
         }
         let is_directory = kind == FileType::Directory as u8 && !dots;
         if fits && is_directory && self.directory_read_ahead.get().is_some() {
-            known.directories.push((name.to_vec(), nid));
+            listing.directories.push((name.to_vec(), nid));
         }
         fits
     }
-}
 
-impl Filesystem for ErofsFilesystem {
-    fn lasting(&self) -> u64 {
-        if self.only_user.is_some() { 0 } else { FOREVER }
-    }
-
-    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
-        let _busy = self.engine.asked_by(caller.pid);
-        self.admit(caller)?;
-        // No image contains one, but ENOENT would be the wrong answer.
-        if name.len() > LONGEST_NAME {
-            return Err(Errno::NAMETOOLONG);
-        }
-        let parent = self.inode(parent)?;
-        if name == b"." {
-            return self.found(parent.nid).map(Some);
-        }
-        let found = self
-            .engine
-            .lookup(&parent, name)
-            .map_err(|error| self.report(&error))?;
-        if let Some(launch) = self.launch.get() {
-            launch.looked_up(parent.nid, name, found.is_some());
-        }
-        let Some(nid) = found else {
-            return Ok(None);
-        };
-        let found = self.found(nid)?;
-        if let Some(read_ahead) = self.directory_read_ahead.get()
-            && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
-        {
-            read_ahead.looked_up(parent.nid, name, nid);
-        }
-        Ok(Some(found))
-    }
-
-    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Errno> {
-        let _busy = self.engine.asked_by(caller.pid);
-        self.admit(caller)?;
-        Ok(self.attr(&*self.inode(node)?))
-    }
-
-    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Errno> {
-        self.admit(caller)?;
-        let inode = self.inode(node)?;
-        if let Some(launch) = self.launch.get() {
-            launch.read_link(inode.nid);
-        }
-        self.engine
-            .read_link(&inode)
-            .map_err(|error| self.report(&error))
-    }
-
-    fn read(
+    fn list_from(
         &self,
-        caller: Caller,
-        node: u64,
-        offset: u64,
-        reply: &mut ReadReply<'_>,
-    ) -> Result<(), Errno> {
-        let _busy = self.engine.asked_by(caller.pid);
-        let inode = self.inode(node)?;
-        if !deferral::repeats() {
-            self.note_read(&inode, offset, reply.room());
-        }
-        let read = self
-            .engine
-            .read_at(&inode, offset, reply.spare(), self.context);
-        reply.advance(read.map_err(|error| self.report(&error))?);
-        Ok(())
-    }
-
-    fn declines(&self, node: u64, offset: u64, size: u32) -> bool {
-        !deferral::repeats()
-            && self.random_faults.get().is_some_and(|faults| {
-                let file = self.nodes.nid(node);
-                file.is_some_and(|file| faults.declines(file, offset, size))
-            })
-    }
-
-    fn read_directory(
-        &self,
+        request: &Request<'_>,
         caller: Caller,
         node: u64,
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno> {
-        let _busy = self.engine.asked_by(caller.pid);
-        let directory = self.inode(node)?;
+        let directory = self.inode(request, node)?;
         if let Some(launch) = self.launch.get().filter(|_| position == 0) {
-            launch.listed(directory.nid);
+            launch.listed(caller.taken_ns, directory.nid);
         }
-        let (begins, mut known) = (position == 0, Known::default());
+        let (begins, mut listing) = (position == 0, Listing::new(request));
         let mut broken = position & BEHIND_BROKEN;
         let mut position = position & !BEHIND_BROKEN;
         if directory.dot_omitted && position == 0 {
             let kind = FileType::Directory as u8;
-            if !self.list(reply, b".", directory.nid, kind, AFTER_DOT, &mut known) {
+            let dot = directory.nid;
+            if !self.list(&mut listing, reply, b".", dot, kind, AFTER_DOT) {
                 return Ok(());
             }
         }
@@ -420,75 +370,166 @@ impl Filesystem for ErofsFilesystem {
         let mut each = |entry: Result<Dirent<'_>, Error>| match entry {
             Ok(entry) => {
                 let (nid, kind, next) = (entry.nid, entry.file_type, entry.next | broken);
-                match self.list(reply, entry.name, nid, kind, next, &mut known) {
+                match self.list(&mut listing, reply, entry.name, nid, kind, next) {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }
             }
             Err(error) => {
-                self.report(&error);
+                self.report(request, &error);
                 broken = BEHIND_BROKEN;
                 ControlFlow::Continue(())
             }
         };
-        let listed = self.engine.read_dir_part(&directory, position, &mut each);
+        let listed = self
+            .engine
+            .read_dir_part(request, &directory, position, &mut each);
         if let Some(read_ahead) = self.read_ahead.get() {
-            read_ahead.listed(&known.small_files);
+            read_ahead.listed(&listing.small_files);
         }
         if let Some(read_ahead) = self.directory_read_ahead.get() {
-            read_ahead.listed(&self.engine, directory.nid, !begins, &known.directories);
+            read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
         // What was listed is delivered first; the next request meets the error.
-        match listed.map_err(|error| self.report(&error)) {
+        match listed.map_err(|error| self.report(request, &error)) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
             other => other,
         }
     }
+}
 
-    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+impl Filesystem for ErofsFilesystem {
+    fn lasting(&self) -> u64 {
+        if self.only_user.is_some() { 0 } else { FOREVER }
+    }
+
+    fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
+        let _busy = self.engine.asked_by(caller.pid);
+        self.admit(caller)?;
+        // No image contains one, but ENOENT would be the wrong answer.
+        if name.len() > LONGEST_NAME {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        self.serve(|request| {
+            let parent = self.inode(request, parent)?;
+            if name == b"." {
+                return self.found(request, parent.nid).map(Some);
+            }
+            let found = self.engine.lookup(request, &parent, name);
+            let found = found.map_err(|error| self.report(request, &error))?;
+            if let Some(launch) = self.launch.get() {
+                launch.looked_up(caller.taken_ns, parent.nid, name, found.is_some());
+            }
+            let Some(nid) = found else {
+                return Ok(None);
+            };
+            let found = self.found(request, nid)?;
+            if let Some(read_ahead) = self.directory_read_ahead.get()
+                && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
+            {
+                read_ahead.looked_up(parent.nid, name, nid);
+            }
+            Ok(Some(found))
+        })
+    }
+
+    fn attributes(&self, caller: Caller, node: u64) -> Result<Attr, Failure> {
+        let _busy = self.engine.asked_by(caller.pid);
+        self.admit(caller)?;
+        self.serve(|request| Ok(self.attr(&*self.inode(request, node)?)))
+    }
+
+    fn read_link(&self, caller: Caller, node: u64) -> Result<Vec<u8>, Failure> {
+        self.admit(caller)?;
+        self.serve(|request| {
+            let inode = self.inode(request, node)?;
+            if let Some(launch) = self.launch.get() {
+                launch.read_link(caller.taken_ns, inode.nid);
+            }
+            let target = self.engine.read_link(request, &inode);
+            target.map_err(|error| self.report(request, &error))
+        })
+    }
+
+    fn read(
+        &self,
+        caller: Caller,
+        node: u64,
+        offset: u64,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Failure> {
+        let _busy = self.engine.asked_by(caller.pid);
+        self.serve(|request| {
+            let inode = self.inode(request, node)?;
+            if !caller.repeats {
+                self.note_read(caller, &inode, offset, reply.room());
+            }
+            let read = self.engine.read_at(request, &inode, offset, reply.spare());
+            reply.advance(read.map_err(|error| self.report(request, &error))?);
+            Ok(())
+        })
+    }
+
+    fn declines(&self, node: u64, offset: u64, size: u32) -> bool {
+        self.random_faults.get().is_some_and(|faults| {
+            let file = self.nodes.nid(node);
+            file.is_some_and(|file| faults.declines(file, offset, size))
+        })
+    }
+
+    fn read_directory(
+        &self,
+        caller: Caller,
+        node: u64,
+        position: u64,
+        reply: &mut DirectoryReply<'_, '_>,
+    ) -> Result<(), Failure> {
+        let _busy = self.engine.asked_by(caller.pid);
+        self.serve(|request| self.list_from(request, caller, node, position, reply))
+    }
+
+    fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         self.admit(caller)?;
         #[cfg(feature = "fail-points")]
         if let Some(value) = super::attempts::attribute(node, name, self.engine.name()) {
             return Ok(Some(value));
         }
         if !is_in_a_namespace(name) {
-            return Err(Errno::OPNOTSUPP);
+            return Err(Errno::OPNOTSUPP.into());
         }
         if self.xattr_scan.found_none() {
-            return Err(Errno::NOSYS);
+            return Err(Errno::NOSYS.into());
         }
-        let inode = self.inode(node)?;
-        if inode.xattr_icount == 0 {
-            self.xattr_scan.missed(&self.engine);
-            return Ok(None);
-        }
-        self.engine
-            .xattr(&inode, name)
-            .map_err(|error| self.report(&error))
+        self.serve(|request| {
+            let inode = self.inode(request, node)?;
+            if inode.xattr_icount == 0 {
+                self.xattr_scan.missed(&self.engine);
+                return Ok(None);
+            }
+            let value = self.engine.xattr(request, &inode, name);
+            value.map_err(|error| self.report(request, &error))
+        })
     }
 
-    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure> {
         self.admit(caller)?;
         // Not ENOSYS, which means to programs that the filesystem cannot have any.
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
-        let inode = self.inode(node)?;
-        if inode.xattr_icount == 0 {
-            self.xattr_scan.missed(&self.engine);
-            return Ok(Vec::new());
-        }
-        let all = self
-            .engine
-            .xattrs(&inode)
-            .map_err(|error| self.report(&error))?;
         let hidden = |name: &[u8]| name.starts_with(b"trusted.") && !lists_trusted(caller.uid);
-        Ok(all
-            .into_iter()
-            .map(|xattr| xattr.name)
-            .filter(|name| !hidden(name))
-            .collect())
+        self.serve(|request| {
+            let inode = self.inode(request, node)?;
+            if inode.xattr_icount == 0 {
+                self.xattr_scan.missed(&self.engine);
+                return Ok(Vec::new());
+            }
+            let all = self.engine.xattrs(request, &inode);
+            let all = all.map_err(|error| self.report(request, &error))?;
+            let names = all.into_iter().map(|xattr| xattr.name);
+            Ok(names.filter(|name| !hidden(name)).collect())
+        })
     }
 
     fn directory_ioctl(
@@ -498,43 +539,22 @@ impl Filesystem for ErofsFilesystem {
         command: u32,
         input: &[u8],
         room: usize,
-    ) -> Result<Vec<u8>, Errno> {
+    ) -> Result<Vec<u8>, Failure> {
         self.admit(caller)?;
         if node != fuse_transport::wire::ROOT_NODE {
-            return Err(Errno::NOTTY);
+            return Err(Errno::NOTTY.into());
         }
+        let spans = self.engine.trace_spans();
         self.queries
             .answer(command, input, room, |number| match number {
-                queries::COUNTERS => self.counters(),
-                queries::SPANS => trace_spans::value(caller),
-                _ => Err(Errno::NOTTY),
+                queries::COUNTERS => self.counters(caller),
+                queries::SPANS => trace_spans::value(spans, caller).map_err(Failure::from),
+                _ => Err(Errno::NOTTY.into()),
             })
     }
 
-    fn around(&self, serve: &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
-        if !self.engine.is_remote() {
-            return serve();
-        }
-        let (result, missing) = remote::without_waiting(serve);
-        let complete = missing.is_empty();
-        deferral::set(missing);
-        if complete { result } else { Err(DEFER) }
-    }
-
-    fn wait(&self, caller: Caller) -> Result<(), Errno> {
-        let waits = || {
-            if let Some(launch) = self.launch.get() {
-                launch.waits();
-            }
-        };
-        deferral::wait(caller.pid, &waits).map_err(|error| match error {
-            Some(error) => self.report(&error),
-            None => Errno::INTR,
-        })
-    }
-
     fn idle_helpers(&self, most: usize) -> usize {
-        self.engine.idle_helpers(most).len()
+        self.engine.idle_helpers(most)
     }
 
     fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
@@ -549,7 +569,7 @@ impl Filesystem for ErofsFilesystem {
         note(line(self.nodes, seen));
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
+    fn statfs(&self) -> Result<Statfs, Failure> {
         let image = self.engine.image();
         let superblock = image.superblock();
         let devices = image.device_slots().iter().map(|slot| slot.blocks);
@@ -563,34 +583,32 @@ impl Filesystem for ErofsFilesystem {
         })
     }
 
-    fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
+    fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
         // The kernel does not ask again: it takes all of a file for data. `cp` asks twice a file.
         if self.hole_scan.found_none() {
-            return Err(Errno::NOSYS);
+            return Err(Errno::NOSYS.into());
         }
-        let inode = self.inode(node)?;
-        if offset >= inode.size {
-            return Err(Errno::NXIO);
-        }
-        let found = self.engine.seek(&inode, offset, what == Seek::Hole);
-        let found = found.map_err(|error| self.report(&error))?;
-        let is_all_data = found
-            == Some(if what == Seek::Hole {
-                inode.size
-            } else {
-                offset
-            });
-        if is_all_data && !self.engine.image().superblock().has_holes() {
-            self.hole_scan.missed(&self.engine);
-        }
-        found.ok_or(Errno::NXIO)
+        self.serve(|request| {
+            let inode = self.inode(request, node)?;
+            if offset >= inode.size {
+                return Err(Errno::NXIO);
+            }
+            let hole = what == Seek::Hole;
+            let found = self.engine.seek(request, &inode, offset, hole);
+            let found = found.map_err(|error| self.report(request, &error))?;
+            let is_all_data = found == Some(if hole { inode.size } else { offset });
+            if is_all_data && !self.engine.image().superblock().has_holes() {
+                self.hole_scan.missed(&self.engine);
+            }
+            found.ok_or(Errno::NXIO)
+        })
     }
 
     fn times(&self) -> bool {
-        erofs_engine::trace_spans::wanted()
+        self.engine.trace_spans().wanted()
     }
 
     fn served(&self, served: &Served) {
-        trace_spans::record(served);
+        trace_spans::record(self.engine.trace_spans(), served);
     }
 }

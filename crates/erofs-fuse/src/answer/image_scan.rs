@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use erofs_engine::Engine;
-use erofs_engine::erofs_format::{FileType, Image, Inode, Nid};
+use erofs_engine::erofs_format::{FileType, Inode, Nid};
+use erofs_engine::{Engine, ReadContext};
 
 /// Requests that found nothing, at most, before the scan starts. The launch of a program asks for
 /// one attribute of each program file.
@@ -33,7 +33,7 @@ const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
 /// Whether an inode has what is looked for; `None` if unknown. The number is how many entries of
 /// indexes may still be read.
-type Has = fn(&Image, &Inode, &mut u64) -> Option<bool>;
+type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl ImageScan {
     }
 
     pub(crate) fn for_holes(root: Nid) -> Self {
-        Self::new(root, Image::has_holes)
+        Self::new(root, Engine::has_holes)
     }
 
     fn new(root: Nid, has: Has) -> Self {
@@ -99,7 +99,7 @@ fn worth_scanning(inodes: u64) -> u64 {
     inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
 }
 
-fn has_xattrs(_: &Image, inode: &Inode, _: &mut u64) -> Option<bool> {
+fn has_xattrs(_: &Engine, inode: &Inode, _: &mut u64) -> Option<bool> {
     Some(inode.xattr_icount != 0)
 }
 
@@ -112,8 +112,9 @@ fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
     let mut entries = 0;
     while let Some(directory) = waiting.pop() {
         let engine = engine.upgrade()?;
-        let inode = Arc::new(engine.image().inode(directory).ok()?);
-        if has(engine.image(), &inode, &mut left)? {
+        let request = engine.request(ReadContext::Worker);
+        let inode = engine.peek_inode(&request, directory).ok()?;
+        if has(&engine, &inode, &mut left)? {
             return Some(false);
         }
         let mut all_without = Some(true);
@@ -123,9 +124,9 @@ fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
                 return ControlFlow::Continue(());
             }
             // The type is that of the inode: the one in the entry may be wrong.
-            let found = engine.image().inode(nid);
+            let found = engine.peek_inode(&request, nid);
             all_without = found.as_ref().ok().and_then(|inode| {
-                let has = has(engine.image(), inode, &mut left);
+                let has = has(&engine, inode, &mut left);
                 has.map(|has| !has)
             });
             if found.is_ok_and(|inode| inode.file_type() == FileType::Directory) && seen.insert(nid)

@@ -50,16 +50,16 @@ pub(crate) struct Queries {
 
 impl Queries {
     /// Answers one call; `value` makes the value for the number of the query.
-    pub(crate) fn answer(
+    pub(crate) fn answer<E: From<Errno>>(
         &self,
         command: u32,
         input: &[u8],
         room: usize,
-        value: impl FnOnce(u8) -> Result<Vec<u8>, Errno>,
-    ) -> Result<Vec<u8>, Errno> {
+        value: impl FnOnce(u8) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
         let number = command as u8;
         if command != query_command(number) {
-            return Err(Errno::NOTTY);
+            return Err(Errno::NOTTY.into());
         }
         let field = |from: usize| {
             input
@@ -75,7 +75,7 @@ impl Queries {
         if let Some(fresh) = fresh {
             *copy = (copy.0 + 1, fresh);
         } else if wanted != copy.0 {
-            return Err(Errno::STALE);
+            return Err(Errno::STALE.into());
         }
         let (id, bytes) = &*copy;
         let rest = usize::try_from(offset)
@@ -198,7 +198,7 @@ mod tests {
 
     fn ask(queries: &Queries, id: u64, offset: u64) -> Result<(u64, u64, Vec<u8>), Errno> {
         let input = [id.to_ne_bytes(), offset.to_ne_bytes()].concat();
-        let value = |number| Ok(vec![number; 10]);
+        let value = |number| Ok::<_, Errno>(vec![number; 10]);
         let answer = queries.answer(query_command(3), &input, HEADER_BYTES + 4, value)?;
         let field = |from| u64::from_ne_bytes(std::array::from_fn(|i| answer[from + i]));
         Ok((field(0), field(8), answer[HEADER_BYTES..].to_vec()))
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn other_commands_are_none_of_ours() {
-        let never = |_| panic!("not asked");
+        let never = |_| -> Result<_, Errno> { panic!("not asked") };
         let tcgets = Queries::default().answer(0x5401, &[0; 16], 64, never);
         assert_eq!(tcgets, Err(Errno::NOTTY));
         let short = Queries::default().answer(query_command(1), &[0; 15], 64, never);

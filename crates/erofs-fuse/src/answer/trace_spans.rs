@@ -1,11 +1,11 @@
 //! Trace spans: what a mount did and when, taken by a [query](queries).
 //!
-//! The query switches recording on for [`trace_spans::LASTING`], see [`erofs_engine::trace_spans`].
+//! The query switches recording on for a while, see [`erofs_engine::trace_spans`].
 //! Only root and the mount's own user may make it.
 
 use std::path::Path;
 
-use erofs_engine::trace_spans::{self, Span};
+use erofs_engine::trace_spans::{Span, TraceSpans};
 use fuse_transport::{Caller, Errno, Served};
 
 use super::queries;
@@ -16,19 +16,19 @@ use crate::origin;
 const MAX_SPANS: usize = 1 << 13;
 
 /// Records a request on the thread that served it, and its reply within.
-pub(crate) fn record(served: &Served) {
+pub(crate) fn record(spans: &TraceSpans, served: &Served) {
     let name = served.opcode.map_or("unknown", |opcode| opcode.label());
     let (unique, bytes) = (served.unique, served.bytes as u64);
-    trace_spans::write("reply", served.answered_ns, served.sent_ns, unique, bytes);
-    trace_spans::write(name, served.taken_ns, served.sent_ns, unique, bytes);
+    spans.write("reply", served.answered_ns, served.sent_ns, unique, bytes);
+    spans.write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
 /// The value, as JSON: the number of trace spans lost, and an array for each of the others.
-pub(crate) fn value(caller: Caller) -> Result<Vec<u8>, Errno> {
+pub(crate) fn value(spans: &TraceSpans, caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);
     }
-    let (spans, lost) = trace_spans::take(MAX_SPANS);
+    let (spans, lost) = spans.take(MAX_SPANS);
     let fields = |s: Span| (s.name, s.thread, s.start_ns, s.end_ns, s.id, s.bytes);
     let spans: Vec<_> = spans.into_iter().map(fields).collect();
     serde_json::to_vec(&(lost, spans)).map_err(|_| Errno::NOMEM)
@@ -69,20 +69,24 @@ mod tests {
         uid: 0,
         gid: 0,
         pid: 1,
+        taken_ns: 0,
+        repeats: false,
     };
 
     #[test]
     fn spans_are_parsed_as_they_are_written() {
-        value(ROOT).unwrap();
-        record(&Served {
+        let spans = TraceSpans::default();
+        value(&spans, ROOT).unwrap();
+        let served = Served {
             opcode: Some(fuse_transport::wire::Opcode::Read),
             unique: 8,
             taken_ns: 1000,
             answered_ns: 4000,
             sent_ns: 5000,
             bytes: 4096,
-        });
-        let (_, read) = parse(&value(ROOT).unwrap()).unwrap();
+        };
+        record(&spans, &served);
+        let (_, read) = parse(&value(&spans, ROOT).unwrap()).unwrap();
         let fields = |s: &Span| (s.name.to_string(), s.start_ns, s.end_ns, s.id, s.bytes);
         let spans: Vec<_> = read.iter().map(fields).collect();
         assert_eq!(
@@ -101,7 +105,9 @@ mod tests {
             uid: rustix::process::getuid().as_raw() + 1,
             gid: 0,
             pid: 1,
+            taken_ns: 0,
+            repeats: false,
         };
-        assert_eq!(value(other), Err(Errno::ACCESS));
+        assert_eq!(value(&TraceSpans::default(), other), Err(Errno::ACCESS));
     }
 }

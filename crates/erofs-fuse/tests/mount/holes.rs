@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use erofs_engine::{Engine, EngineOptions, ReadContext};
+use erofs_engine::{Engine, EngineOptions};
 use erofs_fuse::{mount, stat};
 use erofs_oracles::holes::{How, holes};
 use rustix::fs::{SeekFrom, seek};
@@ -117,7 +117,7 @@ fn punched(name: &str, how: How, place: &Path) -> Punched {
     std::fs::write(&image, bytes).unwrap();
     let mut content = vec![0; inode.size as usize];
     engine
-        .read_at(&inode, 0, &mut content, ReadContext::Worker)
+        .read_at(&engine.waiting(), &inode, 0, &mut content)
         .unwrap();
     let hole = hole.range;
     content[hole.start as usize..hole.end as usize].fill(0);

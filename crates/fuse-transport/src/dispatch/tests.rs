@@ -4,8 +4,7 @@ use rustix::fs::OFlags;
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::node::Found;
-use crate::reply::Entry;
+use crate::reply::{Entry, Found};
 use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 
 /// One directory (1) with one file "file" (2) that holds "content".
@@ -16,7 +15,7 @@ struct Small {
 }
 
 impl Filesystem for Small {
-    fn lookup(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+    fn lookup(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
         let attr = Attr {
             ino: 2,
             ..Attr::default()
@@ -27,16 +26,22 @@ impl Filesystem for Small {
             _ => Ok(None),
         }
     }
-    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
+    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Failure> {
         Ok(Attr {
             ino: node,
             ..Attr::default()
         })
     }
-    fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Errno> {
+    fn read_link(&self, _: Caller, node: u64) -> Result<Vec<u8>, Failure> {
         Ok(vec![b'x'; node as usize])
     }
-    fn read(&self, _: Caller, _: u64, offset: u64, reply: &mut ReadReply<'_>) -> Result<(), Errno> {
+    fn read(
+        &self,
+        _: Caller,
+        _: u64,
+        offset: u64,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Failure> {
         let rest = b"content".get(offset as usize..).unwrap_or(b"");
         let length = rest.len().min(reply.room());
         reply.spare()[..length].copy_from_slice(&rest[..length]);
@@ -52,7 +57,7 @@ impl Filesystem for Small {
         _: u64,
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         if position == 0 {
             reply.add(
                 &Entry {
@@ -66,13 +71,13 @@ impl Filesystem for Small {
         }
         Ok(())
     }
-    fn xattr(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    fn xattr(&self, _: Caller, _: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         Ok((name == b"user.a").then(|| b"value".to_vec()))
     }
-    fn xattr_names(&self, _: Caller, _: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    fn xattr_names(&self, _: Caller, _: u64) -> Result<Vec<Vec<u8>>, Failure> {
         Ok(vec![b"user.a".to_vec(), b"user.b".to_vec()])
     }
-    fn statfs(&self) -> Result<StatfsOut, Errno> {
+    fn statfs(&self) -> Result<StatfsOut, Failure> {
         Ok(StatfsOut {
             namelen: 255,
             ..StatfsOut::default()
@@ -85,7 +90,7 @@ impl Filesystem for Small {
         command: u32,
         input: &[u8],
         room: usize,
-    ) -> Result<Vec<u8>, Errno> {
+    ) -> Result<Vec<u8>, Failure> {
         assert_eq!(command, 7);
         Ok(format!("{node} {room} {input:?}").into_bytes())
     }
@@ -121,7 +126,13 @@ fn ask(
     };
     let mut buffer = vec![0; 8192];
     let mut reply = Reply::new(&mut buffer);
-    let answer = answer(filesystem, &request, &mut reply);
+    let answer = answer(
+        filesystem,
+        &request,
+        &mut reply,
+        Caller::new(&header, 0, false),
+    );
+    let answer = answer.ok().expect("nothing is deferred here");
     let length = reply.length();
     match answer {
         Answer::Error(errno) => Err(errno),

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
-use erofs_engine::{Engine, ReadContext};
 use sha2::{Digest, Sha256};
 
 use super::found::Found;
@@ -38,7 +38,7 @@ pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Fou
         counts,
     } = whole;
     let mut hasher = Sha256::new();
-    for part in Parts::new(engine.image(), inode.clone()) {
+    for part in Parts::new(engine, inode.clone()) {
         let (offset, bytes) = match hash(engine, inode, part, buffer, &mut hasher) {
             Ok(done) => done,
             Err((offset, error)) => {
@@ -74,7 +74,7 @@ fn hash(
                 buffer.resize(length, 0);
             }
             let out = &mut buffer[..length];
-            let read = engine.read_at(inode, range.start, out, ReadContext::Worker);
+            let read = engine.read_at(&engine.waiting(), inode, range.start, out);
             read.map_err(|error| (range.start, error.to_string()))?;
             hasher.update(&*out);
             Ok((range.start, length as u64))

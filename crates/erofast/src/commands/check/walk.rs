@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
             }
             FileType::Symlink => {
                 self.report.symlinks += 1;
-                if let Err(error) = self.engine.read_link(&inode) {
+                if let Err(error) = self.engine.read_link(&self.engine.waiting(), &inode) {
                     self.found
                         .add(self.order, Fault::new(&path, inode.nid, error));
                 }
@@ -148,15 +148,22 @@ impl<'a> Walk<'a> {
     /// Every attribute that is listed must be found: the filter of names may hide it.
     fn attributes(&mut self, path: &[u8], inode: &Inode) {
         let nid = inode.nid;
-        let found = self.engine.xattrs(inode).and_then(|listed| {
-            let found = |name: &[u8]| self.engine.xattr(inode, name).map(|value| value.is_some());
-            listed.into_iter().try_fold(Vec::new(), |mut hidden, each| {
-                if !found(&each.name)? {
-                    hidden.push(each.name);
-                }
-                Ok(hidden)
-            })
-        });
+        let found = self
+            .engine
+            .xattrs(&self.engine.waiting(), inode)
+            .and_then(|listed| {
+                let found = |name: &[u8]| {
+                    self.engine
+                        .xattr(&self.engine.waiting(), inode, name)
+                        .map(|value| value.is_some())
+                };
+                listed.into_iter().try_fold(Vec::new(), |mut hidden, each| {
+                    if !found(&each.name)? {
+                        hidden.push(each.name);
+                    }
+                    Ok(hidden)
+                })
+            });
         match found {
             Ok(hidden) => hidden.iter().for_each(|name| {
                 let name = text::name(name);
@@ -174,7 +181,7 @@ impl<'a> Walk<'a> {
         {
             return self.digest(path, inode, name);
         }
-        if let Some(offset) = self.engine.image().contradiction(inode) {
+        if let Some(offset) = self.engine.contradiction(inode) {
             let error = format!(
                 "{}: nid {}: from file offset {offset} on another extent is found than from before \
                  it: the bytes depend on how the file is read",
@@ -185,7 +192,7 @@ impl<'a> Walk<'a> {
                 .add_content(self.order, offset, Fault::new(path, inode.nid, error));
         }
         let path: Arc<[u8]> = path.into();
-        for part in Parts::new(self.engine.image(), inode.clone()) {
+        for part in Parts::new(self.engine, inode.clone()) {
             if self.found.is_broken(self.order) {
                 break;
             }
@@ -208,7 +215,7 @@ impl<'a> Walk<'a> {
 
     /// Gives a file to a reader with the digest that the image has for it.
     fn digest(&mut self, path: &[u8], inode: &Arc<Inode>, name: &[u8]) -> anyhow::Result<()> {
-        let stored = self.engine.xattr(inode, name)?;
+        let stored = self.engine.xattr(&self.engine.waiting(), inode, name)?;
         let Some(stored) = stored else {
             self.odd(Fault::new(path, inode.nid, "no digest"));
             return Ok(());
@@ -268,7 +275,10 @@ impl<'a> Walk<'a> {
 
     fn look_up(&mut self, path: &[u8], inode: &Arc<Inode>, name: &Name) {
         let nid = name.nid;
-        let what = match self.engine.lookup(inode, &name.name) {
+        let what = match self
+            .engine
+            .lookup(&self.engine.waiting(), inode, &name.name)
+        {
             Ok(Some(found)) if found == nid => return,
             Ok(Some(found)) => format!("listed as nid {nid}, looked up as nid {found}"),
             Ok(None) => "listed, but not found by its name: names out of order".to_owned(),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
-use erofs_engine::{Engine, ReadContext};
 
 use super::found::Found;
 use super::report::Fault;
@@ -50,7 +50,7 @@ fn read_part(engine: &Engine, part: &Part, buffer: &mut Vec<u8>, found: &Found) 
         buffer.resize(length, 0);
     }
     let out = &mut buffer[..length];
-    match engine.read_at(&part.inode, part.offset, out, ReadContext::Worker) {
+    match engine.read_at(&engine.waiting(), &part.inode, part.offset, out) {
         Ok(count) => found.bar.add(count as u64),
         Err(error) => {
             let fault = Fault::new(&part.path, part.inode.nid, error);

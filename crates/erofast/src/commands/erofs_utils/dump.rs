@@ -76,7 +76,7 @@ fn for_udev(engine: &Engine) -> anyhow::Result<()> {
 fn cat(engine: &Engine, inode: &Inode) -> anyhow::Result<()> {
     let mut out = erofast_cli::stdout();
     if inode.file_type() == FileType::Symlink {
-        return Ok(out.write_all(&engine.read_link(inode)?)?);
+        return Ok(out.write_all(&engine.read_link(&engine.waiting(), inode)?)?);
     }
     crate::commands::cat::write(engine, inode, &mut out, &mut Vec::new())?;
     Ok(out.flush()?)

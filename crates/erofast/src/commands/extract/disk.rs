@@ -141,7 +141,7 @@ fn finish_directory(
     let inode = &*engine.inode(nid)?;
     let directory = target.open_directory(path)?;
     // One whose xattrs cannot be read still gets the rest.
-    let xattrs = engine.xattrs(inode);
+    let xattrs = engine.xattrs(&engine.waiting(), inode);
     let known = xattrs.as_deref().unwrap_or_default();
     let handle = Handle::Open(directory.as_fd());
     metadata::apply(handle, inode, known, target.keep, path, journal);

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
-use erofs_engine::{Engine, ReadContext};
 
 use super::job::Job;
 use super::journal::Journal;
@@ -45,7 +45,7 @@ impl<'a> OutFile<'a> {
     pub fn new(engine: &'a Engine, path: Vec<u8>, inode: Arc<Inode>) -> Self {
         Self {
             path,
-            parts: Mutex::new(Parts::new(engine.image(), inode.clone())),
+            parts: Mutex::new(Parts::new(engine, inode.clone())),
             inode,
             made: OnceLock::new(),
             failed: AtomicBool::new(false),
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
         let out = &mut self.buffer[..length];
         let read = self
             .engine
-            .read_at(&file.inode, range.start, out, ReadContext::Worker);
+            .read_at(&self.engine.waiting(), &file.inode, range.start, out);
         if let Err(error) = read {
             return file.fail(error, self.journal);
         }
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
     /// A small one gets it by its last byte.
     fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f CreatedFile> {
         let make = || {
-            let xattrs = self.engine.xattrs(&file.inode)?;
+            let xattrs = self.engine.xattrs(&self.engine.waiting(), &file.inode)?;
             let made = self.target.make_file(&file.path)?;
             if file.inode.size > PART
                 && let Err(error) = made.set_len(file.inode.size)
@@ -214,11 +214,11 @@ impl<'a> Writer<'a> {
     }
 
     fn try_node(&self, path: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
-        let xattrs = self.engine.xattrs(inode)?;
+        let xattrs = self.engine.xattrs(&self.engine.waiting(), inode)?;
         let kind = inode.file_type();
         match kind {
             FileType::Symlink => {
-                let target = self.engine.read_link(inode)?;
+                let target = self.engine.read_link(&self.engine.waiting(), inode)?;
                 self.target.make_symlink(path, &target)?;
             }
             _ => match self.target.make_node(path, kind, inode.rdev) {

@@ -11,7 +11,7 @@ use std::thread;
 
 use anyhow::Context;
 use erofs_engine::erofs_format::{FileType, Inode};
-use erofs_engine::{Engine, Error, ReadContext};
+use erofs_engine::{Engine, Error};
 
 use super::archive::{Archive, Item};
 use super::entries::{self, Step, Then, is_plain};
@@ -76,7 +76,7 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
             answer,
         } = order;
         let mut bytes = vec![0; (range.end - range.start) as usize];
-        let result = engine.read_at(&inode, range.start, &mut bytes, ReadContext::Worker);
+        let result = engine.read_at(&engine.waiting(), &inode, range.start, &mut bytes);
         // No thread waits for it when the stream was closed.
         let _ = answer.send(result.map(|_| bytes));
     }
@@ -99,7 +99,7 @@ fn walk(
         }
         let map = match &step {
             Step::Leaf(_, inode) if inode.file_type() == FileType::Regular => {
-                Map::of(Parts::new(job.engine.image(), inode.clone()), inode.size)
+                Map::of(Parts::new(&job.engine, inode.clone()), inode.size)
             }
             _ => Map::default(),
         };
@@ -146,12 +146,12 @@ fn member(
         }
     };
     let file_type = inode.file_type();
-    let xattrs = engine.xattrs(inode)?;
+    let xattrs = engine.xattrs(&engine.waiting(), inode)?;
     let target;
     let kind = match file_type {
         FileType::Regular => file(inode, map)?,
         FileType::Symlink => {
-            target = engine.read_link(inode)?;
+            target = engine.read_link(&engine.waiting(), inode)?;
             Kind::Symlink(&target)
         }
         other => match Kind::of(other) {
@@ -208,7 +208,7 @@ fn content(
     orders: &SyncSender<Order>,
     items: &SyncSender<Item>,
 ) -> anyhow::Result<()> {
-    for segment in sparse::segments(Parts::new(engine.image(), inode.clone())) {
+    for segment in sparse::segments(Parts::new(engine, inode.clone())) {
         let item = match segment {
             Segment::Data(range) => {
                 let (answer, bytes) = sync_channel(1);

@@ -101,7 +101,8 @@ pub fn each(
 ) -> Result<(), Box<Error>> {
     let (mut offset, mut count) = (0, 0);
     while offset < inode.size {
-        let extent = engine.image().map(inode, offset).map_err(Box::new)?;
+        let extent = engine.with_image(&engine.waiting(), |image| image.map(inode, offset));
+        let extent = extent.map_err(Box::new)?;
         count += 1;
         if count > EXTENTS {
             let feature = format!("more than {EXTENTS} extents in nid {}", inode.nid);
@@ -209,7 +210,7 @@ struct Block {
 pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     let superblock = engine.image().superblock();
     let size = u64::from(superblock.block_size);
-    let image = engine.image().device(0)?.size();
+    let image = engine.image().device_size(0).unwrap_or(0);
     let begin = number.checked_mul(size).filter(|begin| *begin < image);
     let Some(begin) = begin else {
         anyhow::bail!(

@@ -87,8 +87,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
 fn survey(engine: &Engine, args: &InfoArgs) -> anyhow::Result<Report> {
     let mut report = describe(engine, engine.image().superblock());
     report.image_bytes = (0..=args.image.devices.len())
-        .filter_map(|index| engine.image().device(u16::try_from(index).ok()?).ok())
-        .map(|device| device.size())
+        .filter_map(|index| engine.image().device_size(u16::try_from(index).ok()?))
         .sum();
     let root = engine.inode(engine.root())?;
     tree::walk(engine, &root, &mut |visit| {

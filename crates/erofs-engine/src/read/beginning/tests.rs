@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use erofs_format::{Inode, Nid};
 
-use crate::{Engine, EngineOptions, PageCacheWriter, ReadContext, Remainder, WorkersMode};
+use crate::{Engine, EngineOptions, PageCacheWriter, Remainder, WorkersMode};
 
 const PAGE: usize = 4096;
 
@@ -39,7 +39,7 @@ fn open(image: &str, path: &str) -> (Arc<Engine>, Arc<Inode>) {
 
 fn read(engine: &Engine, file: &Inode, offset: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    let read = engine.read_at(file, offset as u64, &mut bytes, ReadContext::Worker);
+    let read = engine.read_at(&engine.waiting(), file, offset as u64, &mut bytes);
     bytes.truncate(read.unwrap());
     bytes
 }
@@ -76,7 +76,7 @@ fn a_random_reader_gets_every_page_right_whatever_the_codec() {
 #[test]
 fn a_random_reader_has_two_pages_decoded_and_the_whole_when_it_comes_back() {
     let (engine, file) = open("lz4-64k.erofs", "/data/mixed-200000");
-    let whole = engine.image().map(&file, 0).unwrap().length as usize;
+    let whole = engine.extent(&file, 0).unwrap().unwrap().length as usize;
     assert!(whole > 16 * PAGE, "{whole}");
     engine.set_page_cache(Box::new(Random));
     let counters = || {

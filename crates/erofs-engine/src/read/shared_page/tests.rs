@@ -42,8 +42,9 @@ impl Fixture {
         let engine = Engine::open(&fixtures.join(image), &EngineOptions::default()).unwrap();
         let file = engine.resolve(b"/data/mixed-200000", true).unwrap();
         let mut content = vec![0; file.size as usize];
-        let context = ReadContext::Reader { readahead: false };
-        engine.read_at(&file, 0, &mut content, context).unwrap();
+        let request = engine.request(ReadContext::Reader { readahead: false });
+        engine.read_at(&request, &file, 0, &mut content).unwrap();
+        drop(request);
         let stored = Stored::default();
         engine.set_page_cache(Box::new(stored.clone()));
         let mut fixture = Self {
@@ -59,8 +60,7 @@ impl Fixture {
 
     fn compressed_extents(&self) -> Vec<Range<u64>> {
         let (mut at, mut extents) = (0, Vec::new());
-        while at < self.file.size {
-            let extent = self.engine.image().map(&self.file, at).unwrap();
+        while let Some(extent) = self.engine.extent(&self.file, at).unwrap() {
             if matches!(extent.kind, ExtentKind::Compressed(_)) {
                 extents.push(extent.logical..extent.end());
             }
@@ -73,9 +73,10 @@ impl Fixture {
     fn read_page(&self, page: u64) -> Vec<Range<u64>> {
         let mut bytes = vec![0; PAGE as usize];
         let context = ReadContext::Reader { readahead: false };
+        let request = self.engine.request(context);
         let read = self
             .engine
-            .read_at(&self.file, page * PAGE, &mut bytes, context);
+            .read_at(&request, &self.file, page * PAGE, &mut bytes);
         assert_eq!(
             bytes[..read.unwrap()],
             self.content[(page * PAGE) as usize..][..bytes.len()]

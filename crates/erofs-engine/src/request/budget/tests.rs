@@ -1,66 +1,75 @@
-use super::*;
-use crate::request::control::for_thread;
+use std::panic::AssertUnwindSafe;
 
-fn control() -> ThreadControl {
-    for_thread(&Arc::default())
+use super::*;
+
+fn request(control: &Control) -> Request<'_> {
+    Request::new(control, ReadContext::Worker)
 }
 
 #[test]
-fn without_a_request_nothing_is_charged() {
-    assert_eq!(charge(u64::MAX), Ok(()));
-    assert_eq!(charge(u64::MAX), Ok(()));
+fn without_a_call_nothing_is_charged() {
+    let control = Control::default();
+    let request = request(&control);
+    assert_eq!(request.charge(u64::MAX), Ok(()));
+    assert_eq!(request.charge(u64::MAX), Ok(()));
 }
 
 #[test]
 fn steps_and_bytes_of_nested_requests_add_up() {
-    let control = control();
-    let _outer = Scope::begin(&control, 0);
+    let control = Control::default();
+    let request = request(&control);
+    let _outer = request.begin(0);
     for _ in 0..MAX_STEPS {
-        let _inner = Scope::begin(&control, 0);
-        assert_eq!(step(), Ok(()));
+        let _inner = request.begin(0);
+        assert_eq!(request.step(), Ok(()));
     }
-    assert_eq!(step(), Err(Exceeded::Steps));
+    assert_eq!(request.step(), Err(Exceeded::Steps));
     // Nothing goes on after that.
-    assert_eq!(charge(1), Err(Exceeded::Steps));
+    assert_eq!(request.charge(1), Err(Exceeded::Steps));
 }
 
 /// A caller that reads files while it lists their directory.
 #[test]
 fn what_a_caller_does_in_the_middle_of_a_request_is_no_part_of_it() {
-    let control = control();
-    let _listing = Scope::begin(&control, 0);
-    charge(MAX_BYTES / 2 + 1).unwrap();
+    let control = Control::default();
+    let request = request(&control);
+    let _listing = request.begin(0);
+    request.charge(MAX_BYTES / 2 + 1).unwrap();
     for _ in 0..3 {
-        outside(|| {
-            let read = Scope::begin(&control, 0);
+        request.outside(|| {
+            let read = request.begin(0);
             assert!(read.is_outermost());
             // It may be heavy itself, and what it exceeds is its own.
-            assert_eq!(charge(MAX_BYTES), Ok(()));
-            assert_eq!(charge(1), Err(Exceeded::Bytes));
+            assert_eq!(request.charge(MAX_BYTES), Ok(()));
+            assert_eq!(request.charge(1), Err(Exceeded::Bytes));
         });
     }
-    assert_eq!(charge(MAX_BYTES / 2 - 1), Ok(()));
-    assert_eq!(charge(1), Err(Exceeded::Bytes));
+    assert_eq!(request.charge(MAX_BYTES / 2 - 1), Ok(()));
+    assert_eq!(request.charge(1), Err(Exceeded::Bytes));
 }
 
 #[test]
 fn a_caller_that_panics_leaves_the_request_as_it_was() {
-    let control = control();
-    let _listing = Scope::begin(&control, 0);
-    charge(MAX_BYTES).unwrap();
-    let caught = std::panic::catch_unwind(|| outside(|| panic!("a caller's fault")));
+    let control = Control::default();
+    let request = request(&control);
+    let _listing = request.begin(0);
+    request.charge(MAX_BYTES).unwrap();
+    let caught = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        request.outside(|| panic!("a caller's fault"));
+    }));
     assert!(caught.is_err());
-    assert_eq!(charge(1), Err(Exceeded::Bytes));
+    assert_eq!(request.charge(1), Err(Exceeded::Bytes));
 }
 
 #[test]
 fn the_next_request_begins_anew() {
-    let control = control();
+    let control = Control::default();
+    let request = request(&control);
     for _ in 0..2 {
-        let scope = Scope::begin(&control, 0);
-        assert_eq!(charge(MAX_BYTES), Ok(()));
+        let scope = request.begin(0);
+        assert_eq!(request.charge(MAX_BYTES), Ok(()));
         scope.renew();
-        assert_eq!(charge(MAX_BYTES), Ok(()));
+        assert_eq!(request.charge(MAX_BYTES), Ok(()));
     }
 }
 
@@ -72,27 +81,29 @@ fn only_limits_are_exceeded_again_by_the_same_request() {
 
 #[test]
 fn closing_ends_a_request_and_all_later_ones() {
-    let control = control();
-    let scope = Scope::begin(&control, 0);
-    assert_eq!(charge(1), Ok(()));
+    let control = Control::default();
+    let request = request(&control);
+    let scope = request.begin(0);
+    assert_eq!(request.charge(1), Ok(()));
     control.close();
-    assert_eq!(charge(1), Err(Exceeded::Closed));
+    assert_eq!(request.charge(1), Err(Exceeded::Closed));
     // A listing that is found one entry after the other ends too.
     scope.renew();
-    assert_eq!(charge(1), Err(Exceeded::Closed));
+    assert_eq!(request.charge(1), Err(Exceeded::Closed));
     drop(scope);
-    let _later = Scope::begin(&control, 0);
-    assert_eq!(step(), Err(Exceeded::Closed));
+    let _later = request.begin(0);
+    assert_eq!(request.step(), Err(Exceeded::Closed));
 }
 
 /// 1 MiB of MicroLZMA takes 14 ms, of LZ4 none to speak of.
 #[test]
 fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
     for (cost, long) in [(26 << 20, 0), (50 << 20, 1)] {
-        let control = control();
-        let scope = Scope::begin(&control, 1 << 20);
+        let control = Control::default();
+        let request = request(&control);
+        let scope = request.begin(1 << 20);
         for _ in 0..3 {
-            charge_decoding(1 << 20, cost / 3).unwrap();
+            request.charge_decoding(1 << 20, cost / 3).unwrap();
         }
         drop(scope);
         assert_eq!(control.peaks().long, long, "{cost}");
@@ -102,54 +113,70 @@ fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
 /// Beyond half of the budget, which no sound image comes to.
 #[test]
 fn one_heavy_request_is_served_at_a_time() {
-    let (control, heavy) = (control(), MAX_BYTES / 2 + 1);
-    let first = Scope::begin(&control, 0);
-    charge(heavy).unwrap();
-    assert!(is_heavy());
-    let elsewhere = |begin: fn(&ThreadControl, u64) -> Scope, bytes| {
+    let (control, heavy) = (Control::default(), MAX_BYTES / 2 + 1);
+    let request = request(&control);
+    let first = request.begin(0);
+    request.charge(heavy).unwrap();
+    assert!(request.is_heavy());
+    let elsewhere = |is_known: bool, bytes| {
         let control = &control;
         let served = move || {
-            let _scope = begin(control, 0);
-            charge(bytes)
+            let request = Request::new(control, ReadContext::Worker);
+            let _scope = match is_known {
+                true => request.begin_heavy(0),
+                false => request.begin(0),
+            };
+            request.charge(bytes)
         };
         std::thread::scope(|scope| scope.spawn(served).join().unwrap())
     };
-    assert_eq!(elsewhere(Scope::begin, 1), Ok(()));
-    assert_eq!(elsewhere(Scope::begin, heavy), Err(Exceeded::Busy));
-    assert_eq!(elsewhere(Scope::begin_heavy, 1), Err(Exceeded::Busy));
+    assert_eq!(elsewhere(false, 1), Ok(()));
+    assert_eq!(elsewhere(false, heavy), Err(Exceeded::Busy));
+    assert_eq!(elsewhere(true, 1), Err(Exceeded::Busy));
     drop(first);
-    assert_eq!(elsewhere(Scope::begin_heavy, heavy), Ok(()));
-    assert_eq!(elsewhere(Scope::begin, heavy), Ok(()));
+    assert_eq!(elsewhere(true, heavy), Ok(()));
+    assert_eq!(elsewhere(false, heavy), Ok(()));
 }
 
 #[test]
 fn a_thread_that_helps_has_a_budget_of_its_own_and_needs_no_turn() {
-    let control = control();
-    let _scope = Scope::begin(&control, 0);
-    charge(MAX_BYTES / 2 + 1).unwrap();
-    let share = share().expect("a request");
+    let control = Control::default();
+    let request = request(&control);
+    let _scope = request.begin(0);
+    request.charge(MAX_BYTES / 2 + 1).unwrap();
+    let share = request.share();
     let helped = || {
-        let _scope = share.enter();
-        (charge(MAX_BYTES), charge(1))
+        let helper = share.enter();
+        (helper.charge(MAX_BYTES), helper.charge(1))
     };
     let (within, beyond) = std::thread::scope(|scope| scope.spawn(helped).join().unwrap());
     assert_eq!((within, beyond), (Ok(()), Err(Exceeded::Bytes)));
 }
 
 #[test]
+fn a_thread_that_helps_waits_if_the_request_does() {
+    let control = Control::default();
+    assert!(request(&control).share().enter().waits());
+    let defers = request(&control).without_waiting();
+    assert!(!defers.share().enter().waits() && !defers.lacks());
+    assert!(defers.missing().is_none());
+}
+
+#[test]
 fn the_most_that_a_request_took_is_what_it_was_allowed() {
-    let control = control();
+    let control = Control::default();
+    let request = request(&control);
     for bytes in [1 << 20, MAX_BYTES] {
-        let _scope = Scope::begin(&control, 0);
+        let _scope = request.begin(0);
         for _ in 0..2 {
-            let _ = charge(bytes);
-            let _ = step();
+            let _ = request.charge(bytes);
+            let _ = request.step();
         }
     }
     let peaks = control.peaks();
     assert_eq!((peaks.steps, peaks.bytes, peaks.long), (2, MAX_BYTES, 1));
-    let _scope = Scope::begin(&control, 0);
-    while step().is_ok() {}
-    drop(_scope);
+    let scope = request.begin(0);
+    while request.step().is_ok() {}
+    drop(scope);
     assert_eq!(control.peaks().steps, MAX_STEPS);
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use erofs_engine::erofs_format::dir::Dirent;
-use erofs_engine::erofs_format::{Image, Inode, NID_IN_METABOX, Nid};
+use erofs_engine::erofs_format::{Inode, NID_IN_METABOX, Nid, Reader};
 use erofs_engine::{Engine, Error};
 use launch_profile::{Directory, ImageIdentity, Name, Profile, RecordedFile, Trim, Window, limits};
 
@@ -36,7 +36,7 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
         build_time_nsec: superblock.fixed_nsec,
         blocks: superblock.blocks,
         inodes: superblock.inos,
-        content: content(engine.image()),
+        content: engine.with_image(&engine.waiting(), content),
     }
 }
 
@@ -45,7 +45,7 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
 const SAMPLE: u64 = 16 << 10;
 
 /// Of the superblock's block and of the metadata around the root, as far as there is so much.
-fn content(image: &Image) -> u64 {
+fn content(image: Reader<'_>) -> u64 {
     let superblock = image.superblock();
     let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;
     let meta_area = match in_metabox {
@@ -142,7 +142,9 @@ impl Names<'_> {
             }
         };
         let was_listed = recording.listed.contains(&nid);
-        let read = self.engine.read_dir_part(&inode, 0, &mut each);
+        let read = self
+            .engine
+            .read_dir_part(&self.engine.waiting(), &inode, 0, &mut each);
         if read.is_err() || found.is_empty() && !was_listed {
             return;
         }
@@ -198,7 +200,10 @@ impl Names<'_> {
             return None;
         }
         let inode = self.inode(nid)?;
-        let above = self.engine.lookup(&inode, b"..").ok()??;
+        let above = self
+            .engine
+            .lookup(&self.engine.waiting(), &inode, b"..")
+            .ok()??;
         let parent = self.place(above, depth + 1)?;
         let name = self.name_in(above, nid)?;
         let place = Some(self.profile.directories.len() as u32);
@@ -224,7 +229,9 @@ impl Names<'_> {
             }
             ControlFlow::Continue(())
         };
-        self.engine.read_dir_part(&inode, 0, &mut each).ok()?;
+        self.engine
+            .read_dir_part(&self.engine.waiting(), &inode, 0, &mut each)
+            .ok()?;
         found
     }
 

@@ -7,7 +7,7 @@ use erofs_engine::erofs_format::{Inode, Nid};
 use launch_profile::Decoded;
 use sys::pi_mutex::PiMutex;
 
-use super::recorder::Recorder;
+use super::recorder::{Note, Recorder};
 use super::replay::Replay;
 use super::report::{LaunchFigures, ProgramFigures};
 
@@ -53,17 +53,17 @@ impl Launch {
         }
     }
 
-    /// A file was read.
-    pub(crate) fn read(&self, inode: &Inode, offset: u64, length: usize) {
+    /// A file was read by a request of this time, ns of CLOCK_MONOTONIC; likewise below.
+    pub(crate) fn read(&self, at_ns: u64, inode: &Inode, offset: u64, length: usize) {
         let begins = match self.beginning {
             Beginning::Program => offset == 0 && inode.mode & 0o111 != 0,
             Beginning::AnyFile => true,
         };
         if begins {
-            self.recorder.begin(inode.nid);
+            self.recorder.begin(inode.nid, at_ns);
         }
         self.recorder
-            .note(|log| log.read(inode.nid, offset, length));
+            .note(at_ns, || Note::Read(inode.nid, offset, length));
         for replay in self.replays() {
             replay.was_read(inode.nid, offset, length);
         }
@@ -75,19 +75,20 @@ impl Launch {
     }
 
     /// A name was looked up.
-    pub(crate) fn looked_up(&self, directory: Nid, name: &[u8], found: bool) {
+    pub(crate) fn looked_up(&self, at_ns: u64, directory: Nid, name: &[u8], found: bool) {
         self.recorder.visited(directory);
         if !self.is_visited() {
+            let absent = || (!found).then(|| name.into());
             self.recorder
-                .note(|log| log.looked_up(directory, name, found));
+                .note(at_ns, || Note::LookedUp(directory, absent()));
         }
     }
 
     /// A directory was listed from its beginning.
-    pub(crate) fn listed(&self, directory: Nid) {
+    pub(crate) fn listed(&self, at_ns: u64, directory: Nid) {
         self.recorder.visited(directory);
         if !self.is_visited() {
-            self.recorder.note(|log| log.listed(directory));
+            self.recorder.note(at_ns, || Note::Listed(directory));
         }
     }
 
@@ -97,8 +98,8 @@ impl Launch {
     }
 
     /// A symbolic link was read.
-    pub(crate) fn read_link(&self, nid: Nid) {
-        self.recorder.note(|log| log.read_link(nid));
+    pub(crate) fn read_link(&self, at_ns: u64, nid: Nid) {
+        self.recorder.note(at_ns, || Note::ReadLink(nid));
     }
 
     /// Adds a replay, and returns its number; `None` where there were many. One thread does it.

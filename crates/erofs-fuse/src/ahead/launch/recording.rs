@@ -65,10 +65,11 @@ impl Recording {
         }
     }
 
-    pub(super) fn looked_up(&mut self, directory: Nid, name: &[u8], found: bool) {
+    /// The name if it is not there.
+    pub(super) fn looked_up(&mut self, directory: Nid, absent: Option<Box<[u8]>>) {
         self.saw(directory);
-        if !found && self.absent.len() < limits::NAMES {
-            self.absent.push((directory, name.to_vec()));
+        if let Some(name) = absent.filter(|_| self.absent.len() < limits::NAMES) {
+            self.absent.push((directory, name.into()));
         }
     }
 
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn a_directory_comes_once_however_it_was_used() {
         let mut recording = Recording::default();
-        recording.looked_up(1, b"a", true);
-        recording.looked_up(2, b"b", false);
+        recording.looked_up(1, None);
+        recording.looked_up(2, Some(b"b"[..].into()));
         recording.listed(1);
         assert_eq!(recording.directories, [1, 2]);
         assert!(recording.listed.contains(&1) && !recording.listed.contains(&2));

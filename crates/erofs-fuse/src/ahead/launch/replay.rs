@@ -180,7 +180,7 @@ impl Replay {
             let Some(engine) = parts.engine.upgrade() else {
                 break;
             };
-            self.wait_for_turn(number, threads, &engine);
+            self.wait_for_turn(number, threads, || engine.busy_threads());
             let named = self.named.load(Ordering::Relaxed);
             // As a thread of the engine it is no load that would require a higher priority.
             self.working.fetch_add(1, Ordering::Relaxed);
@@ -238,12 +238,12 @@ impl Replay {
     }
 
     /// Readers come first: as many threads pause as are serving them, all but one of the replay.
-    fn wait_for_turn(&self, number: usize, threads: usize, engine: &Engine) {
+    fn wait_for_turn(&self, number: usize, threads: usize, busy: impl Fn() -> usize) {
         /// Longer than most launches: a stream that never ends must not stop the replay for good.
         const PAUSES: usize = 5000;
         let serving = || {
             let working = self.working.load(Ordering::Relaxed);
-            engine.busy_threads().saturating_sub(working)
+            busy().saturating_sub(working)
         };
         for _ in 0..PAUSES {
             if number == 0 || number + serving() < threads {
@@ -397,6 +397,31 @@ pub(super) mod tests {
         assert_eq!(replay.next.load(Ordering::Relaxed), 7);
         replay.was_read(8, 0, 1 << 20);
         assert_eq!(replay.counters.late_bytes.load(Ordering::Relaxed), 6 * PAGE);
+    }
+
+    /// How often it is asked which threads are busy, which are so many one time after another.
+    fn looks(replay: &Replay, number: usize, threads: usize, busy: &[usize]) -> usize {
+        let looks = std::cell::Cell::new(0);
+        replay.wait_for_turn(number, threads, || {
+            looks.set(looks.get() + 1);
+            busy[looks.get() - 1]
+        });
+        looks.get()
+    }
+
+    #[test]
+    fn readers_come_first() {
+        let replay = replay(1);
+        assert_eq!(
+            looks(&replay, 0, 2, &[]),
+            0,
+            "one thread goes on in any case"
+        );
+        assert_eq!(looks(&replay, 1, 2, &[0]), 1);
+        assert_eq!(looks(&replay, 1, 2, &[1, 2, 1, 0]), 4);
+        assert_eq!(looks(&replay, 1, 4, &[3, 2]), 2, "as many pause as serve");
+        replay.working.store(2, Ordering::Relaxed);
+        assert_eq!(looks(&replay, 1, 2, &[3, 2]), 2, "its own are no readers");
     }
 
     #[test]

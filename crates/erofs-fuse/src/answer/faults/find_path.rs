@@ -5,8 +5,8 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Nid};
+use erofs_engine::{Engine, ReadContext};
 
 /// Entries after which a search stops without a result: a fault is worth no more work.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -28,6 +28,8 @@ pub(super) fn find_path(
     if wanted == root {
         return Some(b"/".to_vec());
     }
+    // Directories that a network has are not fetched for it.
+    let request = engine.request(ReadContext::Worker).without_waiting();
     let begin = Instant::now();
     let mut search = Search {
         wanted,
@@ -40,8 +42,8 @@ pub(super) fn find_path(
     while search.has_room() && begin.elapsed() < MAX_TIME && !stop() {
         let (nid, path) = search.waiting.pop_front()?;
         // A directory that cannot be read hides what is in it.
-        if let Ok(directory) = engine.inode(nid) {
-            let _ = engine.read_dir_part(&directory, 0, &mut |entry| match entry {
+        if let Ok(directory) = engine.borrow_inode(&request, nid) {
+            let _ = engine.read_dir_part(&request, &directory, 0, &mut |entry| match entry {
                 Ok(entry) => search.entry(&path, entry.name, entry.nid, entry.file_type),
                 Err(_) => ControlFlow::Continue(()),
             });

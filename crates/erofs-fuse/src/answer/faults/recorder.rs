@@ -7,8 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
 use erofs_engine::erofs_format::Nid;
-use erofs_engine::{Change, Engine, cpu_workers, remote};
+use erofs_engine::{Change, Engine, cpu_workers, errno};
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use sys::eventfd::EventFd;
 use sys::pi_mutex::PiMutex;
 
@@ -100,6 +101,21 @@ impl FaultRecorder {
         }
     }
 
+    /// The errno of an error. A fault of the image is recorded in full: the reading program gets
+    /// only the number. An image that was overwritten fails in any way, and always with EIO.
+    pub(in super::super) fn errno_of(&self, engine: &Engine, error: &erofs_engine::Error) -> Errno {
+        let errno = error.errno();
+        if matches!(errno, errno::EINTR | errno::ENOMEM) {
+            return Errno::from_raw_os_error(errno);
+        }
+        let is_changed = self.is_of_a_changed_image(engine);
+        // The mount stands, so what is not supported is a fault of a file.
+        if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN | errno::EOPNOTSUPP) {
+            self.record(error);
+        }
+        Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
+    }
+
     /// Whether the image certainly changed since it was mounted, to be asked when a request failed.
     /// The system is asked until it did, and the log gets that.
     pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
@@ -168,9 +184,7 @@ impl FaultRecorder {
     fn log_one(&self, mut known: Known, engine: &Weak<Engine>, root: Nid, rate: &mut Rate) {
         let passes = rate.take(Instant::now());
         if passes && let (Some(engine), Some(nid)) = (engine.upgrade(), known.fault.nid) {
-            // Directories that a network has are not fetched for it.
-            let find = || find_path(&engine, root, nid, &|| self.closing());
-            known.path = remote::without_waiting(find).0;
+            known.path = find_path(&engine, root, nid, &|| self.closing());
         }
         let logged = passes && entry::write(&self.log, &known);
         self.table.lock().asked_log(&known, logged);

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fuse_transport::{
-    Attr, Caller, Channel, Config, DEFER, DeferredChannel, DirectoryReply, Entry, Errno,
+    Attr, Caller, Channel, Config, DeferredChannel, DirectoryReply, Entry, Errno, Failure,
     Filesystem, Found, ReadReply, Rings, Seek, Session, Statfs,
 };
 use rustix::fs::{Mode, OFlags};
@@ -51,7 +51,7 @@ struct Memory {
     /// Bursts of requests that were served on two threads.
     bursts: Arc<AtomicUsize>,
     /// Reads of "hello".
-    greetings: (Mutex<u64>, Condvar),
+    greetings: Arc<(Mutex<u64>, Condvar)>,
 }
 
 impl Memory {
@@ -90,7 +90,7 @@ impl Memory {
 }
 
 impl Filesystem for Memory {
-    fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Errno> {
+    fn lookup(&self, _: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
         let wanted = String::from_utf8_lossy(name);
         let found = Self::entries(parent)
             .into_iter()
@@ -105,11 +105,11 @@ impl Filesystem for Memory {
             .transpose()
     }
 
-    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Errno> {
-        Self::attr(node)
+    fn attributes(&self, _: Caller, node: u64) -> Result<Attr, Failure> {
+        Ok(Self::attr(node)?)
     }
 
-    fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Errno> {
+    fn read_link(&self, _: Caller, _: u64) -> Result<Vec<u8>, Failure> {
         Ok(b"hello".to_vec())
     }
 
@@ -119,16 +119,23 @@ impl Filesystem for Memory {
         node: u64,
         offset: u64,
         reply: &mut ReadReply<'_>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         if node == STUCK {
             thread::sleep(Duration::from_secs(3600));
         }
         if node == LEISURELY {
             thread::sleep(Duration::from_millis(3));
         }
-        let (greetings, changed) = &self.greetings;
+        let (greetings, changed) = &*self.greetings;
         if node == DEFERRED && *greetings.lock().unwrap() == 0 {
-            return Err(DEFER);
+            let greetings = Arc::clone(&self.greetings);
+            return Err(Failure::Deferred(Box::new(move |_| {
+                say("waits");
+                let (greetings, changed) = &*greetings;
+                let none = |greetings: &mut u64| *greetings == 0;
+                drop(changed.wait_while(greetings.lock().unwrap(), none));
+                Ok(())
+            })));
         }
         if node == HELLO {
             *greetings.lock().unwrap() += 1;
@@ -143,14 +150,6 @@ impl Filesystem for Memory {
         let end = (begin + reply.room()).min(content.len());
         reply.spare()[..end - begin].copy_from_slice(&content[begin..end]);
         reply.advance(end - begin);
-        Ok(())
-    }
-
-    fn wait(&self, _: Caller) -> Result<(), Errno> {
-        say("waits");
-        let (greetings, changed) = &self.greetings;
-        let none = |greetings: &mut u64| *greetings == 0;
-        drop(changed.wait_while(greetings.lock().unwrap(), none));
         Ok(())
     }
 
@@ -172,7 +171,7 @@ impl Filesystem for Memory {
         node: u64,
         position: u64,
         reply: &mut DirectoryReply<'_, '_>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         for (place, (name, node)) in Self::entries(node)
             .iter()
             .enumerate()
@@ -192,11 +191,11 @@ impl Filesystem for Memory {
         Ok(())
     }
 
-    fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    fn xattr(&self, _: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         Ok((node == HELLO && name == b"user.color").then(|| b"green".to_vec()))
     }
 
-    fn xattr_names(&self, _: Caller, node: u64) -> Result<Vec<Vec<u8>>, Errno> {
+    fn xattr_names(&self, _: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure> {
         Ok(if node == HELLO {
             vec![b"user.color".to_vec()]
         } else {
@@ -204,7 +203,7 @@ impl Filesystem for Memory {
         })
     }
 
-    fn statfs(&self) -> Result<Statfs, Errno> {
+    fn statfs(&self) -> Result<Statfs, Failure> {
         Ok(Statfs {
             blocks: 1234,
             frsize: 4096,
@@ -215,7 +214,7 @@ impl Filesystem for Memory {
         })
     }
 
-    fn seek(&self, _: Caller, _: u64, offset: u64, what: Seek) -> Result<u64, Errno> {
+    fn seek(&self, _: Caller, _: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
         // The first megabyte of every file is a hole.
         Ok(if what == Seek::Data {
             offset.max(1 << 20)

@@ -1,0 +1,62 @@
+//! Stored bytes that a request lacks: a network has them.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use remote_image::message::RANGES;
+use remote_image::{Class, RemoteFile};
+
+/// A reader that was killed is seen within this time.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Bytes that a request lacks.
+#[derive(Debug, Default)]
+pub struct Missing {
+    files: Vec<(Arc<RemoteFile>, Vec<Range<u64>>)>,
+}
+
+impl Missing {
+    /// The request was complete.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub(crate) fn extend(&mut self, other: Missing) {
+        for (file, ranges) in other.files {
+            ranges.into_iter().for_each(|range| self.add(&file, range));
+        }
+    }
+
+    pub(crate) fn add(&mut self, file: &Arc<RemoteFile>, range: Range<u64>) {
+        let known = self
+            .files
+            .iter_mut()
+            .find(|(other, _)| Arc::ptr_eq(other, file));
+        match known {
+            Some((_, ranges)) if ranges.len() < RANGES => ranges.push(range),
+            // The request is repeated when others have come.
+            Some(_) => {}
+            None => self.files.push((Arc::clone(file), vec![range])),
+        }
+    }
+
+    /// Waits until all of it has been fetched. `is_wanted` is called about every 100 ms.
+    ///
+    /// # Errors
+    /// Those of the network, in one line, after the time limit; `Interrupted` when the bytes are
+    /// not wanted any more.
+    pub fn wait(self, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
+        let ask = |(file, ranges): &(Arc<RemoteFile>, Vec<_>)| file.request(ranges, Class::Demand);
+        let asked: Vec<_> = self.files.iter().map(ask).collect::<io::Result<_>>()?;
+        for request in asked {
+            while !request.wait_for(TICK)? {
+                if !is_wanted() {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}
