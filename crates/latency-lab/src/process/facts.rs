@@ -191,12 +191,6 @@ pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     others.filter_map(ticks).collect()
 }
 
-/// The name of a process.
-pub(crate) fn name(pid: u32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end().to_owned())
-}
-
 /// Time of all CPUs since boot, in clock ticks, state by state as /proc/stat has it: user, nice,
 /// system, idle, iowait, irq, softirq, steal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
