@@ -447,11 +447,12 @@ impl<'a> Reader<'a> {
             let known = known.cloned().unwrap_or(name);
             theirs.entry(known).or_insert(Row::default()).join(row);
         }
-        let why = |name: &String, _: Row, other: Row| {
+        let why = |name: &String, own: Row, other: Row| {
             let row = activated.get(name).copied().unwrap_or_default();
+            let is_later = other.count <= own.count && other.maximum_ms > own.maximum_ms;
             if row.is_near(other) {
                 Some("from the activation, to a start on the same CPU")
-            } else if self.is_old && row.count == other.count && row.total_ms < other.total_ms {
+            } else if self.is_old && is_later {
                 Some("6.1 pairs activations without a start with a later one")
             } else {
                 None
