@@ -37,23 +37,23 @@ pub trait Source: std::fmt::Debug {
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     /// The devices, the primary one first.
-    pub devices: Vec<Arc<dyn ReadAt>>,
+    pub devices: Vec<Arc<dyn ReadAt + Send + Sync>>,
     /// The metabox, which takes a decoder.
-    pub metabox: Option<Arc<dyn ReadAt>>,
+    pub metabox: Option<Arc<dyn ReadAt + Send + Sync>>,
     /// The packed inode, which takes a decoder too.
-    pub packed: Option<Arc<dyn ReadAt>>,
+    pub packed: Option<Arc<dyn ReadAt + Send + Sync>>,
 }
 
 impl Readers {
     /// The devices alone.
-    pub fn of(devices: Vec<Arc<dyn ReadAt>>) -> Self {
+    pub fn of(devices: Vec<Arc<dyn ReadAt + Send + Sync>>) -> Self {
         Self {
             devices,
             ..Self::default()
         }
     }
 
-    fn get(&self, holder: Holder) -> Option<&Arc<dyn ReadAt>> {
+    fn get(&self, holder: Holder) -> Option<&Arc<dyn ReadAt + Send + Sync>> {
         match holder {
             Holder::Device(number) => self.devices.get(usize::from(number)),
             Holder::Metabox => self.metabox.as_ref(),

@@ -177,7 +177,7 @@ fn images_with_random_bytes_changed_never_panic() {
                 };
                 bad[at] = next(&mut state) as u8;
             }
-            let mut devices: Vec<std::sync::Arc<dyn erofs_format::ReadAt>> =
+            let mut devices: Vec<std::sync::Arc<dyn erofs_format::ReadAt + Send + Sync>> =
                 vec![std::sync::Arc::new(bad)];
             devices.extend(extra.iter().cloned());
             if let Ok(mut image) = Opened::new(devices) {

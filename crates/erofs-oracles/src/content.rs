@@ -70,7 +70,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    fn new(devices: Vec<Arc<dyn ReadAt>>) -> Result<Self, Error> {
+    fn new(devices: Vec<Arc<dyn ReadAt + Send + Sync>>) -> Result<Self, Error> {
         let readers = Readers::of(devices);
         let image = Arc::new(Image::open(&readers)?);
         Ok(Self { image, readers })
@@ -85,7 +85,7 @@ impl Opened {
 /// Opens an image of fuzzed bytes: its checksum is not verified, and where it wants extra devices
 /// it gets itself.
 pub fn open(data: &[u8]) -> Result<Opened, Error> {
-    let device: Arc<dyn ReadAt> = Arc::new(without_checksum(data));
+    let device: Arc<dyn ReadAt + Send + Sync> = Arc::new(without_checksum(data));
     match Opened::new(vec![device.clone()]) {
         Err(Error::MissingDevices { needed, .. }) if needed <= 4 => {
             Opened::new(vec![device; 1 + usize::from(needed)])
@@ -97,7 +97,7 @@ pub fn open(data: &[u8]) -> Result<Opened, Error> {
 /// As [`open`], with the metabox and the packed inode, as an engine supplies them.
 pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Opened, Error> {
     let mut opened = open(data)?;
-    let content = |opened: &Opened, nid| -> Result<Arc<dyn ReadAt>, Error> {
+    let content = |opened: &Opened, nid| -> Result<Arc<dyn ReadAt + Send + Sync>, Error> {
         let inode = opened.reader().inode(nid)?;
         Ok(Arc::new(Content::new(opened, inode, budget)))
     };

@@ -18,7 +18,7 @@ struct Maker {
     bytes: Vec<u8>,
     incompat: u32,
     packed: u64,
-    devices: Vec<Arc<dyn ReadAt>>,
+    devices: Vec<Arc<dyn ReadAt + Send + Sync>>,
 }
 
 impl Maker {
@@ -85,7 +85,7 @@ impl Maker {
         put(128, &[14, 0, 0, 0, 1, 0]);
         put(144, &[14, 0, 0, 0, 16, 0, 0, 0]);
         put(160, &[6, 0, 15, 0, 0, 0, 0, 0, 6, 0, 0, 10]);
-        let mut devices: Vec<Arc<dyn ReadAt>> = vec![Arc::new(bytes)];
+        let mut devices: Vec<Arc<dyn ReadAt + Send + Sync>> = vec![Arc::new(bytes)];
         devices.extend(self.devices.iter().cloned());
         let readers = Readers::of(devices);
         let image = Image::open(&readers)?;

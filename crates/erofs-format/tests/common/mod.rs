@@ -53,7 +53,7 @@ pub fn listed() -> Vec<Listed> {
     text.lines().skip(1).map(line).collect()
 }
 
-pub fn read_file(name: &str) -> Arc<dyn ReadAt> {
+pub fn read_file(name: &str) -> Arc<dyn ReadAt + Send + Sync> {
     Arc::new(std::fs::read(images().join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
@@ -64,7 +64,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    pub fn new(devices: Vec<Arc<dyn ReadAt>>) -> Result<Opened, erofs_format::Error> {
+    pub fn new(devices: Vec<Arc<dyn ReadAt + Send + Sync>>) -> Result<Opened, erofs_format::Error> {
         let readers = Readers::of(devices);
         let image = Image::open(&readers)?;
         Ok(Opened { image, readers })
@@ -92,7 +92,7 @@ impl Opened {
 pub fn open(listed: &Listed) -> Opened {
     let whole = std::fs::read(images().join(format!("{}.erofs", listed.name))).unwrap();
     let primary = whole[listed.offset as usize..].to_vec();
-    let mut devices: Vec<Arc<dyn ReadAt>> = vec![Arc::new(primary)];
+    let mut devices: Vec<Arc<dyn ReadAt + Send + Sync>> = vec![Arc::new(primary)];
     devices.extend(listed.extra_devices.iter().map(|name| read_file(name)));
     let opened = Opened::new(devices);
     let mut opened = opened.unwrap_or_else(|error| panic!("{}: {error}", listed.name));
@@ -100,7 +100,7 @@ pub fn open(listed: &Listed) -> Opened {
     opened
 }
 
-fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt>> {
+fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt + Send + Sync>> {
     let inode = image.inode(nid).ok()?;
     let bytes = read_plain(image, &inode).ok()?;
     Some(Arc::new(bytes))
