@@ -113,8 +113,8 @@ impl Trace {
     }
 
     /// Drops what is before the first event of a CPU, and behind the last one: lines may have been
-    /// cut off. A CPU that was idle there may have been so for long, and costs a quarter of the time
-    /// at most. Nothing costs half of the events: one thread may have had a CPU for itself.
+    /// cut off. A CPU that was idle there may have been so for long, and costs a quarter of the
+    /// time at most. Nothing costs half of the events: one thread may have had a CPU for itself.
     pub(crate) fn trim(&mut self) {
         /// CPUs of one recording begin and end within less.
         const EDGE_NS: u64 = 10_000_000;

@@ -88,8 +88,8 @@ impl Requests {
     }
 
     /// Runs a call for `length` bytes of content; 0: for metadata. One that exceeds its budget
-    /// fails at once when it is repeated; of an inode that had a heavy one, as long as another heavy
-    /// one is served.
+    /// fails at once when it is repeated; of an inode that had a heavy one, as long as another
+    /// heavy one is served.
     pub(crate) fn run<R>(
         &self,
         request: &Request<'_>,

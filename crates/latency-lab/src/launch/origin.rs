@@ -267,7 +267,7 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            // The completion may have interrupted the program: of the disk, or of a mount that went.
+            // The completion may have interrupted the program: of the disk, or of a gone mount.
             (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
             (None, None, Stranger, Other),

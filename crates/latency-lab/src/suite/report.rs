@@ -163,8 +163,8 @@ impl SuiteReport {
         self.engines = engines.map(|(at, cell)| self.overall(at, cell)).collect();
     }
 
-    /// Each row gets a cell for each engine, in the same order: a cell belongs to the engine that it
-    /// names, wherever it stands, and a row may lack one.
+    /// Each row gets a cell for each engine, in the same order: a cell belongs to the engine that
+    /// it names, wherever it stands, and a row may lack one.
     fn align(&mut self) {
         fn name((engine, number): (&str, usize)) -> (String, usize) {
             (engine.to_owned(), number)

@@ -1,12 +1,12 @@
 //! Threads that the recorder hides (`set_event_notrace_pid`, filters by pid), and chains of
 //! switches that break.
 //!
-//! The switches from a hidden thread are not written, nor the wake-ups that it causes: other threads
-//! are seen to enter and leave, and it is seen to enter. What happened while it ran is not known,
-//! and contradicts what is seen before and after; but nothing that should be in the trace is
+//! The switches from a hidden thread are not written, nor the wake-ups that it causes: other
+//! threads are seen to enter and leave, and it is seen to enter. What happened while it ran is not
+//! known, and contradicts what is seen before and after; but nothing that should be in the trace is
 //! missing.
 
-use super::touches;
+use super::overlap::{touches, union};
 use crate::{Kind, Trace, UNKNOWN_PID};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -49,7 +49,7 @@ impl Hidden {
         let mut breaks: Vec<u64> = broken.values().flatten().map(|(_, until)| *until).collect();
         breaks.sort_unstable();
         Self {
-            blind: super::union(hidden.values().flatten().copied().collect()),
+            blind: union(hidden.values().flatten().copied().collect()),
             pids: hidden.into_keys().collect(),
             breaks,
         }

@@ -8,6 +8,7 @@
 
 mod claims;
 mod hidden;
+mod overlap;
 mod silence;
 mod witness;
 
@@ -16,6 +17,7 @@ mod tests;
 
 use crate::{Notice, Trace};
 use hidden::Hidden;
+use overlap::{touches, union};
 use serde::Serialize;
 use silence::Silences;
 pub(crate) use silence::Waited;
@@ -83,8 +85,8 @@ pub struct Completeness {
     known: Vec<Proof>,
     /// Broken intervals of all CPUs, joined, in the order of time.
     broken: Vec<(u64, u64)>,
-    /// Where a recorder counted all events, a contradiction shows what the kernel did not write, and
-    /// elsewhere one that stands alone: of these threads, in these intervals.
+    /// Where a recorder counted all events, a contradiction shows what the kernel did not write,
+    /// and elsewhere one that stands alone: of these threads, in these intervals.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -269,12 +271,6 @@ impl Completeness {
     }
 }
 
-/// Whether one of these intervals, which do not overlap, overlaps this one.
-fn touches(all: &[(u64, u64)], from_ns: u64, until_ns: u64) -> bool {
-    let at = all.partition_point(|(_, end)| *end <= from_ns);
-    all.get(at).is_some_and(|(start, _)| *start < until_ns)
-}
-
 /// A time at which states of threads are forgotten; at a seam also what runs on the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
@@ -297,20 +293,6 @@ fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
         }
     }
     by_cpu
-}
-
-/// Overlapping intervals as one.
-fn union(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    all.sort_unstable();
-    let mut union: Vec<(u64, u64)> = Vec::new();
-    for (from, until) in all {
-        match union.last_mut() {
-            // Where one ends and the next begins, a thread's state may be known.
-            Some((_, last)) if *last > from => *last = until.max(*last),
-            _ => union.push((from, until)),
-        }
-    }
-    union
 }
 
 /// Broken intervals, and what is known of the rest of each CPU.

@@ -4,8 +4,8 @@
 //! A thread that waits behind another one of the same kind runs within some milliseconds. If it
 //! does so all the time, and its CPU writes no event for a hundred of them while it could run, then
 //! events of that CPU are missing; if no CPU does, time itself is. Threads that are used to waiting
-//! (SCHED_IDLE, CPU quotas) show nothing, and nor do those behind real-time threads that may run for
-//! long.
+//! (SCHED_IDLE, CPU quotas) show nothing, and nor do those behind real-time threads that may run
+//! for long.
 
 use super::hidden::Hidden;
 use super::witness::Proof;
