@@ -36,7 +36,7 @@ pub enum ExtentKind {
     /// Plain bytes on a device: byte `logical + k` of the file is byte `physical + k` of it. The
     /// whole extent is inside of the device.
     Raw {
-        /// Index for [`crate::Image::device`].
+        /// Number of the device; 0 is the image.
         device: u16,
         /// Byte offset on it.
         physical: u64,
@@ -51,7 +51,7 @@ pub enum ExtentKind {
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
     /// Bytes of the packed inode. They are inside of it as far as its size is known to this crate
-    /// (see [`crate::Image::set_packed`]); the reader of the packed inode checks the rest.
+    /// (see [`crate::Source`]); the reader of the packed inode checks the rest.
     Fragment {
         /// Byte offset in the decoded packed inode of the byte `logical`.
         offset: u64,
@@ -61,7 +61,7 @@ pub enum ExtentKind {
 /// Where a pcluster's stored bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
-    /// Index for [`crate::Image::device`]; 0 if `metabox`.
+    /// Number of the device: 0 is the image, and 0 if `metabox`.
     pub device: u16,
     /// The bytes are inside of the decoded metabox (tail packing of an inode that lives there).
     pub metabox: bool,

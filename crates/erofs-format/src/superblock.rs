@@ -109,7 +109,7 @@ impl Superblock {
 
     /// Whether a feature is in use that files with holes have: chunks without a block, and extents
     /// of a compressed file without bytes (`48BIT`). Pclusters that are holes have no feature bit:
-    /// [`crate::Image::has_holes`] finds them.
+    /// [`crate::Reader::has_holes`] finds them.
     pub fn has_holes(&self) -> bool {
         self.has(incompat::CHUNKED_FILE | incompat::BIT48)
     }
