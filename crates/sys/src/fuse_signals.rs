@@ -3,11 +3,23 @@
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
+/// The signals that ask a daemon to end: interrupt, terminate, hang up.
+const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
 /// all that it creates from now on, and returns a descriptor that is readable when one of them
 /// came. Not blocking.
 pub fn ending_signals() -> io::Result<OwnedFd> {
-    block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+    block(&ENDING)
+}
+
+/// Has the signals that ask a daemon to end do so while they are not blocked, too, where the caller
+/// ignores them, as the shell of a background job does and nohup(1).
+pub fn obey_ending_signals() {
+    for signal in ENDING {
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// The same for the signal that asks for another server: SIGUSR1.

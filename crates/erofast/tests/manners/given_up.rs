@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -39,8 +39,12 @@ impl Hanging {
         let arguments = [&["mount"], flags, &[image.to_str().unwrap(), "mnt"]].concat();
         // One that is frozen has its end of a pipe until it is thawed.
         let said = fs::File::create(site.path("said")).unwrap();
-        let mount = site.command(&arguments).stderr(said).spawn();
-        let mount = mount.unwrap();
+        // As a shell starts a job in the background.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_erofast")).args(&arguments);
+        let mount = command.current_dir(site.directory.path()).stderr(said);
+        let mount = mount.spawn().unwrap();
         let mut server = None;
         soon("a server", || {
             let child = child_of(mount.id().into());
@@ -287,7 +291,7 @@ fn a_daemon_that_is_stopped_before_it_is_this_program_ends_the_mount() {
     if std::env::consts::ARCH != "x86_64" {
         return println!("skipped: the number of tgkill is that of x86-64");
     }
-    let mut mount = std::process::Command::new("python3");
+    let mut mount = Command::new("python3");
     mount.args(["-c", STOPPED_EARLY, env!("CARGO_BIN_EXE_erofast")]);
     mount.args(["mount", "image.erofs", "mnt"]);
     let mount = mount.current_dir(site.directory.path());

@@ -103,6 +103,7 @@ struct Signals {
 
 impl Signals {
     fn block() -> Result<Self, Error> {
+        sys::fuse_signals::obey_ending_signals();
         let upgrade = sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))?;
         let child = sys::fuse_signals::child_signal().map_err(Error::std_io("signalfd"))?;
         Ok(Self {
