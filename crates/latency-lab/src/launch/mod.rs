@@ -32,6 +32,8 @@ pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
 pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
 
+use std::io::{self, IsTerminal};
+
 use crate::engine::{mount_point, present};
 use crate::environment::Environment;
 use crate::load::Fio;
@@ -57,7 +59,10 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     if let Some(line) = too_few(options.iterations, engines.len(), comparisons) {
         progress.line(&line);
     }
-    if let Some(line) = load_found(options.foreign_limit) {
+    // For a person, who can stop what is busy.
+    if io::stderr().is_terminal()
+        && let Some(line) = load_found(options.foreign_limit)
+    {
         progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
