@@ -98,9 +98,16 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    let mut command = site.command(&["mount", "-f", "-o", options]);
+    // A signal may come before the program obeys those that this process is to ignore.
+    let mut command = Command::new("env");
+    command.args([
+        "--default-signal=HUP,INT,TERM",
+        env!("CARGO_BIN_EXE_erofast"),
+    ]);
+    command.args(["mount", "-f", "-o", options]);
     // By these paths its processes are found.
     command.args([site.image(), site.point()]);
+    command.current_dir(site.directory.path());
     let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
     quiet.process_group(0).spawn().unwrap()
 }

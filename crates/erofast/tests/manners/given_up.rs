@@ -279,8 +279,15 @@ ptrace(DETACH, daemon, 0, signal.SIGSTOP)
 ptrace(DETACH, starts)
 for one in threads - {starts, daemon}:
     libc.syscall(234, pid, one, signal.SIGSTOP)
-    os.waitpid(one, 0x40000000)
-    ptrace(DETACH, one)
+    # What it had to report before that comes first; a signal that is left would stop it.
+    while True:
+        status = os.waitpid(one, 0x40000000)[1]
+        if not os.WIFSTOPPED(status) or status >> 8 == signal.SIGSTOP:
+            break
+        event, why = status >> 16, os.WSTOPSIG(status)
+        ptrace(CONT, one, 0, 0 if event else why)
+    if os.WIFSTOPPED(status):
+        ptrace(DETACH, one)
 print(daemon, flush=True)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
