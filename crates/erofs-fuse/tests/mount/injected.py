@@ -119,6 +119,14 @@ def opened(server, path, flags):
     return "read" if read >= 0 or flags == 2 else answer(read)
 
 
+def link(pid, number):
+    """Where a descriptor leads; "" if the server has closed it since it was listed."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{number}")
+    except FileNotFoundError:
+        return ""
+
+
 def files(server, others):
     """Files by their names, and its own by the links of /proc."""
     pid, helper, sleeper = server.pid, others["helper"], others["sleeper"]
@@ -135,7 +143,9 @@ def files(server, others):
             flags = 2 if name in ("mem", "clear_refs", "oom_score_adj", "uid_map") else 0
             answers[f"open /proc/{who}/{name} {flags}"] = opened(server, f"/proc/{number}/{name}", flags)
     for number in sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/fd")):
-        what = os.readlink(f"/proc/{pid}/fd/{number}").split(":")[0]
+        what = link(pid, number).split(":")[0]
+        if not what:
+            continue
         for flags in (0, 2):
             path = f"/proc/self/fd/{number}"
             answers.setdefault(f"open again {what} {flags}", opened(server, path, flags))
@@ -188,7 +198,9 @@ def descriptors(server):
     """ioctl, sealing, sending and mapping of all that it has open."""
     answers = {}
     for number in sorted(int(entry) for entry in os.listdir(f"/proc/{server.pid}/fd")):
-        what = os.readlink(f"/proc/{server.pid}/fd/{number}")
+        what = link(server.pid, number)
+        if not what:
+            continue
         what = what.split(":")[0] if what[0] != "/" else what
         buffer = server.put(bytes(64), 256)
         tried = {
@@ -236,7 +248,7 @@ def ask(connection, packet):
 def sockets(server):
     """Its sequenced-packet sockets by their number."""
     for entry in os.listdir(f"/proc/{server.pid}/fd"):
-        if os.readlink(f"/proc/{server.pid}/fd/{entry}").startswith("socket:"):
+        if link(server.pid, entry).startswith("socket:"):
             connection = socket.socket(fileno=taken(server.pid, int(entry)))
             if connection.family == socket.AF_UNIX and connection.type & 0xF == socket.SOCK_SEQPACKET:
                 connection.settimeout(3)
