@@ -39,6 +39,11 @@ impl ChildProcess {
         self.0.as_raw_nonzero().get()
     }
 
+    /// Makes it the leader of a process group of its own, unless it has done so itself.
+    pub(crate) fn leave_group(&self) {
+        let _ = rustix::process::setpgid(Some(self.0), Some(self.0));
+    }
+
     /// No error if it is dead already.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         match kill_process(self.0, signal) {

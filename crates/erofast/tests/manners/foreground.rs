@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -141,6 +141,29 @@ fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
         let _ = reader.kill();
         reader.wait().unwrap();
     }
+}
+
+/// Whatever has been done by then.
+#[test]
+fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
+    let Some(site) = Site::new() else { return };
+    let mut before = 0;
+    for step in 0..24 {
+        let (_, end) = [ENDS[0], ENDS[3], ENDS[4], ENDS[5]][step % 4];
+        let unmounts = (step + step / 4) % 2 == 0;
+        let mut foreground = started(&site, if unmounts { "auto_unmount" } else { "nosuid" });
+        thread::sleep(Duration::from_millis(step as u64 / 4 * 8));
+        end(foreground.id().into(), 0);
+        let status = foreground.wait().unwrap();
+        before += u32::from(status.signal().is_some_and(|signal| signal != 9));
+        soon("the end", || processes(&site) == 0);
+        // The handshake was complete.
+        if site.is_mounted() && status.signal() == Some(9) && !unmounts {
+            fine(&site.run(&["umount", "mnt"]));
+        }
+        assert!(!site.is_mounted(), "{step}");
+    }
+    println!("{before} of 12 signals came before the mount");
 }
 
 /// The same order as a caller that reads what it prints sees.

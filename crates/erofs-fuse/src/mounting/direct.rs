@@ -12,6 +12,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 
+use super::expected::ExpectedMount;
 use super::identity::MountId;
 use super::mounted::Mounted;
 use super::plan::MountPlan;
@@ -21,8 +22,12 @@ use crate::request::FSTYPE;
 /// Bytes of a value of fsconfig(2), without the zero at its end.
 const LONGEST_VALUE: usize = 255;
 
-/// Mounts, and returns the descriptor of `/dev/fuse` too.
-pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Mounted, OwnedFd), Error> {
+/// Mounts, and returns the descriptor of `/dev/fuse` too. `expect`: as for
+/// [`mount`](super::mount::mount).
+pub(crate) fn mount(
+    plan: &MountPlan<'_>,
+    expect: &mut impl FnMut(ExpectedMount) -> Result<(), Error>,
+) -> Result<(Mounted, OwnedFd), Error> {
     let device = open_device()?;
     let nul = |what| move |_| Error::mountpoint(&plan.mountpoint, format!("{what} a NUL byte"));
     let source = CString::new(plan.source.as_bytes()).map_err(nul("the image's path contains"))?;
@@ -37,11 +42,12 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Mounted, OwnedFd), Error> {
     };
     match made {
         Ok(root) => {
-            let id = MountId::of(&root)?;
+            let mounted = Mounted::direct(plan.mountpoint.clone(), MountId::of(&root)?);
+            expect(ExpectedMount::Known(mounted.clone()))?;
             let flags =
                 MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
             move_mount(&root, "", CWD, &plan.mountpoint, flags).map_err(Error::io(what()))?;
-            Ok((Mounted::direct(plan.mountpoint.clone(), id), device))
+            Ok((mounted, device))
         }
         // Before Linux 5.2, or in a container whose filter does not know the calls.
         Err(Errno::NOSYS | Errno::PERM) => {
@@ -52,6 +58,7 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<(Mounted, OwnedFd), Error> {
             let joined: Vec<String> = joined.collect();
             let flags = plan.options.flags();
             let data = CString::new(joined.join(",")).map_err(nul("an option contains"))?;
+            expect(ExpectedMount::next(plan.mountpoint.clone(), true))?;
             rustix::mount::mount(&*source, &plan.mountpoint, FSTYPE, flags, &*data)
                 .map_err(Error::io(what()))?;
             Ok((Mounted::top(plan.mountpoint.clone(), true)?, device))

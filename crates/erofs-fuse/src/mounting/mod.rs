@@ -8,6 +8,7 @@
 mod connection;
 mod direct;
 mod enable_uring;
+mod expected;
 mod fusermount;
 mod identity;
 mod located;
@@ -23,6 +24,7 @@ mod users;
 
 pub(crate) use connection::{Connection, abort_file};
 pub(crate) use enable_uring::{EnableUringGuard, EnableUringRestorer};
+pub(crate) use expected::ExpectedMount;
 pub(crate) use mount::mount;
 pub(crate) use mounted::Mounted;
 pub(crate) use place::top_mount;

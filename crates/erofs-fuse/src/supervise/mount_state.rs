@@ -179,13 +179,17 @@ impl MountState {
         {
             ProfileFile::check_place(profile, &mountpoint)?;
         }
-        let (mounted, device) = mounting::mount(request, max_read)?;
         let auto_unmount = request.options.auto_unmount;
-        if auto_unmount || request.foreground {
-            let watcher = watcher::start(&mounted, &self.null, auto_unmount);
-            let held = watcher.inspect_err(|_| drop(mounted.detach()))?;
-            self.alive = Some(held);
-        }
+        let is_watched = auto_unmount || request.foreground;
+        let (null, alive) = (&self.null, &mut self.alive);
+        let made = mounting::mount(request, max_read, |expected| {
+            if is_watched {
+                *alive = Some(watcher::start(expected, null, auto_unmount)?);
+            }
+            Ok(())
+        });
+        let (mounted, device) = made.inspect_err(|_| drop(alive.take()))?;
+        alive.iter().for_each(watcher::is_mounted);
         self.record = MountRecord::new(&mounted.id.device).ok();
         let server = self.server;
         self.note(|record| record.set_server(server));

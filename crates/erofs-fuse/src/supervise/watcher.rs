@@ -11,15 +11,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::child::ChildProcess;
 use crate::error::Error;
-use crate::mounting::{Mounted, abort_file, read_table};
+use crate::mounting::{ExpectedMount, Mounted, abort_file, read_table};
 
 /// Its name for `ps` and `pkill`: not that of the others.
 const NAME: &std::ffi::CStr = c"erofs_unmount";
 
-/// Starts it, with `null` as its output. As long as a process has the descriptor, or a duplicate of
-/// it, the mount stays.
+/// Starts it before the mount is in the tree, with `null` as its output. As long as a process has
+/// the descriptor, or a duplicate of it, the mount stays. From here on no signal to the process
+/// group of this process reaches it.
 pub(crate) fn start(
-    mounted: &Mounted,
+    mut expected: ExpectedMount,
     null: &OwnedFd,
     auto_unmount: bool,
 ) -> Result<OwnedFd, Error> {
@@ -33,25 +34,48 @@ pub(crate) fn start(
         let _ = rustix::stdio::dup2_stderr(null);
         let mut unmounts = true;
         loop {
-            let pipe = rustix::stdio::stdin();
-            match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut [0])) {
-                Ok(0) => return clean_up(mounted, unmounts).map_or(1, |()| 0),
+            let (pipe, mut said) = (rustix::stdio::stdin(), [0]);
+            match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut said)) {
+                Ok(0) => return clean_up(&expected, unmounts).map_or(1, |()| 0),
+                Ok(_) if said == MOUNTED => expected.made(),
                 Ok(_) => unmounts = auto_unmount,
                 Err(_) => return 1,
             }
         }
     };
     // Never waited for: it ends after this process, and init reaps it.
-    ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait).map_err(Error::std_io("fork"))?;
+    let child = ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait);
+    child.map_err(Error::std_io("fork"))?.leave_group();
     Ok(held.into())
+}
+
+/// The mount is in the tree.
+const MOUNTED: [u8; 1] = *b"m";
+
+/// The handshake is complete.
+const SERVED: [u8; 1] = *b"s";
+
+/// Informs it that the mount is in the tree.
+pub(crate) fn is_mounted(held: &OwnedFd) {
+    let _ = rustix::io::write(held, &MOUNTED);
 }
 
 /// Informs it that the handshake is complete.
 pub(crate) fn handshake_done(held: &OwnedFd) {
-    let _ = rustix::io::write(held, b"1");
+    let _ = rustix::io::write(held, &SERVED);
 }
 
-fn clean_up(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
+fn clean_up(expected: &ExpectedMount, unmounts: bool) -> Result<(), Error> {
+    match expected.mounted() {
+        Some(mounted) => abort(mounted, unmounts),
+        None => {
+            expected.unmount_dead();
+            Ok(())
+        }
+    }
+}
+
+fn abort(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
     let is_there = mounted.id.find(&read_table()?).is_some();
     if !is_there {
         return Ok(());

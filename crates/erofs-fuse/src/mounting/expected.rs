@@ -1,0 +1,69 @@
+//! A mount that is about to be made, so that who cleans up can be there before it.
+
+use std::path::PathBuf;
+
+use super::mounted::Mounted;
+use super::table::Entry;
+use super::umount::{mounts_at, unmount_dead};
+
+/// A mount that is about to be made, or was made.
+#[derive(Clone, Debug)]
+pub(crate) enum ExpectedMount {
+    /// This one.
+    Known(Mounted),
+    /// The next one at `mountpoint`.
+    Next {
+        /// Absolute, without symbolic links.
+        mountpoint: PathBuf,
+        /// The mounts that are there.
+        before: Vec<Entry>,
+        /// Made by the kernel's calls, not by fusermount3.
+        direct: bool,
+    },
+}
+
+impl ExpectedMount {
+    pub(super) fn next(mountpoint: PathBuf, direct: bool) -> Self {
+        let before = mounts_at(&mountpoint);
+        Self::Next {
+            mountpoint,
+            before,
+            direct,
+        }
+    }
+
+    /// The mount was made.
+    pub(crate) fn made(&mut self) {
+        let Self::Next {
+            mountpoint,
+            before,
+            direct,
+        } = self
+        else {
+            return;
+        };
+        if mounts_at(mountpoint).iter().any(|it| !before.contains(it))
+            && let Ok(mounted) = Mounted::top(mountpoint.clone(), *direct)
+        {
+            *self = Self::Known(mounted);
+        }
+    }
+
+    /// The mount, if it is known by more than its path.
+    pub(crate) fn mounted(&self) -> Option<&Mounted> {
+        match self {
+            Self::Known(mounted) => Some(mounted),
+            Self::Next { .. } => None,
+        }
+    }
+
+    /// Unmounts what was made at the path since, if nobody serves it.
+    pub(crate) fn unmount_dead(&self) {
+        if let Self::Next {
+            mountpoint, before, ..
+        } = self
+        {
+            unmount_dead(mountpoint, before, &[]);
+        }
+    }
+}
