@@ -51,7 +51,7 @@ pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
 pub use inherited::close_inherited;
-pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints};
+pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints, mounts_of_others};
 pub use note::note;
 pub use options::{KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode};
 pub use request::{FSTYPE, MountRequest};

@@ -182,6 +182,14 @@ impl Mount {
 
     /// Why nobody can be asked.
     fn reason(&self, helper: Option<&HelperProcess>) -> Error {
+        let own = rustix::process::getuid();
+        if let Some(user) = self
+            .user
+            .filter(|user| !own.is_root() && *user != own.as_raw())
+        {
+            let why = format!("was mounted by user {user}: only that user and root can upgrade it");
+            return Error::mountpoint(&self.path, why);
+        }
         let why = match stat(&self.path) {
             Err(error) => return error,
             Ok(counters) => match counters["restart"]["reason"].as_str() {
@@ -225,9 +233,8 @@ impl Mount {
 }
 
 /// Of a mount whose server says that it can be replaced.
-const WITHOUT_RECORD: &str = "its mount helper is not to be found: only root and the user that \
-                              mounted it see it, in the PID namespace of the mount, and one whose \
-                              real and effective user differ is not trusted: mount again";
+const WITHOUT_RECORD: &str = "its mount helper cannot be found or is not trusted (it was started \
+                              in another PID namespace, or by a set-user-ID program): mount again";
 
 /// The outcomes, in their order. The mounts of each user have a thread: processes of a user can
 /// keep the search for them waiting, and no other.

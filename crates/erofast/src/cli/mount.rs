@@ -99,7 +99,8 @@ pub struct UpgradeArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast stat"))]
 pub struct StatArgs {
-    /// Where images are mounted, or files in the mounts; several are listed, without any all mounts
+    /// Mount points, or files in the mounts. Several are listed; none lists all mounts of this user
+    /// (as root, of all users)
     #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: Vec<PathBuf>,
     /// Print JSON: all counters

@@ -92,3 +92,35 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(made().len(), FILES * DIRECTORIES);
 }
+
+#[test]
+fn a_full_disk_ends_it_with_one_line_and_more_room_lets_it_go_on() {
+    let mut image = Forged::default();
+    let file = image.add(0o100644, &[7; SMALL]);
+    let name = |number: usize| format!("{number:03}");
+    let files: Vec<_> = (0..FILES).map(|number| (name(number), file, 1)).collect();
+    let root = image.add_directory(&files);
+    let (scratch, path) = forged_file(image.bytes(root));
+    let script = "mkdir full && mount -t tmpfs -o size=256k full full || exit 77
+        \"$0\" extract \"$1\" full/tree; echo $? >&2
+        mount -o remount,size=4m full && \"$0\" extract --continue \"$1\" full/tree >&2
+        ls full/tree | wc -l";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .args([Path::new(env!("CARGO_BIN_EXE_erofast")), &path])
+        .current_dir(scratch.path())
+        .output();
+    let output = match output {
+        Ok(output) if output.status.code() != Some(77) => output,
+        _ => return println!("skipped: no right to mount a tmpfs"),
+    };
+    let lines = stderr(&output);
+    let full = "full/tree: No space left on device (os error 28), the tree is incomplete; the same \
+                command with --continue goes on\n1\n";
+    assert!(
+        lines.contains(full) && lines.matches("full/tree").count() == 1,
+        "{lines}"
+    );
+    let count = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(count.trim(), FILES.to_string());
+}

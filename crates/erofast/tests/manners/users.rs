@@ -243,16 +243,21 @@ fn a_user_namespace_mounts_by_itself() {
 fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
     let Some(site) = Site::new() else { return };
     fine(&site.run(&["mount", "image.erofs", "mnt"]));
-    let Some(output) = as_nobody(&site, "\"$0\" umount mnt") else {
-        return;
-    };
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let part = "was mounted by user 0: only that user and root can unmount it";
-    assert!(
-        stderr.contains(part) && stderr.lines().count() == 1,
-        "{stderr}"
-    );
-    assert!(site.is_mounted());
+    for (command, what) in [("umount", "unmount"), ("upgrade", "upgrade")] {
+        let Some(output) = as_nobody(&site, &format!("\"$0\" {command} mnt")) else {
+            return;
+        };
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let part = format!("was mounted by user 0: only that user and root can {what} it");
+        assert!(
+            stderr.contains(&part) && stderr.lines().count() == 1,
+            "{stderr}"
+        );
+        assert!(site.is_mounted());
+    }
+    let listed = as_nobody(&site, "\"$0\" stat").unwrap();
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.starts_with("no mount of this user; "), "{listed}");
 }
 
 #[test]

@@ -29,9 +29,9 @@ pub(crate) use mount::mount;
 pub(crate) use mounted::Mounted;
 pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};
-pub use table::mountpoints;
 pub(crate) use table::{
     Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number,
     own as own_mounts, read as read_table, status,
 };
+pub use table::{mountpoints, mounts_of_others};
 pub(crate) use umount::{is_in_use, mounts_at, umount, unmount_dead};

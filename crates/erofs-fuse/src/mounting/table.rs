@@ -94,6 +94,21 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
     Ok(own.map(|entry| entry.mountpoint).collect())
 }
 
+/// How many erofast mounts of others this user sees.
+///
+/// # Errors
+/// One line: there is no mount table.
+pub fn mounts_of_others() -> Result<usize, Error> {
+    let own = own()?;
+    let is_of_others = |entry: &&Entry| {
+        entry.fstype == FSTYPE && own.iter().all(|mount| mount.device != entry.device)
+    };
+    let table = read()?;
+    let others = table.iter().filter(is_of_others);
+    let devices: std::collections::HashSet<_> = others.map(|entry| &entry.device).collect();
+    Ok(devices.len())
+}
+
 /// The mounts that [`mountpoints`] names.
 pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     let table = read()?;

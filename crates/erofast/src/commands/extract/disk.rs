@@ -7,7 +7,6 @@
 //!    writing, and their times stay.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use erofs_engine::Engine;
@@ -20,6 +19,7 @@ use super::metadata::{self, Handle};
 use super::outfile::Writer;
 use super::paths::{PathId, Paths};
 use super::queue::{self, Leaf, Queue, Work};
+use super::stop::Stop;
 use super::target::Target;
 use crate::batch::{BatchSender, batches, threads};
 
@@ -32,18 +32,15 @@ struct Rest {
     directories: Vec<(PathId, Nid)>,
 }
 
-/// What was written so far is whole, but for directories: they get their metadata last.
-const INTERRUPTED: &str =
-    "interrupted, the tree is incomplete; the same command with --continue goes on";
-
 /// Extracts into a directory.
 pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> {
     let (mut sender, receiver) = batches(job.threads);
     let queue = Queue::new(&job.engine, receiver);
-    let writer = || Writer::new(job, target, journal);
+    let stop = Stop::new(&job.interrupted);
+    let writer = || Writer::new(job, &stop, target, journal);
     let rest = thread::scope(|scope| {
         let threads = threads(scope, job.threads, || write(writer(), &queue))?;
-        let walked = walk(job, target, journal, &mut sender);
+        let walked = walk(job, &stop, target, journal, &mut sender);
         // The writers end once the sender is dropped.
         drop(sender);
         for thread in threads {
@@ -51,7 +48,7 @@ pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> 
                 .join()
                 .map_err(|_| anyhow::anyhow!("a writer panicked"))?;
         }
-        anyhow::ensure!(!job.interrupted.load(Ordering::Relaxed), INTERRUPTED);
+        stop.check()?;
         walked
     })?;
     for (path, first) in rest.links {
@@ -91,6 +88,7 @@ fn write<'a>(mut writer: Writer<'a>, queue: &Queue<'a>) {
 
 fn walk(
     job: &Job,
+    stop: &Stop<'_>,
     target: &Target,
     journal: &Journal,
     leaves: &mut BatchSender<Leaf>,
@@ -98,11 +96,14 @@ fn walk(
     let mut rest = Rest::default();
     let mut paths = Paths::default();
     entries::walk(job, journal, &mut paths, &mut |_, step| {
-        anyhow::ensure!(!job.interrupted.load(Ordering::Relaxed), INTERRUPTED);
+        stop.check()?;
         match step {
             Step::Directory(path, inode, id) => {
                 if let Err(error) = target.make_directory(&path) {
-                    journal.failure(&path, error);
+                    let error = error.into();
+                    if !stop.takes(&error) {
+                        journal.failure(&path, error);
+                    }
                     return Ok(Then::SkipContent);
                 }
                 match id {

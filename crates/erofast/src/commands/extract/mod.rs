@@ -11,6 +11,7 @@ mod outfile;
 mod paths;
 mod queue;
 mod sparse;
+mod stop;
 mod stream;
 mod tar;
 mod target;

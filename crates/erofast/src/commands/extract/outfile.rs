@@ -15,6 +15,7 @@ use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 use super::job::Job;
 use super::journal::Journal;
 use super::metadata::{self, Handle};
+use super::stop::Stop;
 use super::target::Target;
 use crate::parts::{PART, Part, Parts};
 
@@ -82,17 +83,17 @@ impl<'a> OutFile<'a> {
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
-    interrupted: &'a AtomicBool,
+    stop: &'a Stop<'a>,
     target: &'a Target,
     journal: &'a Journal,
     buffer: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(job: &'a Job, target: &'a Target, journal: &'a Journal) -> Self {
+    pub fn new(job: &'a Job, stop: &'a Stop<'a>, target: &'a Target, journal: &'a Journal) -> Self {
         Self {
             engine: &job.engine,
-            interrupted: &job.interrupted,
+            stop,
             target,
             journal,
             buffer: Vec::new(),
@@ -102,7 +103,7 @@ impl<'a> Writer<'a> {
     /// Writes parts of a file until all are taken. Several threads may do so.
     pub fn write(&mut self, file: &OutFile<'_>) {
         while let Some(part) = file.next_part() {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if self.stop.is_set() {
                 return file.abandon();
             }
             self.part(file, part);
@@ -125,7 +126,7 @@ impl<'a> Writer<'a> {
         if size <= PART && range.end == size {
             let Some(made) = self.made(file) else { return };
             if let Err(error) = made.file.set_len(size) {
-                return file.fail(error, self.journal);
+                return self.failed(file, error.into());
             }
         }
         self.journal.wrote(range.end - range.start);
@@ -154,7 +155,15 @@ impl<'a> Writer<'a> {
         });
         match written {
             Ok(()) => self.journal.wrote(length as u64),
-            Err(error) => file.fail(error, self.journal),
+            Err(error) => self.failed(file, error.into()),
+        }
+    }
+
+    /// Ends the extraction, or this file alone.
+    fn failed(&self, file: &OutFile<'_>, error: anyhow::Error) {
+        match self.stop.takes(&error) {
+            true => file.abandon(),
+            false => file.fail(error, self.journal),
         }
     }
 
@@ -175,7 +184,7 @@ impl<'a> Writer<'a> {
         let made = file.made.get_or_init(|| match make() {
             Ok(made) => Some(made),
             Err(error) => {
-                file.fail(error, self.journal);
+                self.failed(file, error);
                 None
             }
         });
@@ -208,7 +217,10 @@ impl<'a> Writer<'a> {
 
     /// Makes a symlink, device node, FIFO or socket.
     pub fn node(&self, path: &[u8], inode: &Arc<Inode>) {
-        if let Err(error) = self.try_node(path, inode) {
+        if !self.stop.is_set()
+            && let Err(error) = self.try_node(path, inode)
+            && !self.stop.takes(&error)
+        {
             self.journal.failure(path, error);
         }
     }

@@ -114,12 +114,26 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Va
 /// As text; with the counters `before`, rates are those between the two. The server of another user
 /// may answer with what a terminal would obey.
 fn shown(now: &Value, before: Option<&Value>) -> String {
-    let page = match now["mounts"].is_array() {
-        true => overview::overview(now, before),
-        false => page::page(now, before),
+    let page = match now["mounts"].as_array() {
+        Some(mounts) if mounts.is_empty() => none(),
+        Some(_) => overview::overview(now, before),
+        None => page::page(now, before),
     };
     let lines = page.lines().map(|line| text::line(line) + "\n");
     lines.collect()
+}
+
+/// In place of a table without rows.
+fn none() -> String {
+    match erofs_fuse::mounts_of_others() {
+        Ok(0) | Err(_) => "nothing of erofast is mounted".to_owned(),
+        Ok(1) => {
+            "no mount of this user; one of another user: erofast stat DIRECTORY shows it".into()
+        }
+        Ok(count) => {
+            format!("no mount of this user; {count} of others: erofast stat DIRECTORY shows one")
+        }
+    }
 }
 
 /// Prints the page again and again; its rates are those since the page before. Ends with the mount.

@@ -21,12 +21,10 @@ const COLUMNS: usize = 7;
 /// The column that a mount without an answer leaves empty.
 const UP: usize = 3;
 
-/// A table of `{"mounts": [...]}`; rates are those since `before`, or since each mount began.
+/// A table of `{"mounts": [...]}` that is not empty; rates are those since `before`, or since each
+/// mount began.
 pub fn overview(now: &Value, before: Option<&Value>) -> String {
     let mounts = now["mounts"].as_array().map_or(&[][..], Vec::as_slice);
-    if mounts.is_empty() {
-        return "nothing of erofast is mounted".to_owned();
-    }
     let of = |all: &Value, mount: &Value| -> Option<Value> {
         let mut all = all["mounts"].as_array()?.iter();
         all.find(|other| other["mountpoint"] == mount["mountpoint"])

@@ -1,0 +1,55 @@
+//! Why an extraction ends before its last entry.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Shared by all threads.
+#[derive(Debug)]
+pub struct Stop<'a> {
+    /// Set by Ctrl-C.
+    interrupted: &'a AtomicBool,
+    /// The first error that every further entry would repeat.
+    full: OnceLock<String>,
+}
+
+impl<'a> Stop<'a> {
+    pub fn new(interrupted: &'a AtomicBool) -> Self {
+        Self {
+            interrupted,
+            full: OnceLock::new(),
+        }
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.full.get().is_some()
+    }
+
+    /// Whether an error ends the extraction: no space, no quota, or a target that became read-only.
+    pub fn takes(&self, error: &anyhow::Error) -> bool {
+        let ends = error.downcast_ref::<io::Error>().is_some_and(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::ReadOnlyFilesystem
+            )
+        });
+        if ends {
+            let _ = self.full.set(error.to_string());
+        }
+        ends
+    }
+
+    /// # Errors
+    /// It is set, and why. What was written so far is whole, but for directories: they get their
+    /// metadata last.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let why = match self.full.get() {
+            Some(error) => error,
+            None if self.is_set() => "interrupted",
+            None => return Ok(()),
+        };
+        anyhow::bail!("{why}, the tree is incomplete; the same command with --continue goes on")
+    }
+}
