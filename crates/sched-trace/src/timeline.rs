@@ -143,10 +143,7 @@ impl Timeline {
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {
-            let item = Item {
-                function: work.function,
-                workqueue: work.workqueue,
-            };
+            let item = work.item();
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();

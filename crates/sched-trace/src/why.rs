@@ -8,7 +8,7 @@ mod history;
 
 use crate::latency::{Report, Wait, WaitKind, WorkRun};
 use crate::stats::us;
-use crate::timeline::{Run, Timeline};
+use crate::timeline::{Item, Run, Timeline};
 use crate::{Comm, Policy, TaskState, Trace};
 use history::History;
 use serde::Serialize;
@@ -102,6 +102,9 @@ pub enum Action {
         behind_prio: Option<i32>,
         /// Its policy, where `record` noted it.
         behind_policy: Option<Policy>,
+        /// Work queue and function of the item that it executed longest meanwhile: a kworker's name
+        /// identifies no work.
+        behind_work: Option<String>,
     },
     /// An interrupt on this CPU woke the next thread.
     Interrupt {
@@ -177,7 +180,7 @@ impl<'a> Finder<'a> {
     fn new(trace: &'a Trace, report: &'a Report) -> Self {
         Self {
             report,
-            timeline: Timeline::new(trace),
+            timeline: Timeline::new(trace).with_items(report),
             history: History::new(trace, report),
             trace,
         }
@@ -206,10 +209,10 @@ impl<'a> Finder<'a> {
     }
 
     /// "erofs_worker z_erofs_decompressqueue_work".
-    fn title(&self, work: &WorkRun) -> String {
+    fn title(&self, item: Item) -> String {
         let names = &self.report.names;
-        let queue = work.workqueue.map_or("?", |name| names.get(name));
-        format!("{queue} {}", names.get(work.function))
+        let queue = item.workqueue.map_or("?", |name| names.get(name));
+        format!("{queue} {}", names.get(item.function))
     }
 
     fn chain(&self, origin: Origin, start_ns: u64, last: &Wait) -> Chain {
@@ -253,7 +256,7 @@ impl<'a> Finder<'a> {
             start_ns,
             end_ns: last.end_ns,
             pid: last.pid,
-            work: work.map(|work| self.title(work)),
+            work: work.map(|work| self.title(work.item())),
             steps,
         }
     }
@@ -270,7 +273,7 @@ impl<'a> Finder<'a> {
 
     fn queues(&self, work: &WorkRun) -> Option<Step> {
         let action = Action::Queues {
-            work: self.title(work),
+            work: self.title(work.item()),
         };
         Some(self.step(work.queued_ns?, work.queued_by?, action))
     }
@@ -284,6 +287,9 @@ impl<'a> Finder<'a> {
     fn waits(&self, wait: &Wait) -> Step {
         let runs = self.timeline.behind(wait).runs;
         let longest = runs.iter().max_by_key(|run| run.length_ns());
+        let parts = longest.map(|run| self.timeline.by_item(*run));
+        let parts = parts.into_iter().flatten();
+        let item = parts.max_by_key(Run::length_ns).and_then(|part| part.item);
         let action = Action::Waits {
             cpu: wait.cpu,
             last_cpu: wait.last_cpu,
@@ -291,6 +297,7 @@ impl<'a> Finder<'a> {
             behind: longest.map(|run| run.comm),
             behind_prio: longest.map(|run| run.prio),
             behind_policy: longest.and_then(|run| self.timeline.policy(run)),
+            behind_work: item.map(|item| self.title(item)),
         };
         Step {
             start_ns: wait.start_ns,
@@ -312,7 +319,11 @@ impl<'a> Finder<'a> {
                 run.end_ns
             };
             let end = work.end_ns.unwrap_or(unknown);
-            (self.title(work), part(work.start_ns, end), work.queued_by)
+            (
+                self.title(work.item()),
+                part(work.start_ns, end),
+                work.queued_by,
+            )
         });
         let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);
         let doing = doing.map(|(name, ns, queued_by)| Doing {
@@ -400,6 +411,7 @@ mod tests {
             behind: Some("fio".into()),
             behind_prio: Some(120),
             behind_policy: Some(Policy::Idle),
+            behind_work: None,
         };
         assert_eq!(chain.steps[1].action, waits);
         let Action::Runs { cpu: 1, doing } = &chain.steps[2].action else {
@@ -439,6 +451,19 @@ mod tests {
         assert_eq!((queued.pid, &queued.action), (PROGRAM, &queues));
         assert_eq!((woken.pid, woken.end_ns), (PROGRAM, 21_000));
         assert_eq!((waits.pid, waits.end_ns), (WORKER, 40_000));
+    }
+
+    #[test]
+    fn a_wait_behind_a_worker_names_the_item_that_it_executed() {
+        let script = ITEM.replace("waking 20; 90 0 0 R 20", "waking 20 1; 300 1 30 S 20");
+        let mut trace = trace(&script);
+        rename(&mut trace, WORKER, "kworker/1:0", 120);
+        let chain = &chains(&trace, PROGRAM)[0];
+        let last = chain.steps.last().map(|step| &step.action);
+        let Some(Action::Waits { behind_work, .. }) = last else {
+            panic!("{:?}", chain.steps);
+        };
+        assert_eq!(behind_work.as_deref(), Some(WORK), "{:?}", chain.steps);
     }
 
     #[test]

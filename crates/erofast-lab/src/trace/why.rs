@@ -106,6 +106,7 @@ fn action(step: &Step) -> String {
             behind,
             behind_prio,
             behind_policy,
+            behind_work,
         } => {
             let kind = if *preempted {
                 "is preempted, waits"
@@ -116,7 +117,10 @@ fn action(step: &Step) -> String {
             let last = last.map_or(String::new(), |last| format!(", ran last on CPU {last}"));
             let class = behind_prio.and_then(|prio| class(prio, *behind_policy));
             let class = class.map_or(String::new(), |class| format!(" ({class})"));
-            let behind = behind.map_or(String::new(), |comm| format!(" behind {comm}{class}"));
+            let work = behind_work.as_ref();
+            let work = work.map_or(String::new(), |work| format!(" in {work}"));
+            let behind =
+                behind.map_or(String::new(), |comm| format!(" behind {comm}{class}{work}"));
             format!("{kind} {us} for CPU {cpu}{behind}{last}")
         }
     }
@@ -175,6 +179,7 @@ mod tests {
             behind: None,
             behind_prio: None,
             behind_policy: None,
+            behind_work: None,
         };
         let step = Step {
             start_ns: 69_000,
