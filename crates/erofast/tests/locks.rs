@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates whose code serves requests, from the top of the sources on.
-const SERVING: [&str; 12] = [
+const SERVING: [&str; 13] = [
     "cpu-workers/src",
     "dm-verity/src",
     "erofs-codecs/src",
@@ -17,6 +17,7 @@ const SERVING: [&str; 12] = [
     "erofs-fuse/src/serve",
     "erofs-fuse/src/threads",
     "fuse-transport/src",
+    "look-ahead/src",
     "page-pool/src",
     "remote-image/src",
 ];

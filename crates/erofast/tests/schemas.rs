@@ -220,7 +220,7 @@ fn what_is_printed_about_a_profile_fits() {
     let profile = Profile {
         directories: vec![Directory {
             parent: None,
-            listed: true,
+            listed_ms: Some(0),
             name: b"lib".to_vec(),
         }],
         files: vec![RecordedFile {
@@ -228,7 +228,6 @@ fn what_is_printed_about_a_profile_fits() {
                 directory: Some(0),
                 name: "first".into(),
             },
-            nid: 40,
             size: 100_000,
         }],
         windows: vec![Window {
@@ -240,9 +239,9 @@ fn what_is_printed_about_a_profile_fits() {
         ..Profile::default()
     };
     let learned = Learned {
-        image: ImageIdentity::default(),
+        image: Some(ImageIdentity::default()),
         programs: vec![Program {
-            nid: 40,
+            path: b"lib/first".to_vec(),
             launches: 2,
             idle_mounts: 1,
             trim: Trim::default(),
@@ -253,7 +252,7 @@ fn what_is_printed_about_a_profile_fits() {
     let folder = home.path().join("erofast");
     fs::create_dir(&folder).expect("a directory");
     let path = folder.join("image.profile");
-    fs::write(&path, learned.to_bytes()).expect("written");
+    fs::write(&path, learned.to_text()).expect("written");
     let output = erofast(&["profile", "show", "--json", path.to_str().expect("a path")]);
     let shown = printed(&output);
     assert_eq!(shown["programs"][0]["path"], "lib/first");

@@ -404,9 +404,20 @@ impl Engine {
     /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
     /// nothing in the page cache above. All of it must be inside of the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, offset));
-        self.requests.run(&request, key, out.len() as u64, |_| {
-            self.file(&request, inode).read(offset, out, None)
+        self.read_ahead_at(&self.waiting(), inode, offset, out)
+    }
+
+    /// [`prefetch_at`](Self::prefetch_at) as a part of a request, which may not wait.
+    pub fn read_ahead_at(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        let key = RequestKey::Read(inode.nid, offset);
+        self.requests.run(request, key, out.len() as u64, |_| {
+            self.file(request, inode).read(offset, out, None)
         })
     }
 
@@ -570,7 +581,8 @@ impl Engine {
         (nid, range): &(Nid, Range<u64>),
     ) -> Result<Stored, Error> {
         let inode = self.borrow_inode(request, *nid)?;
-        let range = range.start..range.end.min(inode.size);
+        let end = range.end.min(inode.size);
+        let range = range.start.min(end)..end;
         self.file(request, &inode).stored(range)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
 //! answers to requests), `ahead` (looking ahead of readers), `threads`, `supervise` (the mount
-//! helper, its parent), `companion` (the process that looks names up for it), `protocol` (what
+//! helper, its parent), `companion` (the process that looks ahead), `protocol` (what
 //! these say to each other), `outside` (how commands find them), `mounting` (one mount, made and
 //! taken away), `sandbox` (rights the server drops).
 #![forbid(unsafe_code)]

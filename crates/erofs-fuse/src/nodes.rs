@@ -66,6 +66,16 @@ pub(crate) fn directory_type(file_type: u8) -> u8 {
         .unwrap_or(&0)
 }
 
+/// The node that programs see with this number.
+pub(crate) fn nid_of_inode_number(number: u64) -> Nid {
+    let (above, low) = (number / LOW, number % LOW);
+    let nid = above / 2 * LOW + low;
+    match above % 2 {
+        0 => nid,
+        _ => nid | NID_IN_METABOX,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +126,9 @@ mod tests {
         assert_eq!(inode_number(LOW + 5), 2 * LOW + 5);
         assert_eq!(inode_number(NID_IN_METABOX | (LOW + 5)), 3 * LOW + 5);
         assert_eq!(inode_number(u64::MAX), u64::MAX);
+        for nid in [0, LOW - 1, LOW + 5, NID_IN_METABOX | (LOW + 5), u64::MAX] {
+            assert_eq!(nid_of_inode_number(inode_number(nid)), nid);
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(crate) const MARK: &str = "EROFAST_DAEMON";
 /// Marks a server whose mount helper is the process in the foreground.
 pub(crate) const FOREGROUND: &str = "EROFAST_FOREGROUND";
 
+/// Environment variable by which a mount helper says that it has a companion.
+const COMPANION: &str = "EROFAST_COMPANION";
+
 /// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
 pub(crate) const OTHER_VERSION: u8 = 76;
 
@@ -87,7 +90,17 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
     }
     command.env_clear().envs(environment(role));
     command.env(MARK, role.mark());
+    if role == Role::Upgrade {
+        command.env(COMPANION, "1");
+    }
     command
+}
+
+/// Whether the mount helper of this server has a companion for it: one of the same program has, and
+/// one that says so to the program of an upgrade.
+pub(crate) fn helper_has_companion() -> bool {
+    let is_upgrade = std::env::var_os(MARK).is_some_and(|mark| mark == Role::Upgrade.mark());
+    !is_upgrade || std::env::var_os(COMPANION).is_some()
 }
 
 /// The part of the caller's environment that a process needs. The rest may hold secrets, which

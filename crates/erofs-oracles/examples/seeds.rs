@@ -10,7 +10,6 @@ use erofs_format::{Coding, ExtentKind, FileType, Holder, Inode, ReadAt};
 use erofs_oracles::content::{Budget, Content, Opened, open_whole};
 use erofs_oracles::holes::holes;
 use erofs_oracles::{codec_input, directory_input};
-use launch_profile::{Directory, Name, Profile, RecordedFile, Window};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -48,44 +47,30 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Bodies of launch profiles: none of them comes from an image.
+/// Launch profiles: none of them comes from an image.
 fn profile_seeds(folder: &Path) -> io::Result<()> {
-    let name = |directory, name: &str| Name {
-        directory,
-        name: name.into(),
-    };
-    let file = |nid, file| RecordedFile {
-        name: file,
-        nid,
-        size: 1 << 20,
-    };
-    let window = |file, number, pages, at_ms| Window {
-        file,
-        number,
-        pages,
-        at_ms,
-    };
-    let launch = Profile {
-        directories: ["usr", "lib"]
-            .map(|name| Directory {
-                parent: (name == "lib").then_some(0),
-                listed: true,
-                name: name.into(),
-            })
-            .into(),
-        files: vec![
-            file(36, name(Some(1), "libc.so.6")),
-            file(1 << 63, name(None, "init")),
-        ],
-        names: vec![name(Some(1), "glibc-hwcaps")],
-        windows: vec![
-            window(0, 0, 0b1011, 0),
-            window(1, 0, 1, 2),
-            window(0, 3, u32::MAX, 40),
-        ],
-    };
-    for (name, profile) in [("launch", launch), ("empty", Profile::default())] {
-        fs::write(folder.join("profile").join(name), profile.to_bytes())?;
+    let launch = "\
+erofast-launches 4
+image 00010203-0405-0607-0809-0a0b0c0d0e0f 1700000000 7 8192 11000 00000000000000ff
+idle 1
+program usr/bin/a\\x0ab
+launches 3
+idle-mounts 1
+until 700
+bytes 1048576
+list 0 usr/lib
+file 1048576 usr/lib/libc.so.6
+read 0 0-1,3
+name 1 usr/lib/glibc-hwcaps
+file 1048576 init
+read 2 0
+program init
+launches 1
+file 1048576 usr/lib/libc.so.6
+read 40 96-127
+";
+    for (name, text) in [("launch", launch), ("empty", "erofast-launches 4\n")] {
+        fs::write(folder.join("profile").join(name), text)?;
     }
     Ok(())
 }

@@ -167,7 +167,7 @@ fn serve(
         }
         Opcode::Read => {
             let read = sized(request, reply)?;
-            let declines = || filesystem.declines(node, read.offset, read.size);
+            let declines = || filesystem.declines(caller, node, read.offset, read.size);
             if read.is_for_page_cache() && !caller.repeats && declines() {
                 return Err(DECLINED.into());
             }

@@ -73,7 +73,7 @@ pub trait Filesystem: Send + Sync {
     /// Whether to leave unread what the kernel reads ahead: `size` bytes from `offset` on, for the
     /// page cache. Asked once before each [`read`](Self::read) that the page cache wants. A range
     /// that was declined must be served when it is asked for again.
-    fn declines(&self, _node: u64, _offset: u64, _size: u32) -> bool {
+    fn declines(&self, _caller: Caller, _node: u64, _offset: u64, _size: u32) -> bool {
         false
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
-use sys::shared_words::{self, SharedWords};
+use sys::shared_words::SharedWords;
 
 use crate::handshake::Protocol;
 use crate::wire::{InHeader, MAJOR, MINOR_OLDEST, Opcode, UNIQUE_RESEND};
@@ -31,7 +31,9 @@ const NUMBERS: usize = 4;
 /// Where the slots of the serving threads begin, each in a cache line of its own.
 const SLOTS_AT: usize = 80;
 const LINE: usize = 8;
-const SLOTS: usize = (shared_words::COUNT - SLOTS_AT) / LINE;
+/// 32 KiB.
+const WORDS: usize = 4096;
+const SLOTS: usize = (WORDS - SLOTS_AT) / LINE;
 
 const ACL: u64 = 1;
 const RESEND: u64 = 2;
@@ -62,7 +64,7 @@ impl std::fmt::Display for TakenRequest {
 /// The requests in flight of one mount, shared by two processes.
 #[derive(Debug)]
 pub struct RequestsInFlight {
-    words: SharedWords,
+    words: SharedWords<WORDS>,
     next_slot: AtomicUsize,
     /// Held by a thread that serves a request which was sent again, one by one.
     turn: PiMutex<()>,
@@ -95,7 +97,7 @@ impl RequestsInFlight {
     /// # Errors
     /// No memory, or no descriptor is left.
     pub fn create() -> io::Result<OwnedFd> {
-        shared_words::create()
+        SharedWords::<WORDS>::create()
     }
 
     /// Maps what [`create`](Self::create) made.

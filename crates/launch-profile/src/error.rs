@@ -39,11 +39,11 @@ pub enum Error {
     /// It was recorded from another image.
     #[error("launch profile of another image, whose UUID is {0}")]
     OtherImage(crate::identity::ImageIdentity),
-    /// The body is malformed.
-    #[error("launch profile is damaged at byte {at} of its body: {what}")]
-    Body {
-        /// Where.
-        at: usize,
+    /// A line is malformed.
+    #[error("launch profile is damaged at line {number}: {what}")]
+    Line {
+        /// From 1.
+        number: usize,
         /// What is wrong.
         what: &'static str,
     },

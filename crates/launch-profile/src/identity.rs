@@ -51,6 +51,29 @@ impl ImageIdentity {
         }
     }
 
+    /// Fields of a line: UUID, build time in seconds and nanoseconds, blocks, inodes, content.
+    pub fn to_text(self) -> String {
+        format!(
+            "{self} {} {} {} {} {:016x}",
+            self.build_time, self.build_time_nsec, self.blocks, self.inodes, self.content
+        )
+    }
+
+    /// Reads [such a line](Self::to_text).
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.split(' ');
+        let uuid = fields.next()?.replace('-', "");
+        let number = u128::from_str_radix(&uuid, 16).ok();
+        Some(Self {
+            uuid: number.filter(|_| uuid.len() == 32)?.to_be_bytes(),
+            build_time: fields.next()?.parse().ok()?,
+            build_time_nsec: fields.next()?.parse().ok()?,
+            blocks: fields.next()?.parse().ok()?,
+            inodes: fields.next()?.parse().ok()?,
+            content: u64::from_str_radix(fields.next()?, 16).ok()?,
+        })
+    }
+
     /// The hash of these bytes of an image, for [`content`](Self::content).
     pub fn content_of(bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot(bytes)

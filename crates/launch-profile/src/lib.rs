@@ -8,7 +8,7 @@
 //! ```
 //! use launch_profile::{Profile, Trim};
 //!
-//! let mut profile = Profile::parse(&Profile::default().to_bytes())?;
+//! let mut profile = Profile::parse(&Profile::default().to_text())?;
 //! profile.trim(&Trim { until_ms: 2000, bytes: 64 << 20 });
 //! assert_eq!(profile.bytes(), 0);
 //! # Ok::<(), launch_profile::Error>(())
@@ -23,13 +23,14 @@ pub mod limits;
 mod merge;
 mod numbers;
 mod profile;
-mod read;
+pub mod text;
 mod trim;
-mod write;
 
 pub use decoded::{Decoded, DecodedIndex};
 pub use error::Error;
 pub use identity::ImageIdentity;
 pub use learned::{Learned, Program};
-pub use profile::{Directory, Name, PAGE, PAGES_PER_WINDOW, Profile, RecordedFile, Window};
+pub use profile::{
+    Directory, LookedUp, Name, PAGE, PAGES_PER_WINDOW, Profile, RecordedFile, Step, Window,
+};
 pub use trim::Trim;

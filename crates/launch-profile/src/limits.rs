@@ -1,10 +1,10 @@
 //! Limits that hold for every profile, written or read.
 
 /// Bytes of what was learned of one image.
-pub const LEARNED_BYTES: usize = 1 << 20;
+pub const LEARNED_BYTES: usize = 4 << 20;
 
-/// Bytes of one profile, which has room there.
-pub const PROFILE_BYTES: usize = LEARNED_BYTES - 128;
+/// Bytes of the profile of one program.
+pub const PROFILE_BYTES: usize = 1 << 20;
 
 /// Directories, files, other names: each list at most.
 pub const NAMES: usize = 1 << 16;

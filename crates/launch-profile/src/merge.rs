@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::profile::{Directory, Name, Profile, RecordedFile, Window};
+use crate::profile::{Directory, LookedUp, Name, Profile, RecordedFile, Window};
 use crate::trim::Trim;
 
 impl Profile {
@@ -14,10 +14,14 @@ impl Profile {
             directory: name.directory.map(|directory| places[directory as usize]),
             name: name.name.clone(),
         };
-        let known: HashSet<Name> = self.names.iter().cloned().collect();
-        let names = other.names.iter().map(moved);
-        let new: Vec<Name> = names.filter(|name| !known.contains(name)).collect();
-        self.names.extend(new);
+        let known = self.names.iter().map(|known| known.name.clone());
+        let mut known: HashSet<Name> = known.collect();
+        for LookedUp { name, at_ms } in &other.names {
+            let (name, at_ms) = (moved(name), *at_ms);
+            if known.insert(name.clone()) {
+                self.names.push(LookedUp { name, at_ms });
+            }
+        }
         let files = self.add_files(other, moved);
         self.add_windows(other.windows.iter().map(|window| Window {
             file: files[window.file as usize],
@@ -38,7 +42,7 @@ impl Profile {
             let next = self.directories.len() as u32;
             let place = *known.entry((parent, other.name.clone())).or_insert(next);
             match self.directories.get_mut(place as usize) {
-                Some(own) => own.listed |= other.listed,
+                Some(own) => own.listed_ms = own.listed_ms.or(other.listed_ms),
                 None => self.directories.push(Directory {
                     parent,
                     ..other.clone()
@@ -51,17 +55,17 @@ impl Profile {
 
     /// Returns their places.
     fn add_files(&mut self, other: &Self, moved: impl Fn(&Name) -> Name) -> Vec<u32> {
-        let own = (0..).zip(&self.files);
-        let mut known: HashMap<u64, u32> = own.map(|(place, own)| (own.nid, place)).collect();
+        let own = (0..).zip(self.files.iter().cloned());
+        let mut known: HashMap<RecordedFile, u32> = own.map(|(place, own)| (own, place)).collect();
         let place = |file: &RecordedFile| {
-            let next = self.files.len() as u32;
-            let place = *known.entry(file.nid).or_insert(next);
+            let (next, size) = (self.files.len() as u32, file.size);
+            let file = RecordedFile {
+                name: moved(&file.name),
+                size,
+            };
+            let place = *known.entry(file.clone()).or_insert(next);
             if place == next {
-                let name = moved(&file.name);
-                self.files.push(RecordedFile {
-                    name,
-                    ..file.clone()
-                });
+                self.files.push(file);
             }
             place
         };

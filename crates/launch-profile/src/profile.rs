@@ -16,9 +16,8 @@ pub struct Profile {
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up beside those of files: of symbolic links, and of what is not
-    /// there.
-    pub names: Vec<Name>,
+    /// Names that were looked up beside those of files that were read, absent ones too.
+    pub names: Vec<LookedUp>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,
 }
@@ -28,8 +27,9 @@ pub struct Profile {
 pub struct Directory {
     /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
     pub parent: Option<u32>,
-    /// All of its entries are wanted: the launch listed it, or looked many of them up.
-    pub listed: bool,
+    /// When all of its entries are wanted, in milliseconds from the beginning of the launch: it
+    /// lists the directory, or looks many of them up.
+    pub listed_ms: Option<u32>,
     /// Its name there.
     pub name: Vec<u8>,
 }
@@ -43,13 +43,31 @@ pub struct Name {
     pub name: Vec<u8>,
 }
 
-/// A file that was read.
+/// A name that was looked up.
 #[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LookedUp {
+    /// The name, which may be absent.
+    pub name: Name,
+    /// Milliseconds from the beginning of the launch.
+    pub at_ms: u32,
+}
+
+/// One step of a launch.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'p> {
+    /// Lists the directory with this place in [`Profile::directories`], after milliseconds.
+    List(u32, u32),
+    /// Looks a name up.
+    LookUp(&'p LookedUp),
+    /// Reads pages of a file.
+    Read(&'p Window),
+}
+
+/// A file that was read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecordedFile {
     /// Where it is.
     pub name: Name,
-    /// Number of its inode.
-    pub nid: u64,
     /// Bytes: a file of another size is another file.
     pub size: u64,
 }
@@ -80,7 +98,15 @@ impl Window {
 
     /// Its pages as stretches of bytes of the file, in order: first byte and length.
     pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let (offset, mut rest, mut at) = (self.offset(), self.pages, 0);
+        let offset = self.offset();
+        let bytes = |pages: u32| u64::from(pages) * PAGE;
+        let stretches = self.page_stretches();
+        stretches.map(move |(from, length)| (offset + bytes(from), bytes(length)))
+    }
+
+    /// The same in pages of the window.
+    pub(crate) fn page_stretches(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (mut rest, mut at) = (self.pages, 0);
         std::iter::from_fn(move || {
             if rest == 0 {
                 return None;
@@ -89,14 +115,31 @@ impl Window {
             rest >>= gap;
             let length = rest.trailing_ones();
             rest = rest.checked_shr(length).unwrap_or(0);
-            let from = offset + u64::from(at + gap) * PAGE;
-            at += gap + length;
-            Some((from, u64::from(length) * PAGE))
+            let from = at + gap;
+            at = from + length;
+            Some((from, length))
         })
     }
 }
 
 impl Profile {
+    /// What the launch does, in its order.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let listed = (0..).zip(&self.directories);
+        let listed = listed.filter_map(|(place, it)| Some((place, it.listed_ms?)));
+        let lists = listed.map(|(place, at_ms)| (at_ms, Step::List(place, at_ms)));
+        let names = self
+            .names
+            .iter()
+            .map(|name| (name.at_ms, Step::LookUp(name)));
+        let reads = self.windows.iter();
+        let reads = reads.map(|window| (window.at_ms, Step::Read(window)));
+        let mut steps: Vec<_> = lists.chain(names).chain(reads).collect();
+        // Stable: windows come behind the names of the same millisecond.
+        steps.sort_by_key(|(at_ms, _)| *at_ms);
+        steps.into_iter().map(|(_, step)| step)
+    }
+
     /// Bytes of all recorded pages.
     pub fn bytes(&self) -> u64 {
         let ranges = self.ranges();
@@ -172,7 +215,7 @@ mod tests {
     fn paths_have_no_slash_at_either_end() {
         let directory = |parent, name: &[u8]| Directory {
             parent,
-            listed: true,
+            listed_ms: Some(0),
             name: name.to_vec(),
         };
         let profile = Profile {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::limits::{NAMES, PROFILE_BYTES, WINDOWS};
-use crate::profile::{Name, Profile};
+use crate::profile::{LookedUp, Name, Profile};
 
 /// Limits of the trimmed profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +34,9 @@ impl Profile {
             bytes += if kept { window.bytes() } else { 0 };
             kept
         });
+        self.names.sort_by_key(|name| name.at_ms);
         self.limit(WINDOWS, NAMES, NAMES);
-        while self.to_bytes().len() > PROFILE_BYTES {
+        while self.to_text().len() > PROFILE_BYTES {
             let (windows, names) = (self.windows.len(), self.names.len());
             let directories = self.directories.len() * usize::from(windows + names > 0);
             self.limit(windows / 2, names / 2, directories);
@@ -49,7 +50,7 @@ impl Profile {
         self.names.truncate(names);
         self.directories.truncate(directories);
         let there = |name: &Name| name.directory.is_none_or(|it| (it as usize) < directories);
-        self.names.retain(there);
+        self.names.retain(|LookedUp { name, .. }| there(name));
         let files = std::mem::take(&mut self.files);
         let mut places: HashMap<u32, u32> = HashMap::new();
         self.windows.retain_mut(|window| {

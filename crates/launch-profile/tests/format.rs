@@ -1,7 +1,7 @@
 //! What a profile file promises.
 
 use launch_profile::{
-    Directory, Error, ImageIdentity, Name, PAGE, Profile, RecordedFile, Trim, Window,
+    Directory, Error, ImageIdentity, LookedUp, Name, PAGE, Profile, RecordedFile, Trim, Window,
 };
 
 fn name(directory: Option<u32>, name: &str) -> Name {
@@ -23,18 +23,20 @@ fn window(file: u32, number: u32, pages: u32, at_ms: u32) -> Window {
 fn profile() -> Profile {
     let directory = |parent, name: &str| Directory {
         parent,
-        listed: parent.is_none(),
+        listed_ms: parent.is_none().then_some(0),
         name: name.into(),
     };
-    let file = |directory, text: &str, nid| RecordedFile {
+    let file = |directory, text: &str| RecordedFile {
         name: name(directory, text),
-        nid,
         size: 1 << 20,
     };
     Profile {
         directories: vec![directory(None, "usr"), directory(Some(0), "lib")],
-        files: vec![file(Some(1), "libc.so.6", 1 << 63), file(None, "init", 36)],
-        names: vec![name(Some(1), "glibc-hwcaps")],
+        files: vec![file(Some(1), "libc.so.6"), file(None, "init")],
+        names: vec![LookedUp {
+            name: name(Some(1), "glibc-hwcaps"),
+            at_ms: 1,
+        }],
         windows: vec![
             window(0, 0, 0b1011, 0),
             window(1, 0, 1, 2),
@@ -43,52 +45,54 @@ fn profile() -> Profile {
     }
 }
 
+const TEXT: &str = "\
+list 0 usr
+file 1048576 usr/lib/libc.so.6
+read 0 0-1,3
+name 1 usr/lib/glibc-hwcaps
+file 1048576 init
+read 2 0
+file 1048576 usr/lib/libc.so.6
+read 40 96-127
+";
+
 #[test]
 fn a_profile_is_read_as_it_was_written() {
-    let bytes = profile().to_bytes();
-    assert_eq!(Profile::parse(&bytes).unwrap(), profile());
-    assert_eq!(
-        Profile::parse(&Profile::default().to_bytes()).unwrap(),
-        Profile::default()
-    );
+    assert_eq!(profile().to_text(), TEXT);
+    assert_eq!(Profile::parse(TEXT), Ok(profile()));
+    assert_eq!(Profile::parse(""), Ok(Profile::default()));
+    assert_eq!(Profile::default().to_text(), "");
 }
 
 #[test]
-fn a_thousand_windows_take_less_than_eight_kilobytes() {
-    let mut profile = profile();
-    profile.windows = (0..1000).map(|i| window(i % 2, i / 2, 0xff, i)).collect();
-    assert!(
-        profile.to_bytes().len() < 8 << 10,
-        "{}",
-        profile.to_bytes().len()
+fn pages_of_several_windows_may_stand_in_one_line() {
+    let read = Profile::parse("file 9 a\nread 3 31-64,70,2\nread 1 5-5\n").unwrap();
+    assert_eq!(
+        read.windows,
+        [
+            window(0, 0, 1 << 31, 3),
+            window(0, 1, u32::MAX, 3),
+            window(0, 2, 0b100_0001, 3),
+            window(0, 0, 0b100, 3),
+            window(0, 0, 0b10_0000, 3),
+        ],
+        "times do not go back"
     );
 }
 
 #[test]
 fn names_that_lead_out_of_their_directory_are_refused() {
-    for bad in ["..", ".", "a/b", "", "a\0"] {
-        let mut profile = profile();
-        profile.names = vec![name(None, bad)];
-        let error = Profile::parse(&profile.to_bytes()).expect_err(bad);
-        assert!(matches!(error, Error::Body { .. }), "{bad:?}: {error}");
-    }
-}
-
-#[test]
-fn places_that_are_not_there_are_refused() {
-    let mut of_no_file = profile();
-    of_no_file.windows[0].file = 2;
-    let mut own_parent = profile();
-    own_parent.directories[0].parent = Some(0);
-    let mut no_directory = profile();
-    no_directory.files[0].name.directory = Some(2);
-    let mut no_page = profile();
-    no_page.windows[0].pages = 0;
-    for profile in [of_no_file, own_parent, no_directory, no_page] {
-        assert!(matches!(
-            Profile::parse(&profile.to_bytes()),
-            Err(Error::Body { .. })
-        ));
+    for bad in ["..", ".", "a//b", "", "/a", "a/", "a\\x00", "a/../b"] {
+        for line in ["name 0", "file 7", "list 0"] {
+            let parsed = Profile::parse(&format!("{line} {bad}\n"));
+            match line == "list 0" && bad.is_empty() {
+                true => assert_eq!(parsed, Ok(Profile::default()), "the root"),
+                false => assert!(
+                    matches!(parsed, Err(Error::Line { number: 1, .. })),
+                    "{bad:?}"
+                ),
+            }
+        }
     }
 }
 
@@ -123,22 +127,29 @@ fn what_exceeds_the_limits_is_trimmed_to_what_can_be_read() {
     let mut large = profile();
     large.windows = (0..200_000).map(|i| window(0, i, u32::MAX, i)).collect();
     large.names = (0..100_000)
-        .map(|i| name(None, &format!("{i:0>200}")))
+        .map(|i| LookedUp {
+            name: name(None, &format!("{i:0>200}")),
+            at_ms: 0,
+        })
         .collect();
-    assert!(Profile::parse(&large.to_bytes()).is_err());
+    assert!(Profile::parse(&large.to_text()).is_err());
     large.trim(&Trim::default());
-    assert_eq!(Profile::parse(&large.to_bytes()).unwrap(), large);
+    assert_eq!(
+        Profile::parse(&large.to_text()).unwrap().windows,
+        large.windows
+    );
     assert!(!large.windows.is_empty());
     // Two MiB, which no file names.
     large.directories = (0..10_000)
         .map(|i| Directory {
             parent: None,
-            listed: true,
+            listed_ms: Some(0),
             name: format!("{i:0>200}").into(),
         })
         .collect();
     large.trim(&Trim::default());
-    assert_eq!(Profile::parse(&large.to_bytes()).unwrap(), large);
+    let read = Profile::parse(&large.to_text()).unwrap();
+    assert_eq!(read.to_text(), large.to_text());
 }
 
 #[test]

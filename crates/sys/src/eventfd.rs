@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -31,6 +31,13 @@ impl EventFd {
     pub fn clear(&self) {
         // It fails when there is nothing to forget.
         let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl From<OwnedFd> for EventFd {
+    /// One that another process made.
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor.into())
     }
 }
 

@@ -60,9 +60,9 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         let image = |(path, learned): &(PathBuf, Learned)| {
             json!({
                 "file": path.display().to_string(),
-                "uuid": learned.image.to_string(),
-                "build_time": learned.image.build_time,
-                "decoded_bytes": bytes_of(&kept(path, &learned.image)),
+                "uuid": learned.image.map(|image| image.to_string()),
+                "build_time": learned.image.map(|image| image.build_time),
+                "decoded_bytes": bytes_of(&kept(path, learned.image.as_ref())),
                 "programs": learned.programs.iter().map(short).collect::<Vec<_>>(),
             })
         };
@@ -72,12 +72,14 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     for (path, learned) in &images {
         outln!("{}", path.display());
-        let made = time(learned.image.build_time.cast_signed());
-        outln!("  image made {made} UTC");
+        match &learned.image {
+            Some(image) => outln!("  image made {} UTC", time(image.build_time.cast_signed())),
+            None => outln!("  for any image with these files"),
+        }
         for program in &learned.programs {
             outln!("  {}", line(program));
         }
-        match bytes_of(&kept(path, &learned.image)) {
+        match bytes_of(&kept(path, learned.image.as_ref())) {
             0 => {}
             bytes => outln!("  {} are kept decoded", size(bytes)),
         }
@@ -143,7 +145,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
         let learned = match learned {
             // Whatever it holds, it is ours.
             Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
-                image,
+                image: Some(image),
                 ..Learned::default()
             },
             learned => learned?,
@@ -173,7 +175,7 @@ pub fn programs(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<String>> 
 
 /// Without programs all of them go.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
-    for (path, _) in kept(file, &learned.image) {
+    for (path, _) in kept(file, learned.image.as_ref()) {
         fs::remove_file(&path)?;
     }
     let before = learned.programs.len();
@@ -181,7 +183,7 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
     learned.programs.retain(stays);
     match learned.programs.len() {
         0 => fs::remove_file(file),
-        left if left < before => replace(file, &learned.to_bytes()),
+        left if left < before => replace(file, learned.to_text().as_bytes()),
         _ => Ok(()),
     }
 }
@@ -233,7 +235,9 @@ fn learned_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity,
         read => {
             let image = read
                 .as_ref()
-                .map_or_else(|_| ImageIdentity::default(), |one| one.image);
+                .ok()
+                .and_then(|one| one.image)
+                .unwrap_or_default();
             return Ok((image, vec![(path.to_owned(), read)]));
         }
     };
@@ -264,7 +268,7 @@ fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
 }
 
 /// Files of decoded bytes of an image beside its profile, and their bytes.
-fn kept(profile: &Path, image: &ImageIdentity) -> Vec<(PathBuf, u64)> {
+fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
     let folder = profile.parent().unwrap_or(profile).join(".");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let kept = entries.filter_map(|entry| {
@@ -272,7 +276,7 @@ fn kept(profile: &Path, image: &ImageIdentity) -> Vec<(PathBuf, u64)> {
         path.extension().filter(|end| *end == "decoded")?;
         let decoded = Decoded::open(File::open(&path).ok()?).ok()?;
         let bytes = entry.metadata().ok()?.len();
-        (decoded.image == *image).then_some((path, bytes))
+        (Some(&decoded.image) == image).then_some((path, bytes))
     });
     kept.collect()
 }
@@ -282,8 +286,7 @@ fn bytes_of(files: &[(PathBuf, u64)]) -> u64 {
 }
 
 fn path_of(program: &Program) -> String {
-    let path = program.path();
-    path.map_or_else(|| format!("inode {}", program.nid), |path| name(&path))
+    name(&program.path)
 }
 
 fn line(program: &Program) -> String {
@@ -310,7 +313,7 @@ fn short(program: &Program) -> Value {
     let all = Trim::default();
     json!({
         "path": path_of(program),
-        "nid": program.nid,
+        "nid": null,
         "launches": program.launches,
         "idle_mounts": program.idle_mounts,
         "files": program.profile.files.len(),
@@ -345,7 +348,7 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
             .iter_mut()
             .for_each(|program| program.trim(trim));
         let path = args.output.as_ref().unwrap_or(&file);
-        replace(path, &learned.to_bytes()).with_context(|| path.display().to_string())?;
+        replace(path, learned.to_text().as_bytes()).with_context(|| path.display().to_string())?;
     }
     Ok(Outcome::Fine)
 }
@@ -416,12 +419,19 @@ fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
 
 /// Files, and the bytes of each that were read.
 fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u64)> {
-    let mut bytes: HashMap<u64, u64> = HashMap::new();
+    let mut bytes: HashMap<&RecordedFile, u64> = HashMap::new();
     for (file, range) in profile.ranges() {
-        *bytes.entry(file.nid).or_default() += range.end - range.start;
+        *bytes.entry(file).or_default() += range.end - range.start;
     }
     let files = profile.files.iter();
-    files.map(move |file| (file, bytes.get(&file.nid).copied().unwrap_or(0)))
+    files.map(move |file| (file, bytes.get(file).copied().unwrap_or(0)))
+}
+
+/// With the root, which is always listed.
+fn listed_directories(profile: &Profile) -> usize {
+    let directories = profile.directories.iter();
+    let listed = directories.filter(|directory| directory.listed_ms.is_some());
+    listed.count() + 1
 }
 
 fn path(profile: &Profile, file: &RecordedFile) -> String {
@@ -430,17 +440,17 @@ fn path(profile: &Profile, file: &RecordedFile) -> String {
 
 fn report(profile: &Profile, image: &ImageIdentity) -> Value {
     let files = files_with_bytes(profile);
-    let listed = profile.directories.iter().filter(|d| d.listed).count();
+    let listed = listed_directories(profile);
     json!({
         "uuid": image.to_string(),
         "milliseconds": profile.lasts_ms(),
         "bytes": profile.bytes(),
         "pages": profile.windows.iter().map(|window| window.bytes() / PAGE).sum::<u64>(),
-        "listed_directories": listed + 1,
+        "listed_directories": listed,
         "names": profile.names.len(),
         "files": files.map(|(file, bytes)| json!({
             "path": path(profile, file),
-            "nid": file.nid,
+            "nid": null,
             "size": file.size,
             "bytes": bytes,
         })).collect::<Vec<_>>(),
@@ -448,7 +458,7 @@ fn report(profile: &Profile, image: &ImageIdentity) -> Value {
 }
 
 fn print(profile: &Profile) -> anyhow::Result<()> {
-    let listed = profile.directories.iter().filter(|d| d.listed).count() + 1;
+    let listed = listed_directories(profile);
     outln!("time:        {} ms", profile.lasts_ms());
     outln!("pages:       {}", size(profile.bytes()));
     outln!("directories: {listed} listed");

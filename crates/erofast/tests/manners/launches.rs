@@ -9,19 +9,24 @@ use super::freezer::Freezer;
 use super::site::{Site, fine, soon};
 use crate::profile::image_of_a_script;
 
-/// The thread of a process with this name.
-fn thread_of(pid: u64, name: &str) -> Option<u64> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let is_it = |path: &std::path::Path| {
-        fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim_end() == name)
+/// The companion of a mount, by its server: both have the same parent.
+fn companion_of(server: u64) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{server}/status")).ok()?;
+    let parent = status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim();
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    let is_it = |pid: &&str| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|found| found.trim_end() == "erofs_companion")
     };
-    let mut found = threads.filter(|thread| is_it(&thread.path()));
-    found.next()?.file_name().to_str()?.parse().ok()
+    children.split_whitespace().find(is_it)?.parse().ok()
 }
 
-/// The thread that learns does not run while the mount ends: others may keep all CPUs that long.
+/// The companion does not run while the mount ends: others may keep all CPUs that long.
 #[test]
-fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_thread_runs() {
+fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs() {
     let Some(site) = Site::new() else { return };
     let Some(freezer) = Freezer::new(false, "learning") else {
         return;
@@ -36,7 +41,7 @@ fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_thread_runs() {
         fine(&site.run(&["mount", "-o", "profile=learn", "image.erofs", "mnt"]));
         let server = site.pid();
         fs::read(site.point().join("script")).unwrap();
-        freezer.add_thread(thread_of(server, "erofs_learn").unwrap());
+        freezer.add_thread(companion_of(server).unwrap());
         freezer.freeze(true);
         fine(&Command::new("umount").arg(site.point()).output().unwrap());
         thread::sleep(Duration::from_secs(1));

@@ -1,16 +1,20 @@
-//! Looking ahead of readers: what comes next is stored in the kernel's page cache, listed and
-//! looked up before it is asked for.
+//! Looking ahead of readers, as far as it takes the image: what comes next is stored in the
+//! kernel's page cache. Launches are the companion's ([`look_ahead`]).
 
+mod decoded;
 mod directory_read_ahead;
 pub(crate) mod file_read_ahead;
-pub(crate) mod launch;
+mod image_identity;
+mod launch_figures;
 mod notify_store;
 mod random_faults;
 mod read_ahead_window;
 mod storing_threads;
 
+pub(crate) use decoded::{DecodedBytes, Keeping};
 pub(crate) use directory_read_ahead::DirectoryReadAhead;
-pub use launch::profile_identity;
+pub use image_identity::identity as profile_identity;
+pub(crate) use launch_figures::LaunchFigures;
 pub(crate) use notify_store::NotifyStoreWriter;
 pub(crate) use random_faults::RandomFaults;
 pub(crate) use read_ahead_window::ReadAheadWindow;

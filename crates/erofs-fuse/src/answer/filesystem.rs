@@ -12,7 +12,9 @@ use fuse_transport::{
 };
 
 use fuse_transport::wire::FOREVER;
+use look_ahead::Events;
 use serde::Serialize;
+use sys::pi_mutex::PiMutex;
 
 use super::deferral;
 use super::faults::{FaultFigures, FaultRecorder};
@@ -24,8 +26,8 @@ use super::xattrs::{is_in_a_namespace, lists_trusted};
 use crate::ahead::DirectoryReadAhead;
 use crate::ahead::RandomFaults;
 use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
-use crate::ahead::launch::{Launch, LaunchFigures};
-use crate::nodes::{Nodes, directory_type, inode_number};
+use crate::ahead::{DecodedBytes, LaunchFigures};
+use crate::nodes::{Nodes, directory_type, inode_number, nid_of_inode_number};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -74,8 +76,14 @@ pub(crate) struct ErofsFilesystem {
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
     queries: Queries,
+    /// Where the companion of the mount learns what happens.
+    events: OnceLock<Arc<Events>>,
+    /// Guarded by its own lock: parts of files that the companion was about to read so far.
+    parts: Arc<PiMutex<u64>>,
     /// With `profile=`.
-    launch: OnceLock<Arc<Launch>>,
+    learns: OnceLock<()>,
+    /// Keeps what launches decode.
+    decoded: OnceLock<Arc<DecodedBytes>>,
     /// Unless read-ahead is switched off.
     read_ahead: OnceLock<Arc<FileReadAhead>>,
     /// The same.
@@ -123,7 +131,10 @@ impl ErofsFilesystem {
             xattr_scan: ImageScan::for_xattrs(root),
             hole_scan: ImageScan::for_holes(root),
             queries: Queries::default(),
-            launch: OnceLock::new(),
+            events: OnceLock::new(),
+            parts: Arc::new(PiMutex::new(0)),
+            learns: OnceLock::new(),
+            decoded: OnceLock::new(),
             read_ahead: OnceLock::new(),
             random_faults: OnceLock::new(),
             directory_read_ahead: OnceLock::new(),
@@ -160,9 +171,46 @@ impl ErofsFilesystem {
         let _ = self.counters.set(counters);
     }
 
-    /// Has requests recorded or compared with the profile from here on.
-    pub(crate) fn set_launch(&self, launch: Arc<Launch>) {
-        let _ = self.launch.set(launch);
+    /// Has the companion of the mount learn what happens from here on.
+    pub(crate) fn set_events(&self, events: Arc<Events>) {
+        let _ = self.events.set(events);
+    }
+
+    /// Has the counters say what the companion learns.
+    pub(crate) fn set_learns(&self) {
+        let _ = self.learns.set(());
+    }
+
+    /// Has what launches read noted, to be kept decoded.
+    pub(crate) fn set_decoded(&self, decoded: Arc<DecodedBytes>) {
+        let _ = self.decoded.set(decoded);
+    }
+
+    fn is_companion(&self, caller: Caller) -> bool {
+        let events = self.events.get();
+        events.is_some_and(|events| events.is_of_companion(caller.pid))
+    }
+
+    /// Where to note what a thread does, unless it is one of the companion.
+    fn events_of(&self, caller: Caller) -> Option<&Events> {
+        let events = self.events.get()?;
+        (!events.is_of_companion(caller.pid)).then_some(&**events)
+    }
+
+    /// For the companion: without the help of other workers, and nothing beside these bytes is
+    /// stored, which may be left to the launch.
+    fn read_ahead_of_launch(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let left = inode.size.saturating_sub(offset);
+        let count = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
+        let out = &mut out[..count];
+        self.engine.read_ahead_at(request, inode, offset, out)?;
+        Ok(count)
     }
 
     /// Has small files that are read one after another stored ahead from here on.
@@ -205,11 +253,16 @@ impl ErofsFilesystem {
     /// Whoever waits has what the request lacks fetched at once.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
-        let launch = self.launch.get().cloned();
+        let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
         Failure::Deferred(Box::new(move |caller| {
+            let of_companion = |events: &&Arc<Events>| events.is_of_companion(caller.pid);
+            let of_reader = events.as_ref().filter(|events| !of_companion(events));
+            if let Some(events) = events.as_ref().filter(of_companion) {
+                fetch_parts(events, &parts, &engine);
+            }
             let waits = || {
-                if let Some(launch) = &launch {
-                    launch.waits();
+                if let Some(events) = of_reader {
+                    events.waits();
                 }
             };
             let waited = deferral::wait(missing, caller.pid, &waits);
@@ -232,9 +285,20 @@ impl ErofsFilesystem {
         });
         self.counters.get()?(FilesystemFigures {
             faults: self.faults.figures(),
-            profile: self.launch.get().map(|launch| launch.figures()),
+            profile: self.learns.get().map(|()| self.launch_figures()),
             read_ahead,
         })
+    }
+
+    /// What the companion says of launches, and what of it is known here.
+    fn launch_figures(&self) -> LaunchFigures {
+        let events = self.events.get();
+        let report = events.and_then(|events| events.report());
+        let figures = report.and_then(|report| serde_json::from_value(report).ok());
+        let mut figures: LaunchFigures = figures.unwrap_or_default();
+        let kept = self.decoded.get();
+        figures.kept_bytes = kept.map_or(0, |kept| kept.taken_bytes());
+        figures
     }
 
     fn inode(&self, request: &Request<'_>, node: u64) -> Result<BorrowedInode, Errno> {
@@ -279,20 +343,40 @@ impl ErofsFilesystem {
         }
     }
 
-    /// For the parts that work ahead of readers.
-    fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize) {
-        if let Some(launch) = self.launch.get() {
-            let left = inode.size.saturating_sub(offset);
-            let length = room.min(usize::try_from(left).unwrap_or(usize::MAX));
-            launch.read(caller.taken_ns, inode, offset, length);
+    /// For the companion, which looks ahead of launches. A program that is read from its beginning
+    /// is launched.
+    fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize, content: &[u8]) {
+        let Some(events) = self.events.get() else {
+            return;
+        };
+        let is_companion = events.is_of_companion(caller.pid);
+        let ino = inode_number(inode.nid);
+        let is_program = content.starts_with(b"\x7fELF") || content.starts_with(b"#!");
+        if offset == 0 && is_program && inode.mode & 0o111 != 0 && !is_companion {
+            events.began(ino);
         }
-        if offset == 0
-            && let Some(read_ahead) = self.directory_read_ahead.get()
-        {
+        if !is_companion && !events.records() {
+            return;
+        }
+        let left = inode.size.saturating_sub(offset);
+        let length = room.min(usize::try_from(left).unwrap_or(usize::MAX));
+        if !is_companion {
+            events.read(ino, offset, length);
+        }
+        if let Some(decoded) = self.decoded.get() {
+            decoded.was_read(inode.nid, offset, length);
+        }
+    }
+
+    /// For the parts that work ahead of readers here.
+    fn note_file(&self, inode: &Inode, offset: u64) {
+        if offset != 0 {
+            return;
+        }
+        if let Some(read_ahead) = self.directory_read_ahead.get() {
             read_ahead.file_was_read();
         }
-        if offset == 0
-            && is_small_file(inode.mode.into(), inode.size)
+        if is_small_file(inode.mode.into(), inode.size)
             && let Some(read_ahead) = self.read_ahead.get()
         {
             read_ahead.read(inode.nid);
@@ -351,8 +435,8 @@ impl ErofsFilesystem {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Errno> {
         let directory = self.inode(request, node)?;
-        if let Some(launch) = self.launch.get().filter(|_| position == 0) {
-            launch.listed(caller.taken_ns, directory.nid);
+        if let Some(events) = self.events_of(caller).filter(|_| position == 0) {
+            events.listed(inode_number(directory.nid));
         }
         let (begins, mut listing) = (position == 0, Listing::new(request));
         let mut broken = position & BEHIND_BROKEN;
@@ -399,6 +483,21 @@ impl ErofsFilesystem {
     }
 }
 
+/// Has what the companion is about to read fetched in its order, more of it at a time than it asks
+/// for.
+fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
+    let parts = events.parts(&mut seen.lock());
+    let range = |(ino, offset, length): (u64, u64, u64)| {
+        let end = offset.saturating_add(length);
+        (nid_of_inode_number(ino), offset..end)
+    };
+    let parts: Vec<_> = parts.into_iter().map(range).collect();
+    if !parts.is_empty() {
+        // An error is met again by those who read.
+        let _ = engine.fetch_ahead(&parts);
+    }
+}
+
 impl Filesystem for ErofsFilesystem {
     fn lasting(&self) -> u64 {
         if self.only_user.is_some() { 0 } else { FOREVER }
@@ -418,13 +517,20 @@ impl Filesystem for ErofsFilesystem {
             }
             let found = self.engine.lookup(request, &parent, name);
             let found = found.map_err(|error| self.report(request, &error))?;
-            if let Some(launch) = self.launch.get() {
-                launch.looked_up(caller.taken_ns, parent.nid, name, found.is_some());
-            }
+            let (events, directory) = (self.events_of(caller), inode_number(parent.nid));
             let Some(nid) = found else {
+                if let Some(events) = events {
+                    events.looked_up(directory, name, None);
+                }
                 return Ok(None);
             };
             let found = self.found(request, nid)?;
+            if let Some(events) = events {
+                let Attr {
+                    ino, mode, size, ..
+                } = found.attr;
+                events.looked_up(directory, name, Some(look_ahead::Inode { ino, mode, size }));
+            }
             if let Some(read_ahead) = self.directory_read_ahead.get()
                 && found.attr.mode & libc::S_IFMT == libc::S_IFDIR
             {
@@ -444,8 +550,8 @@ impl Filesystem for ErofsFilesystem {
         self.admit(caller)?;
         self.serve(|request| {
             let inode = self.inode(request, node)?;
-            if let Some(launch) = self.launch.get() {
-                launch.read_link(caller.taken_ns, inode.nid);
+            if let Some(events) = self.events_of(caller) {
+                events.read_link(inode_number(inode.nid));
             }
             let target = self.engine.read_link(request, &inode);
             target.map_err(|error| self.report(request, &error))
@@ -462,20 +568,32 @@ impl Filesystem for ErofsFilesystem {
         let _busy = self.engine.asked_by(caller.pid);
         self.serve(|request| {
             let inode = self.inode(request, node)?;
-            if !caller.repeats {
-                self.note_read(caller, &inode, offset, reply.room());
+            let is_companion = self.is_companion(caller);
+            if !caller.repeats && !is_companion {
+                self.note_file(&inode, offset);
             }
-            let read = self.engine.read_at(request, &inode, offset, reply.spare());
-            reply.advance(read.map_err(|error| self.report(request, &error))?);
+            let read = match is_companion {
+                true => self.read_ahead_of_launch(request, &inode, offset, reply.spare()),
+                false => self.engine.read_at(request, &inode, offset, reply.spare()),
+            };
+            let read = read.map_err(|error| self.report(request, &error))?;
+            if request.lacks() {
+                return Ok(());
+            }
+            let room = reply.room();
+            let content = &reply.spare()[..read.min(room)];
+            self.note_read(caller, &inode, offset, room, content);
+            reply.advance(read);
             Ok(())
         })
     }
 
-    fn declines(&self, node: u64, offset: u64, size: u32) -> bool {
-        self.random_faults.get().is_some_and(|faults| {
+    fn declines(&self, caller: Caller, node: u64, offset: u64, size: u32) -> bool {
+        let declines = |faults: &Arc<RandomFaults>| {
             let file = self.nodes.nid(node);
             file.is_some_and(|file| faults.declines(file, offset, size))
-        })
+        };
+        !self.is_companion(caller) && self.random_faults.get().is_some_and(declines)
     }
 
     fn read_directory(

@@ -7,14 +7,12 @@
 //! copy, and no name is looked up.
 //!
 //! A copy keeps the filesystem when the mount is unmounted, and with it the server. So it is
-//! dropped as soon as the mount is gone from the table, and when it was not needed for a while.
+//! dropped as soon as the mount is gone from the table, and when it was not needed for a while
+//! ([`CopiedMount`](super::copied_mount)).
 
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
 
-use rustix::event::PollFlags;
 use rustix::fs::{AtFlags, StatxFlags, makedev};
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, open_tree};
@@ -22,86 +20,15 @@ use rustix::net::SendFlags;
 
 use crate::child::ChildProcess;
 use crate::error::Error;
-use crate::mounting::{Mounted, device_number, read_table, status};
+use crate::mounting::{Mounted, device_number, status};
 use crate::packets;
-use crate::poll::first_ready;
 
-/// Requests of a walk or a launch come faster. Making a copy takes a millisecond.
-const KEPT: Duration = Duration::from_millis(50);
-
-/// The copy of one mount, made when it is needed.
-pub(crate) struct DetachedCopy {
-    mounted: Mounted,
-    made: Option<Made>,
-}
-
-struct Made {
-    root: OwnedFd,
-    /// The mount table, which shows by poll(2) that it has changed.
-    table: File,
-}
-
-impl DetachedCopy {
-    pub(crate) fn new(mounted: Mounted) -> Self {
-        Self {
-            mounted,
-            made: None,
-        }
-    }
-
-    /// Makes one, unless it is there.
-    ///
-    /// # Errors
-    /// The mount is gone, is not the topmost one at its path, or may not be copied.
-    pub(crate) fn make(&mut self) -> Result<(), Error> {
-        if self.root().is_none() {
-            self.made = Some(make(&self.mounted)?);
-        }
-        Ok(())
-    }
-
-    /// The root of the copy that was made, unless the mount is gone.
-    pub(crate) fn root(&mut self) -> Option<&OwnedFd> {
-        let made = self.made.as_ref()?;
-        let changed = [(made.table.as_fd(), PollFlags::PRI)];
-        if first_ready(&changed, Some(Duration::ZERO)) != Ok(None) {
-            self.drop_unless_listed();
-        }
-        self.made.as_ref().map(|made| &made.root)
-    }
-
-    /// Waits for a packet of `socket`, and drops the copy if none comes soon or the mount goes.
-    pub(crate) fn wait_beside(&mut self, socket: impl AsFd) {
-        while let Some(made) = &self.made {
-            let watched = [
-                (socket.as_fd(), PollFlags::IN),
-                (made.table.as_fd(), PollFlags::PRI),
-            ];
-            match first_ready(&watched, Some(KEPT)) {
-                Ok(Some(0)) => return,
-                // It changed; poll(2) says so once.
-                Ok(Some(_)) => self.drop_unless_listed(),
-                _ => self.made = None,
-            }
-        }
-    }
-
-    fn drop_unless_listed(&mut self) {
-        if !read_table().is_ok_and(|table| self.mounted.id.find(&table).is_some()) {
-            self.made = None;
-        }
-    }
-}
-
-fn make(mounted: &Mounted) -> Result<Made, Error> {
-    const TABLE: &str = "/proc/self/mountinfo";
+/// Makes one, in a child.
+///
+/// # Errors
+/// The mount is gone, is not the topmost one at its path, or may not be copied.
+pub(crate) fn copy(mounted: &Mounted) -> Result<OwnedFd, Error> {
     let place = &mounted.mountpoint;
-    // First: a change after this moment is seen.
-    let table = File::open(TABLE).map_err(Error::std_io(TABLE))?;
-    let is_there = mounted.id.find(&read_table()?).is_some();
-    if !is_there {
-        return Err(Error::mountpoint(place, "is unmounted"));
-    }
     let (ours, theirs) = packets::socket_pair()?;
     let device = mounted.id.device.clone();
     let child = ChildProcess::fork(theirs, &[], || send_copy(place, &device));
@@ -111,7 +38,7 @@ fn make(mounted: &Mounted) -> Result<Made, Error> {
     let refused =
         |errno: Errno| Error::io(format!("cannot copy the mount {}", place.display()))(errno);
     match received {
-        Ok((_, Some(root))) => Ok(Made { root, table }),
+        Ok((_, Some(root))) => Ok(root),
         _ => {
             let number = status.ok().and_then(|status| status.code());
             Err(refused(Errno::from_raw_os_error(number.unwrap_or(0))))
@@ -121,7 +48,7 @@ fn make(mounted: &Mounted) -> Result<Made, Error> {
 
 /// In a child, whose standard input is the socket. The exit status is the number of an error.
 fn send_copy(place: &Path, device: &str) -> i32 {
-    let sent = copy_in_own_namespace(place, device).and_then(|copy| {
+    let sent = in_own_namespace(place, device).and_then(|copy| {
         let socket = rustix::stdio::stdin();
         let sent = packets::send_with(socket, b"copy", Some(&copy), SendFlags::NOSIGNAL);
         sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -129,7 +56,8 @@ fn send_copy(place: &Path, device: &str) -> i32 {
     sent.map_or_else(Errno::raw_os_error, |()| 0)
 }
 
-fn copy_in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Errno> {
+/// In a child, which has one thread.
+pub(crate) fn in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Errno> {
     let own = sys::namespace::own_mounts();
     own.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let no_link = OpenTreeFlags::from_bits_retain(AtFlags::SYMLINK_NOFOLLOW.bits());

@@ -1,15 +1,17 @@
-//! A companion of a server: a process that does what the sandbox forbids the server while it
-//! serves. It lists directories of the mount and looks names up, which fills the kernel's dentry
-//! cache ahead of launches and walks, and reads and writes what launches read.
+//! The companion of a mount: the process that looks ahead of its readers, and what it has the mount
+//! helper do.
 
 mod cache_folder;
+mod copied_mount;
 mod decoded_file;
+mod decoded_keeper;
 mod detached_copy;
+mod errands;
 mod process;
 mod profile_file;
-mod visit;
 
 pub use cache_folder::cache_folder as profile_folder;
 pub(crate) use decoded_file::DecodedFile;
-pub(crate) use process::Sleeping;
+pub(crate) use decoded_keeper::DecodedKeeper;
+pub(crate) use process::CompanionOfMount;
 pub(crate) use profile_file::ProfileFile;

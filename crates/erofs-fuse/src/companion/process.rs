@@ -1,113 +1,339 @@
-//! The process of a companion: a fork of the mount helper, made when the first packet comes, since
-//! many mounts need none. It ends with its socket.
+//! The companion as its parent has it, the mount helper, and what its process does: it looks ahead
+//! of the readers of the mount ([`look_ahead`]).
 //!
-//! The names that a server passes reach nothing outside of its mount, and no file but the profile
-//! is written. A server that an image has taken over gets no more: requests are bounded in number
-//! and size (docs/sandbox.md).
+//! The process is a fork of the helper. Until there is something to do it has read nothing that is
+//! not trusted; then it copies the mount and enters a sandbox of its own. If it dies, the mount
+//! works as without it, and the next event that it would have to act on starts it again, a few
+//! times.
 
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::detached_copy::DetachedCopy;
+use look_ahead::{Companion, Events, Reader, Settings};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::process::Signal;
+
+use super::copied_mount::CopiedMount;
+use super::detached_copy;
+use super::errands::{self, Errands, StoredProfile};
 use super::profile_file::ProfileFile;
-use super::visit;
 use crate::child::ChildProcess;
 use crate::error::Error;
 use crate::inherited;
-use crate::mounting::Mounted;
+use crate::mounting::{Mounted, read_table};
+use crate::options::{Prefetch, ProfileLocation, SandboxMode};
 use crate::packets::socket_pair;
-use crate::protocol::{Request, receive, respond};
+use crate::poll::{first_ready, has_ended};
+use crate::protocol::receive;
+use crate::request::MountRequest;
+use crate::sandbox;
 
 /// Its name for `ps`.
 const NAME: &std::ffi::CStr = c"erofs_companion";
 
-/// A companion whose process is not there yet.
-pub(crate) struct Sleeping {
-    socket: OwnedFd,
+/// How often it is started for one mount.
+const STARTS: u32 = 5;
+
+/// How long it may take to write what was learned when the mount has ended: on a busy machine it
+/// may have to wait for a CPU.
+const END: Duration = Duration::from_secs(10);
+
+/// Errands at a time. One that has been answered may still be ending.
+const ERRANDS: usize = 4;
+
+/// Interval of a look at errands that end.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Exit status: there is nothing to do for it in this mount.
+const NEVER: i32 = 3;
+
+/// The companion of a mount.
+pub(crate) struct CompanionOfMount {
+    /// For servers.
+    events: OwnedFd,
+    wake: OwnedFd,
+    /// For this process, which reads no events.
+    reader: Reader,
+    text: OwnedFd,
     mounted: Mounted,
-    /// The profile of the mount, which one companion has.
     profile: Option<ProfileFile>,
+    running: Option<Running>,
+    errands: Vec<ChildProcess>,
+    /// Any event may begin the launch.
+    any: bool,
+    starts: u32,
+    null: OwnedFd,
 }
 
-impl AsFd for Sleeping {
-    /// Readable when there is a packet, or never will be.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+struct Running {
+    child: ChildProcess,
+    socket: OwnedFd,
+    /// Closed when the mount has ended.
+    end: Option<OwnedFd>,
 }
 
-impl Sleeping {
-    /// The descriptor is for the server.
+impl CompanionOfMount {
     pub(crate) fn new(
         mounted: &Mounted,
         profile: Option<ProfileFile>,
-    ) -> Result<(Self, OwnedFd), Error> {
-        let (socket, theirs) = socket_pair()?;
-        let mounted = mounted.clone();
-        let this = Self {
-            socket,
-            mounted,
+        null: &OwnedFd,
+    ) -> Result<Self, Error> {
+        const WHAT: &str = "memory for a companion";
+        let events = Events::create().map_err(Error::std_io(WHAT))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(Error::io(WHAT))?;
+        let reader = map(&events, &wake)?;
+        let any = profile.as_ref().is_some_and(ProfileFile::has_one_launch);
+        reader.set_unattended(any);
+        Ok(Self {
+            any,
+            reader,
+            events,
+            wake,
+            text: errands::text()?,
+            mounted: mounted.clone(),
             profile,
-        };
-        Ok((this, theirs))
-    }
-
-    /// Makes the process. Its output is `null`: who reads that of the helper does not wait for it.
-    /// If it cannot be made, the server's requests fail.
-    pub(crate) fn wake(self, null: &OwnedFd) -> io::Result<ChildProcess> {
-        let (mounted, mut profile) = (self.mounted, self.profile);
-        // The file of the profile may be a descriptor.
-        let mut kept = inherited::named_descriptors();
-        kept.push(null.as_raw_fd());
-        ChildProcess::fork(self.socket, &kept, || {
-            let _ = rustix::thread::set_name(NAME);
-            let _ = rustix::stdio::dup2_stdout(null);
-            let _ = rustix::stdio::dup2_stderr(null);
-            serve(mounted, profile.as_mut());
-            0
+            running: None,
+            errands: Vec::new(),
+            starts: 0,
+            null: null.try_clone().map_err(Error::std_io("dup"))?,
         })
     }
-}
 
-/// Answers requests, which come over the standard input, to their end.
-fn serve(mounted: Mounted, mut profile: Option<&mut ProfileFile>) {
-    let socket = rustix::stdio::stdin();
-    let mut copy = DetachedCopy::new(mounted);
-    loop {
-        copy.wait_beside(socket);
-        let outcome = match receive(socket) {
-            Ok((request, bytes)) => handle(request, &bytes, profile.as_deref_mut(), &mut copy),
-            // Of a server of another version.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Error::std_io("companion")(error))
-            }
-            Err(_) => return,
-        };
-        let response = outcome.map(Into::into).map_err(|error| (&error).into());
-        if respond(socket, &response).is_err() {
-            return;
+    /// For a server: where it notes what happens.
+    pub(crate) fn events(&self) -> Result<OwnedFd, Error> {
+        self.events.try_clone().map_err(Error::std_io("dup"))
+    }
+
+    /// For a server: what wakes the companion.
+    pub(crate) fn wake(&self) -> Result<OwnedFd, Error> {
+        self.wake.try_clone().map_err(Error::std_io("dup"))
+    }
+
+    /// Readable when [`attend`](Self::attend) has something to do.
+    pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
+        match &self.running {
+            // Others are asked for when one of these has ended.
+            Some(_) if self.errands.len() >= ERRANDS => None,
+            Some(running) => Some(running.socket.as_fd()),
+            // An event that it would be woken for starts it.
+            None => (self.starts < STARTS).then(|| self.wake.as_fd()),
         }
+    }
+
+    /// Starts the process for launches that may be expected: before programs can use the mount, so
+    /// that none comes first.
+    pub(crate) fn start_once(&mut self, request: &MountRequest) {
+        if self.profile.is_some() && self.running.is_none() && self.starts == 0 {
+            self.start(request);
+        }
+    }
+
+    fn start(&mut self, request: &MountRequest) {
+        self.starts += 1;
+        let Ok((socket, theirs)) = socket_pair() else {
+            return;
+        };
+        let Ok((end, held)) = std::io::pipe() else {
+            return;
+        };
+        let mut kept = inherited::named_descriptors();
+        let open = [&self.events, &self.wake, &self.text, &self.null];
+        kept.extend(open.map(AsRawFd::as_raw_fd));
+        kept.push(end.as_raw_fd());
+        let child = ChildProcess::fork(theirs, &kept, || {
+            let _ = rustix::thread::set_name(NAME);
+            let _ = rustix::stdio::dup2_stdout(&self.null);
+            let _ = rustix::stdio::dup2_stderr(&self.null);
+            self.run(request, end.as_fd())
+        });
+        self.running = child.ok().map(|child| Running {
+            child,
+            socket,
+            end: Some(held.into()),
+        });
+        if self.running.is_none() {
+            self.gone();
+        }
+    }
+
+    /// To be called when [`watched`](Self::watched) is readable.
+    pub(crate) fn attend(&mut self, request: &MountRequest) {
+        let Some(running) = &self.running else {
+            return self.start(request);
+        };
+        match receive(&running.socket) {
+            Ok(asked) => {
+                let child = errands::run(
+                    asked,
+                    running.socket.as_fd(),
+                    &self.text,
+                    &self.mounted,
+                    self.profile.as_mut(),
+                );
+                self.errands.extend(child);
+            }
+            // It has ended, or is not itself any more.
+            Err(_) => self.end_process(),
+        }
+    }
+
+    fn end_process(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if !has_ended(running.socket.as_fd()) {
+            let _ = running.child.signal(Signal::KILL);
+        }
+        drop(running.socket);
+        let status = running.child.wait_for(Duration::from_secs(1));
+        let is_over =
+            matches!(status, Ok(Some(status)) if matches!(status.code(), Some(0 | NEVER)));
+        if is_over {
+            self.starts = STARTS;
+        }
+        self.gone();
+    }
+
+    fn gone(&mut self) {
+        self.reader.set_unattended(self.any);
+        if self.starts >= STARTS {
+            self.reader.set_closed(true);
+        }
+    }
+
+    fn reap_errands(&mut self) {
+        self.errands
+            .retain(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    /// A child of this process has changed its state. One that is stopped could keep the mount.
+    pub(crate) fn reap(&mut self) {
+        self.reap_errands();
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|it| it.child.has_stopped())
+        {
+            if let Some(running) = &self.running {
+                let _ = running.child.signal(Signal::KILL);
+            }
+            self.end_process();
+        }
+    }
+
+    /// The mount has ended: what was learned is written.
+    pub(crate) fn finish(mut self, request: &MountRequest) {
+        let deadline = Instant::now() + END;
+        if let Some(running) = &mut self.running {
+            running.end = None;
+        }
+        while let Some(running) = &self.running {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // What is being written is written whole.
+            let limit = if self.errands.is_empty() {
+                left
+            } else {
+                left.min(TICK)
+            };
+            let socket = self.watched().map(|socket| (socket, PollFlags::IN));
+            match first_ready(socket.as_slice(), Some(limit)) {
+                Ok(Some(_)) => self.attend(request),
+                _ if left.is_zero() => {
+                    let _ = running.child.signal(Signal::KILL);
+                    return;
+                }
+                _ => {}
+            }
+            self.reap_errands();
+        }
+        while !self.errands.is_empty() && Instant::now() < deadline {
+            thread::sleep(TICK);
+            self.reap_errands();
+        }
+    }
+
+    /// In the process of the companion. The result is its exit status.
+    fn run(&self, request: &MountRequest, end: BorrowedFd<'_>) -> i32 {
+        let Ok(reader) = map(&self.events, &self.wake) else {
+            return NEVER;
+        };
+        match self.look_ahead(request, &reader, end) {
+            Ok(status) => status,
+            Err(error) => {
+                Companion::fail(&reader, &format!("nothing is read ahead: {error}"));
+                NEVER
+            }
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        read_table().is_ok_and(|table| self.mounted.id.find(&table).is_some())
+    }
+
+    fn look_ahead(
+        &self,
+        request: &MountRequest,
+        reader: &Reader,
+        end: BorrowedFd<'_>,
+    ) -> Result<i32, Error> {
+        let name = reader.file();
+        let open = || -> Result<Option<File>, Error> {
+            let Some(profile) = &self.profile else {
+                return Ok(None);
+            };
+            let mut profile = profile.clone();
+            profile.choose(&name)?;
+            Ok(profile.open()?.map(File::from))
+        };
+        let known = open();
+        let mut settings = settings(request, known.as_ref().err());
+        let known = known.ok().flatten();
+        if !Companion::wait_for_work(reader, known.as_ref(), &settings, end) {
+            return Ok(0);
+        }
+        // By now others may have written it.
+        let known = open();
+        settings.trouble = known.as_ref().err().map(ToString::to_string);
+        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
+        let socket = socket.map_err(Error::io("stdin"))?;
+        let text = self.text.try_clone().map_err(Error::std_io("dup"))?;
+        let errands = Arc::new(Errands::new(socket, text));
+        let root = match detached_copy::copy(&self.mounted) {
+            Ok(root) => Some(root),
+            Err(error) if self.is_mounted() => return Err(error),
+            // What was noted has the names that are needed most.
+            Err(_) => None,
+        };
+        let mount = CopiedMount::new(self.mounted.clone(), Arc::clone(&errands))?;
+        if request.options.sandbox != SandboxMode::Off {
+            sandbox::enter_as_companion(root.as_ref());
+        }
+        mount.keep(root);
+        let store = Box::new(StoredProfile { errands, name });
+        let reader = map(&self.events, &self.wake)?;
+        let companion = Companion::new(reader, Arc::new(mount), store, settings);
+        companion.run(known.ok().flatten(), end);
+        Ok(0)
     }
 }
 
-fn handle(
-    request: Request,
-    bytes: &[u8],
-    profile: Option<&mut ProfileFile>,
-    copy: &mut DetachedCopy,
-) -> Result<Option<OwnedFd>, Error> {
-    let none = || Error::Protocol("no profile was requested".into());
-    let profile = profile.ok_or_else(none);
-    match request {
-        Request::OpenProfile => profile?.open(bytes),
-        Request::AddToProfile => profile?.add(bytes).map(|()| None),
-        Request::WriteProfile => profile?.commit().map(|()| None),
-        Request::AddDecoded => profile?.decoded()?.add(bytes).map(|()| None),
-        Request::WriteDecoded => profile?.decoded()?.commit().map(|()| None),
-        Request::List => visit::list(copy, bytes).map(|()| None),
-        Request::LookUp => visit::look_up(copy, bytes).map(|()| None),
-        Request::Memory => Ok(File::open("/proc/meminfo").ok().map(OwnedFd::from)),
-        _ => Err(Error::Protocol(format!("no companion does {request:?}"))),
+fn map(events: &OwnedFd, wake: &OwnedFd) -> Result<Reader, Error> {
+    let wake = wake.try_clone().map_err(Error::std_io("dup"))?;
+    Reader::map(events.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
+}
+
+fn settings(request: &MountRequest, trouble: Option<&Error>) -> Settings {
+    let location = request.options.profile.as_ref();
+    Settings {
+        learns: location.is_some() && trouble.is_none(),
+        any_file: location.is_some_and(|location| *location != ProfileLocation::Learned),
+        is_named: matches!(location, Some(ProfileLocation::File(_))),
+        replays: request.options.prefetch != Prefetch::None || !request.is_remote(),
+        memory: File::open("/proc/meminfo").ok(),
+        trouble: trouble.map(ToString::to_string),
     }
 }

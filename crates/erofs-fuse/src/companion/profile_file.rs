@@ -1,18 +1,17 @@
 //! The file of a launch profile: where it is, and how it is replaced.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use erofs_engine::remote_image::cache::make_directory;
-use launch_profile::limits;
+use launch_profile::{Learned, limits};
 use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::cache_folder::{cache_folder, remove_oldest};
-use super::decoded_file::DecodedFile;
 use crate::error::Error;
 use crate::options::ProfileLocation;
 
@@ -26,21 +25,17 @@ const WRITES: usize = 64;
 const TOTAL: u64 = 64 << 20;
 
 /// The profiles of one mount. The server, which an image may have taken over, chooses one name in
-/// the cache folder, once, and has bytes written there, a few times: no more than profiles may
-/// have.
-#[derive(Debug)]
+/// the cache folder, once, and the companion has text written there, a few times: no more than
+/// profiles may have.
+#[derive(Clone, Debug)]
 pub(crate) struct ProfileFile {
     location: ProfileLocation,
     /// Its path, since it was opened for the first time.
     path: Option<PathBuf>,
-    /// What it is about to hold.
-    bytes: Vec<u8>,
     /// How often it may still be written.
     writes: usize,
     /// Why nothing is learned.
     unreachable: Option<String>,
-    /// Decoded bytes of what launches read.
-    decoded: Option<DecodedFile>,
 }
 
 impl ProfileFile {
@@ -62,10 +57,8 @@ impl ProfileFile {
         Self {
             location,
             path: None,
-            bytes: Vec::new(),
             writes: WRITES,
             unreachable: unreachable.map(|error| error.to_string()),
-            decoded: None,
         }
     }
 
@@ -84,6 +77,11 @@ impl ProfileFile {
             let why = format!("{option}: {} is below the mount point", path.display());
             return Err(Error::mountpoint(mountpoint, why));
         }
+        if let ProfileLocation::File(path) = location
+            && path.exists()
+        {
+            return Self::check_content(path);
+        }
         if *location == ProfileLocation::Auto || path.exists() {
             return Ok(());
         }
@@ -95,18 +93,42 @@ impl ProfileFile {
             .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
-    /// Opens it for reading; `None` when it is not there. Later calls must name the same file.
-    pub(crate) fn open(&mut self, name: &[u8]) -> Result<Option<OwnedFd>, Error> {
+    /// A file that the mount names for its profiles and that is something else is not overwritten.
+    fn check_content(path: &Path) -> Result<(), Error> {
+        let mut file = Self::new(ProfileLocation::File(path.to_owned()), path);
+        file.choose(b"")?;
+        let is_other = match file.open()?.map(File::from) {
+            Some(mut file) => Learned::is_other(&mut file),
+            None => false,
+        };
+        match is_other {
+            true => {
+                let (path, line) = (path.display(), launch_profile::Error::Magic);
+                let line = format!("{path}: profile: {line}; it is left alone");
+                Err(Error::Profile(line))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Chooses the file, without a look at it. Later calls must name the same one.
+    pub(crate) fn choose(&mut self, name: &[u8]) -> Result<(), Error> {
         if let Some(why) = &self.unreachable {
             return Err(Error::Profile(why.clone()));
         }
         let path = self.path_of(name)?;
         let first = self.path.get_or_insert_with(|| path.clone());
-        if *first != path {
-            return Err(refused("a mount has one profile"));
+        match *first == path {
+            true => Ok(()),
+            false => Err(refused("a mount has one profile")),
         }
+    }
+
+    /// Opens the [chosen](Self::choose) file for reading; `None` when it is not there.
+    pub(crate) fn open(&self) -> Result<Option<OwnedFd>, Error> {
+        let path = self.chosen()?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = match rustix::fs::open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
+        let file = match rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => {
@@ -120,50 +142,36 @@ impl ProfileFile {
         let status = rustix::fs::fstat(&file).map_err(Error::io("fstat"))?;
         match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => Ok(Some(file)),
-            _ => Err(not_regular(&path)),
+            _ => Err(not_regular(path)),
         }
     }
 
-    /// Decoded bytes of this image will be kept beside it; opens those of earlier mounts.
-    ///
-    /// # Errors
-    /// They are not kept.
-    pub(crate) fn keep_decoded(
-        &mut self,
-        decoded: Option<DecodedFile>,
-    ) -> Result<Option<OwnedFd>, Error> {
-        // Once: a server that asks again may not write more often.
-        let decoded = self.decoded.take().or(decoded);
-        self.decoded = decoded.filter(|_| self.unreachable.is_none());
-        Ok(self.decoded()?.open())
+    /// Whether any file begins a launch, the only one of the mount.
+    pub(crate) fn has_one_launch(&self) -> bool {
+        self.location != ProfileLocation::Learned
     }
 
-    /// The file of decoded bytes.
-    pub(crate) fn decoded(&mut self) -> Result<&mut DecodedFile, Error> {
-        let none = || refused("decoded bytes of this image are not kept");
-        self.decoded.as_mut().ok_or_else(none)
+    /// Whether something can be kept in its folder.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.unreachable.is_none()
     }
 
-    /// Adds to what it will hold.
-    pub(crate) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
-        if self.writes == 0 {
-            return Err(written());
-        }
-        if self.bytes.len() + more.len() > limits::LEARNED_BYTES {
-            return Err(refused("it is larger than profiles may be"));
-        }
-        self.bytes.extend(more);
+    /// Counts one [write](Self::write), which the limit may forbid.
+    pub(crate) fn count_write(&mut self) -> Result<(), Error> {
+        self.writes = self.writes.checked_sub(1).ok_or_else(written)?;
         Ok(())
     }
 
+    fn chosen(&self) -> Result<&PathBuf, Error> {
+        self.path.as_ref().ok_or_else(|| refused("it has no name"))
+    }
+
     /// Writes it, at once or not at all. The folder is made where it is ours to choose.
-    pub(crate) fn commit(&mut self) -> Result<(), Error> {
-        self.writes = self.writes.checked_sub(1).ok_or_else(written)?;
-        let bytes = std::mem::take(&mut self.bytes);
-        let path = self
-            .path
-            .as_ref()
-            .ok_or_else(|| refused("it has no name"))?;
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > limits::LEARNED_BYTES {
+            return Err(refused("it is larger than profiles may be"));
+        }
+        let path = self.chosen()?;
         if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(not_regular(path));
         }
@@ -178,7 +186,7 @@ impl ProfileFile {
             let mut file = tempfile::Builder::new()
                 .permissions(mode)
                 .tempfile_in(folder)?;
-            file.write_all(&bytes)?;
+            file.write_all(bytes)?;
             file.persist(path)?;
             Ok(())
         };
@@ -264,18 +272,19 @@ mod tests {
         }
     }
 
+    /// The content, if it is there.
+    fn read(file: &mut ProfileFile) -> Result<Option<OwnedFd>, Error> {
+        file.choose(b"")?;
+        file.open()
+    }
+
     #[test]
-    fn a_profile_is_replaced_at_once_or_not_at_all() {
+    fn a_profile_is_replaced_at_once() {
         let folder = Folder::new();
         let mut file = folder.file();
-        assert!(file.open(b"").unwrap().is_none());
-        file.add(b"on").unwrap();
-        file.add(b"e").unwrap();
-        file.commit().unwrap();
-        let mut next = folder.file();
-        assert!(next.open(b"").unwrap().is_some());
-        next.add(b"two").unwrap();
-        drop(next);
+        assert!(read(&mut file).unwrap().is_none());
+        file.write(b"one").unwrap();
+        assert!(read(&mut folder.file()).unwrap().is_some());
         assert_eq!(std::fs::read(folder.path()).unwrap(), b"one");
         assert_eq!(folder.count(), 1);
     }
@@ -284,18 +293,16 @@ mod tests {
     fn a_profile_is_written_a_few_times_and_no_larger_than_one_may_be() {
         let folder = Folder::new();
         let mut file = folder.file();
-        file.open(b"").unwrap();
-        let part = vec![0; limits::LEARNED_BYTES / 2];
+        file.choose(b"").unwrap();
+        let most = vec![0; limits::LEARNED_BYTES];
         for _ in 0..WRITES {
-            file.add(&part).unwrap();
-            file.add(&part).unwrap();
-            assert!(file.add(b"x").is_err());
-            file.commit().unwrap();
+            file.count_write().unwrap();
         }
+        file.write(&most).unwrap();
+        assert!(file.write(&[&most[..], b"x"].concat()).is_err());
         let size = std::fs::metadata(folder.path()).unwrap().len();
         assert_eq!(size, limits::LEARNED_BYTES as u64);
-        assert!(file.add(b"x").is_err());
-        assert!(file.commit().is_err());
+        assert!(file.count_write().is_err());
         assert_eq!(folder.count(), 1);
     }
 
@@ -305,13 +312,12 @@ mod tests {
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, folder.path(), mode).unwrap();
         let mut file = folder.file();
-        let why = file.open(b"").unwrap_err().to_string();
+        let why = read(&mut file).unwrap_err().to_string();
         assert!(
             why.contains("is no regular file; it is left alone"),
             "{why}"
         );
-        file.add(b"x").unwrap();
-        assert!(file.commit().is_err());
+        assert!(file.write(b"x").is_err());
         assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
         // A link stays, and its target is replaced.
         std::fs::remove_file(folder.path()).unwrap();
@@ -319,9 +325,8 @@ mod tests {
         std::fs::write(&target, b"before").unwrap();
         std::os::unix::fs::symlink("target", folder.path()).unwrap();
         let mut file = folder.file();
-        assert!(file.open(b"").unwrap().is_some());
-        file.add(b"after").unwrap();
-        file.commit().unwrap();
+        assert!(read(&mut file).unwrap().is_some());
+        file.write(b"after").unwrap();
         assert!(
             std::fs::symlink_metadata(folder.path())
                 .unwrap()
@@ -329,7 +334,7 @@ mod tests {
         );
         assert_eq!(std::fs::read(&target).unwrap(), b"after");
         std::fs::remove_file(target).unwrap();
-        let why = folder.file().open(b"").unwrap_err().to_string();
+        let why = read(&mut folder.file()).unwrap_err().to_string();
         assert!(why.contains("is a symbolic link; "), "{why}");
     }
 
@@ -342,8 +347,7 @@ mod tests {
         assert!(!caches.exists(), "there is nothing to write yet");
         let mut file = ProfileFile::new(ProfileLocation::Learned, Path::new("/proc"));
         file.path = Some(caches.join("erofast/0123.profile"));
-        file.add(b"x").unwrap();
-        file.commit().unwrap();
+        file.write(b"x").unwrap();
         for made in [caches.clone(), caches.join("erofast")] {
             let mode = made.metadata().unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{}", made.display());
@@ -363,14 +367,14 @@ mod tests {
         };
         let above = folder.parent().unwrap().canonicalize().unwrap();
         let mut file = ProfileFile::new(ProfileLocation::Learned, &above);
-        let why = file.open(b"0123.profile").unwrap_err().to_string();
+        let why = file.choose(b"0123.profile").unwrap_err().to_string();
         assert!(why.contains("is below the mount point"), "{why}");
     }
 
     #[test]
     fn nothing_is_written_without_a_name() {
         let folder = Folder::new();
-        assert!(folder.file().commit().is_err());
+        assert!(folder.file().write(b"x").is_err());
         assert_eq!(folder.count(), 0);
     }
 
@@ -380,36 +384,9 @@ mod tests {
         if cache_folder().is_err() {
             return println!("skipped: neither root nor a home");
         }
-        // Named only: whether it is there does not matter.
-        let _ = file.open(b"0123.profile");
-        assert!(file.open(b"4567.profile").is_err());
-        let _ = file.open(b"0123.profile").unwrap();
-    }
-
-    #[test]
-    fn who_asks_again_for_decoded_bytes_may_not_write_more_often() {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        std::fs::write(&image, "one").unwrap();
-        let image = std::fs::File::open(image).unwrap().into();
-        let decoded = || DecodedFile::of(&image, erofs_engine::Offset::Bytes(0), 1);
-        if decoded().is_none() {
-            return println!("skipped: {} is no place for them", folder.path().display());
-        }
-        let location = ProfileLocation::File(folder.path().join("a.profile"));
-        let mut file = ProfileFile::new(location, Path::new("/proc"));
-        let mut written = 0;
-        while written < 100 {
-            file.keep_decoded(decoded()).unwrap();
-            // More than it may have: begun, and not written.
-            let refused = file.decoded().unwrap().add(&[0; 9000]).unwrap_err();
-            let refused = refused.to_string();
-            if refused.contains("as often as they may be") {
-                break;
-            }
-            written += 1;
-        }
-        assert!(written < 100);
+        file.choose(b"0123.profile").unwrap();
+        assert!(file.choose(b"4567.profile").is_err());
+        file.choose(b"0123.profile").unwrap();
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};
 pub(crate) use table::{
     Entry as TableEntry, answer_within, cgroup_folder, covered_notice, device_number,
-    own as own_mounts, read as read_table, status,
+    own as own_mounts, read as read_table, read_from as read_table_from, status,
 };
 pub use table::{mountpoints, mounts_of_others};
 pub(crate) use umount::{is_in_use, mounts_at, umount, unmount_dead};

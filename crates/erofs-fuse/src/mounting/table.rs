@@ -1,6 +1,8 @@
 //! The mount table of this process's namespace.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -41,7 +43,14 @@ pub(crate) struct Entry {
 /// All mounts.
 pub(crate) fn read() -> Result<Vec<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
-    let table = std::fs::read(TABLE).map_err(Error::std_io(TABLE))?;
+    read_from(&File::open(TABLE).map_err(Error::std_io(TABLE))?)
+}
+
+/// All mounts, as the open table has them now.
+pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
+    let mut table = Vec::new();
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut table));
+    read.map_err(Error::std_io("the mount table"))?;
     let lines = table.split(|byte| *byte == b'\n');
     Ok(lines.filter_map(parse).collect())
 }

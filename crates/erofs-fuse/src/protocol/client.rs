@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use erofs_engine::Version;
 use erofs_engine::cpu_workers::plugged_in_cpus;
 use fuse_transport::{RequestsInFlight, Restartable, Session};
+use look_ahead::Events;
 use rustix::io::Errno;
 
-use super::companion::{Companion, DirectoryLister};
+use super::decoded::DecodedWriter;
 use super::messages::{Order, Request, Response, receive_order};
 use crate::error::{Error, LINE_CHARS};
 use crate::packets;
@@ -159,21 +160,31 @@ impl MountHelper {
         Ok(())
     }
 
-    /// For what launches read. To be called once, when the handshake is complete.
-    pub(crate) fn companion(&mut self) -> Result<Companion, Error> {
-        self.descriptor(Request::Profile).map(Companion::new)
+    /// For what launches decode. To be called once.
+    pub(crate) fn decoded_writer(&self) -> Result<DecodedWriter, Error> {
+        self.descriptor(Request::KeepDecoded)
+            .map(DecodedWriter::new)
+    }
+
+    /// Where this server notes what happens, for the companion of the mount. To be called when the
+    /// handshake is complete.
+    pub(crate) fn events(&self) -> Result<Events, Error> {
+        let (file, wake) = (
+            self.descriptor(Request::Events)?,
+            self.descriptor(Request::Wake)?,
+        );
+        Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
+    }
+
+    /// Has the companion started, which knows [what it needs](Events::describe).
+    pub(crate) fn look_ahead(&self) -> Result<(), Error> {
+        self.call(Request::LookAhead).map(drop)
     }
 
     /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
     /// be called when the handshake is complete.
     pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
-    }
-
-    /// Lists directories ahead of readers. To be called when the handshake is complete.
-    pub(crate) fn directory_lister(&mut self) -> Result<DirectoryLister, Error> {
-        self.descriptor(Request::Names)
-            .and_then(DirectoryLister::new)
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open.

@@ -2,8 +2,8 @@
 //! the bytes that it is about, such as paths. An answer is JSON, some with a descriptor.
 //!
 //! An upgrade has a helper and a server of two programs. What a server that takes a mount over asks
-//! is therefore what helpers since version 1.0.0 know: `Broker` to `Expire`. Companions of 1.0.0 do
-//! not know `List`, and list nothing.
+//! is therefore what helpers since version 1.0.0 know: `Open` to `Expire`, and what they say that
+//! they know ([`respawn::helper_has_companion`](crate::respawn::helper_has_companion)).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// What a server asks of its mount helper or, from `OpenProfile` on, of a companion.
+/// What a server asks of its mount helper, and from `Copy` on the companion, or a server that keeps
+/// decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Mount, with reads of at most this many bytes.
@@ -29,14 +30,19 @@ pub(crate) enum Request {
     /// Decoded bytes that launches from the image read, if they are kept: opens them for reading,
     /// where they are there.
     Decoded,
-    /// A companion that also reads and writes what launches read; the answer carries its socket.
-    /// Once a mount.
-    Profile,
+    /// Where the server notes what happens, for the companion.
+    Events,
+    /// What wakes the companion.
+    Wake,
+    /// Start the companion: it may look ahead of a launch that begins with the mount.
+    LookAhead,
+    /// Writes what launches decode; the answer carries its socket. Once a mount.
+    KeepDecoded,
     /// The server ends, and why: the line of an error.
     Failed,
-    /// A companion that lists directories and looks names up; the answer carries its socket.
-    #[serde(rename = "Broker")]
-    Names,
+    /// Of servers of version 1.0.0, which take the mount over after an upgrade to it: who lists
+    /// directories. Nobody does.
+    Broker,
     /// Open a file of the mount, by its place in the list of them; a later server gets the same
     /// one.
     Open {
@@ -66,22 +72,16 @@ pub(crate) enum Request {
     Mark,
     /// Unmount if it was not used since the last `Mark`; an error if it was.
     Expire,
+    /// Copy the mount; the answer carries the root of the copy.
+    Copy,
     /// Open the profile of this name for reading; no descriptor if there is none yet.
     OpenProfile,
-    /// These bytes belong to the next profile.
-    AddToProfile,
-    /// Write the profile, which is complete.
+    /// Write the profile: so many bytes of the memory that is there for it.
     WriteProfile,
     /// These bytes belong to the next file of decoded bytes.
     AddDecoded,
     /// That file is complete.
     WriteDecoded,
-    /// List the directories of these paths, which zeros separate.
-    List,
-    /// Look up the names at the ends of these paths, absent ones too, and read links.
-    LookUp,
-    /// Open `/proc/meminfo`.
-    Memory,
 }
 
 /// An order of the helper, which comes without a request, where it may not signal its server.
@@ -127,9 +127,14 @@ impl Request {
         packets::PACKET_BYTES - head
     }
 
+    /// Sends it.
+    pub(crate) fn send(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<()> {
+        packets::send(&socket, &self.packet(bytes)?)
+    }
+
     /// Sends it, and waits for the answer.
     pub(super) fn ask(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<Response> {
-        packets::send(&socket, &self.packet(bytes)?)?;
+        self.send(&socket, bytes)?;
         receive_response(socket)
     }
 }
@@ -164,7 +169,7 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
     Ok((request, packet))
 }
 
-fn receive_response(socket: impl AsFd) -> io::Result<Response> {
+pub(crate) fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = packets::receive(socket)?;
     let (outcome, _) = parse::<Result<Option<Version>, HelperError>>(&packet)?;
     Ok(outcome.map(|version| Answer {
@@ -195,7 +200,7 @@ mod tests {
         for (request, bytes) in [
             (Request::Mount { max_read }, &b""[..]),
             (Request::Detach, b""),
-            (Request::List, b"a\0\"b"),
+            (Request::OpenProfile, b"a\0\"b"),
             (Request::AddDecoded, b" {}\xff"),
         ] {
             packets::send(&a, &request.packet(bytes).unwrap()).unwrap();
@@ -219,7 +224,7 @@ mod tests {
     #[test]
     fn the_longest_packet_is_received_whole() {
         let (a, b) = socket_pair().unwrap();
-        for request in [Request::AddDecoded, Request::LookUp] {
+        for request in [Request::AddDecoded, Request::OpenProfile] {
             let bytes = vec![7; request.room()];
             packets::send(&a, &request.packet(&bytes).unwrap()).unwrap();
             assert_eq!(receive(&b).unwrap(), (request, bytes));
@@ -258,7 +263,7 @@ mod tests {
         let (file, versioned) = (2, false);
         let open = Request::Open { file, versioned };
         assert_eq!(receive(&b).unwrap(), (open, Vec::new()));
-        assert_eq!(Request::Names.packet(b"").unwrap(), br#""Broker""#);
+        assert_eq!(Request::Broker.packet(b"").unwrap(), br#""Broker""#);
         respond(&a, &Ok(Answer::default())).unwrap();
         assert_eq!(packets::receive(&b).unwrap().0, br#"{"Ok":null}"#);
         packets::send(&a, br#"{"Ok":null}"#).unwrap();

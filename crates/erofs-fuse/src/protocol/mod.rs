@@ -1,13 +1,13 @@
 //! What the processes of a mount say to each other: the requests of a server to its mount helper
-//! and to companions, the answers, and the orders of the helper.
+//! of a companion to it, the answers, and the orders of the helper.
 //!
-//! To add a request: a variant of [`Request`], a method of [`MountHelper`] or [`Companion`], and
-//! the action in `supervise/mount_state.rs` or `companion/process.rs`.
+//! To add a request: a variant of [`Request`], a method of [`MountHelper`], and
+//! the action in `supervise/mount_state.rs` or `companion/errands.rs`.
 
 mod client;
-mod companion;
+mod decoded;
 mod messages;
 
 pub(crate) use client::MountHelper;
-pub(crate) use companion::{Companion, DirectoryLister};
-pub(crate) use messages::{Answer, Order, Request, receive, respond, send_order};
+pub(crate) use decoded::DecodedWriter;
+pub(crate) use messages::{Answer, Order, Request, receive, receive_response, respond, send_order};

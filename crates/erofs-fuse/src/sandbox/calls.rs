@@ -154,8 +154,25 @@ fn of_rings() -> Vec<Conditional> {
     }
 }
 
-/// Restricts the calling thread and those it makes.
+/// Calls of a companion beside those of a server: it is a client of the mount, whose directories it
+/// lists, and whose names it resolves. What openat2 may open is decided by Landlock.
+const OF_COMPANION: &[Call] = calls! {
+    SYS_openat2 SYS_newfstatat SYS_readlinkat SYS_getdents64 SYS_pwrite64
+};
+
+/// Restricts a server: the calling thread and those it makes.
 pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
+    let rules = rules(io_uring, &[]);
+    apply(rules.map_err(|error| error.to_string())?)
+}
+
+/// Restricts a companion.
+pub(super) fn restrict_companion() -> Result<(), String> {
+    let rules = rules(false, OF_COMPANION);
+    apply(rules.map_err(|error| error.to_string())?)
+}
+
+fn apply(rules: Rules) -> Result<(), String> {
     let describe = |error: seccompiler::Error| error.to_string();
     let arch = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| format!("not for {}", std::env::consts::ARCH))?;
@@ -166,7 +183,6 @@ pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
         Ok(SeccompFilter::new(rules, other, listed, arch)?.try_into()?)
     };
     let newer = make(no_clone3, allow.clone(), refuse(Errno::NOSYS)).map_err(describe)?;
-    let rules = rules(io_uring).map_err(describe)?;
     let allowed = make(rules, refuse(Errno::PERM), allow).map_err(describe)?;
     // In this order: the second forbids to install another.
     apply_filter(&newer).map_err(describe)?;
@@ -176,11 +192,13 @@ pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
 /// Numbers of the calls that are allowed with any or some arguments, for tests.
 #[cfg(feature = "fail-points")]
 pub fn allowed_calls() -> Vec<i64> {
-    rules(true).map_or_else(|_| Vec::new(), |rules| rules.into_keys().collect())
+    rules(true, &[]).map_or_else(|_| Vec::new(), |rules| rules.into_keys().collect())
 }
 
-fn rules(io_uring: bool) -> Outcome<Rules> {
-    let always = ALWAYS.concat().into_iter().map(|call| (call, Vec::new()));
+/// `more`: calls that are allowed with any arguments, too.
+fn rules(io_uring: bool, more: &[Call]) -> Outcome<Rules> {
+    let always = ALWAYS.concat().into_iter().chain(more.iter().copied());
+    let always = always.map(|call| (call, Vec::new()));
     let rings = if io_uring { of_rings() } else { Vec::new() };
     let all = always.chain(conditional()).chain(rings);
     all.map(|((_, number), rules)| {
@@ -241,8 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_lists_what_a_companion_may_call_besides() {
+        let of_page = listed("A companion may also call", 1);
+        assert_eq!(of_page, names(OF_COMPANION.iter().copied()));
+    }
+
+    #[test]
     fn rings_are_allowed_over_io_uring_only() {
-        let allowed = |io_uring| BTreeSet::from_iter(rules(io_uring).unwrap().into_keys());
+        let allowed = |io_uring| BTreeSet::from_iter(rules(io_uring, &[]).unwrap().into_keys());
         let more: Vec<_> = allowed(true).difference(&allowed(false)).copied().collect();
         assert_eq!(
             more,

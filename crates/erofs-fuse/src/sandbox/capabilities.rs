@@ -27,3 +27,6 @@ pub(super) fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     )?;
     Ok(left)
 }
+
+/// What a companion of root needs to open what a launch may: files of any owner, to read.
+pub(super) const READ_ANY: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

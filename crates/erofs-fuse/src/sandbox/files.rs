@@ -1,6 +1,8 @@
 //! Landlock: the files that can still be opened. The image and its devices are open already and
 //! cannot be opened by name any more, nor can any other file.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
@@ -37,7 +39,8 @@ pub(super) struct Landlock {
 /// The requested version.
 pub(super) const NEWEST_VERSION: i32 = NEWEST as i32;
 
-/// Restricts the calling thread and those it makes. `io_uring`: whether requests arrive over it.
+/// Restricts a server: the calling thread and those it makes. `io_uring`: whether requests arrive
+/// over it.
 pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
     let processes = if io_uring { SELF } else { PROC };
     let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -46,6 +49,25 @@ pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
         (CPUS, AccessFs::ReadFile.into()),
         (processes, AccessFs::ReadFile.into()),
     ];
+    // What does not exist here needs no permission.
+    let places = rules.into_iter().filter_map(|(path, access)| {
+        let place = PathFd::new(path).ok()?;
+        let place = place.as_fd().try_clone_to_owned().ok()?;
+        Some(PathBeneath::new(place, access))
+    });
+    restrict_to(places.collect())
+}
+
+/// Restricts a companion to the mount with this root, if there is one.
+pub(super) fn restrict_companion(root: Option<&OwnedFd>) -> Result<Landlock, String> {
+    let root = root.map(OwnedFd::try_clone).transpose();
+    let root = root.map_err(|error| error.to_string())?;
+    let access = AccessFs::ReadFile | AccessFs::ReadDir;
+    let place = root.map(|root| PathBeneath::new(root, access));
+    restrict_to(place.into_iter().collect())
+}
+
+fn restrict_to(places: Vec<PathBeneath<OwnedFd>>) -> Result<Landlock, String> {
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
@@ -53,13 +75,8 @@ pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
         .and_then(|set| set.scope(Scope::from_all(NEWEST)))
         .and_then(Ruleset::create)
         .map_err(describe)?;
-    for (path, access) in rules {
-        // What does not exist here needs no permission.
-        if let Ok(place) = PathFd::new(path) {
-            set = set
-                .add_rule(PathBeneath::new(place, access))
-                .map_err(describe)?;
-        }
+    for place in places {
+        set = set.add_rule(place).map_err(describe)?;
     }
     let outcome = set.restrict_self().map_err(describe)?;
     let complete = outcome.ruleset == RulesetStatus::FullyEnforced;

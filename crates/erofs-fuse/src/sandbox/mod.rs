@@ -35,6 +35,10 @@ mod calls {
         Err(format!("not for {}", std::env::consts::ARCH))
     }
 
+    pub(super) fn restrict_companion() -> Result<(), String> {
+        restrict(false)
+    }
+
     #[cfg(feature = "fail-points")]
     pub fn allowed_calls() -> Vec<i64> {
         Vec::new()
@@ -44,7 +48,10 @@ mod calls {
 #[cfg(feature = "fail-points")]
 pub use calls::allowed_calls;
 
+use std::os::fd::OwnedFd;
+
 use erofs_engine::Hipri;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
@@ -157,6 +164,19 @@ impl Sandbox {
             Some(line) => Err(Error::Sandbox(line)),
             None => Ok(()),
         }
+    }
+}
+
+/// Restricts the process of a companion, which has one thread, to the mount with this root, if
+/// there is one: it can open nothing else, and write nothing at all. Unlike a server it stays the
+/// user that mounted, who alone may use the mount. What the kernel or a container refuses is left
+/// out: a companion reads no image.
+pub(crate) fn enter_as_companion(root: Option<&OwnedFd>) {
+    let _ = capabilities::keep(capabilities::READ_ANY);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    if rustix::thread::set_no_new_privs(true).is_ok() {
+        let _ = files::restrict_companion(root);
+        let _ = calls::restrict_companion();
     }
 }
 

@@ -9,10 +9,13 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use erofs_engine::erofs_format::{Algorithm, FileType, Nid};
 use erofs_engine::{Change, Engine, EngineOptions, Opened, ReadContext};
 use fuse_transport::{Config, Rings, Session};
+use look_ahead::Events;
 use rustix::process::DumpableBehavior;
 
 use super::counters::Reporter;
@@ -26,20 +29,24 @@ use crate::ahead::NotifyStoreWriter;
 use crate::ahead::RandomFaults;
 use crate::ahead::ReadAheadWindow;
 use crate::ahead::file_read_ahead::{self, FileReadAhead};
-use crate::ahead::launch;
+use crate::ahead::{DecodedBytes, Keeping, profile_identity};
 use crate::ahead::{First, StoringThreads};
 use crate::answer::ErofsFilesystem;
 use crate::answer::FaultRecorder;
 use crate::error::Error;
 use crate::log::Log;
 use crate::mounting::covered_notice;
-use crate::options::{MountOptions, Prefetch, READ_AHEAD_KB, SandboxMode};
+use crate::nodes::inode_number;
+use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
 use crate::protocol::MountHelper;
 use crate::request::{MountRequest, Start};
 use crate::respawn;
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
+
+/// Time for what launches decode when the mount ends.
+const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
 /// user; `ready` is called when programs can use the mount, and informs the helper.
@@ -188,10 +195,11 @@ impl Serving<'_> {
         }));
         let nodes = image.nodes();
         // Before the threads that store have descriptors of their own.
-        let decoded = match resumes {
+        let keeping = match resumes {
             true => None,
-            false => self.decoded(unmount.helper),
+            false => self.decoded(unmount.helper, &image),
         };
+        let events = self.events(unmount.helper, &image)?;
         let random = random_faults(options, &session);
         if let Some(random) = &random {
             image.set_random_faults(Arc::clone(random));
@@ -199,11 +207,7 @@ impl Serving<'_> {
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random)?;
         let first = writer.caller();
         engine.set_page_cache(Box::new(writer));
-        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first)?;
-        let launch = match resumes {
-            true => None,
-            false => self.launch(unmount.helper, &image, &session, first, decoded)?,
-        };
+        let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first, events)?;
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
         }
@@ -231,9 +235,10 @@ impl Serving<'_> {
         };
         let ended = watched.wait_for_end(options.timeout);
         drop(read_ahead);
-        if let Some(launch) = launch {
-            launch.end(engine);
+        if keeping.is_some() {
+            close_soon(engine);
         }
+        drop(keeping);
         // Requests that are being served end soon, and those behind them at once.
         engine.close();
         ended?;
@@ -248,6 +253,7 @@ impl Serving<'_> {
         image: &Arc<ErofsFilesystem>,
         session: &Arc<Session>,
         first: &First,
+        events: Option<Arc<Events>>,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
         if self.request.options.read_ahead_kb == Some(0) {
             return Ok(None);
@@ -261,12 +267,12 @@ impl Serving<'_> {
         let files = Arc::new(FileReadAhead::new(storing.demand()));
         let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
-        // Only root can copy the mount; without a copy the helper would keep the mount busy. And
-        // the helper does not know a mount that the caller made.
+        // Only root can copy the mount, without which nothing is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
-            let (lister, root) = (helper.directory_lister()?, image.nodes().root());
-            let directories = DirectoryReadAhead::new(root, lister);
-            image.set_directory_read_ahead(directories);
+            if let Some(events) = events {
+                let directories = DirectoryReadAhead::new(image.nodes().root(), events);
+                image.set_directory_read_ahead(directories);
+            }
             if self.request.options.read_ahead_kb.is_none()
                 && let Some(file) = helper.read_ahead()?
             {
@@ -328,43 +334,51 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
-    /// Decoded bytes of launches, where they are wanted and can be kept.
-    fn decoded(&self, helper: &MountHelper) -> Option<launch::DecodedBytes> {
+    /// Has what launches decode kept, where that is wanted and possible.
+    fn decoded(&self, helper: &MountHelper, image: &ErofsFilesystem) -> Option<Keeping> {
         let options = &self.request.options;
         let is_wanted = options.decoded_size.is_some() || decodes_for_long(self.engine);
         let is_kept = is_wanted && self.request.keeps_decoded();
         let file = is_kept.then(|| helper.decoded())?.ok()?;
-        Some(launch::DecodedBytes::new(file, options.decoded_bytes()))
+        let decoded = DecodedBytes::new(file, options.decoded_bytes(), self.engine);
+        let decoded = Arc::new(decoded);
+        image.set_decoded(Arc::clone(&decoded));
+        // Without the thread nothing is added to what there is.
+        decoded
+            .start(self.engine, helper.decoded_writer().ok()?)
+            .ok()
     }
 
-    /// Starts recording or replaying the launch profile, with `profile=`.
-    fn launch(
+    /// Has the companion of the mount learn what happens: it looks ahead of launches and walks.
+    fn events(
         &self,
-        helper: &mut MountHelper,
-        image: &Arc<ErofsFilesystem>,
-        session: &Arc<Session>,
-        first: First,
-        decoded: Option<launch::DecodedBytes>,
-    ) -> Result<Option<launch::Running>, Error> {
-        let Some(location) = &self.request.options.profile else {
-            return Ok(None);
-        };
-        if self.request.passed_device().is_some() {
+        helper: &MountHelper,
+        image: &ErofsFilesystem,
+    ) -> Result<Option<Arc<Events>>, Error> {
+        let (options, root) = (&self.request.options, image.nodes().root());
+        let learns = options.profile.is_some();
+        let lists = origin::user().is_root() && options.read_ahead_kb != Some(0);
+        let is_possible = self.request.passed_device().is_none() && respawn::helper_has_companion();
+        if !is_possible || !learns && !lists {
             return Ok(None);
         }
-        let mount = launch::Mount {
-            engine: self.engine,
-            session,
-            nodes: image.nodes(),
-            root: image.nodes().root(),
-            first,
-            decoded,
-            prefetches: self.request.options.prefetch != Prefetch::None || !self.engine.is_remote(),
-        };
-        let companion = helper.companion()?;
-        let running = launch::start(location, companion, helper, mount)?;
-        image.set_launch(Arc::clone(&running.launch));
-        Ok(Some(running))
+        let events = Arc::new(helper.events()?);
+        if learns {
+            image.set_learns();
+        }
+        if self.start == Start::First {
+            let (identity, below) = (profile_identity(self.engine), root != self.engine.root());
+            let name = identity.file_name(below.then_some(root));
+            events.describe(inode_number(root), &name, &identity);
+            if learns && options.profile != Some(ProfileLocation::Learned) {
+                events.record();
+            }
+            if learns {
+                helper.look_ahead()?;
+            }
+        }
+        image.set_events(Arc::clone(&events));
+        Ok(Some(events))
     }
 
     fn image(&self) -> ErofsFilesystem {
@@ -381,6 +395,21 @@ impl Serving<'_> {
             .only_for(user)
             .debugged(options.debug)
     }
+}
+
+/// Closes the engine after a while: what launches decode is decoded once more, for which a hostile
+/// image may take long.
+fn close_soon(engine: &Arc<Engine>) {
+    let engine = Arc::downgrade(engine);
+    let close = move || {
+        thread::sleep(LAST_DECODING);
+        if let Some(engine) = engine.upgrade() {
+            engine.close();
+        }
+    };
+    let name = "erofs_close".to_owned();
+    // Without the thread, the end of the mount waits for it.
+    let _ = thread::Builder::new().name(name).spawn(close);
 }
 
 fn config(options: &MountOptions, engine: &Engine) -> Config {

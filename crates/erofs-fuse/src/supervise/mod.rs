@@ -12,8 +12,8 @@
 //!    answer, and unmounts if the handshake was never completed, or with `auto_unmount`.
 //!
 //! It has one thread: a fork of a process with more of them may hang. What would need another
-//! thread is done in a child: looking names up ([`crate::companion`]), cleaning up after this
-//! process ([`watcher`]).
+//! thread is done in a child: looking ahead of readers ([`crate::companion`]), cleaning up after
+//! this process ([`watcher`]).
 
 mod deaths;
 mod mount_fetcher;

@@ -1,7 +1,7 @@
 //! The state of one mount in its helper: requested, mounted, served, unmounted.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use erofs_engine::Version;
 use fuse_transport::{RequestsInFlight, TakenRequest};
@@ -12,16 +12,14 @@ use super::mount_fetcher::MountFetcher;
 use super::replaceable::Replaceable;
 use super::watcher;
 use crate::child::ChildProcess;
-use crate::companion::{DecodedFile, ProfileFile, Sleeping};
+use crate::companion::{CompanionOfMount, DecodedFile, DecodedKeeper, ProfileFile};
 use crate::error::Error;
 use crate::mounting::{self, Connection, EnableUringGuard, Mounted, passed, read_ahead};
 use crate::options::ProfileLocation;
 use crate::outside::MountRecord;
+use crate::packets::socket_pair;
 use crate::protocol::Request;
 use crate::request::MountRequest;
-
-/// Companions at a time: a server has two at most, and that which it replaces may be dying.
-const COMPANIONS: usize = 4;
 
 /// One mount, and what to undo.
 pub(crate) struct MountState {
@@ -32,11 +30,15 @@ pub(crate) struct MountState {
     /// The server is about to end: its end is no death.
     ending: bool,
     replaceable: Replaceable,
-    /// Companions that start with their first packet.
-    asleep: Vec<Sleeping>,
-    companions: Vec<ChildProcess>,
-    /// With `profile=`, until a companion has it.
+    /// With `profile=`, until the companion has it.
     profile: Option<ProfileFile>,
+    /// Since the handshake.
+    companion: Option<CompanionOfMount>,
+    /// Decoded bytes of launches, until they are asked for; then what writes them, until its first
+    /// packet; then its process.
+    decoded: Option<DecodedFile>,
+    keeper: Option<DecodedKeeper>,
+    keeping: Option<ChildProcess>,
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
@@ -57,14 +59,16 @@ impl MountState {
         let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
         Self {
             profile,
-            companions: Vec::new(),
+            companion: None,
+            decoded: None,
+            keeper: None,
+            keeping: None,
             null,
             request,
             mounted: None,
             detached: false,
             ending: false,
             replaceable: Replaceable::new(MountFetcher::new(ends)),
-            asleep: Vec::new(),
             uring_guard: None,
             handshake_done: false,
             alive: None,
@@ -110,15 +114,18 @@ impl MountState {
                 read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
                 self.alive()
             }
-            (Request::Names, Some((mounted, _))) => {
-                let mounted = mounted.clone();
-                self.companion(&mounted, None)
+            (Request::Events, Some(_)) => self.companion()?.events().map(Some),
+            (Request::Wake, Some(_)) => self.companion()?.wake().map(Some),
+            (Request::LookAhead, Some(_)) => {
+                self.companion()?;
+                if let Some(companion) = &mut self.companion {
+                    companion.start_once(&self.request);
+                }
+                Ok(None)
             }
-            (Request::Profile, Some((mounted, _))) => {
-                let none = || Error::Protocol("no profile was requested".into());
-                let (mounted, profile) = (mounted.clone(), self.profile.take());
-                self.companion(&mounted, Some(profile.ok_or_else(none)?))
-            }
+            // The other end is closed: nothing that is sent there is done.
+            (Request::Broker, Some(_)) => Ok(Some(socket_pair()?.1)),
+            (Request::KeepDecoded, _) => self.keep_decoded().map(Some),
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
             (Request::Detach, Some(_)) => self.detach().map(|()| None),
             (Request::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
@@ -141,33 +148,48 @@ impl MountState {
     /// Of an image in one file, which nothing verifies while it is read.
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
-        let profile = self.profile.as_mut().filter(|_| request.keeps_decoded());
-        let profile = profile.ok_or_else(|| Error::Protocol("no profile was requested".into()))?;
+        let is_kept = request.keeps_decoded() && self.keeping.is_none();
+        let is_reachable = self.profile.as_ref().is_none_or(ProfileFile::is_reachable);
+        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
+        if !is_kept || !is_reachable || self.keeper.is_some() {
+            return Err(none());
+        }
         let image = self.replaceable.file(request, 0)?;
         let options = &request.options;
         let decoded = DecodedFile::of(&image, options.engine.offset, options.decoded_bytes());
-        profile.keep_decoded(decoded)
+        self.decoded = decoded;
+        Ok(self.decoded.as_ref().ok_or_else(none)?.open())
     }
 
-    fn companion(
-        &mut self,
-        mounted: &Mounted,
-        profile: Option<ProfileFile>,
-    ) -> Result<Option<OwnedFd>, Error> {
-        self.reap();
-        if self.asleep.len() + self.companions.len() >= COMPANIONS {
-            let why = format!("a mount has at most {COMPANIONS} companions");
-            return Err(Error::Protocol(why));
-        }
-        let (sleeping, theirs) = Sleeping::new(mounted, profile)?;
-        self.asleep.push(sleeping);
-        Ok(Some(theirs))
+    /// Once: a server that asks again may not write more often.
+    fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
+        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
+        let file = self.decoded.take().ok_or_else(none)?;
+        let (keeper, theirs) = DecodedKeeper::new(file)?;
+        self.keeper = Some(keeper);
+        Ok(theirs)
     }
 
-    /// Waits for companions that have ended.
+    /// The companion of the mount, whose process is started later.
+    fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
+        let none = || Error::Protocol("there is no mount".into());
+        let companion = match self.companion.take() {
+            Some(companion) => companion,
+            None => {
+                let (mounted, _) = self.mounted.as_ref().ok_or_else(none)?;
+                CompanionOfMount::new(mounted, self.profile.take(), &self.null)?
+            }
+        };
+        Ok(self.companion.insert(companion))
+    }
+
+    /// A child has changed its state.
     pub(crate) fn reap(&mut self) {
-        self.companions
-            .retain(|companion| matches!(companion.try_wait(), Ok(None)));
+        if let Some(companion) = &mut self.companion {
+            companion.reap();
+        }
+        self.keeping
+            .take_if(|keeping| !matches!(keeping.try_wait(), Ok(None)));
     }
 
     fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
@@ -249,16 +271,28 @@ impl MountState {
         &mut self.replaceable.fetcher
     }
 
-    /// Companions that start when their descriptor is readable.
-    pub(crate) fn asleep(&self) -> &[Sleeping] {
-        &self.asleep
+    /// Readable when the companion wants something, or there is something for it to do.
+    pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
+        let is_served = self.replaceable.served;
+        let companion = self.companion.as_ref().filter(|_| is_served);
+        companion.and_then(CompanionOfMount::watched)
     }
 
-    /// Starts one of them.
-    pub(crate) fn start(&mut self, index: usize) {
+    pub(crate) fn attend_companion(&mut self) {
+        if let Some(companion) = &mut self.companion {
+            companion.attend(&self.request);
+        }
+    }
+
+    /// What keeps decoded bytes, and starts when it is readable.
+    pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
+        self.keeper.as_ref()
+    }
+
+    pub(crate) fn wake_decoded(&mut self) {
+        let keeper = self.keeper.take();
         // If it cannot start, the requests of the server fail.
-        let started = self.asleep.swap_remove(index).wake(&self.null);
-        self.companions.extend(started);
+        self.keeping = keeper.and_then(|keeper| keeper.wake(&self.null).ok());
     }
 
     pub(crate) fn upgrade_begins(&mut self) {
@@ -320,6 +354,10 @@ impl MountState {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
+        // Behind it: a companion may wait for a server that is dead.
+        if let Some(companion) = self.companion {
+            companion.finish(&self.request);
+        }
         let left_behind = self.request.options.auto_unmount || !self.handshake_done;
         if left_behind && !self.detached {
             mounted.detach()?;

@@ -188,7 +188,8 @@ impl Helper {
         loop {
             match self.wait() {
                 Event::Time => {}
-                Event::Companion(index) => self.state.start(index),
+                Event::Companion => self.state.attend_companion(),
+                Event::Decoded => self.state.wake_decoded(),
                 Event::Fetcher => self.state.fetcher_mut().hear(&self.servers.log),
                 Event::End if !self.is_served() => {
                     self.signalled = true;
@@ -243,7 +244,6 @@ impl Helper {
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
         let device = self.state.device().filter(|_| is_watched);
         let signals = &self.signals;
-        let asleep = self.state.asleep().iter().enumerate();
         let ending = signals.ending.as_ref().map(|fd| (Event::End, fd.as_fd()));
         let mut sources: Vec<(Event, BorrowedFd<'_>)> = ending.into_iter().collect();
         sources.extend([
@@ -251,7 +251,10 @@ impl Helper {
             (Event::Child, signals.child.as_fd()),
             (Event::Request, self.server.socket.as_fd()),
         ]);
-        sources.extend(asleep.map(|(index, one)| (Event::Companion(index), one.as_fd())));
+        let companion = self.state.companion_socket();
+        sources.extend(companion.map(|fd| (Event::Companion, fd)));
+        let decoded = self.state.keeper();
+        sources.extend(decoded.map(|one| (Event::Decoded, one.as_fd())));
         sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
         sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
         let events = |event: &Event| match event {
@@ -543,8 +546,10 @@ enum Event {
     Child,
     /// The signal that asks for an upgrade; it is taken.
     Upgrade,
-    /// For one of those that are asleep.
-    Companion(usize),
+    /// The companion wants something, or there is something for it to do.
+    Companion,
+    /// There are decoded bytes to keep.
+    Decoded,
     /// From the process that fetches, or its end.
     Fetcher,
     Time,

@@ -259,7 +259,7 @@ LEGAL = (
     '{"Mount":{"max_read":4096}}', '"HandshakeDone"', '"Served"', '"Resume"', '"InFlight"', '"ReadAhead"',
     '"Decoded"', '"Decoded"', '"Mark"', '{"Open":{"file":0}}', '{"Open":{"file":1}}',
     '{"Open":{"file":18446744073709551615}}', '{"Clone":{"number":0}}', '{"Clone":{"number":4095}}',
-    '"Failed"a line of its own', '"Profile"', '"Profile"',
+    '"Failed"a line of its own', '"KeepDecoded"', '"Events"', '"Wake"', '"LookAhead"', '"Copy"', '"OpenProfile"../x.profile',
 ) + ('"Broker"',) * 6
 
 
@@ -269,14 +269,13 @@ def requests(server):
     for number, connection in sockets(server):
         first = ask(connection, b'"InFlight"')
         is_helper = first.startswith('{"Ok"') and "memfd" in first
-        kind = "helper" if is_helper else "companion"
+        kind = "helper" if is_helper else "keeper"
         packets = LEGAL if is_helper else ()
         for index, packet in enumerate(packets):
             answers[f"{kind} {index} {packet}"] = ask(connection, packet.encode())
         if not is_helper:
-            paths = ("OpenProfile", b"../x.profile"), ("OpenProfile", b"/etc/passwd"), ("OpenProfile", b"other.profile"), \
-                ("AddToProfile", bytes(4096)), ("AddDecoded", bytes(4096)), ("WriteDecoded", b""), ("List", b".."), \
-                ("List", b"/etc"), ("List", b"../../etc\0/"), ("LookUp", b"../../../etc/shadow"), ("Memory", b"")
+            paths = ("OpenProfile", b"../x.profile"), ("OpenProfile", b"/etc/passwd"), ("WriteProfile", b"4096"), \
+                ("Copy", b""), ("AddDecoded", bytes(4096)), ("WriteDecoded", b"")
             packets = [b'"%s"' % name.encode() + rest for name, rest in paths]
             for packet in packets + [b'"Mount"', b"d..", b"\xff", b"q" * 16000]:
                 answers[f"{kind} {packet[:24]!r}"] = ask(connection, packet)

@@ -21,6 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 mod harness;
 
 mod built;
+mod companion;
 mod covered;
 mod death;
 mod exported;
@@ -55,6 +56,7 @@ const TESTS: &[&[Test]] = &[
     remainder::TESTS,
     read_ahead::TESTS,
     profile::TESTS,
+    companion::TESTS,
     sandboxed::TESTS,
     injected::TESTS,
     covered::TESTS,

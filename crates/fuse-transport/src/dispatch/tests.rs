@@ -48,7 +48,7 @@ impl Filesystem for Small {
         reply.advance(length);
         Ok(())
     }
-    fn declines(&self, _: u64, offset: u64, size: u32) -> bool {
+    fn declines(&self, _: Caller, _: u64, offset: u64, size: u32) -> bool {
         offset == 0 && size == 8192
     }
     fn read_directory(

@@ -1,5 +1,5 @@
 //! Read-ahead over directories: those that a walk of the tree lists next are listed before, by the
-//! mount helper, so that the kernel has their entries and attributes.
+//! companion, so that the kernel has their entries and attributes.
 //!
 //! Each directory costs a walk two requests, for which it waits, while other CPUs are idle. A walk
 //! that reads files too has them [stored ahead](super::file_read_ahead), in the order in which they
@@ -8,13 +8,14 @@
 mod walk;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Nid;
+use look_ahead::Events;
 use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
-use crate::protocol::DirectoryLister;
 use walk::Walk;
 
 /// Directories that were looked up and are remembered, at which a walk may begin.
@@ -26,9 +27,9 @@ const LISTINGS_AFTER_READ: u32 = 64;
 /// Read-ahead over the directories of one mount.
 #[derive(Debug)]
 pub(crate) struct DirectoryReadAhead {
-    /// Guarded by its own lock: held for lookups and for one packet to the helper.
+    /// Guarded by its own lock: held for lookups and for one batch for the companion.
     state: PiMutex<State>,
-    lister: DirectoryLister,
+    events: Arc<Events>,
     listed: AtomicU64,
     /// Atomic: listings until directories are listed ahead.
     pause: AtomicU32,
@@ -39,17 +40,19 @@ struct State {
     walk: Walk,
     /// Directories found by name, with their paths.
     beginnings: VecDeque<(Nid, Vec<u8>)>,
+    /// Where the companion is when it has listed the batch before the last one, and the last one.
+    batches: [u64; 2],
 }
 
 impl DirectoryReadAhead {
-    pub(crate) fn new(root: Nid, lister: DirectoryLister) -> Self {
+    pub(crate) fn new(root: Nid, events: Arc<Events>) -> Self {
         let state = State {
             beginnings: VecDeque::from([(root, Vec::new())]),
             ..State::default()
         };
         Self {
             state: PiMutex::new(state),
-            lister,
+            events,
             listed: AtomicU64::new(0),
             pause: AtomicU32::new(0),
         }
@@ -91,7 +94,9 @@ impl DirectoryReadAhead {
         children: &[(Vec<u8>, Nid)],
     ) {
         let mut state = self.lock();
-        let State { walk, beginnings } = &mut *state;
+        let State {
+            walk, beginnings, ..
+        } = &mut *state;
         if before {
             return walk.continued(directory, children);
         }
@@ -102,16 +107,20 @@ impl DirectoryReadAhead {
             self.pause.store(pause - 1, Ordering::Relaxed);
             return;
         }
-        if !engine.has_idle_cpus() || !self.lister.is_free() {
+        if !engine.has_idle_cpus() || !self.events.has_read(state.batches[0]) {
             return;
         }
-        let batch = walk.next_batch();
-        if !batch.is_empty() && self.lister.begin(&batch) {
-            self.listed.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let batch = state.walk.next_batch();
+        let wanted = batch.iter().map_while(|path| self.events.wants(path));
+        let places: Vec<u64> = wanted.collect();
+        if let Some(last) = places.last() {
+            state.batches = [state.batches[1], *last];
+            self.listed
+                .fetch_add(places.len() as u64, Ordering::Relaxed);
         }
     }
 
-    /// Directories that the helper was requested to list.
+    /// Directories that the companion was asked to list.
     pub(crate) fn count(&self) -> u64 {
         self.listed.load(Ordering::Relaxed)
     }

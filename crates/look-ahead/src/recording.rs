@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use erofs_engine::erofs_format::Nid;
 use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
 
 /// A file with fewer windows, 2 MiB, does not show how it was read.
@@ -12,34 +11,45 @@ const OVERTAKEN: u32 = 3;
 
 /// Pages of one window of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RawWindow {
-    pub(super) nid: Nid,
-    pub(super) number: u32,
-    pub(super) pages: u32,
-    pub(super) at_ms: u32,
+pub(crate) struct RawWindow {
+    pub(crate) ino: u64,
+    pub(crate) number: u32,
+    pub(crate) pages: u32,
+    pub(crate) at_ms: u32,
+}
+
+/// A name that was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LookedUp {
+    pub(crate) directory: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) found: Option<u64>,
+    pub(crate) at_ms: u32,
 }
 
 /// All requests of a launch.
 #[derive(Debug, Default)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     /// In the order of their first page.
-    pub(super) windows: Vec<RawWindow>,
-    places: HashMap<(Nid, u32), usize>,
-    /// Directories in which names were looked up or that were listed, in this order.
-    pub(super) directories: Vec<Nid>,
-    seen: HashSet<Nid>,
-    /// Those that were listed.
-    pub(super) listed: HashSet<Nid>,
-    /// Names that are not there.
-    pub(super) absent: Vec<(Nid, Vec<u8>)>,
-    pub(super) links: HashSet<Nid>,
+    pub(crate) windows: Vec<RawWindow>,
+    places: HashMap<(u64, u32), usize>,
+    /// Names that were looked up, with their directories, and inodes if they are there.
+    pub(crate) names: Vec<LookedUp>,
+    seen: HashSet<(u64, Vec<u8>)>,
+    /// Directories that were listed, and when.
+    pub(crate) listed: Vec<(u64, u32)>,
+    listed_once: HashSet<u64>,
+    /// Symbolic links that were read, and when.
+    pub(crate) links: Vec<(u64, u32)>,
     /// Set before each note, ms since the recording began.
-    pub(super) now_ms: u32,
+    pub(crate) now_ms: u32,
 }
 
 impl Recording {
-    pub(super) fn read(&mut self, nid: Nid, offset: u64, length: usize) {
-        let Some(last) = (length as u64).checked_sub(1) else {
+    pub(crate) fn read(&mut self, ino: u64, offset: u64, length: u64) {
+        /// No request of the kernel is longer.
+        const LONGEST: u64 = 256 << 20;
+        let Some(last) = length.min(LONGEST).checked_sub(1) else {
             return;
         };
         let (first, last) = (offset / PAGE, offset.saturating_add(last) / PAGE);
@@ -49,13 +59,13 @@ impl Recording {
             let Ok(number) = u32::try_from(number) else {
                 return;
             };
-            match self.places.get(&(nid, number)) {
+            match self.places.get(&(ino, number)) {
                 Some(&place) => self.windows[place].pages |= bit,
                 None if self.windows.len() == limits::WINDOWS => return,
                 None => {
-                    self.places.insert((nid, number), self.windows.len());
+                    self.places.insert((ino, number), self.windows.len());
                     self.windows.push(RawWindow {
-                        nid,
+                        ino,
                         number,
                         pages: bit,
                         at_ms: self.now_ms,
@@ -65,44 +75,49 @@ impl Recording {
         }
     }
 
-    /// The name if it is not there.
-    pub(super) fn looked_up(&mut self, directory: Nid, absent: Option<Box<[u8]>>) {
-        self.saw(directory);
-        if let Some(name) = absent.filter(|_| self.absent.len() < limits::NAMES) {
-            self.absent.push((directory, name.into()));
+    pub(crate) fn looked_up(&mut self, directory: u64, name: &[u8], found: Option<u64>) {
+        let has_room = self.names.len() < limits::NAMES;
+        if has_room && self.seen.insert((directory, name.to_vec())) {
+            self.names.push(LookedUp {
+                directory,
+                name: name.to_vec(),
+                found,
+                at_ms: self.now_ms,
+            });
         }
     }
 
-    pub(super) fn listed(&mut self, directory: Nid) {
-        self.saw(directory);
-        self.listed.insert(directory);
+    pub(crate) fn listed(&mut self, directory: u64) {
+        if self.listed.len() < limits::NAMES && self.listed_once.insert(directory) {
+            self.listed.push((directory, self.now_ms));
+        }
     }
 
-    pub(super) fn read_link(&mut self, nid: Nid) {
+    pub(crate) fn read_link(&mut self, ino: u64) {
         if self.links.len() < limits::NAMES {
-            self.links.insert(nid);
+            self.links.push((ino, self.now_ms));
         }
+    }
+
+    /// Directories that were used.
+    pub(crate) fn directories(&self) -> usize {
+        let looked_in = self.names.iter().map(|name| name.directory);
+        let all: HashSet<u64> = looked_in.chain(self.listed_once.iter().copied()).collect();
+        all.len()
     }
 
     /// Whether most of the large files were read from begin to end, in this order: by a copy or a
     /// search. A launch maps its files, and reads them here and there. `length`: bytes of a file.
-    pub(super) fn is_copy(&self, length: impl Fn(Nid) -> Option<u64>) -> bool {
-        let mut files: HashMap<Nid, Vec<&RawWindow>> = HashMap::new();
+    pub(crate) fn is_copy(&self, length: impl Fn(u64) -> Option<u64>) -> bool {
+        let mut files: HashMap<u64, Vec<&RawWindow>> = HashMap::new();
         for window in &self.windows {
-            files.entry(window.nid).or_default().push(window);
+            files.entry(window.ino).or_default().push(window);
         }
         files.retain(|_, windows| windows.len() >= MANY_WINDOWS);
-        let copied = files.iter().filter(|(nid, windows)| {
-            length(**nid).is_some_and(|length| are_most(windows, length)) && are_in_order(windows)
+        let copied = files.iter().filter(|(ino, windows)| {
+            length(**ino).is_some_and(|length| are_most(windows, length)) && are_in_order(windows)
         });
         2 * copied.count() > files.len()
-    }
-
-    /// A directory was used.
-    pub(super) fn saw(&mut self, directory: Nid) {
-        if self.seen.len() < limits::NAMES && self.seen.insert(directory) {
-            self.directories.push(directory);
-        }
     }
 }
 
@@ -127,7 +142,7 @@ mod tests {
         const WINDOW: u64 = PAGES_PER_WINDOW as u64 * PAGE;
         let read = |numbers: &mut dyn Iterator<Item = u64>| {
             let mut recording = Recording::default();
-            numbers.for_each(|number| recording.read(7, number * WINDOW, WINDOW as usize));
+            numbers.for_each(|number| recording.read(7, number * WINDOW, WINDOW));
             recording
         };
         let whole = |_| Some(20 * WINDOW - 5);
@@ -158,8 +173,8 @@ mod tests {
         recording.read(9, 31 * PAGE, 2 * 4096);
         recording.read(7, 0, 1);
         recording.read(7, 4096, 0);
-        let window = |nid, number, pages, at_ms| RawWindow {
-            nid,
+        let window = |ino, number, pages, at_ms| RawWindow {
+            ino,
             number,
             pages,
             at_ms,
@@ -175,13 +190,20 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_comes_once_however_it_was_used() {
+    fn a_name_and_a_listing_come_once() {
         let mut recording = Recording::default();
-        recording.looked_up(1, None);
-        recording.looked_up(2, Some(b"b"[..].into()));
+        recording.looked_up(1, b"a", Some(7));
+        recording.now_ms = 5;
+        recording.looked_up(1, b"a", Some(7));
+        recording.looked_up(2, b"a", None);
         recording.listed(1);
-        assert_eq!(recording.directories, [1, 2]);
-        assert!(recording.listed.contains(&1) && !recording.listed.contains(&2));
-        assert_eq!(recording.absent, [(2, b"b".to_vec())]);
+        recording.listed(1);
+        let found: Vec<_> = recording
+            .names
+            .iter()
+            .map(|it| (it.directory, it.found))
+            .collect();
+        assert_eq!(found, [(1, Some(7)), (2, None)]);
+        assert_eq!(recording.listed, [(1, 5)]);
     }
 }

@@ -1,0 +1,319 @@
+//! Keeps what launches decode, so that later mounts need not decode it again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use erofs_engine::erofs_format::Nid;
+use erofs_engine::{DecodedSink, DecodedSource, Engine};
+use launch_profile::{Decoded, DecodedIndex};
+use sys::pi_condvar::PiCondvar;
+use sys::pi_mutex::PiMutex;
+
+use super::image_identity::identity;
+use crate::error::Error;
+use crate::protocol::DecodedWriter;
+
+/// It is written again if launches decoded one byte in this many themselves, or more.
+const NEW_SHARE: u64 = 20;
+
+/// The same of a file that is full: others would go for it.
+const NEW_SHARE_OF_FULL: u64 = 2;
+
+/// The nice value that gives way to all others.
+const LEAST: i32 = 19;
+
+/// Reads of launches that are remembered.
+const MOST_READS: usize = 1 << 16;
+
+/// A launch is over, for its decoded bytes, after this time without a read.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether a launch is over.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How often one mount writes what is kept.
+const MOST_WRITES: usize = 8;
+
+/// What one mount keeps.
+#[derive(Debug)]
+pub(crate) struct DecodedBytes {
+    /// Most bytes that are kept.
+    most: u64,
+    /// That of earlier mounts.
+    before: Option<Arc<Decoded>>,
+    /// Guarded by its own lock: what launches read.
+    reads: PiMutex<Reads>,
+    changed: PiCondvar,
+    writer: OnceLock<DecodedWriter>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Reads {
+    ranges: Vec<(Nid, Range<u64>)>,
+    /// How many there were when it was looked last, and how many were kept.
+    seen: usize,
+    kept: usize,
+}
+
+/// For the engine.
+#[derive(Debug)]
+struct Taken(Arc<Decoded>);
+
+impl DecodedSource for Taken {
+    fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool {
+        self.0.read(key, out, !keeps)
+    }
+}
+
+impl DecodedBytes {
+    /// `file`: what earlier mounts kept, which the engine takes from now on. What is damaged is
+    /// written again.
+    pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
+        let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
+        if let Some(before) = &before {
+            engine.set_decoded(Arc::new(Taken(Arc::clone(before))));
+        }
+        Self {
+            most,
+            before,
+            reads: PiMutex::default(),
+            changed: PiCondvar::new(),
+            writer: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes that earlier launches decoded, as far as this mount has taken them.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.before.as_ref().map_or(0, |before| before.bytes().0)
+    }
+
+    /// A launch, or the companion ahead of it, read a part of a file.
+    pub(crate) fn was_read(&self, file: Nid, offset: u64, length: usize) {
+        let mut reads = self.reads.lock();
+        if reads.ranges.len() < MOST_READS {
+            let end = offset.saturating_add(length as u64);
+            reads.ranges.push((file, offset..end));
+        }
+    }
+
+    /// Has a thread keep what launches decode, behind everything else: it takes a while.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        writer: DecodedWriter,
+    ) -> Result<Keeping, Error> {
+        let _ = self.writer.set(writer);
+        let (this, engine) = (Arc::clone(self), Arc::downgrade(engine));
+        let thread = thread::Builder::new().name("erofs_decoded".to_owned());
+        let thread = thread.spawn(move || this.run(&engine));
+        Ok(Keeping {
+            decoded: Arc::clone(self),
+            thread: Some(thread.map_err(Error::std_io("erofs_decoded"))?),
+        })
+    }
+
+    fn run(&self, engine: &Weak<Engine>) {
+        // Without it, this takes the time of others.
+        let _ = rustix::process::nice(LEAST);
+        for _ in 0..MOST_WRITES {
+            let Some(ranges) = self.wait_for_launch() else {
+                return;
+            };
+            let (Some(engine), Some(writer)) = (engine.upgrade(), self.writer.get()) else {
+                return;
+            };
+            let _ = self.keep(&ranges, &engine, writer);
+        }
+    }
+
+    /// What launches read, when one is over; `None` when the mount ends with nothing new.
+    fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
+        let mut quiet = Duration::ZERO;
+        let mut reads = self.reads.lock();
+        loop {
+            let closed = self.closed.load(Ordering::Relaxed);
+            let count = reads.ranges.len();
+            if count != reads.seen {
+                (reads.seen, quiet) = (count, Duration::ZERO);
+            }
+            let is_new = count > reads.kept + reads.kept / NEW_SHARE as usize;
+            if is_new && (closed || quiet >= QUIET) {
+                reads.kept = count;
+                return Some(reads.ranges.clone());
+            }
+            if closed {
+                return None;
+            }
+            let waits = if is_new { LOOK } else { NEVER };
+            reads = self.changed.wait_timeout(reads, waits);
+            quiet += waits.min(LOOK);
+        }
+    }
+
+    fn keep(
+        &self,
+        ranges: &[(Nid, Range<u64>)],
+        engine: &Engine,
+        writer: &DecodedWriter,
+    ) -> Result<(), Error> {
+        if self
+            .before
+            .as_ref()
+            .is_some_and(|before| has_most(before, self.most))
+        {
+            return Ok(());
+        }
+        let seed = self.before.as_ref().map(|before| before.seed);
+        let sink = Sink {
+            seed: seed.unwrap_or_else(|| RandomState::new().hash_one(())),
+            writer,
+            state: PiMutex::new(State {
+                index: DecodedIndex::default(),
+                kept: HashMap::new(),
+                left: self.most,
+                failed: None,
+            }),
+        };
+        sink.keep_all(ranges, engine)
+    }
+}
+
+/// Until something wakes the thread.
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// Keeping under way: ends with the mount, and keeps what is new.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    decoded: Arc<DecodedBytes>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        // Under the lock, so that the thread does not begin to wait meanwhile.
+        let reads = self.decoded.reads.lock();
+        self.decoded.closed.store(true, Ordering::Relaxed);
+        drop(reads);
+        self.decoded.changed.notify_all();
+        // A panic was printed, and leaves what there was before.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Whether launches found nearly all that they decoded, or what of it has room.
+fn has_most(before: &Decoded, most: u64) -> bool {
+    let (read, missed) = before.bytes();
+    let is_full = before.length >= most - most / NEW_SHARE;
+    let share = if is_full {
+        NEW_SHARE_OF_FULL
+    } else {
+        NEW_SHARE
+    };
+    !before.is_damaged() && missed * share <= read + missed
+}
+
+/// Writes a file through the companion.
+#[derive(Debug)]
+struct Sink<'w> {
+    seed: u64,
+    writer: &'w DecodedWriter,
+    /// Guarded by its own lock: one thread decodes.
+    state: PiMutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    index: DecodedIndex,
+    /// Lengths by keys.
+    kept: HashMap<u128, usize>,
+    /// Bytes that may still be kept.
+    left: u64,
+    failed: Option<Error>,
+}
+
+impl DecodedSink for Sink<'_> {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn wants(&self, key: u128, length: usize) -> bool {
+        let state = self.state.lock();
+        let has_room = state.failed.is_none() && state.left >= length as u64;
+        has_room && state.kept.get(&key).is_none_or(|kept| *kept < length)
+    }
+
+    fn keep(&self, key: u128, decoded: &[u8]) {
+        let mut state = self.state.lock();
+        let bytes = DecodedIndex::bytes_of(decoded.len());
+        let Some(left) = state.left.checked_sub(bytes) else {
+            return;
+        };
+        if state.index.add(key, decoded) {
+            state.left = left;
+            state.kept.insert(key, decoded.len());
+            state.failed = self.writer.add(decoded).err();
+        }
+    }
+}
+
+impl Sink<'_> {
+    /// Decodes what was read once more. What cannot be read any more, since the mount ends, is left
+    /// out.
+    fn keep_all(self, ranges: &[(Nid, Range<u64>)], engine: &Engine) -> Result<(), Error> {
+        for (file, range) in ranges {
+            if let Ok(inode) = engine.inode(*file) {
+                let end = range.end.min(inode.size);
+                if range.start < end {
+                    let _ = engine.decode_for(&inode, range.start..end, &self);
+                }
+            }
+        }
+        let state = self.state.into_inner();
+        if let Some(error) = state.failed {
+            return Err(error);
+        }
+        let bytes = state.index.into_bytes(self.seed, identity(engine));
+        self.writer.add(&bytes)?;
+        self.writer.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use launch_profile::ImageIdentity;
+
+    use super::*;
+
+    #[test]
+    fn a_full_file_stays_unless_launches_decode_most_themselves() {
+        let decoded = vec![7; 100_000];
+        let (mut index, mut file) = (DecodedIndex::default(), tempfile::tempfile().unwrap());
+        assert!(index.add(1, &decoded));
+        file.write_all(&decoded).unwrap();
+        file.write_all(&index.into_bytes(0, ImageIdentity::default()))
+            .unwrap();
+        let before = Decoded::open(file).unwrap();
+        let (large, full) = (1 << 20, before.length);
+        let read = |key, bytes| before.read(key, &mut vec![0; bytes], true);
+        assert!(read(1, 96_000) && !read(2, 4_000));
+        assert!(has_most(&before, large));
+        assert!(!read(2, 4_000));
+        assert!(!has_most(&before, large) && has_most(&before, full));
+        assert!(!read(2, 100_000));
+        assert!(!has_most(&before, full));
+    }
+}

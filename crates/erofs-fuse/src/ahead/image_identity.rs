@@ -1,0 +1,53 @@
+//! By what the launch profiles of an image are known.
+
+use erofs_engine::Engine;
+use erofs_engine::erofs_format::{NID_IN_METABOX, Reader};
+use launch_profile::ImageIdentity;
+
+/// By which the launch profiles of the image are known.
+pub fn identity(engine: &Engine) -> ImageIdentity {
+    let superblock = engine.image().superblock();
+    ImageIdentity {
+        uuid: superblock.uuid,
+        build_time: superblock
+            .epoch
+            .cast_unsigned()
+            .wrapping_add(superblock.build_time.into()),
+        build_time_nsec: superblock.fixed_nsec,
+        blocks: superblock.blocks,
+        inodes: superblock.inos,
+        content: engine.with_image(&engine.waiting(), content),
+    }
+}
+
+/// Bytes of metadata that tell images apart, from the root inode on. Inodes there have sizes and
+/// addresses of data, and the root its names. A mount that is used reads them, too.
+const SAMPLE: u64 = 16 << 10;
+
+/// Of the superblock's block and of the metadata around the root, as far as there is so much.
+fn content(image: Reader<'_>) -> u64 {
+    let superblock = image.superblock();
+    let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;
+    let meta_area = match in_metabox {
+        true => 0,
+        false => u64::from(superblock.meta_block) << superblock.block_bits,
+    };
+    let root = meta_area.saturating_add((superblock.root_nid & !NID_IN_METABOX).saturating_mul(32));
+    let root = root & !(SAMPLE_STEP as u64 - 1);
+    let places = [(false, 1024, 4096 - 1024), (in_metabox, root, SAMPLE)];
+    let mut bytes = Vec::new();
+    for (metabox, begin, length) in places {
+        for offset in (0..length).step_by(SAMPLE_STEP) {
+            let mut step = [0; SAMPLE_STEP];
+            let at = begin.saturating_add(offset);
+            if image.read_meta(metabox, &mut step, at).is_err() {
+                break;
+            }
+            bytes.extend(step);
+        }
+    }
+    ImageIdentity::content_of(&bytes)
+}
+
+/// The smallest block: an image ends with one.
+const SAMPLE_STEP: usize = 512;

@@ -1,0 +1,79 @@
+//! What the counters have of launches, as the companion says it.
+
+use serde::{Deserialize, Serialize};
+
+figures::figures! {
+    /// What was learned of launches, and read ahead of them.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(default)]
+    pub(crate) struct LaunchFigures {
+        /// Directories that were listed ahead.
+        listed_directories: u64,
+        /// Bytes read ahead by the launch profile.
+        prefetched_bytes: u64 => counter "profile_prefetched_bytes_total",
+        /// Bytes that a reader asked for before they were read ahead.
+        late_bytes: u64,
+        /// Windows that could not be read ahead.
+        refused_windows: u64,
+        /// What the launch profile is used for: learning, replaying or replayed.
+        state: String => gauge "profile_info{state}",
+        /// Windows of the profiles that are replayed.
+        windows: usize,
+        /// Windows left out to see whether a launch asks for them.
+        probes: u64,
+        /// Probes that a launch asked for.
+        probes_hit: u64,
+        /// Bytes read ahead that launches used, estimated from probes.
+        used_bytes: Option<u64>,
+        /// Bytes read ahead that no program read, estimated from probes.
+        wasted_bytes: Option<u64> => gauge "profile_wasted_bytes",
+        /// Bytes that earlier launches had decoded.
+        pub(crate) kept_bytes: u64,
+        /// Programs that were learned.
+        programs: Vec<ProgramFigures>,
+        /// What went wrong beside it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    }
+}
+
+figures::figures! {
+    /// A program that was learned.
+    #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub(crate) struct ProgramFigures {
+        /// Its path; empty if that is unknown.
+        path: String,
+        /// Its inode; null, since profiles name programs by their paths.
+        nid: Option<u64>,
+        /// Launches that were learned.
+        launches: u32,
+        /// Windows of its profile.
+        windows: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Windows of the profile that the last launch asked for; null without a launch.
+        windows_asked: Option<usize>,
+    }
+}
+
+impl Default for LaunchFigures {
+    /// Before the companion has said anything.
+    fn default() -> Self {
+        Self {
+            state: "learning".to_owned(),
+            listed_directories: 0,
+            prefetched_bytes: 0,
+            late_bytes: 0,
+            refused_windows: 0,
+            windows: 0,
+            probes: 0,
+            probes_hit: 0,
+            used_bytes: None,
+            wasted_bytes: None,
+            kept_bytes: 0,
+            programs: Vec::new(),
+            error: None,
+        }
+    }
+}

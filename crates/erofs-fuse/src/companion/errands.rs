@@ -1,0 +1,150 @@
+//! What a companion cannot do in its sandbox, and has the mount helper do: copying the mount, and
+//! reading and writing the profile. Each is done by a child of the helper, so that the helper waits
+//! for no file.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use launch_profile::limits;
+use look_ahead::Store;
+use rustix::event::PollFlags;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::detached_copy;
+use super::profile_file::ProfileFile;
+use crate::child::ChildProcess;
+use crate::error::Error;
+use crate::inherited;
+use crate::mounting::Mounted;
+use crate::poll::first_ready;
+use crate::protocol::{Request, receive_response, respond};
+
+/// How long a companion waits. A file of a network may take long.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The companion's side.
+pub(super) struct Errands {
+    /// Locked from a request to its answer: several threads ask.
+    socket: Mutex<OwnedFd>,
+    /// The text of the next profile.
+    text: File,
+}
+
+impl Errands {
+    pub(super) fn new(socket: OwnedFd, text: OwnedFd) -> Self {
+        Self {
+            socket: Mutex::new(socket),
+            text: text.into(),
+        }
+    }
+
+    /// A copy of the mount; `None` if it is gone.
+    pub(super) fn copy(&self) -> Option<OwnedFd> {
+        self.ask(Request::Copy, b"").ok()?
+    }
+
+    fn ask(&self, request: Request, bytes: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        const WHAT: &str = "the mount helper process is gone";
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        request.send(&*socket, bytes).map_err(Error::std_io(WHAT))?;
+        let ready = first_ready(&[(socket.as_fd(), PollFlags::IN)], Some(LIMIT));
+        if ready == Ok(None) {
+            return Err(Error::Profile("it takes too long".into()));
+        }
+        let answer = receive_response(&*socket).map_err(Error::std_io(WHAT))?;
+        Ok(answer?.descriptor)
+    }
+}
+
+/// The file of the profile.
+pub(super) struct StoredProfile {
+    pub(super) errands: std::sync::Arc<Errands>,
+    pub(super) name: Vec<u8>,
+}
+
+impl Store for StoredProfile {
+    fn open(&mut self) -> Result<Option<File>, String> {
+        let file = self.errands.ask(Request::OpenProfile, &self.name);
+        let file = file.map_err(|error| error.to_string())?;
+        Ok(file.map(File::from))
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), String> {
+        let errands = &self.errands;
+        let written = errands.text.write_all_at(text.as_bytes(), 0);
+        written.map_err(|error| error.to_string())?;
+        let length = text.len().to_string();
+        let done = errands.ask(Request::WriteProfile, length.as_bytes());
+        done.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Memory in which a companion puts what is written.
+pub(super) fn text() -> Result<OwnedFd, Error> {
+    memfd_create("profile", MemfdFlags::CLOEXEC).map_err(Error::io("memfd_create"))
+}
+
+/// Does an errand in a child, which answers over `socket`. `None`: the request was answered, since
+/// it is refused.
+pub(super) fn run(
+    (request, bytes): (Request, Vec<u8>),
+    socket: BorrowedFd<'_>,
+    text: &OwnedFd,
+    mounted: &Mounted,
+    profile: Option<&mut ProfileFile>,
+) -> Option<ChildProcess> {
+    let none = || Error::Protocol("no profile was requested".into());
+    let refused = |error: Error| respond(socket, &Err((&error).into()));
+    let chosen = match (request, profile) {
+        (Request::Copy, _) => Ok(None),
+        (Request::OpenProfile, Some(profile)) => profile.choose(&bytes).map(|()| Some(profile)),
+        (Request::WriteProfile, Some(profile)) => profile.count_write().map(|()| Some(profile)),
+        (Request::OpenProfile | Request::WriteProfile, None) => Err(none()),
+        _ => Err(Error::Protocol(format!(
+            "no companion asks for {request:?}"
+        ))),
+    };
+    let profile = match chosen {
+        Ok(profile) => profile,
+        Err(error) => {
+            let _ = refused(error);
+            return None;
+        }
+    };
+    let mut kept = inherited::named_descriptors();
+    kept.push(text.as_raw_fd());
+    let child = || {
+        let socket = rustix::stdio::stdin();
+        let outcome = match profile {
+            None => {
+                let copy = detached_copy::in_own_namespace(&mounted.mountpoint, &mounted.id.device);
+                copy.map(Some).map_err(Error::io("cannot copy the mount"))
+            }
+            Some(profile) if request == Request::OpenProfile => profile.open(),
+            Some(profile) => write(profile, text, &bytes).map(|()| None),
+        };
+        let response = outcome.map(Into::into).map_err(|error| (&error).into());
+        i32::from(respond(socket, &response).is_err())
+    };
+    let theirs = socket.try_clone_to_owned().map_err(Error::std_io("dup"));
+    let started = theirs.and_then(|theirs| {
+        ChildProcess::fork(theirs, &kept, child).map_err(Error::std_io("cannot start a process"))
+    });
+    started.map_err(refused).ok()
+}
+
+/// `length` is what the companion says, which may cut its memory meanwhile.
+fn write(profile: &ProfileFile, text: &OwnedFd, length: &[u8]) -> Result<(), Error> {
+    let length = std::str::from_utf8(length)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    let length = length.unwrap_or(usize::MAX).min(limits::LEARNED_BYTES + 1);
+    let mut bytes = vec![0; length];
+    let file = File::from(text.try_clone().map_err(Error::std_io("dup"))?);
+    let read = file.read_exact_at(&mut bytes, 0);
+    read.map_err(Error::std_io("the text of a profile"))?;
+    profile.write(&bytes)
+}

@@ -1,0 +1,731 @@
+//! The companion of a mount: learns its launches, replays those that are expected, and lists
+//! directories ahead of a walk.
+//!
+//! A launch begins when a program is read from its beginning. The programs that were launched from
+//! one of the last mounts are replayed at once; where there are none, nothing is read, and the
+//! replay of a program begins with its launch.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use launch_profile::text::escaped;
+use launch_profile::{Error, ImageIdentity, Learned, Profile, Program, learned, limits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use crate::client::{self, Room};
+use crate::events::now_ms;
+use crate::figures::{probes, report};
+use crate::learning::{self, Place};
+use crate::names::Names;
+use crate::reader::{Event, Reader, Until};
+use crate::recording::Recording;
+use crate::replay::Replay;
+use crate::surroundings::{Mount, Settings, Store};
+
+/// After this many mounts in a row without a launch, one is not expected.
+const IDLE_MOUNTS: u32 = 3;
+
+/// Whatever reads more windows, 512 MiB, copies or searches, and launches nothing.
+const MOST_WINDOWS: usize = 4096;
+
+/// Whatever uses more directories does so, too.
+const MOST_DIRECTORIES: usize = 1024;
+
+/// A launch that asks for one window in this many, or more, beside those of its profile has
+/// changed.
+const NEW_SHARE: usize = 20;
+
+/// Probes that show whether a profile is still good.
+const ENOUGH_PROBES: u64 = 8;
+
+/// A launch is over after this time without requests, in milliseconds.
+const QUIET_MS: u64 = 2000;
+
+/// It is over after this time in any case.
+const LONGEST_MS: u64 = 30_000;
+
+/// Replays of one mount at most: those of its beginning, and those of programs launched later.
+const MOST_REPLAYS: usize = 64;
+
+/// Between two looks at what happens while a launch or a replay is under way.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How long a copy of the mount is kept that nothing needs.
+const KEPT: Duration = Duration::from_millis(50);
+
+/// Time for the names of a recorded launch when the mount is gone.
+const LAST_NAMES: Duration = Duration::from_millis(300);
+
+/// Directories that were listed and are remembered: a launch reads files that were known before.
+const RECENT: usize = 64;
+
+/// Entries of directories that are searched for names.
+const MOST_ENTRIES: usize = 1 << 15;
+
+/// A launch that asks for nothing so long may be over, in milliseconds.
+const PAUSE_MS: u64 = 100;
+
+/// Time for names while a launch is under way.
+const SOME_NAMES: Duration = Duration::from_millis(20);
+
+/// Programs whose figures are published.
+const SHOWN: usize = 40;
+
+/// A launch under way. Times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    program: u64,
+    began: u64,
+    last: u64,
+}
+
+/// The companion of one mount.
+pub struct Companion {
+    reader: Reader,
+    mount: Arc<dyn Mount>,
+    store: Box<dyn Store>,
+    settings: Settings,
+    names: Names,
+    /// What the file had when it was read last. Other mounts write it, too.
+    learned: Learned,
+    image: ImageIdentity,
+    launch: Option<Launch>,
+    /// With `any_file`: there was a launch.
+    launched_once: bool,
+    recording: Recording,
+    replays: Vec<Arc<Replay>>,
+    /// Programs that are replayed.
+    replayed: HashSet<Vec<u8>>,
+    /// Programs that were launched from this mount, and the windows that their last launch had to
+    /// ask for, if they were known before.
+    launched: HashMap<Vec<u8>, Option<usize>>,
+    trouble: Option<String>,
+    /// Directories that were listed last.
+    recent: VecDeque<u64>,
+    /// Directories that were searched for names during the launch, and what is in them.
+    searched: HashSet<Vec<u8>>,
+    entries: HashMap<u64, Vec<u8>>,
+    room: Room,
+    /// When the mount was used last.
+    used: Instant,
+    published: Value,
+}
+
+impl std::fmt::Debug for Companion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Companion").finish_non_exhaustive()
+    }
+}
+
+/// Whether a launch is expected, by the file of what launches taught.
+pub(crate) fn is_expected_by(file: &File) -> bool {
+    let mut header = [0; learned::HEADER_BYTES];
+    let length = file.read_at(&mut header, 0).unwrap_or(0);
+    Learned::idle_mounts_of(&header[..length]) < IDLE_MOUNTS
+}
+
+impl Companion {
+    /// `Reader` is of the ring that the server notes in.
+    pub fn new(
+        reader: Reader,
+        mount: Arc<dyn Mount>,
+        store: Box<dyn Store>,
+        mut settings: Settings,
+    ) -> Self {
+        let trouble = settings.trouble.take();
+        let (names, image) = (Names::new(reader.root()), reader.image());
+        Self {
+            reader,
+            mount,
+            store,
+            settings,
+            names,
+            learned: Learned::default(),
+            image,
+            launch: None,
+            launched_once: false,
+            recording: Recording::default(),
+            replays: Vec::new(),
+            replayed: HashSet::new(),
+            launched: HashMap::new(),
+            trouble,
+            recent: VecDeque::new(),
+            searched: HashSet::new(),
+            entries: HashMap::new(),
+            room: Room::new(),
+            used: Instant::now(),
+            published: Value::Null,
+        }
+    }
+
+    /// What goes wrong beside it, for the counters.
+    pub fn fail(reader: &Reader, line: &str) {
+        let report = json!({"state": "learning", "programs": [], "error": line});
+        reader.publish(report.to_string().as_bytes());
+        reader.set_closed(true);
+    }
+
+    /// Waits, before anything that is not trusted is read, until there is something to do; false if
+    /// the mount ends before. `file`: of what launches taught.
+    pub fn wait_for_work(
+        reader: &Reader,
+        file: Option<&File>,
+        settings: &Settings,
+        end: BorrowedFd<'_>,
+    ) -> bool {
+        if settings.learns && file.is_some_and(is_expected_by) {
+            return true;
+        }
+        let mut report = json!({"state": "learning", "programs": []});
+        if let Some(line) = &settings.trouble {
+            report["error"] = json!(line);
+        }
+        reader.publish(report.to_string().as_bytes());
+        let until = if settings.learns && settings.any_file {
+            Until::Any
+        } else {
+            Until::Urgent
+        };
+        let woken = !reader.may_sleep(until) || {
+            let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
+            wait(&watched, None);
+            // Before the end: what was noted by then may be a launch.
+            !reader.may_sleep(until)
+        };
+        reader.awake();
+        woken
+    }
+
+    /// Until `end` is readable.
+    pub fn run(mut self, file: Option<File>, end: BorrowedFd<'_>) {
+        self.reader.register();
+        if self.settings.learns {
+            let known = match file {
+                Some(file) => self.parse(file),
+                None => Ok(Vec::new()),
+            };
+            match known {
+                Ok(programs) => self.learned.programs = programs,
+                Err(()) => self.settings.learns = false,
+            }
+            self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
+        }
+        loop {
+            self.drain();
+            self.end_launch(false);
+            self.find_some_names();
+            self.publish();
+            if self.rest(end) {
+                break;
+            }
+        }
+        self.drain();
+        self.end_launch(true);
+        self.count_idle_mount();
+        self.replays.iter().for_each(|replay| replay.stop());
+        self.publish();
+    }
+
+    /// Sleeps; true when the mount ends.
+    fn rest(&mut self, end: BorrowedFd<'_>) -> bool {
+        let replaying = self.replays.iter().any(|replay| replay.is_running());
+        if replaying || self.launch.is_some() {
+            self.used = Instant::now();
+        }
+        let changes = self.mount.changes();
+        let limit = match (replaying || self.launch.is_some(), &changes) {
+            (true, _) => Some(NAP),
+            (false, Some(_)) => Some(KEPT),
+            (false, None) => None,
+        };
+        let until = match self.settings.learns && self.settings.any_file && !self.launched_once {
+            true => Until::Any,
+            false => Until::Urgent,
+        };
+        let watched = [
+            (Some(end), PollFlags::IN),
+            (Some(self.reader.as_fd()), PollFlags::IN),
+            (changes.as_deref().map(AsFd::as_fd), PollFlags::PRI),
+        ];
+        let watched = watched
+            .into_iter()
+            .filter_map(|(fd, events)| Some((fd?, events)));
+        let watched: Vec<_> = watched.collect();
+        let ready = match self.reader.may_sleep(until) {
+            true => wait(&watched, limit),
+            false => wait(&watched, Some(Duration::ZERO)),
+        };
+        self.reader.awake();
+        let is_ready = |place: usize| ready.get(place).copied().unwrap_or(false);
+        if changes.is_some() && self.mount.is_gone(is_ready(2)) {
+            self.mount_has_gone();
+        } else if changes.is_some() && self.used.elapsed() > KEPT {
+            self.mount.release();
+        }
+        is_ready(0)
+    }
+
+    /// A launch may need names that only the mount has: it gets a moment for them.
+    fn mount_has_gone(&mut self) {
+        if let Some(root) = self.mount.kept().filter(|_| self.launch.is_some()) {
+            self.drain();
+            self.find_names(&root, Instant::now() + LAST_NAMES);
+        }
+        self.mount.release();
+    }
+
+    fn drain(&mut self) {
+        while let Some((at_ms, event)) = self.reader.next() {
+            self.note(at_ms, event);
+        }
+    }
+
+    fn note(&mut self, at_ms: u64, event: Event) {
+        if let Some(launch) = &mut self.launch {
+            let before = launch.last;
+            launch.last = at_ms.clamp(before, now_ms().max(before));
+            if event == Event::Waits {
+                launch.began += launch.last - before;
+            }
+            let since = launch.last.saturating_sub(launch.began);
+            self.recording.now_ms = u32::try_from(since).unwrap_or(u32::MAX);
+        }
+        let records = self.launch.is_some();
+        match event {
+            Event::LookedUp {
+                directory,
+                name,
+                found,
+            } => {
+                if let Some(found) = found {
+                    self.names.add(directory, &name, found);
+                }
+                if records {
+                    let ino = found.map(|found| found.ino);
+                    self.recording.looked_up(directory, &name, ino);
+                }
+            }
+            Event::Listed(directory) => {
+                if records {
+                    self.recording.listed(directory);
+                }
+                if self.recent.back() != Some(&directory) {
+                    if self.recent.len() == RECENT {
+                        self.recent.pop_front();
+                    }
+                    self.recent.push_back(directory);
+                }
+            }
+            Event::LinkRead(ino) if records => self.recording.read_link(ino),
+            Event::Began(ino) => self.begin(ino, at_ms),
+            Event::Read {
+                ino,
+                offset,
+                length,
+            } => {
+                if self.settings.any_file {
+                    self.begin(ino, at_ms);
+                }
+                if self.launch.is_some() {
+                    self.recording.read(ino, offset, length);
+                }
+                self.was_read(ino, offset, length);
+            }
+            Event::Wanted(path) => self.list(&path),
+            Event::Waits | Event::LinkRead(_) => {}
+        }
+    }
+
+    fn was_read(&self, ino: u64, offset: u64, length: u64) {
+        if self.replays.is_empty() {
+            return;
+        }
+        let path = self.names.path(ino);
+        for replay in &self.replays {
+            if let Some(file) = replay.file(ino, path.as_deref()) {
+                replay.was_read(file, offset, length);
+            }
+        }
+    }
+
+    /// Ahead of a walk.
+    fn list(&mut self, path: &[u8]) {
+        self.used = Instant::now();
+        if let Some(root) = self.mount.root() {
+            let _ = client::list(&root, path, &mut self.room, |_, _| true);
+        }
+    }
+
+    /// A program was read from its beginning: a launch begins, unless one is under way.
+    fn begin(&mut self, program: u64, at_ms: u64) {
+        if !self.settings.learns {
+            return self.reader.stop_recording();
+        }
+        let path = self.place(program).map(|place| place.path);
+        self.replay_one(path.as_deref());
+        if self.launch.is_some() || self.settings.any_file && self.launched_once {
+            return;
+        }
+        self.launched_once = true;
+        let began = at_ms.min(now_ms());
+        self.launch = Some(Launch {
+            program,
+            began,
+            last: began,
+        });
+        // For names, should the mount go in the midst of the launch.
+        drop(self.mount.root());
+        // Others may have changed it: a program that was removed is learned anew.
+        if self.read().is_ok() {
+            self.replay_one(path.as_deref());
+        }
+    }
+
+    fn replay_one(&mut self, path: Option<&[u8]>) {
+        if let Some(path) = path {
+            self.replay(|program| program.path == path);
+        }
+    }
+
+    /// Ends the launch if it is over, or in any case.
+    fn end_launch(&mut self, now: bool) {
+        let Some(launch) = self.launch else { return };
+        let is_quiet = now_ms() >= launch.last + QUIET_MS;
+        if !now && !is_quiet && now_ms() < launch.began + LONGEST_MS {
+            return;
+        }
+        self.reader.stop_recording();
+        if let Some(root) = self.mount.root() {
+            self.find_names(&root, Instant::now() + LAST_NAMES);
+        }
+        self.launch = None;
+        let recording = std::mem::take(&mut self.recording);
+        self.searched.clear();
+        self.entries.clear();
+        if self.learn(launch.program, &recording) {
+            self.write();
+        }
+    }
+
+    /// Names of files that were read, and of which no lookup told: they are in directories that
+    /// were listed.
+    fn find_names(&mut self, root: &OwnedFd, deadline: Instant) {
+        let mut unknown = self.unknown();
+        // What is found in one directory may be the next one.
+        while !unknown.is_empty()
+            && Instant::now() < deadline
+            && let Some(directory) = self.next_to_search()
+        {
+            let entries = &mut self.entries;
+            let _ = client::list(root, &directory, &mut self.room, |name, ino| {
+                if !matches!(name, b"." | b"..") {
+                    let path = learning::joined(&directory, name);
+                    entries.entry(ino).or_insert(path);
+                }
+                entries.len() < MOST_ENTRIES
+            });
+            self.searched.insert(directory);
+        }
+        unknown.retain(|ino| self.entries.contains_key(ino));
+        for path in unknown.iter().filter_map(|ino| self.entries.get(ino)) {
+            self.names.find(root, path);
+        }
+    }
+
+    /// While a launch is under way, and asks for nothing.
+    fn find_some_names(&mut self) {
+        let pauses = |launch: Launch| now_ms() >= launch.last + PAUSE_MS;
+        let is_needed = self.launch.is_some_and(pauses) && !self.unknown().is_empty();
+        let can_help = self.next_to_search().is_some() || !self.entries.is_empty();
+        if is_needed
+            && can_help
+            && let Some(root) = self.mount.root()
+        {
+            self.find_names(&root, Instant::now() + SOME_NAMES);
+        }
+    }
+
+    /// Inodes whose names are missing to tell what the launch did.
+    fn unknown(&self) -> HashSet<u64> {
+        let recording = &self.recording;
+        let read = recording.windows.iter().map(|window| window.ino);
+        let links = recording.links.iter().map(|(ino, _)| *ino);
+        let looked_in = recording.names.iter().map(|name| name.directory);
+        let listed = recording.listed.iter().map(|(ino, _)| *ino);
+        let all = read.chain(links).chain(looked_in).chain(listed);
+        let unknown = all.filter(|ino| self.place(*ino).is_none());
+        unknown.filter_map(|ino| self.names.missing(ino)).collect()
+    }
+
+    /// A directory that was listed, by the launch or not long before, or by a replay.
+    fn next_to_search(&self) -> Option<Vec<u8>> {
+        let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
+        let listed = of_launch.chain(self.recent.iter().copied());
+        let path = |ino: u64| {
+            let found = || self.entries.get(&ino).cloned();
+            self.names.path(ino).or_else(found)
+        };
+        let replayed = self.replays.iter().flat_map(|replay| replay.directories());
+        let all = listed.filter_map(path).chain(replayed.map(<[u8]>::to_vec));
+        let mut new = all.filter(|path| !self.searched.contains(path));
+        new.next()
+    }
+
+    /// What is known of an inode.
+    fn place(&self, ino: u64) -> Option<Place> {
+        if let Some(path) = self.names.path(ino) {
+            let known = self.names.get(ino);
+            return Some(Place {
+                path,
+                size: known.map_or(0, |known| known.size),
+                mode: known.map_or(DIRECTORY, |known| known.mode),
+            });
+        }
+        let mut replays = self.replays.iter();
+        let (path, size) = replays.find_map(|replay| {
+            let file = replay.file(ino, None)?;
+            Some(replay.describe(file))
+        })?;
+        Some(Place {
+            path: path.to_vec(),
+            size,
+            mode: FILE,
+        })
+    }
+
+    /// What the file has by now: other mounts write it, and so does `profile remove`. An error: it
+    /// is something else, or out of reach.
+    fn read(&mut self) -> Result<(), ()> {
+        let file = self.store.open();
+        let file = file.map_err(|line| self.trouble = Some(line))?;
+        self.learned.programs = file.map_or(Ok(Vec::new()), |file| self.parse(file))?;
+        Ok(())
+    }
+
+    /// What is damaged, or is about another image, teaches nothing.
+    fn parse(&mut self, file: File) -> Result<Vec<Program>, ()> {
+        let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
+        let _ = file.take(most).read_to_end(&mut bytes);
+        match Learned::parse(&bytes, &self.image) {
+            Ok(learned) => Ok(learned.programs),
+            Err(error) => {
+                self.trouble = Some(error.to_string());
+                match error {
+                    Error::Magic if self.settings.is_named => Err(()),
+                    _ => Ok(Vec::new()),
+                }
+            }
+        }
+    }
+
+    /// Begins to replay programs that are not replayed yet.
+    fn replay(&mut self, is_one: impl Fn(&Program) -> bool) {
+        if !self.settings.replays {
+            return;
+        }
+        let is_new = |program: &&Program| is_one(program) && !self.replayed.contains(&program.path);
+        let programs = self.learned.programs.iter().filter(is_new);
+        let programs: Vec<Program> = programs.take(MOST_REPLAYS).cloned().collect();
+        if programs.is_empty() || self.replays.len() + programs.len() > MOST_REPLAYS {
+            return;
+        }
+        self.replayed
+            .extend(programs.iter().map(|program| program.path.clone()));
+        let memory = self.settings.memory.as_ref().map_or(0, free_memory);
+        let budget = memory / 2 / programs.len() as u64;
+        let replays = programs.iter().map(|program| {
+            Arc::new(Replay::new(
+                &program.profile,
+                &program.path,
+                budget,
+                THREADS,
+            ))
+        });
+        let replays: Vec<Arc<Replay>> = replays.collect();
+        self.replays.extend(replays.iter().cloned());
+        for place in 1..=THREADS {
+            let replays_of_thread = replays.clone();
+            let (replays, mount) = (replays.clone(), Arc::clone(&self.mount));
+            let shared = self.reader.registrar(place);
+            let name = format!("erofs_replay/{}", place - 1);
+            let spawned = thread::Builder::new().name(name).spawn(move || {
+                shared.register();
+                for replay in &replays {
+                    replay.run(&*mount, &shared);
+                }
+            });
+            if spawned.is_err() {
+                replays_of_thread
+                    .iter()
+                    .for_each(|replay| replay.did_not_start());
+            }
+        }
+    }
+
+    /// Adds a launch to what is known; false for what was none.
+    fn learn(&mut self, program: u64, recording: &Recording) -> bool {
+        let Some(Place { path, .. }) = self.place(program) else {
+            return false;
+        };
+        let length = |ino| self.place(ino).map(|place| place.size);
+        let is_search = recording.windows.len() > MOST_WINDOWS
+            || recording.directories() > MOST_DIRECTORIES
+            || !self.settings.any_file && recording.is_copy(length);
+        if is_search {
+            return false;
+        }
+        let asked = learning::profile(recording, &|ino| self.place(ino));
+        let place = |programs: &[Program]| programs.iter().position(|known| known.path == path);
+        let was_known = place(&self.learned.programs).is_some();
+        if self.read().is_err() {
+            return false;
+        }
+        let at = place(&self.learned.programs);
+        // It was removed during the launch.
+        if was_known && at.is_none() {
+            return false;
+        }
+        let mut known = match at {
+            Some(at) => self.learned.programs.remove(at),
+            None if asked.windows.is_empty() => return false,
+            None => Program {
+                path: path.clone(),
+                profile: asked.clone(),
+                ..Program::default()
+            },
+        };
+        let windows = known.profile.windows.len();
+        known.launches = known.launches.saturating_add(1);
+        known.idle_mounts = 0;
+        let is_wrong = self.is_wrong(&known.profile);
+        // Names and windows behind those that are known.
+        let mut all = known.profile.clone();
+        all.merge(&asked);
+        all.trim(&known.trim);
+        let new = all.bytes().saturating_sub(known.profile.bytes());
+        if new * NEW_SHARE as u64 > known.profile.bytes() {
+            known.profile = all;
+        }
+        let missed = at.map(|_| asked.windows.len().min(windows));
+        self.launched.insert(path, missed);
+        // One that has to be learned anew is forgotten, but for what it was trimmed to.
+        if is_wrong {
+            known.profile = Profile::default();
+        }
+        if !known.profile.windows.is_empty() || known.trim != Default::default() {
+            self.learned.programs.insert(0, known);
+        }
+        true
+    }
+
+    /// Whether launches do not follow the profile any more.
+    fn is_wrong(&self, profile: &Profile) -> bool {
+        let paths: Vec<Vec<u8>> = profile
+            .files
+            .iter()
+            .map(|it| profile.path(&it.name))
+            .collect();
+        let windows = profile.windows.iter();
+        let windows = windows.map(|window| (&paths[window.file as usize][..], window.number));
+        let (hit, missed) = probes(&self.replays, windows);
+        hit + missed >= ENOUGH_PROBES && hit * 2 < missed
+    }
+
+    /// Programs that were expected, and not launched, had one more mount without a launch.
+    fn count_idle_mount(&mut self) {
+        let is_expected = |program: &Program| program.idle_mounts < IDLE_MOUNTS;
+        let expects = self.learned.programs.iter().any(is_expected);
+        if !self.settings.learns || !expects || self.read().is_err() {
+            return;
+        }
+        let mut changed = false;
+        for program in &mut self.learned.programs {
+            if is_expected(program) && !self.launched.contains_key(&program.path) {
+                program.idle_mounts += 1;
+                changed = true;
+            }
+        }
+        if changed {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        let learned = Learned {
+            image: Some(self.image),
+            programs: std::mem::take(&mut self.learned.programs),
+        };
+        if let Err(line) = self.store.write(&learned.to_text()) {
+            self.trouble = Some(format!("nothing is kept: {line}"));
+        }
+        self.learned = learned;
+    }
+
+    /// For the counters.
+    fn publish(&mut self) {
+        let mut report = report(&self.replays);
+        if let Some(line) = &self.trouble {
+            report["error"] = json!(line);
+        }
+        let shown = |program: &Program| {
+            json!({
+                "path": escaped(&program.path),
+                "launches": program.launches,
+                "windows": program.profile.windows.len(),
+                "bytes": program.profile.bytes(),
+                "windows_asked": self.launched.get(&program.path).copied().flatten(),
+            })
+        };
+        let programs = self.learned.programs.iter().take(SHOWN).map(shown);
+        let mut programs: Vec<Value> = programs.collect();
+        loop {
+            report["programs"] = json!(programs);
+            if report == self.published || self.reader.publish(report.to_string().as_bytes()) {
+                break;
+            }
+            if programs.pop().is_none() {
+                break;
+            }
+        }
+        self.published = report;
+    }
+}
+
+/// Threads of a replay: with one, the launch waits for names more often; a third gains nothing.
+const THREADS: usize = 2;
+
+/// Modes of what is known by its place alone.
+const DIRECTORY: u32 = 0o040_555;
+const FILE: u32 = 0o100_444;
+
+/// Which of the descriptors have an event.
+fn wait(watched: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) -> Vec<bool> {
+    let polled = watched.iter();
+    let polled = polled.map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+    let mut polled: Vec<_> = polled.collect();
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    // A signal ends the wait early, which is no harm.
+    if poll(&mut polled, limit.as_ref()).is_err() {
+        return Vec::new();
+    }
+    polled.iter().map(|fd| !fd.revents().is_empty()).collect()
+}
+
+/// Bytes that programs could still allocate without evicting others.
+fn free_memory(memory: &File) -> u64 {
+    let mut text = [0; 4096];
+    let length = memory.read_at(&mut text, 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(&text[..length]);
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}

@@ -1,0 +1,279 @@
+//! The server's side: notes what happened, without a lock, an allocation or waiting. A record for
+//! which there is no room is dropped and counted. The only system call wakes a companion that
+//! sleeps.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use launch_profile::ImageIdentity;
+use rustix::time::{ClockId, clock_gettime};
+use sys::eventfd::EventFd;
+
+use crate::shared::{
+    ABSENT, AWAKE, BEGAN, CLOSED, DROPPED, FILE_AT, FILE_BYTES, FILE_LENGTH, FIRST_NAME, HEAD,
+    Header, IMAGE_AT, IMAGE_BYTES, IMAGE_LENGTH, LINK_READ, LISTED, LONGEST_NAME, LOOKED_UP,
+    MORE_NAME, MOST_PARTS, MOST_THREADS, PART, PARTS, PARTS_AT, READ, RECORDS, REPORT_AT,
+    REPORT_BYTES, REPORT_LENGTH, REPORT_VERSION, ROOT, SLEEPS, SLOT, SLOTS, Shared, TAIL, THREADS,
+    UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
+};
+
+/// What is known of an inode that a name leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inode {
+    /// Its number, as programs see it.
+    pub ino: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// What happened in a mount, for its companion.
+#[derive(Debug)]
+pub struct Events {
+    shared: Shared,
+    wake: EventFd,
+}
+
+/// Numbers of one record.
+#[derive(Clone, Copy, Default)]
+struct Record<'n> {
+    kind: u8,
+    numbers: [u64; 3],
+    name: &'n [u8],
+    urgent: bool,
+}
+
+impl Events {
+    /// A file for [`map`](Self::map), to be kept for later servers and companions.
+    ///
+    /// # Errors
+    /// No memory, or no descriptor is left.
+    pub fn create() -> io::Result<OwnedFd> {
+        Shared::create()
+    }
+
+    /// Maps what [`create`](Self::create) made. `wake` is an eventfd.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or the file is another one.
+    pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            shared: Shared::map(file)?,
+            wake: wake.into(),
+        })
+    }
+
+    /// Before the mount is served: the inode number of its root, the name of the file of what its
+    /// launches taught, and the image.
+    pub fn describe(&self, root: u64, file: &str, image: &ImageIdentity) {
+        self.shared.set(ROOT, root);
+        let set = |length: usize, at: usize, text: &str, most: usize| {
+            let text = &text.as_bytes()[..text.len().min(most)];
+            self.shared.set_bytes(at, text);
+            self.shared.set(length, text.len() as u64);
+        };
+        set(FILE_LENGTH, FILE_AT, file, FILE_BYTES);
+        set(IMAGE_LENGTH, IMAGE_AT, &image.to_text(), IMAGE_BYTES);
+    }
+
+    /// Notes all requests from now on, until the companion has seen enough: any file begins a
+    /// launch.
+    pub fn record(&self) {
+        self.shared.set(RECORDS, 1);
+    }
+
+    /// Whether a launch is under way, whose requests are noted.
+    pub fn records(&self) -> bool {
+        self.shared.get(RECORDS) != 0
+    }
+
+    /// Whether a thread is one of the companion: its requests are none of a launch.
+    pub fn is_of_companion(&self, thread: u32) -> bool {
+        let mut threads = THREADS..THREADS + MOST_THREADS;
+        thread != 0 && threads.any(|at| self.shared.get(at) == u64::from(thread))
+    }
+
+    /// A name was looked up in a directory.
+    pub fn looked_up(&self, directory: u64, name: &[u8], found: Option<Inode>) {
+        let (kind, ino, last) = match found {
+            Some(found) => {
+                let size = found.size & u64::MAX >> 16;
+                (LOOKED_UP, found.ino, u64::from(found.mode) << 48 | size)
+            }
+            None => (ABSENT, 0, 0),
+        };
+        self.add(Record {
+            kind,
+            numbers: [directory, ino, last],
+            name,
+            ..Record::default()
+        });
+    }
+
+    /// A directory was listed.
+    pub fn listed(&self, directory: u64) {
+        self.add_numbers(LISTED, [directory, 0, 0], false);
+    }
+
+    /// A symbolic link was read.
+    pub fn read_link(&self, ino: u64) {
+        self.add_numbers(LINK_READ, [ino, 0, 0], false);
+    }
+
+    /// A program was read from its beginning: a launch begins.
+    pub fn began(&self, ino: u64) {
+        if self.shared.get(RECORDS) == 0 {
+            self.shared.set(RECORDS, 1);
+        }
+        self.add_numbers(BEGAN, [ino, 0, 0], true);
+    }
+
+    /// A file was read. Noted while a launch is under way.
+    pub fn read(&self, ino: u64, offset: u64, length: usize) {
+        if self.shared.get(RECORDS) != 0 {
+            self.add_numbers(READ, [ino, offset, length as u64], false);
+        }
+    }
+
+    /// A reader waits for the network: time of neither the launch nor its quiet end.
+    pub fn waits(&self) {
+        if self.shared.get(RECORDS) != 0 {
+            self.add_numbers(WAITS, [0; 3], false);
+        }
+    }
+
+    /// Has the companion list a directory. A mark for [`has_read`](Self::has_read), if it will.
+    pub fn wants(&self, path: &[u8]) -> Option<u64> {
+        self.add(Record {
+            kind: WANTED,
+            name: path,
+            urgent: true,
+            ..Record::default()
+        })
+    }
+
+    /// Whether the companion is past a mark.
+    pub fn has_read(&self, mark: u64) -> bool {
+        self.shared.get(TAIL) >= mark
+    }
+
+    /// Parts of files that the companion is about to read, beginning with the one behind `seen`: an
+    /// inode number, first byte and length. They may be anything. `seen` is where they end.
+    pub fn parts(&self, seen: &mut u64) -> Vec<(u64, u64, u64)> {
+        let count = self.shared.word(PARTS).load(Ordering::Acquire);
+        let first = count.saturating_sub(MOST_PARTS).max((*seen).min(count));
+        *seen = count;
+        let part = |number: u64| {
+            let at = PARTS_AT + (number % MOST_PARTS) as usize * PART;
+            let [ino, offset, length] = [at, at + 1, at + 2].map(|at| self.shared.get(at));
+            (ino, offset, length)
+        };
+        (first..count).map(part).collect()
+    }
+
+    /// Figures of the companion, as JSON, if there are any.
+    pub fn report(&self) -> Option<serde_json::Value> {
+        /// Writing takes a few microseconds.
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let before = self.shared.word(REPORT_VERSION).load(Ordering::Acquire);
+            let length = self.shared.get(REPORT_LENGTH);
+            let bytes = self.shared.bytes(REPORT_AT, length, REPORT_BYTES);
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.shared.get(REPORT_VERSION) == before {
+                let report: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+                return report.is_object().then_some(report);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+
+    /// Records for which there was no room.
+    pub fn dropped(&self) -> u64 {
+        self.shared.get(DROPPED)
+    }
+
+    fn add_numbers(&self, kind: u8, numbers: [u64; 3], urgent: bool) {
+        self.add(Record {
+            kind,
+            numbers,
+            urgent,
+            ..Record::default()
+        });
+    }
+
+    /// The place behind it, unless it was dropped.
+    fn add(&self, record: Record<'_>) -> Option<u64> {
+        if self.shared.get(CLOSED) != 0 || record.name.len() > LONGEST_NAME {
+            return None;
+        }
+        let slots = slots_of(record.name.len());
+        let Some(slot) = self.reserve(slots as u64) else {
+            self.shared.word(DROPPED).fetch_add(1, Ordering::Relaxed);
+            self.wake_for(true);
+            return None;
+        };
+        self.write(slot, slots, record);
+        self.wake_for(record.urgent);
+        Some(slot + slots as u64)
+    }
+
+    fn reserve(&self, slots: u64) -> Option<u64> {
+        let head = self.shared.word(HEAD);
+        let reserved = head.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |head| {
+            let used = head.wrapping_sub(self.shared.word(TAIL).load(Ordering::Acquire));
+            (used.saturating_add(slots) <= SLOTS).then(|| head.wrapping_add(slots))
+        });
+        reserved.ok()
+    }
+
+    fn write(&self, slot: u64, slots: usize, record: Record<'_>) {
+        let word = |at: usize, value: u64| {
+            let place = self.shared.slot(slot + (at / SLOT) as u64, at % SLOT);
+            place.store(value, Ordering::Relaxed);
+        };
+        word(1, now_ms());
+        for (at, number) in (2..).zip(record.numbers) {
+            word(at, number);
+        }
+        let (first, more) = record.name.split_at(record.name.len().min(FIRST_NAME));
+        for (at, chunk) in (5..).zip(first.chunks(8)) {
+            word(at, word_of(chunk));
+        }
+        for (at, chunk) in (SLOT..).zip(more.chunks(8)) {
+            word(at, word_of(chunk));
+        }
+        let header = Header {
+            kind: record.kind,
+            slots: slots as u8,
+            name: record.name.len() as u16,
+        };
+        let place = self.shared.slot(slot, 0);
+        place.store(header.at(slot), Ordering::Release);
+    }
+
+    fn wake_for(&self, urgent: bool) {
+        // Either the companion sees the record before it sleeps, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        let sleeps = self.shared.get(SLEEPS);
+        let is_owed = || {
+            let used = self.shared.get(HEAD).wrapping_sub(self.shared.get(TAIL));
+            urgent || sleeps == UNTIL_ANY || used >= SLOTS / 2
+        };
+        let slept = sleeps != AWAKE && is_owed();
+        if slept && self.shared.word(SLEEPS).swap(AWAKE, Ordering::Relaxed) != AWAKE {
+            self.wake.wake();
+        }
+    }
+}
+
+const _: () = assert!(FIRST_NAME + 8 * MORE_NAME >= LONGEST_NAME);
+
+/// Milliseconds on the clock that both processes read, as the kernel's last tick has it.
+pub(crate) fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
+}

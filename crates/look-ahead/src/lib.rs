@@ -1,0 +1,25 @@
+//! Looks ahead of the readers of a mount, in a process beside the one that serves it.
+//!
+//! The server only [notes](Events) what happened, in a ring of shared memory, and never waits. The
+//! companion [reads](Reader) the ring, learns which files a launch uses, and does the same work
+//! ahead of the next launch, as an ordinary client of the mount: it opens, lists and reads ahead by
+//! name. It never sees the image, and whatever a server that an image has taken over writes into
+//! the ring is only a hint: numbers and names of bounded length, resolved inside of the mount.
+#![forbid(unsafe_code)]
+
+mod client;
+mod companion;
+mod events;
+mod figures;
+mod learning;
+mod names;
+mod reader;
+mod recording;
+mod replay;
+mod shared;
+mod surroundings;
+
+pub use companion::Companion;
+pub use events::{Events, Inode};
+pub use reader::Reader;
+pub use surroundings::{Mount, Settings, Store};
