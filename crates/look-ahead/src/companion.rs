@@ -26,7 +26,7 @@ use crate::learning::{self, Place};
 use crate::names::Names;
 use crate::reader::{Event, Reader, Until};
 use crate::recording::Recording;
-use crate::replay::Replay;
+use crate::replay::{Limits, Replay};
 use crate::surroundings::{Mount, Settings, Store};
 
 /// After this many mounts in a row without a launch, one is not expected.
@@ -75,6 +75,11 @@ const PAUSE_MS: u64 = 100;
 /// Time for names while a launch is under way.
 const SOME_NAMES: Duration = Duration::from_millis(20);
 
+/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would be
+/// several requests.
+const LEAST: u64 = 128 << 10;
+const MOST: u64 = 256 << 10;
+
 /// Programs whose figures are published.
 const SHOWN: usize = 40;
 
@@ -97,6 +102,9 @@ pub struct Companion {
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
+    /// The launch is of a program that was replayed before: what else is to be done for it waits
+    /// for a pause.
+    is_behind: bool,
     /// With `any_file`: there was a launch.
     launched_once: bool,
     recording: Recording,
@@ -150,6 +158,7 @@ impl Companion {
             learned: Learned::default(),
             image,
             launch: None,
+            is_behind: false,
             launched_once: false,
             recording: Recording::default(),
             replays: Vec::new(),
@@ -220,7 +229,10 @@ impl Companion {
         loop {
             self.drain();
             self.end_launch(false);
-            self.find_some_names();
+            if self.pauses() {
+                self.catch_up();
+                self.find_some_names();
+            }
             self.publish();
             if self.rest(end) {
                 break;
@@ -369,6 +381,7 @@ impl Companion {
             return self.reader.stop_recording();
         }
         let path = self.place(program).map(|place| place.path);
+        let is_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());
         if self.launch.is_some() || self.settings.any_file && self.launched_once {
             return;
@@ -380,10 +393,23 @@ impl Companion {
             began,
             last: began,
         });
+        self.is_behind = true;
+        if !is_replayed {
+            self.catch_up();
+        }
+    }
+
+    /// What a launch needs at its beginning if nothing of it is known.
+    fn catch_up(&mut self) {
+        let Some(launch) = self.launch else { return };
+        if !std::mem::take(&mut self.is_behind) {
+            return;
+        }
         // For names, should the mount go in the midst of the launch.
         drop(self.mount.root());
         // Others may have changed it: a program that was removed is learned anew.
         if self.read().is_ok() {
+            let path = self.place(launch.program).map(|place| place.path);
             self.replay_one(path.as_deref());
         }
     }
@@ -439,13 +465,16 @@ impl Companion {
         }
     }
 
-    /// While a launch is under way, and asks for nothing.
-    fn find_some_names(&mut self) {
+    /// Whether a launch is under way, and asks for nothing.
+    fn pauses(&self) -> bool {
         let pauses = |launch: Launch| now_ms() >= launch.last + PAUSE_MS;
-        let is_needed = self.launch.is_some_and(pauses) && !self.unknown().is_empty();
+        self.launch.is_some_and(pauses)
+    }
+
+    fn find_some_names(&mut self) {
         let can_help = self.next_to_search().is_some() || !self.entries.is_empty();
-        if is_needed
-            && can_help
+        if can_help
+            && !self.unknown().is_empty()
             && let Some(root) = self.mount.root()
         {
             self.find_names(&root, Instant::now() + SOME_NAMES);
@@ -539,12 +568,15 @@ impl Companion {
         self.replayed
             .extend(programs.iter().map(|program| program.path.clone()));
         let memory = self.settings.memory.as_ref().map_or(0, free_memory);
-        let budget = memory / 2 / programs.len() as u64;
+        let limits = Limits {
+            budget: memory / 2 / programs.len() as u64,
+            at_a_time: self.settings.at_a_time.clamp(LEAST, MOST),
+        };
         let replays = programs.iter().map(|program| {
             Arc::new(Replay::new(
                 &program.profile,
                 &program.path,
-                budget,
+                limits,
                 THREADS,
             ))
         });
@@ -583,7 +615,7 @@ impl Companion {
         }
         let asked = learning::profile(recording, &|ino| self.place(ino));
         let place = |programs: &[Program]| programs.iter().position(|known| known.path == path);
-        let was_known = place(&self.learned.programs).is_some();
+        let was_known = place(&self.learned.programs).is_some() && !self.is_behind;
         if self.read().is_err() {
             return false;
         }

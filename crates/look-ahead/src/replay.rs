@@ -7,7 +7,7 @@
 //! launch still follows the profile.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -23,10 +23,17 @@ use crate::surroundings::Mount;
 const PROBE_EVERY: usize = 32;
 
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
-const OVERTAKING: usize = 64;
+const OVERTAKING: usize = 24;
 
-/// Bytes between two parts of a window that are read along: a request costs more.
+/// Bytes between two parts of a file that are read along: a request costs more.
 const GAP: u64 = 16 * PAGE;
+
+/// Windows of a file that are read together lie within so many bytes of it. Each pcluster is then
+/// decoded once, and by one request.
+const TOGETHER: u64 = 512 << 10;
+
+/// As long as other steps of the launch between them are not more than these.
+const NEAR: usize = 16;
 
 pub(crate) const WINDOW_BYTES: u64 = PAGES_PER_WINDOW as u64 * PAGE;
 
@@ -44,11 +51,11 @@ pub(crate) struct Replay {
     files: Vec<File>,
     /// Set at start: places of files by their paths.
     by_path: HashMap<Vec<u8>, usize>,
-    /// Set at start: places of the windows of files.
-    places: HashMap<(usize, u32), usize>,
+    /// Set at start: of the windows of files, the item and the place in it.
+    places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
-    /// Set at start: bytes that may be read ahead, a part of the memory that was free.
-    budget: u64,
+    /// Set at start.
+    limits: Limits,
     stopped: AtomicBool,
     /// Threads that have not ended.
     running: AtomicUsize,
@@ -58,20 +65,29 @@ pub(crate) struct Replay {
     listed: AtomicU64,
 }
 
-#[derive(Debug)]
-struct Item {
-    work: Work,
-    /// Of a window.
-    state: AtomicU8,
+/// How much is read ahead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes in all, a part of the memory that was free.
+    pub(crate) budget: u64,
+    /// Bytes that the kernel takes at a time.
+    pub(crate) at_a_time: u64,
 }
 
 #[derive(Debug)]
-enum Work {
+enum Item {
     List(Vec<u8>),
     LookUp(Vec<u8>),
     /// Of a file that is left to the launch.
     Find(usize),
-    Read(usize, Window),
+    /// Windows of a file that are read together.
+    Read(usize, Vec<Part>),
+}
+
+#[derive(Debug)]
+struct Part {
+    window: Window,
+    state: AtomicU8,
 }
 
 #[derive(Debug)]
@@ -87,7 +103,7 @@ struct File {
 
 impl Replay {
     /// The first page of `program` is left to its launch, which shows by it that it begins.
-    pub(crate) fn new(profile: &Profile, program: &[u8], budget: u64, threads: usize) -> Self {
+    pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits, threads: usize) -> Self {
         let files: Vec<File> = profile
             .files
             .iter()
@@ -108,7 +124,7 @@ impl Replay {
             by_path,
             places: HashMap::new(),
             next: AtomicUsize::new(0),
-            budget,
+            limits,
             stopped: AtomicBool::new(false),
             running: AtomicUsize::new(threads),
             prefetched: AtomicU64::new(0),
@@ -116,15 +132,15 @@ impl Replay {
             refused: AtomicU64::new(0),
             listed: AtomicU64::new(0),
         };
-        this.add(Work::List(Vec::new()), PENDING);
+        this.items.push(Item::List(Vec::new()));
         let mut windows = 0_usize;
         for step in profile.steps() {
             match step {
                 Step::List(directory, _) => {
                     let path = profile.directory_path(Some(directory));
-                    this.add(Work::List(path), PENDING);
+                    this.items.push(Item::List(path));
                 }
-                Step::LookUp(name) => this.add(Work::LookUp(profile.path(&name.name)), PENDING),
+                Step::LookUp(name) => this.items.push(Item::LookUp(profile.path(&name.name))),
                 Step::Read(window) => {
                     let file = window.file as usize;
                     let mut window = *window;
@@ -132,27 +148,44 @@ impl Replay {
                         window.pages &= !1;
                     }
                     // A hostile profile may name one window twice.
-                    let Entry::Vacant(place) = this.places.entry((file, window.number)) else {
+                    if this.places.contains_key(&(file, window.number)) {
                         continue;
-                    };
+                    }
                     if window.pages == 0 {
-                        this.add(Work::Find(file), PENDING);
+                        this.items.push(Item::Find(file));
                         continue;
                     }
                     windows += 1;
-                    place.insert(this.items.len());
                     let is_probe = usize::is_multiple_of(windows, PROBE_EVERY);
-                    let state = if is_probe { PROBE } else { PENDING };
-                    this.add(Work::Read(file, window), state);
+                    this.add(file, window, is_probe);
                 }
             }
         }
         this
     }
 
-    fn add(&mut self, work: Work, state: u8) {
-        let state = AtomicU8::new(state);
-        self.items.push(Item { work, state });
+    /// A window is read together with the last ones of its file, if it is near to them. A probe
+    /// parts its neighbours.
+    fn add(&mut self, file: usize, window: Window, is_probe: bool) {
+        let state = AtomicU8::new(if is_probe { PROBE } else { PENDING });
+        let (number, part) = (window.number, Part { window, state });
+        let end = self.items.len();
+        let last = self.items.iter_mut().enumerate().rev().take(NEAR);
+        let mut last = last.filter_map(|(place, item)| match item {
+            Item::Read(of, parts) if *of == file => Some((place, parts)),
+            _ => None,
+        });
+        let place = match last.next() {
+            Some((place, parts)) if accepts(parts, &part) => {
+                parts.push(part);
+                (place, parts.len() - 1)
+            }
+            _ => {
+                self.items.push(Item::Read(file, vec![part]));
+                (end, 0)
+            }
+        };
+        self.places.insert((file, number), place);
     }
 
     pub(crate) fn stop(&self) {
@@ -177,25 +210,33 @@ impl Replay {
         };
         // No more than the kernel asks for at a time.
         for number in (first..=last).take(4096) {
-            if let Some(&place) = self.places.get(&(file, number)) {
-                self.window_was_read(place);
+            if let Some(place) = self.places.get(&(file, number)) {
+                self.window_was_read(*place);
             }
         }
     }
 
-    fn window_was_read(&self, place: usize) {
-        let item = &self.items[place];
-        let Work::Read(_, window) = &item.work else {
+    fn window_was_read(&self, (place, number): (usize, usize)) {
+        let Some(part) = self.parts(place).get(number) else {
             return;
         };
-        if item.change(PENDING, LATE) {
-            self.late.fetch_add(window.bytes(), Ordering::Relaxed);
+        if part.change(PENDING, LATE) {
+            self.late.fetch_add(part.window.bytes(), Ordering::Relaxed);
             let next = self.next.load(Ordering::Relaxed);
             if place >= next && place - next < OVERTAKING {
-                self.next.fetch_max(place + 1, Ordering::Relaxed);
+                // The others of this item are still needed.
+                self.next.fetch_max(place, Ordering::Relaxed);
             }
         }
-        item.change(PROBE, PROBE_HIT);
+        part.change(PROBE, PROBE_HIT);
+    }
+
+    /// What is read together; nothing of another item.
+    fn parts(&self, place: usize) -> &[Part] {
+        match &self.items[place] {
+            Item::Read(_, parts) => parts,
+            _ => &[],
+        }
     }
 
     /// The place of a file, by its inode number or its path.
@@ -213,8 +254,8 @@ impl Replay {
 
     /// Directories that were listed, or will be.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
-        self.items.iter().filter_map(|item| match &item.work {
-            Work::List(path) => Some(&path[..]),
+        self.items.iter().filter_map(|item| match item {
+            Item::List(path) => Some(&path[..]),
             _ => None,
         })
     }
@@ -223,34 +264,38 @@ impl Replay {
     pub(crate) fn run(&self, mount: &dyn Mount, tells: &Registrar) {
         let (mut room, mut open) = (Room::new(), None);
         while !self.stopped.load(Ordering::Relaxed)
-            && self.prefetched.load(Ordering::Relaxed) < self.budget
+            && self.prefetched.load(Ordering::Relaxed) < self.limits.budget
             && let place = self.next.fetch_add(1, Ordering::Relaxed)
             && let Some(item) = self.items.get(place)
             && let Some(root) = mount.root()
         {
-            match &item.work {
+            match item {
                 // What cannot be found is met again by the launch.
-                Work::List(path) => {
+                Item::List(path) => {
                     let listed = client::list(&root, path, &mut room, |_, _| !self.is_stopped());
                     self.listed
                         .fetch_add(listed.is_ok().into(), Ordering::Relaxed);
                 }
-                Work::LookUp(path) => drop(client::look_up(&root, path)),
-                Work::Read(file, window) if item.change(PENDING, TAKEN) => {
-                    let read = self.read(*file, window, &root, &mut open, tells);
+                Item::LookUp(path) => drop(client::look_up(&root, path)),
+                Item::Read(file, parts) => {
+                    let taken = parts.iter().filter(|part| part.change(PENDING, TAKEN));
+                    let mut taken: Vec<Window> = taken.map(|part| part.window).collect();
+                    if taken.is_empty() {
+                        self.find(*file, &root);
+                        continue;
+                    }
+                    taken.sort_unstable_by_key(|window| window.number);
+                    let read = self.read(*file, &taken, &root, &mut open, tells);
                     let counted = match read {
                         Ok(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
-                        Err(_) => self.refused.fetch_add(1, Ordering::Relaxed),
+                        Err(_) => {
+                            let windows = taken.len() as u64;
+                            self.refused.fetch_add(windows, Ordering::Relaxed)
+                        }
                     };
                     let _ = counted;
                 }
-                // Its name is looked up, and by its number the launch's request is recognized.
-                Work::Find(file) | Work::Read(file, _) => {
-                    let file = &self.files[*file];
-                    if let Ok(inode) = client::status(&root, &file.path) {
-                        file.ino.store(inode.ino, Ordering::Relaxed);
-                    }
-                }
+                Item::Find(file) => self.find(*file, &root),
             }
         }
         self.running.fetch_sub(1, Ordering::Relaxed);
@@ -260,11 +305,19 @@ impl Replay {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Returns bytes. `open`: the file of the last window.
+    /// Its name is looked up, and by its number the launch's request is recognized.
+    fn find(&self, file: usize, root: &OwnedFd) {
+        let file = &self.files[file];
+        if let Ok(inode) = client::status(root, &file.path) {
+            file.ino.store(inode.ino, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns bytes. `open`: the file of the last windows.
     fn read(
         &self,
         number: usize,
-        window: &Window,
+        windows: &[Window],
         root: &OwnedFd,
         open: &mut Option<(usize, OwnedFd)>,
         tells: &Registrar,
@@ -282,36 +335,29 @@ impl Replay {
             }
             *open = Some((number, opened));
         }
-        let mut bytes = 0;
-        let mut next: Option<(u64, u64)> = None;
         let Some((_, opened)) = open else {
             return Err(Errno::STALE);
         };
-        for (offset, length) in window.stretches() {
-            let end = (offset + length).min(file.size);
-            bytes += end.saturating_sub(offset);
-            next = match next {
-                Some((first, last)) if offset <= last + GAP => Some((first, end)),
-                Some((first, last)) => {
-                    client::read_ahead(opened, first, last.saturating_sub(first))?;
-                    Some((offset, end))
-                }
-                None => Some((offset, end)),
-            };
-        }
-        if let Some((first, last)) = next {
-            client::read_ahead(opened, first, last.saturating_sub(first))?;
+        let (ranges, bytes) = ranges(windows, file.size);
+        for Range { start, end } in ranges {
+            let mut at = start;
+            while at < end {
+                let length = (end - at).min(self.limits.at_a_time);
+                client::read_ahead(opened, at, length)?;
+                at += length;
+            }
         }
         Ok(bytes)
     }
 
     /// Tells the server which parts of a file follow.
     fn tell(&self, number: usize, ino: u64, tells: &Registrar) {
-        let windows = self.items.iter().filter_map(|item| match &item.work {
-            Work::Read(file, window) if *file == number => Some(window),
+        let items = self.items.iter().filter_map(|item| match item {
+            Item::Read(file, parts) if *file == number => Some(parts),
             _ => None,
         });
         let size = self.files[number].size;
+        let windows = items.flatten().map(|part| &part.window);
         for (offset, length) in windows.flat_map(Window::stretches) {
             tells.will_read(ino, offset, length.min(size.saturating_sub(offset)));
         }
@@ -333,15 +379,19 @@ impl Replay {
 
     fn state(&self, path: &[u8], number: u32) -> Option<u8> {
         let file = *self.by_path.get(path)?;
-        let item = &self.items[*self.places.get(&(file, number))?];
-        Some(item.state.load(Ordering::Relaxed))
+        let (place, number) = *self.places.get(&(file, number))?;
+        Some(self.parts(place).get(number)?.state.load(Ordering::Relaxed))
     }
 
     /// Its windows.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (&[u8], u32)> {
-        self.items.iter().filter_map(|item| match &item.work {
-            Work::Read(file, window) => Some((&self.files[*file].path[..], window.number)),
-            _ => None,
+        (0..self.items.len()).flat_map(|place| {
+            let path = match &self.items[place] {
+                Item::Read(file, _) => &self.files[*file].path[..],
+                _ => &[],
+            };
+            let parts = self.parts(place).iter();
+            parts.map(move |part| (path, part.window.number))
         })
     }
 
@@ -363,7 +413,35 @@ impl Replay {
     }
 }
 
-impl Item {
+/// Whether a window is read together with others of its file.
+fn accepts(parts: &[Part], part: &Part) -> bool {
+    let is_pending = |part: &Part| part.state.load(Ordering::Relaxed) == PENDING;
+    let bounds = |part: &Part| {
+        let first = part.window.offset();
+        first..first + WINDOW_BYTES
+    };
+    let (new, old) = (bounds(part), parts.iter().map(bounds));
+    let all = old.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+    all.is_some_and(|all| all.end.max(new.end) - all.start.min(new.start) <= TOGETHER)
+        && parts.iter().chain([part]).all(is_pending)
+}
+
+/// What is read of windows in their order, and the bytes that they have.
+fn ranges(windows: &[Window], size: u64) -> (Vec<Range<u64>>, u64) {
+    let (mut ranges, mut bytes) = (Vec::<Range<u64>>::new(), 0);
+    for (start, length) in windows.iter().flat_map(Window::stretches) {
+        let end = (start + length).min(size);
+        bytes += end.saturating_sub(start);
+        match ranges.last_mut() {
+            _ if end <= start => {}
+            Some(last) if start <= last.end + GAP => last.end = end,
+            _ => ranges.push(start..end),
+        }
+    }
+    (ranges, bytes)
+}
+
+impl Part {
     fn change(&self, from: u8, to: u8) -> bool {
         let order = Ordering::Relaxed;
         self.state.compare_exchange(from, to, order, order).is_ok()
@@ -375,12 +453,20 @@ pub(crate) mod tests {
     use super::*;
     use launch_profile::text::Builder;
 
+    fn replay(profile: &Profile, program: &str) -> Replay {
+        let limits = Limits {
+            budget: 0,
+            at_a_time: WINDOW_BYTES,
+        };
+        Replay::new(profile, program.as_bytes(), limits, 0)
+    }
+
     /// With a window of each of these numbers, of the file `f`.
     pub(crate) fn replay_of(program: &str, numbers: impl Iterator<Item = u32>) -> Replay {
         let mut builder = Builder::default();
         let file = builder.file(1 << 40, b"f").unwrap();
         numbers.for_each(|number| builder.read(0, file, number, 0b11).unwrap());
-        Replay::new(&builder.finish(), program.as_bytes(), 0, 0)
+        replay(&builder.finish(), program)
     }
 
     /// As if it had read so many bytes ahead.
@@ -390,19 +476,62 @@ pub(crate) mod tests {
 
     /// As if it had read all windows ahead.
     pub(crate) fn take_all(replay: &Replay) {
-        for item in &replay.items {
-            item.state.store(TAKEN, Ordering::Relaxed);
-        }
+        let parts = (0..replay.items.len()).flat_map(|place| replay.parts(place));
+        parts.for_each(|part| part.state.store(TAKEN, Ordering::Relaxed));
     }
 
     #[test]
     fn the_first_page_of_a_program_is_left_to_its_launch() {
         let replay = replay_of("f", [0, 1, 0].into_iter());
-        let pages = replay.items.iter().filter_map(|item| match &item.work {
-            Work::Read(_, window) => Some(window.pages),
-            _ => None,
-        });
-        assert_eq!(pages.collect::<Vec<_>>(), [0b10, 0b11]);
+        let parts = (0..replay.items.len()).flat_map(|place| replay.parts(place));
+        let pages: Vec<u32> = parts.map(|part| part.window.pages).collect();
+        assert_eq!(pages, [0b10, 0b11]);
+    }
+
+    #[test]
+    fn neighbouring_windows_are_read_together_and_probes_part_them() {
+        let mut builder = Builder::default();
+        let all = u32::MAX;
+        let [f, g] = [b"f", b"g"].map(|name| builder.file(12 << 20, name).unwrap());
+        let mut read = |file, number, pages| builder.read(0, file, number, pages).unwrap();
+        for (file, number) in [(f, 9), (f, 7), (g, 0), (f, 8)] {
+            read(file, number, all);
+        }
+        read(f, 6, 1 << 31);
+        // 512 KiB are enough; and a window that is far away is on its own.
+        [5, 40, 41].iter().for_each(|number| read(f, *number, all));
+        (0..50).for_each(|number| read(g, number, all));
+        let replay = replay(&builder.finish(), "");
+        let numbers = |place| replay.parts(place).iter().map(|part| part.window.number);
+        let items = (0..replay.items.len()).map(|place| numbers(place).collect());
+        let items: Vec<Vec<u32>> = items.filter(|item: &Vec<u32>| !item.is_empty()).collect();
+        assert_eq!(items[..3], [vec![9, 7, 8, 6], vec![0, 1, 2, 3], vec![5]]);
+        assert!(items.contains(&vec![40, 41]), "{items:?}");
+        let probes = replay
+            .windows()
+            .filter(|(path, number)| replay.probe(path, *number).is_some());
+        let probes: Vec<u32> = probes.map(|(_, number)| number).collect();
+        assert!(
+            items.contains(&probes) && probes.len() == 1,
+            "{probes:?} {items:?}"
+        );
+    }
+
+    #[test]
+    fn windows_become_ranges_in_their_order() {
+        let window = |number, pages| Window {
+            file: 0,
+            number,
+            pages,
+            at_ms: 0,
+        };
+        let size = 2 * WINDOW_BYTES + 5000;
+        let of = |windows: &[Window]| ranges(windows, size);
+        let all = [window(0, !1), window(1, u32::MAX), window(2, 0b1011)];
+        assert_eq!(of(&all), (vec![PAGE..size], size - PAGE));
+        let far = [window(0, 1 | 1 << 31), window(2, 1 << 5)];
+        let last = WINDOW_BYTES - PAGE..WINDOW_BYTES;
+        assert_eq!(of(&far), (vec![0..PAGE, last], 2 * PAGE));
     }
 
     #[test]
@@ -413,12 +542,12 @@ pub(crate) mod tests {
             replay.was_read(file, window * WINDOW_BYTES, windows * WINDOW_BYTES);
         };
         read(5, 2);
-        // Behind the root's listing.
-        assert_eq!(replay.next.load(Ordering::Relaxed), 8);
+        // Behind the root's listing; windows 4 and 7 of this item are still read.
+        assert_eq!(replay.next.load(Ordering::Relaxed), 2);
         assert_eq!(replay.report()["late_bytes"], 4 * PAGE);
         // Another reader, far away.
-        read(90, 1);
-        assert_eq!(replay.next.load(Ordering::Relaxed), 8);
+        read(99, 1);
+        assert_eq!(replay.next.load(Ordering::Relaxed), 2);
         assert_eq!(replay.report()["late_bytes"], 6 * PAGE);
         assert_eq!(replay.file(0, None), None);
     }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub is_named: bool,
     /// Launches may be replayed: they may fetch from a URL.
     pub replays: bool,
+    /// Bytes that the kernel reads ahead of this mount at a time.
+    pub at_a_time: u64,
     /// `/proc/meminfo`.
     pub memory: Option<File>,
     /// Why nothing is learned: a line for the user.

@@ -23,7 +23,7 @@ use super::profile_file::ProfileFile;
 use crate::child::ChildProcess;
 use crate::error::Error;
 use crate::inherited;
-use crate::mounting::{Mounted, read_table};
+use crate::mounting::{Mounted, read_ahead, read_table};
 use crate::options::{Prefetch, ProfileLocation, SandboxMode};
 use crate::packets::socket_pair;
 use crate::poll::{first_ready, has_ended};
@@ -290,7 +290,7 @@ impl CompanionOfMount {
             Ok(profile.open()?.map(File::from))
         };
         let known = open();
-        let mut settings = settings(request, known.as_ref().err());
+        let mut settings = self.settings(request, known.as_ref().err());
         let known = known.ok().flatten();
         if !Companion::wait_for_work(reader, known.as_ref(), &settings, end) {
             return Ok(0);
@@ -319,21 +319,22 @@ impl CompanionOfMount {
         companion.run(known.ok().flatten(), end);
         Ok(0)
     }
+
+    fn settings(&self, request: &MountRequest, trouble: Option<&Error>) -> Settings {
+        let location = request.options.profile.as_ref();
+        Settings {
+            learns: location.is_some() && trouble.is_none(),
+            any_file: location.is_some_and(|location| *location != ProfileLocation::Learned),
+            is_named: matches!(location, Some(ProfileLocation::File(_))),
+            replays: request.options.prefetch != Prefetch::None || !request.is_remote(),
+            at_a_time: read_ahead::bytes(&self.mounted),
+            memory: File::open("/proc/meminfo").ok(),
+            trouble: trouble.map(ToString::to_string),
+        }
+    }
 }
 
 fn map(events: &OwnedFd, wake: &OwnedFd) -> Result<Reader, Error> {
     let wake = wake.try_clone().map_err(Error::std_io("dup"))?;
     Reader::map(events.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
-}
-
-fn settings(request: &MountRequest, trouble: Option<&Error>) -> Settings {
-    let location = request.options.profile.as_ref();
-    Settings {
-        learns: location.is_some() && trouble.is_none(),
-        any_file: location.is_some_and(|location| *location != ProfileLocation::Learned),
-        is_named: matches!(location, Some(ProfileLocation::File(_))),
-        replays: request.options.prefetch != Prefetch::None || !request.is_remote(),
-        memory: File::open("/proc/meminfo").ok(),
-        trouble: trouble.map(ToString::to_string),
-    }
 }

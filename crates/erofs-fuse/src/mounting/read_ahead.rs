@@ -28,6 +28,13 @@ pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
     file.ok().map(OwnedFd::from)
 }
 
+/// Bytes; 0 if unknown.
+pub(crate) fn bytes(mounted: &Mounted) -> u64 {
+    let kib = std::fs::read_to_string(path(mounted)).ok();
+    let kib = kib.and_then(|kib| kib.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1 << 10)
+}
+
 fn path(mounted: &Mounted) -> String {
     format!("/sys/class/bdi/{}/read_ahead_kb", mounted.id.device)
 }
