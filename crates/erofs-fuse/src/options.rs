@@ -163,12 +163,18 @@ impl MountOptions {
     /// Reads the arguments of all `-o`: comma-separated lists in which a backslash takes the
     /// special meaning from a comma or a backslash. Later ones win; `device` adds up.
     pub fn parse<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
-        Self::parse_lists(lists, false)
+        Self::parse_but(lists, |_| false)
     }
 
-    /// The same for `mount -s`: options that are not known are ignored.
+    /// As [`parse`](Self::parse), for `mount -s`: options that are not known are ignored.
     pub fn parse_sloppy<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
-        Self::parse_lists(lists, true)
+        Self::parse_but(lists, |_| true)
+    }
+
+    /// As [`parse`](Self::parse), for a command line in libfuse's style: its options that have no
+    /// effect here are ignored.
+    pub fn parse_fuse_style<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
+        Self::parse_but(lists, known::is_of_libfuse)
     }
 
     /// With `profile=learn` unless `profile` is among them.
@@ -182,11 +188,15 @@ impl MountOptions {
         self
     }
 
-    fn parse_lists<S: AsRef<OsStr>>(lists: &[S], sloppy: bool) -> Result<Self, OptionError> {
+    /// Unknown options are errors unless they are `ignored`.
+    fn parse_but<S: AsRef<OsStr>>(
+        lists: &[S],
+        ignored: impl Fn(&str) -> bool,
+    ) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for one in lists.iter().flat_map(|list| split_options(list.as_ref())) {
             match options.set(&one) {
-                Err(OptionError::Unknown { .. }) if sloppy => {}
+                Err(OptionError::Unknown { name }) if ignored(&name) => {}
                 outcome => {
                     outcome?;
                     options.given.push(escape_option(&one));
@@ -210,7 +220,9 @@ impl MountOptions {
                 "remount: the options of a mount cannot be changed; unmount, then mount again";
             return Err(OptionError::Value(what.to_owned()));
         }
-        if known::is_listed(name) && self.set_listed(name, value)? || known::is_tolerated(name) {
+        if known::is_listed(name) && self.set_listed(name, value)?
+            || known::is_tolerated(name, value.is_some())
+        {
             return Ok(());
         }
         Err(OptionError::Unknown {

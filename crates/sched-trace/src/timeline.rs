@@ -46,6 +46,15 @@ pub struct Item {
     pub workqueue: Option<Name>,
 }
 
+impl From<&WorkRun> for Item {
+    fn from(work: &WorkRun) -> Self {
+        Self {
+            function: work.function,
+            workqueue: work.workqueue,
+        }
+    }
+}
+
 impl Run {
     fn begin(start_ns: u64, Task { comm, pid, prio }: Task) -> Self {
         Self {
@@ -143,7 +152,7 @@ impl Timeline {
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {
-            let item = work.item();
+            let item = Item::from(work);
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();

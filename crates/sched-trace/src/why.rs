@@ -256,7 +256,7 @@ impl<'a> Finder<'a> {
             start_ns,
             end_ns: last.end_ns,
             pid: last.pid,
-            work: work.map(|work| self.title(work.item())),
+            work: work.map(|work| self.title(work.into())),
             steps,
         }
     }
@@ -273,7 +273,7 @@ impl<'a> Finder<'a> {
 
     fn queues(&self, work: &WorkRun) -> Option<Step> {
         let action = Action::Queues {
-            work: self.title(work.item()),
+            work: self.title(work.into()),
         };
         Some(self.step(work.queued_ns?, work.queued_by?, action))
     }
@@ -320,7 +320,7 @@ impl<'a> Finder<'a> {
             };
             let end = work.end_ns.unwrap_or(unknown);
             (
-                self.title(work.item()),
+                self.title(work.into()),
                 part(work.start_ns, end),
                 work.queued_by,
             )

@@ -184,7 +184,7 @@ pub struct HelperArgs {
     /// Verbose
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Mount namespace (mount(8) has entered it already)
+    /// Mount namespace to mount in
     #[arg(short = 'N', value_name = "NAMESPACE")]
     pub namespace: Option<OsString>,
 }

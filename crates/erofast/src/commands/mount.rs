@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -9,6 +10,7 @@ use clap::CommandFactory;
 use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
 use erofs_fuse::{MountOptions, MountRequest, Upgraded};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
 
@@ -77,12 +79,23 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
         .learning(),
         foreground: false,
     };
+    // From there on the working directory is another one.
+    if let Some(namespace) = &args.namespace {
+        enter(Path::new(namespace))?;
+    }
     if args.fake {
         check(&request)?;
     } else {
         erofs_fuse::mount(&request)?;
     }
     Ok(Outcome::Fine)
+}
+
+/// Enters a mount namespace, as mount(8) expects of its helpers.
+fn enter(namespace: &Path) -> anyhow::Result<()> {
+    let what = || format!("mount namespace {}", namespace.display());
+    let file = std::fs::File::open(namespace).with_context(what)?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).with_context(what)
 }
 
 /// `erofsfuse`, and what mount.fuse3 runs.
@@ -100,7 +113,7 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     mount(&MountRequest {
         image,
         mountpoint,
-        options: MountOptions::parse(&lists)?,
+        options: MountOptions::parse_fuse_style(&lists)?,
         foreground,
     })
 }

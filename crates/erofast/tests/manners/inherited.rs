@@ -137,6 +137,22 @@ fn an_image_that_is_open_is_kept_to_read_only() {
     }
 }
 
+/// They are the mount's own there: to wait for the news would be to wait for its end.
+#[test]
+fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
+    let Some(site) = Site::new() else { return };
+    for number in 0..3 {
+        let option = format!("ready_fd={number}");
+        let output = site.run(&["mount", "-o", &option, "image.erofs", "mnt"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            stderr.contains("in the background it must be 3 or more"),
+            "{stderr}"
+        );
+        assert_eq!((output.status.code(), site.is_mounted()), (Some(1), false));
+    }
+}
+
 #[test]
 fn an_image_on_standard_input_is_mounted() {
     let Some(site) = Site::new() else { return };

@@ -315,3 +315,41 @@ fn a_root_directory_that_only_root_enters_is_enough() {
         "{stdout}"
     );
 }
+
+/// mount(8) passes the namespace on and does not enter it.
+#[test]
+fn a_mount_is_made_in_the_namespace_that_is_named() {
+    let Some(site) = Site::new() else { return };
+    let script = "sleep 60 >/dev/null 2>&1 & other=/proc/$!/ns/mnt
+        unshare -m --propagation private sh -c '
+            ln -s \"$0\" mount.erofast
+            ./mount.erofast image.erofs mnt -N \"$1\" || exit
+            grep -c \" $PWD/mnt \" /proc/mounts
+            nsenter --mount=\"$1\" grep -c \" $PWD/mnt \" /proc/mounts
+            nsenter --mount=\"$1\" \"$0\" umount \"$PWD/mnt\"' \"$0\" \"$other\"
+        status=$?; kill $!; exit $status";
+    let Some(output) = in_namespaces(&site, "-m", script) else {
+        return;
+    };
+    fine(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n");
+}
+
+#[test]
+fn a_dead_mount_with_another_filesystem_below_it_stays() {
+    let Some(site) = Site::new() else { return };
+    let script = "\"$0\" mount -o restart=off image.erofs mnt || exit
+        directory=$(find mnt -mindepth 1 -type d | head -n 1)
+        [ -n \"$directory\" ] || { echo umount: no directory >&2; exit; }
+        mount -t tmpfs none \"$directory\" || { \"$0\" umount mnt; echo umount: no tmpfs >&2; exit; }
+        pid=$(\"$0\" stat --json mnt | grep -o '\"pid\": *[0-9]*' | grep -o '[0-9]*$')
+        kill -9 $(ps -o ppid= -p $pid) $pid; sleep 0.3
+        \"$0\" umount mnt; echo $?
+        umount \"$directory\" && \"$0\" umount mnt; echo $?";
+    let Some(output) = in_namespaces(&site, "-m", script) else {
+        return;
+    };
+    let (stdout, stderr) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&stdout), "1\n0\n", "{stderr}");
+    assert!(stderr.contains("another filesystem is mounted"), "{stderr}");
+}

@@ -11,7 +11,6 @@ mod request_line;
 #[cfg(test)]
 mod tests;
 mod trace_spans;
-mod turn;
 mod xattrs;
 
 #[cfg(feature = "fail-points")]

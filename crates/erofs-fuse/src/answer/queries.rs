@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::mounting::{answer_within, top_mount};
 use crate::outside::{only_holder, server_of};
 
-use super::turn::Turn;
+use crate::mounting::Turn;
 
 /// The number of a query: the live counters, as JSON.
 pub(crate) const COUNTERS: u8 = 1;

@@ -19,6 +19,7 @@ mod place;
 mod plan;
 pub(crate) mod read_ahead;
 mod table;
+mod turn;
 mod umount;
 mod users;
 
@@ -34,4 +35,5 @@ pub(crate) use table::{
     own as own_mounts, read as read_table, read_from as read_table_from, status,
 };
 pub use table::{mountpoints, mounts_of_others};
+pub(crate) use turn::Turn;
 pub(crate) use umount::{is_in_use, mounts_at, umount, unmount_dead};

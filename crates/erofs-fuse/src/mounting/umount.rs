@@ -10,6 +10,7 @@ use super::fusermount;
 use super::located::Located;
 use super::place;
 use super::table::{self, Entry};
+use super::turn::Turn;
 use super::users::Users;
 use crate::error::Error;
 use crate::request::FSTYPE;
@@ -38,7 +39,9 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
     let outcome = match unmount(&entry, lazy) {
         // Programs that keep a dead mount busy get only errors from it. The server is asked only
         // now, for it may not answer.
-        Err(Error::Busy) if table::is_dead(path) => unmount(&entry, true),
+        Err(Error::Busy) if covering(&entry).is_none() && table::is_dead(path) => {
+            unmount(&entry, true)
+        }
         Err(Error::Busy) => wait_for_users(path, &entry),
         outcome => outcome,
     };
@@ -58,6 +61,10 @@ fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     loop {
         let users = Users::of(&entry.device);
         let stay = covering(entry).is_some() || !users.have_this_name();
+        if !stay && Turn::is_stuck(&entry.device) {
+            // Nobody else uses it, and what asked its server cannot end before that does.
+            return unmount(entry, true);
+        }
         if stay || begin.elapsed() > MOMENT {
             return Err(busy(path, entry, &users));
         }

@@ -126,13 +126,16 @@ pub const KNOWN: &[KnownOption] = options! {
 const TOLERATED: &str = "
     ro rw defaults auto noauto nofail _netdev user nouser users owner group async sync
     dirsync atime diratime norelatime strictatime nostrictatime lazytime nolazytime iversion
-    noiversion mand nomand symfollow nosymfollow user_xattr nouser_xattr uhelper helper
+    noiversion mand nomand symfollow nosymfollow user_xattr nouser_xattr comment
 ";
 
-/// The same of libfuse.
-const TOLERATED_OF_LIBFUSE: &str = "
-    clone_fd max_idle_threads max_threads max_read async_read sync_read nonempty comment
-    subtype io_uring io_uring_q_depth
+/// The same, with any value.
+const TOLERATED_WITH_VALUE: &str = "user uhelper helper comment subtype";
+
+/// Options of libfuse without an effect, for programs that are called as it is.
+const OF_LIBFUSE: &str = "
+    clone_fd max_idle_threads max_threads max_read async_read sync_read nonempty io_uring
+    io_uring_q_depth
 ";
 
 /// Contraries and finer forms of options in the table, which mount(8) passes on.
@@ -145,21 +148,35 @@ pub(super) fn is_listed(name: &str) -> bool {
         || name.starts_with("verity.")
 }
 
-pub(super) fn is_tolerated(name: &str) -> bool {
-    let mut known = [TOLERATED, TOLERATED_OF_LIBFUSE]
-        .into_iter()
-        .flat_map(str::split_whitespace);
-    name.is_empty()
+pub(super) fn is_tolerated(name: &str, has_value: bool) -> bool {
+    let lists = match has_value {
+        true => TOLERATED_WITH_VALUE,
+        false => TOLERATED,
+    };
+    name.is_empty() && !has_value
         || ["x-", "X-"].iter().any(|own| name.starts_with(own))
-        || known.any(|it| it == name)
+        || lists.split_whitespace().any(|it| it == name)
+}
+
+/// Whether an option, with or without a value, is one of libfuse without an effect.
+pub(super) fn is_of_libfuse(option: &str) -> bool {
+    let name = option.split('=').next().unwrap_or(option);
+    OF_LIBFUSE.split_whitespace().any(|it| it == name)
 }
 
 /// Least Jaro-Winkler similarity of a misspelling to the option that the message suggests.
 const ALIKE: f64 = 0.8;
 
-/// `did you mean ...? ` where an option resembles the unknown one.
+/// `did you mean ...? ` if an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
-    let given = given.split('=').next().unwrap_or(given);
+    let (given, has_value) = match given.split_once('=') {
+        Some((name, _)) => (name, true),
+        None => (given, false),
+    };
+    let mut namesakes = KNOWN.iter().filter(|option| option.name() == given);
+    if let Some(option) = namesakes.find(|option| option.usage.contains('=') != has_value) {
+        return format!("did you mean '{}'? ", option.usage);
+    }
     let has_off = |name: &str| {
         let mut usages = KNOWN
             .iter()

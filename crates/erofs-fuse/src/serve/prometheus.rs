@@ -10,6 +10,8 @@
 //! erofast_requests_total{mountpoint="/srv/app",kind="read"} 12
 //! ```
 
+use std::collections::HashSet;
+
 use figures::{Figure, Shape, Shaped};
 use serde_json::Value;
 
@@ -123,8 +125,10 @@ fn add(
     }
 }
 
-/// The counters of mounts, as [`stat`](crate::stat) returns them.
+/// The counters of mounts, as [`stat`](crate::stat) returns them. No series is there twice,
+/// whatever mount points users choose.
 pub fn prometheus(mounts: &[Value]) -> String {
+    let mounts = &named_apart(mounts);
     let mut page = String::new();
     for [name, kind, help] in COMPOSED {
         page += &family(name, kind, help, mounts, |mount| composed(name, mount));
@@ -137,6 +141,22 @@ pub fn prometheus(mounts: &[Value]) -> String {
         page += &family(metric.name, metric.kind, metric.help, mounts, series);
     }
     page
+}
+
+/// The mounts, numbered where another one has the same name.
+fn named_apart(mounts: &[Value]) -> Vec<Value> {
+    let (mut names, mut apart) = (HashSet::new(), mounts.to_vec());
+    for mount in &mut apart {
+        let own = mount["mountpoint"].as_str().unwrap_or_default().to_owned();
+        let mut name = own.clone();
+        let mut number = 1;
+        while !names.insert(name.clone()) {
+            number += 1;
+            name = format!("{own} ({number})");
+        }
+        mount["mountpoint"] = name.into();
+    }
+    apart
 }
 
 /// A metric of several mounts; nothing if none has a series.
@@ -273,6 +293,16 @@ mod tests {
             );
             assert!(series.contains("{mountpoint=\"/m\\\\n\""), "{line}");
             value.parse::<f64>().unwrap();
+        }
+    }
+
+    #[test]
+    fn mounts_of_one_name_have_series_of_their_own() {
+        let down = |name: &str| json!({"mountpoint": name, "error": "x", "private": false});
+        let text = prometheus(&[down("/a"), down("/a (2)"), down("/a")]);
+        for name in ["/a", "/a (2)", "/a (3)"] {
+            let line = format!("erofast_up{{mountpoint=\"{name}\"}} 0\n");
+            assert_eq!(text.matches(&line).count(), 1, "{text}");
         }
     }
 

@@ -34,7 +34,15 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// Connects.
-    pub(crate) fn new(ready_fd: Option<u32>) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// The descriptor is not open, or is a standard stream of a mount in the background, which the
+    /// mount itself uses.
+    pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
+        if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
+            let why = format!("ready_fd={number}: in the background it must be 3 or more");
+            return Err(Error::Server(why));
+        }
         let pipe = ready_fd.map(|number| {
             // Opened again by name: a bare number cannot be owned.
             let path = format!("/proc/self/fd/{number}");

@@ -1,5 +1,7 @@
 //! A server process, as its mount helper sees it.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -114,6 +116,13 @@ impl Servers {
 
     /// In a child: a program takes the place of this one.
     fn become_program(&self, path: &Path) -> i32 {
+        if !is_program(path) {
+            self.report(&format!(
+                "cannot start the server: {} is no program",
+                path.display()
+            ));
+            return CANNOT_START.into();
+        }
         let _ = rustix::process::chdir(&self.started_at);
         let arguments = respawn::arguments(&self.request);
         let mut command = respawn::command_of(path, Role::Upgrade);
@@ -130,6 +139,14 @@ impl Servers {
         let place = self.request.mountpoint.display();
         let _ = self.log.line(&format!("{place}: {what}"));
     }
+}
+
+/// Whether a file begins as a program or a script does. execvp(3) has a shell run any other.
+fn is_program(path: &Path) -> bool {
+    let mut begin = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read(&mut begin));
+    // One that cannot be read may be executed all the same.
+    read.is_err() || begin == *b"\x7fELF" || begin.starts_with(b"#!")
 }
 
 /// A server process.

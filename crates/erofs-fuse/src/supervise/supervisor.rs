@@ -49,7 +49,7 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
         signals.block_ending()?;
     }
     let log = Log::open(&request.options, !request.foreground)?;
-    let readiness = Readiness::new(request.options.ready_fd)?;
+    let readiness = Readiness::new(request.options.ready_fd, request.foreground)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
     // In the background the process that waits for the mount reads the standard output.

@@ -5,6 +5,7 @@ mod overview;
 mod page;
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +108,10 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Va
         let is_private = matches!(error, erofs_fuse::Error::Private { .. });
         json!({"error": error.to_string(), "private": is_private})
     });
-    counters["mountpoint"] = place.to_string_lossy().into();
+    counters["mountpoint"] = match place.to_str() {
+        Some(place) => place.into(),
+        None => text::name(place.as_os_str().as_bytes()).into(),
+    };
     counters
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::mounting::top_mount;
+use super::place::top_mount;
 
 /// Root alone writes there, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Held while a server is asked; the lock of a process that cannot end stays.
-pub(super) struct Turn(Option<(File, PathBuf)>);
+pub(crate) struct Turn(Option<(File, PathBuf)>);
 
 impl Turn {
     /// The turn at the mount at a path. Servers of this user need none, and without the folder
@@ -33,14 +33,14 @@ impl Turn {
     ///
     /// # Errors
     /// EBUSY: another process waits for an answer of this server.
-    pub(super) fn of(path: &Path) -> Result<Self, Errno> {
+    pub(crate) fn of(path: &Path) -> Result<Self, Errno> {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();
         let others = mount.filter(|mount| mount.user_id.is_some_and(|user| user != 0));
         let Some(mount) = others else {
             return Ok(Self(None));
         };
-        let place = Path::new(FOLDER).join(format!("asks-{}", mount.device));
+        let place = place_of(&mount.device);
         let Some(file) = open(&place) else {
             return Ok(Self(None));
         };
@@ -54,12 +54,27 @@ impl Turn {
         Ok(Self(Some((file, place))))
     }
 
+    /// Whether a process that asked the server of a mount still waits. What it left goes.
+    pub(super) fn is_stuck(device: &str) -> bool {
+        let place = place_of(device);
+        let Ok(file) = File::open(&place) else {
+            return false;
+        };
+        let lock = flock(&file, FlockOperation::NonBlockingLockShared);
+        let _ = std::fs::remove_file(place);
+        lock.is_err()
+    }
+
     /// The server has answered.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         if let Some((_, place)) = &self.0 {
             let _ = std::fs::remove_file(place);
         }
     }
+}
+
+fn place_of(device: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("asks-{device}"))
 }
 
 fn open(place: &Path) -> Option<File> {
