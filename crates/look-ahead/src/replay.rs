@@ -528,7 +528,9 @@ pub(crate) mod tests {
         let size = 2 * WINDOW_BYTES + 5000;
         let of = |windows: &[Window]| ranges(windows, size);
         let all = [window(0, !1), window(1, u32::MAX), window(2, 0b1011)];
-        assert_eq!(of(&all), (vec![PAGE..size], size - PAGE));
+        let (ranges, bytes) = of(&all);
+        assert!(ranges.iter().eq([&(PAGE..size)]), "{ranges:?}");
+        assert_eq!(bytes, size - PAGE);
         let far = [window(0, 1 | 1 << 31), window(2, 1 << 5)];
         let last = WINDOW_BYTES - PAGE..WINDOW_BYTES;
         assert_eq!(of(&far), (vec![0..PAGE, last], 2 * PAGE));

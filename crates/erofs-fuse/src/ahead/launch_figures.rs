@@ -33,7 +33,7 @@ figures::figures! {
         programs: Vec<ProgramFigures>,
         /// What went wrong beside it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<String>,
+        pub(crate) error: Option<String>,
     }
 }
 

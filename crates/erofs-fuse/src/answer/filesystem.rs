@@ -80,8 +80,8 @@ pub(crate) struct ErofsFilesystem {
     events: OnceLock<Arc<Events>>,
     /// Guarded by its own lock: parts of files that the companion was about to read so far.
     parts: Arc<PiMutex<u64>>,
-    /// With `profile=`.
-    learns: OnceLock<()>,
+    /// With `profile=`; why nothing is learned.
+    learns: OnceLock<Option<String>>,
     /// Keeps what launches decode.
     decoded: OnceLock<Arc<DecodedBytes>>,
     /// Unless read-ahead is switched off.
@@ -176,9 +176,9 @@ impl ErofsFilesystem {
         let _ = self.events.set(events);
     }
 
-    /// Has the counters say what the companion learns.
-    pub(crate) fn set_learns(&self) {
-        let _ = self.learns.set(());
+    /// Has the counters say what the companion learns, or why there is none.
+    pub(crate) fn set_learns(&self, trouble: Option<String>) {
+        let _ = self.learns.set(trouble);
     }
 
     /// Has what launches read noted, to be kept decoded.
@@ -285,17 +285,18 @@ impl ErofsFilesystem {
         });
         self.counters.get()?(FilesystemFigures {
             faults: self.faults.figures(),
-            profile: self.learns.get().map(|()| self.launch_figures()),
+            profile: self.learns.get().map(|it| self.launch_figures(it.as_ref())),
             read_ahead,
         })
     }
 
     /// What the companion says of launches, and what of it is known here.
-    fn launch_figures(&self) -> LaunchFigures {
+    fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());
         let figures = report.and_then(|report| serde_json::from_value(report).ok());
         let mut figures: LaunchFigures = figures.unwrap_or_default();
+        figures.error = figures.error.or_else(|| trouble.cloned());
         let kept = self.decoded.get();
         figures.kept_bytes = kept.map_or(0, |kept| kept.taken_bytes());
         figures

@@ -362,10 +362,15 @@ impl Serving<'_> {
         if !is_possible || !learns && !lists {
             return Ok(None);
         }
-        let events = Arc::new(helper.events()?);
+        let events = helper.events();
         if learns {
-            image.set_learns();
+            let trouble = events.as_ref().err();
+            image.set_learns(trouble.map(|error| format!("nothing is read ahead: {error}")));
         }
+        // For want of memory, or of room in a file by the caller's limits: the mount works without.
+        let Ok(events) = events.map(Arc::new) else {
+            return Ok(None);
+        };
         if self.start == Start::First {
             let (identity, below) = (profile_identity(self.engine), root != self.engine.root());
             let name = identity.file_name(below.then_some(root));
