@@ -18,12 +18,14 @@ pub fn tree(root: &Path) -> Shown {
     shown
 }
 
-fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<u64, PathBuf>) {
+fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u64), PathBuf>) {
     let here = root.join(path);
     let mut lines = metadata(&here);
     let found = fs::symlink_metadata(&here).expect("it is there");
     if !found.is_dir() && found.nlink() > 1 {
-        let first = links.entry(found.ino()).or_insert_with(|| path.to_owned());
+        // overlayfs has numbers of each layer.
+        let number = (found.dev(), found.ino());
+        let first = links.entry(number).or_insert_with(|| path.to_owned());
         lines.push(format!("the same as {}", first.display()));
     }
     shown.insert(path.to_owned(), lines);

@@ -35,6 +35,11 @@ const NAMES: [&str; 11] = [
     "!", "-x", "a", "b", "c", "d", "e", "lib", "x.so", "z", "\u{e4}",
 ];
 
+/// Whether directories of the layers have redirects, by which one may be in the tree twice.
+pub fn has_redirects(seed: u64) -> bool {
+    seed.is_multiple_of(4)
+}
+
 /// Makes layers of a tree in `place`, and an image of each; the top one first.
 pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
     let mut numbers = Numbers::new(seed);
@@ -45,6 +50,7 @@ pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
             numbers: &mut numbers,
             files: Vec::new(),
             is_lowest: layer + 1 == count,
+            redirects: has_redirects(seed),
         };
         fs::create_dir(&tree).expect("a directory");
         maker.directory(&tree, 0);
@@ -77,6 +83,7 @@ struct Maker<'n> {
     /// Of this layer, for hard links.
     files: Vec<PathBuf>,
     is_lowest: bool,
+    redirects: bool,
 }
 
 impl Maker<'_> {
@@ -111,14 +118,14 @@ impl Maker<'_> {
 
     /// Marks by which a directory hides what is below, or is merged with another one.
     fn hides(&mut self, path: &Path) {
-        let mut mark = |name: &str, value: &[u8]| {
+        let mark = |name: &str, value: &[u8]| {
             let flags = XattrFlags::empty();
             rustix::fs::setxattr(path, name, value, flags).expect("an attribute");
         };
         match self.numbers.below(12) {
             0 | 1 => mark("trusted.overlay.opaque", b"y"),
-            2 if !self.is_lowest => mark("trusted.overlay.redirect", b"lib"),
-            3 if !self.is_lowest => mark("trusted.overlay.redirect", b"/a/lib"),
+            2 if self.redirects && !self.is_lowest => mark("trusted.overlay.redirect", b"lib"),
+            3 if self.redirects && !self.is_lowest => mark("trusted.overlay.redirect", b"/a/lib"),
             4 => mark("trusted.overlay.origin", b"hidden"),
             _ => {}
         }

@@ -35,6 +35,9 @@ impl Images {
         request: &Request<'_>,
     ) -> Result<Self, Error> {
         let (count, mut notices) = (files.len(), Vec::new());
+        if count > 1 {
+            files.iter().for_each(ImageFiles::fetch_beginning);
+        }
         let mut paths: Vec<DataPath> = Vec::with_capacity(count);
         for image in files {
             let place = Place {

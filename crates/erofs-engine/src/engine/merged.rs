@@ -4,6 +4,7 @@
 //! One that is not kept any more, or that a server before this one told the kernel of, is found
 //! again by its path, which `..` leads along.
 
+use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ use crate::{EachItem, Error, FileFault};
 
 /// Directories above one another that are followed: as deep as the longest path.
 const DEPTH: usize = 2048;
+
+/// Directories that are searched at most for one that its own path does not lead to.
+const MOST_SEARCHED: usize = 1 << 14;
 
 /// Entries of a directory of one image that are read at once.
 const BATCH: usize = 64;
@@ -113,21 +117,51 @@ impl Engine {
         merged: &MergedDirectories,
         nid: Nid,
     ) -> Result<Arc<MergedDirectory>, Error> {
-        let mut directory = Arc::clone(&merged.root);
+        let mut directory = Some(Arc::clone(&merged.root));
         for name in self.path_in_image(request, nid)? {
-            match self.child(request, &directory, &name)? {
-                Child::Directory(below) => directory = below,
-                Child::Absent | Child::File(_) => return Err(self.hidden(nid)),
-            }
+            let Some(above) = directory else { break };
+            directory = match self.child(request, &above, &name)? {
+                Child::Directory(below) => Some(below),
+                Child::Absent | Child::File(_) => None,
+            };
         }
-        match directory.nid() == nid {
-            true => Ok(directory),
-            false => Err(self.hidden(nid)),
+        let is_wanted = |directory: &Arc<MergedDirectory>| directory.nid() == nid;
+        match directory.filter(is_wanted) {
+            Some(directory) => Ok(directory),
+            None => self.search_directory(request, merged, nid),
         }
     }
 
-    fn hidden(&self, nid: Nid) -> Error {
-        self.fault(nid, "a directory that images above hide")
+    /// Searches the tree from its root: a redirect leads to the directory from another path.
+    fn search_directory(
+        &self,
+        request: &Request<'_>,
+        merged: &MergedDirectories,
+        nid: Nid,
+    ) -> Result<Arc<MergedDirectory>, Error> {
+        let mut met = HashSet::from([merged.root.nid()]);
+        let mut waiting = VecDeque::from([merged.root.nid()]);
+        while let Some(above) = waiting.pop_front()
+            && met.len() < MOST_SEARCHED
+        {
+            let mut found = Vec::new();
+            self.read_merged(request, above, 0, &mut |entry| {
+                if let Ok(entry) = entry
+                    && entry.file_type == FileType::Directory as u8
+                    && met.insert(entry.nid)
+                {
+                    found.push(entry.nid);
+                }
+                ControlFlow::Continue(())
+            })?;
+            if found.contains(&nid)
+                && let Some(directory) = merged.get(nid)
+            {
+                return Ok(directory);
+            }
+            waiting.extend(found);
+        }
+        Err(self.fault(nid, "a directory that images above hide"))
     }
 
     fn fault(&self, nid: Nid, what: &'static str) -> Error {
@@ -214,13 +248,22 @@ impl Engine {
             return Ok(Child::Absent);
         }
         let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
-        let mut below = &parent.parts[..];
+        let (mut below, mut lacking) = (&parent.parts[..], Ok(()));
         while let [first, rest @ ..] = below {
             below = rest;
-            let found = self.follow(request, first, &path)?;
+            let found = match self.follow(request, first, &path) {
+                Err(error) if request.lacks() => {
+                    // What the others lack is fetched with it.
+                    lacking = Err(error);
+                    continue;
+                }
+                found => found?,
+            };
             match found.inode {
                 Some((_, Some(part))) => parts.push(part),
-                Some((inode, None)) if parts.is_empty() => return self.file_child(request, &inode),
+                Some((inode, None)) if parts.is_empty() && lacking.is_ok() => {
+                    return self.file_child(request, &inode);
+                }
                 Some((_, None)) => break,
                 None => {}
             }
@@ -232,6 +275,7 @@ impl Engine {
                 below = self.roots_below(first);
             }
         }
+        lacking?;
         if parts.is_empty() {
             return Ok(Child::Absent);
         }
@@ -445,14 +489,16 @@ impl Engine {
         let mut last = self.name_before(request, &directory, position)?;
         let mut cursors = self.cursors(request, &directory, last.as_deref())?;
         loop {
+            let mut lacking = Ok(());
             for (part, cursor) in directory.parts.iter().zip(&mut cursors) {
-                if self
-                    .fill(request, part, cursor, last.as_deref(), each)?
-                    .is_break()
-                {
+                let filled = self.fill(request, part, cursor, last.as_deref(), each);
+                if filled.is_err() && request.lacks() {
+                    lacking = filled.map(drop);
+                } else if filled?.is_break() {
                     return Ok(());
                 }
             }
+            lacking?;
             let same = listing::next(&mut cursors);
             let Some((part, first)) = same.first() else {
                 return Ok(());

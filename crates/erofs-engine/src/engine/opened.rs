@@ -17,6 +17,9 @@ use crate::options::{EngineOptions, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
 
+/// Bytes with the superblock and, as mkfs.erofs writes images, the root directory.
+const BEGINNING: u64 = 32 << 10;
+
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
 /// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
 /// the images and creates all threads.
@@ -188,6 +191,12 @@ impl ImageFiles {
             devices,
             hash_area,
         })
+    }
+
+    /// Has what is read first of an image at a URL fetched beside that of others.
+    pub(crate) fn fetch_beginning(&self) {
+        let whole = 0..self.devices[0].size().min(BEGINNING);
+        self.devices[0].prefetch(std::slice::from_ref(&whole));
     }
 
     /// With `offset=auto`: the first one from where the image begins.

@@ -2,27 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{EngineOptions, Offset, VerityOptions};
+use super::{EngineOptions, LowerImage, Offset, VerityOptions};
 use crate::Error;
 use crate::layers::number::MOST_IMAGES;
 use crate::remote;
-
-/// An image below others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LowerImage {
-    /// Its file, block device, or URL.
-    pub image: PathBuf,
-    /// Its extra devices, in the order of its device table.
-    pub devices: Vec<PathBuf>,
-}
-
-impl LowerImage {
-    /// An image without extra devices.
-    pub fn new(image: PathBuf) -> Self {
-        let devices = Vec::new();
-        Self { image, devices }
-    }
-}
 
 /// One image of a tree, with options of its own.
 #[derive(Clone, Debug)]

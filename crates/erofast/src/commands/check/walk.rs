@@ -308,7 +308,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Of several images: layers above may hide names.
     fn count_links(&mut self) {
+        if self.engine.image_count() > 1 {
+            return;
+        }
         let mut wrong: Vec<_> = self
             .links
             .drain()
