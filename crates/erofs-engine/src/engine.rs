@@ -141,6 +141,7 @@ impl Engine {
             }
             _ => None,
         };
+        let directories = DirectoryCache::of_images(images.all().len());
         let mut engine = Engine {
             _watch_thread: watch_thread,
             workers,
@@ -150,7 +151,7 @@ impl Engine {
             common,
             pool,
             inodes: Inodes::new(),
-            directories: DirectoryCache::new(),
+            directories,
             requests,
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
