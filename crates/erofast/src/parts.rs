@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{Error, ExtentKind, Inode};
+use erofs_engine::erofs_format::{Error, ExtentKind, Inode, Reader};
 
 /// Bytes of a part, unless one extent has more (12 MiB at most).
 pub const PART: u64 = 1 << 20;
@@ -88,7 +88,8 @@ impl Iterator for Parts<'_> {
                 return self.cut(at);
             }
             let (engine, inode) = (self.engine, &self.inode);
-            let extent = match engine.with_image(&engine.waiting(), |image| image.map(inode, at)) {
+            let map = |image: Reader<'_>| image.map(inode, at);
+            let extent = match engine.with_image(&engine.waiting(), inode.nid, map) {
                 Ok(extent) => extent,
                 Err(error) => {
                     self.done = true;

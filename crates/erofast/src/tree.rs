@@ -123,12 +123,12 @@ impl Walk<'_> {
         if directory && !first {
             let error = format!(
                 "nid {}: this directory is in the tree more than once",
-                inode.nid
+                inode.own_nid()
             );
             return self.fault(inode.nid, error);
         }
         if directory && full {
-            let error = format!("nid {}: more than {INODES} inodes", inode.nid);
+            let error = format!("nid {}: more than {INODES} inodes", inode.own_nid());
             return self.fault(inode.nid, error);
         }
         (self.visit)(Visit::Entry(Entry {

@@ -47,6 +47,7 @@ mod prose;
 mod schema;
 #[cfg(feature = "tools")]
 mod schemas;
+mod several_images;
 mod streams;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../fuse-transport/tests/mount/switch.rs"]

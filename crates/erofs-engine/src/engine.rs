@@ -3,6 +3,8 @@
 //! Start-up is a ladder: devices, page pool (see [`Opened`]), superblock, special inodes, workers.
 //! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,42 +14,43 @@ use std::time::Duration;
 
 use cpu_workers::{Mode, Priority, SystemCpus, WorkerOptions, Workers};
 use dm_verity::RootHash;
-use erofs_codecs::Settings;
-use erofs_format::{
-    ErrorClass, Extent, ExtentKind, Image, Inode, NID_IN_METABOX, Nid, Reader, Superblock, Xattr,
-};
+use erofs_format::{Extent, ExtentKind, Image, Inode, Nid, Reader, Xattr};
 use figures::add;
 use page_pool::{PagePool, PoolStats};
 use remote_image::{Class, RemoteFile};
 
 use crate::cache::inodes::{BorrowedInode, Inodes};
-use crate::cache::metadata::MetadataCache;
-use crate::device::verified::StoredDevice;
 use crate::device::version::Change;
+use crate::error::errno;
+use crate::layers::directory::MergedDirectories;
+use crate::layers::number::{ImageNames, Numbers};
+use crate::layers::overlay;
 use crate::load::watcher::WatchThread;
 use crate::load::{Busy, CpuContention, OnContention};
 use crate::options::{EngineOptions, Hipri, SyncDecompress};
 use crate::read::buffers::Buffers;
-use crate::read::claim::PclusterTable;
-use crate::read::decode_context::ContextPool;
 use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::map::Stored;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
 use crate::read::share::{self, Help};
-use crate::read::{DataPath, DeviceBytes, File, FileReader, Through};
+use crate::read::{Common, File, FileReader, Through};
 use crate::request::budget::{Exceeded, ReadContext, Request};
 use crate::request::{RequestKey, Requests};
-use crate::stats::{AllCounters, EngineStats};
+use crate::stats::EngineStats;
 use crate::trace_spans::TraceSpans;
 use crate::{Error, FileFault};
 
 mod directory;
+mod images;
+mod merged;
 mod names;
 mod opened;
 mod resolve;
 
 use directory::DirectoryCache;
+use images::Images;
 
+pub use images::decoder_settings;
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
 
@@ -59,7 +62,7 @@ const MOST_LEVELS: usize = 16;
 /// data, which is always allowed.
 const MOST_EXTENTS: usize = 1 << 16;
 
-/// An opened image.
+/// An opened image, or several that make up one tree.
 ///
 /// A method that takes a [`Request`] is a part of it; one that takes none makes one that waits for
 /// networks.
@@ -72,7 +75,10 @@ pub struct Engine {
     workers: Option<Arc<Workers>>,
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
-    path: DataPath,
+    images: Images,
+    /// Of several images.
+    merged: Option<MergedDirectories>,
+    common: Arc<Common>,
     pool: Arc<PagePool>,
     /// Decoded inodes.
     inodes: Inodes,
@@ -102,73 +108,27 @@ impl Engine {
     /// As for `open`.
     pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
         let Opened {
-            name,
             options,
-            mut devices,
-            hash_area,
+            images,
             pool,
             cache_memory,
             load_files,
             cpus,
             exposed_files,
         } = opened;
-        let requests = Requests::new(name.clone());
+        let names = images.iter().map(|image| image.name.clone());
+        let requests = Requests::new(ImageNames::new(names.collect()));
+        let buffers = Buffers {
+            pool: pool.clone(),
+            cache_memory,
+        };
+        let common = Arc::new(Common::new(buffers, options.cache_bytes));
         let request = requests.request(ReadContext::Worker);
-        crate::engine::opened::locate_image(&request, &name, &options, &mut devices)?;
-        let primary = Arc::clone(&devices[0]);
-        let not_kept: Vec<_> = devices
-            .iter()
-            .filter_map(|device| device.not_kept())
-            .collect();
-        let devices = StoredDevice::all(&name, devices, hash_area, &request)?;
-        let scope = request.begin(0);
-        let whole = |source| Error::Image {
-            image: name.clone(),
-            source: Arc::new(source),
-        };
-        let open = match options.ignore_checksum {
-            true => Image::open_without_checksum,
-            false => Image::open,
-        };
-        let bytes = DeviceBytes {
-            devices: &devices,
-            request: &request,
-        };
-        let image = open(&bytes).inspect_err(|error| {
-            if error.class() == ErrorClass::NotErofs {
-                primary.discard();
-            }
-        });
-        let image = image.map_err(whole)?;
-        let mut path = DataPath {
-            name: name.clone(),
-            block_size: u64::from(image.superblock().block_size),
-            contexts: ContextPool::new(decoder_settings(image.superblock())),
-            is_remote: devices
-                .iter()
-                .any(|device| device.remote().next().is_some()),
-            devices,
-            buffers: Buffers {
-                pool: pool.clone(),
-                cache_memory,
-            },
-            table: PclusterTable::new(options.cache_bytes),
-            counters: AllCounters::new(),
-            kept: OnceLock::new(),
-            spans: TraceSpans::default(),
-            metabox: None,
-            metabox_blocks: MetadataCache::new(),
-            packed: None,
-            image,
-        };
-        let cut_short = path.image.truncation();
-        let cut_short = cut_short.map(|what| format!("{name}: {what}"));
-        read_special_inodes(&mut path, &request).map_err(whole)?;
-        drop(scope);
+        let images = Images::read(images, &common, &options, &request)?;
         drop(request);
         let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
-        notices.extend(cut_short.into_iter().chain(exposed_files).chain(not_kept));
+        notices.extend(images.notices().chain(exposed_files));
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
@@ -181,29 +141,55 @@ impl Engine {
             }
             _ => None,
         };
-        Ok(Arc::new(Engine {
+        let directories = DirectoryCache::of_images(images.all().len());
+        let mut engine = Engine {
             _watch_thread: watch_thread,
             workers,
             contention,
-            path,
+            images,
+            merged: None,
+            common,
             pool,
             inodes: Inodes::new(),
-            directories: DirectoryCache::new(),
+            directories,
             requests,
             policy: options.sync_decompress,
             page_cache: OnceLock::new(),
             notices,
-        }))
+        };
+        engine.merge()?;
+        Ok(Arc::new(engine))
     }
 
-    /// The image's structures.
+    /// The structures of the image; of several, those of the top one.
     pub fn image(&self) -> &Image {
-        &self.path.image
+        &self.images.top().image
     }
 
-    /// Path of the image, as the caller named it.
+    /// All images of the tree with their names, the top one first.
+    pub fn images(&self) -> impl Iterator<Item = (&str, &Image)> {
+        let all = self.images.all();
+        all.iter().map(|path| (&*path.name, &path.image))
+    }
+
+    /// How the inodes of the images are numbered.
+    pub fn numbers(&self) -> Numbers {
+        self.images.numbers()
+    }
+
+    /// The image that an inode is in.
+    pub fn image_of(&self, nid: Nid) -> &Image {
+        &self.images.of(nid).image
+    }
+
+    /// The root directories of all images, the top one first.
+    pub fn roots(&self) -> impl Iterator<Item = Nid> {
+        self.images.roots()
+    }
+
+    /// Path of the image, as the caller named it; of several, that of the top one.
     pub fn name(&self) -> &str {
-        &self.path.name
+        &self.images.top().name
     }
 
     /// Notices for the user: what the system refused, and what was done instead.
@@ -226,6 +212,11 @@ impl Engine {
     /// The root directory.
     pub fn root(&self) -> Nid {
         self.image().superblock().root_nid
+    }
+
+    /// How many images make up the tree.
+    pub fn image_count(&self) -> usize {
+        self.images.all().len()
     }
 
     /// A request of a thread that is the engine's worker or not. It waits for networks unless it
@@ -256,7 +247,24 @@ impl Engine {
     }
 
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
-        self.metadata(request, RequestKey::Inode(nid), |image| image.inode(nid))
+        let mut inode = self.read_own_inode(request, nid)?;
+        if self.is_merged(request, &inode)? {
+            // As overlayfs: programs that count subdirectories by it count none.
+            inode.nlink = 1;
+        }
+        Ok(inode)
+    }
+
+    /// An inode as its image has it.
+    fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
+        let numbers = self.images.numbers();
+        if numbers.image(nid) >= self.image_count() {
+            let (what, errno) = ("is in none of the images", errno::EUCLEAN);
+            return Err(self.error(nid, FileFault::Kind { what, errno }));
+        }
+        let own = numbers.own(nid);
+        let read = self.metadata(request, RequestKey::Inode(nid), |image| image.inode(own));
+        Ok(read?.renumbered(nid))
     }
 
     /// Runs a call for metadata, whose errors are those of its inode.
@@ -268,33 +276,62 @@ impl Engine {
     ) -> Result<R, Error> {
         let failed = |error| self.error(key.nid(), error);
         self.requests.run(request, key, 0, |_| {
-            self.with_image(request, work).map_err(failed)
+            self.with_image(request, key.nid(), work).map_err(failed)
         })
     }
 
-    /// Calls `look` with the structures of the image, for a request.
-    pub fn with_image<R>(&self, request: &Request<'_>, look: impl FnOnce(Reader<'_>) -> R) -> R {
-        self.path.with_image(request, Through::ALL, look)
+    /// Calls `look` with the structures of the image that an inode is in, for a request.
+    pub fn with_image<R>(
+        &self,
+        request: &Request<'_>,
+        nid: Nid,
+        look: impl FnOnce(Reader<'_>) -> R,
+    ) -> R {
+        let path = self.images.of(nid);
+        path.with_image(request, Through::ALL, look)
     }
 
     /// See [`Reader::has_holes`].
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
-        self.with_image(&self.waiting(), |image| image.has_holes(inode, entries))
+        let has_holes = |image: Reader<'_>| image.has_holes(inode, entries);
+        self.with_image(&self.waiting(), inode.nid, has_holes)
     }
 
     /// See [`Reader::contradiction`].
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
-        self.with_image(&self.waiting(), |image| image.contradiction(inode))
+        let contradiction = |image: Reader<'_>| image.contradiction(inode);
+        self.with_image(&self.waiting(), inode.nid, contradiction)
     }
 
     /// All extended attributes of an inode.
     pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
         let key = RequestKey::Xattrs(inode.nid);
-        self.metadata(request, key, |image| image.xattrs(inode))
+        let mut all = self.metadata(request, key, |image| image.xattrs(inode))?;
+        if self.merged.is_some() {
+            all.retain_mut(|xattr| {
+                let shown = overlay::shown(&xattr.name).map(Cow::into_owned);
+                shown.map(|name| xattr.name = name).is_some()
+            });
+        }
+        Ok(all)
     }
 
     /// One extended attribute, by its whole name.
     pub fn xattr(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let stored = match self.merged {
+            Some(_) => overlay::stored(name),
+            None => name.into(),
+        };
+        self.stored_xattr(request, inode, &stored)
+    }
+
+    /// By the name that the image has.
+    fn stored_xattr(
         &self,
         request: &Request<'_>,
         inode: &Inode,
@@ -334,16 +371,16 @@ impl Engine {
         let page_cache = self.page_cache.get().filter(|_| count <= SMALL_READ);
         let mut reader = self.file(request, inode);
         reader.file.page_cache = page_cache.map(|cache| &**cache);
-        add(&self.path.counters.own().reads, 1);
+        add(&self.common.counters.own().reads, 1);
         let key = RequestKey::Read(inode.nid, offset);
         let result = self.requests.run(request, key, count as u64, |_| {
             reader.read(offset, &mut out[..count], help)
         });
         match result {
-            Ok(()) => add(&self.path.counters.own().delivered_bytes, count as u64),
+            Ok(()) => add(&self.common.counters.own().delivered_bytes, count as u64),
             // It is repeated.
             Err(_) if request.lacks() => {}
-            Err(_) => add(&self.path.counters.own().errors, 1),
+            Err(_) => add(&self.common.counters.own().errors, 1),
         }
         result.map(|()| count)
     }
@@ -441,7 +478,7 @@ impl Engine {
     /// Takes decoded bytes from here on from `source`, where it has them. Later calls have no
     /// effect.
     pub fn set_decoded(&self, source: Arc<dyn DecodedSource>) {
-        let _ = self.path.kept.set(source);
+        let _ = self.common.kept.set(source);
     }
 
     /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
@@ -500,29 +537,29 @@ impl Engine {
     /// Counters of reads, decoding and the cache.
     pub fn stats(&self) -> EngineStats {
         let requests = self.requests.control.peaks();
-        self.path.counters.read(&self.path.table, requests)
+        self.common.counters.read(&self.common.table, requests)
     }
 
     /// The root hash that stored blocks are verified against; `None` if they are not.
     pub fn root_hash(&self) -> Option<&RootHash> {
-        self.path.devices.first()?.root_hash()
+        self.images.top().devices.first()?.root_hash()
     }
 
     /// How a file of the image differs from what was opened: one that certainly does, or else one
     /// that may. For the moment of a fault, since it asks the system.
     pub fn change(&self) -> Option<Change> {
-        let changes = self.path.devices.iter().flat_map(|it| it.changes());
+        let changes = self.images.devices().flat_map(|it| it.changes());
         changes.max_by_key(|change| change.is_certain)
     }
 
     /// Whether stored bytes come from a network.
     pub fn is_remote(&self) -> bool {
-        self.path.is_remote
+        self.images.all().iter().any(|path| path.is_remote)
     }
 
     /// The files at URLs that the image is made of, with their names for messages.
     pub fn remote_files(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
-        self.path.devices.iter().flat_map(|device| device.remote())
+        self.images.devices().flat_map(|device| device.remote())
     }
 
     /// To be called after the last read of an image that may be in a registry: the digest of a blob
@@ -551,12 +588,14 @@ impl Engine {
             let stored: Vec<_> = stored.collect();
             let Some(lacks) = request.missing() else {
                 // One question a device: neighbours of different parts come together.
-                let mut all = Stored::new();
-                for (device, ranges) in stored.into_iter().flatten() {
-                    all.entry(device).or_default().extend(ranges);
+                let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+                for (image, stored) in stored {
+                    for (device, ranges) in stored {
+                        all.entry((image, device)).or_default().extend(ranges);
+                    }
                 }
-                for (device, ranges) in &all {
-                    if let Some(device) = self.path.devices.get(*device) {
+                for ((image, device), ranges) in &all {
+                    if let Some(device) = self.images.all()[*image].devices.get(*device) {
                         device.prefetch(ranges);
                     }
                 }
@@ -575,22 +614,23 @@ impl Engine {
         }
     }
 
+    /// With the number of the image.
     fn stored(
         &self,
         request: &Request<'_>,
         (nid, range): &(Nid, Range<u64>),
-    ) -> Result<Stored, Error> {
+    ) -> Result<(usize, Stored), Error> {
         let inode = self.borrow_inode(request, *nid)?;
-        let end = range.end.min(inode.size);
-        let range = range.start.min(end)..end;
-        self.file(request, &inode).stored(range)
+        let range = range.start..range.end.min(inode.size);
+        let stored = self.file(request, &inode).stored(range)?;
+        Ok((self.images.of(inode.nid).number, stored))
     }
 
     /// Verifies all blocks of an image that was opened with a hash tree, also those that no file
     /// uses, and calls `each` with one line for each block that does not match. Does nothing for an
     /// image that was opened without.
     pub fn verify_blocks(&self, each: &mut dyn FnMut(String)) {
-        for device in &self.path.devices {
+        for device in self.images.devices() {
             device.scan(&self.waiting(), each);
         }
     }
@@ -601,17 +641,17 @@ impl Engine {
     }
 
     fn file<'a>(&'a self, request: &'a Request<'a>, inode: &'a Inode) -> FileReader<'a> {
-        let file = File::new(&self.path, Through::ALL, inode);
+        let file = File::new(self.images.of(inode.nid), Through::ALL, inode);
         FileReader { file, request }
     }
 
     /// What its threads do and when.
     pub fn trace_spans(&self) -> &TraceSpans {
-        &self.path.spans
+        &self.common.spans
     }
 
     pub(crate) fn error(&self, nid: Nid, fault: impl Into<FileFault>) -> Error {
-        Error::file(&self.path.name, nid, fault)
+        self.requests.images.error(nid, fault)
     }
 }
 
@@ -621,43 +661,6 @@ impl Drop for Engine {
             workers.shutdown();
         }
     }
-}
-
-/// The decoders' settings for an image.
-pub fn decoder_settings(superblock: &Superblock) -> Settings {
-    let default = Settings::default();
-    let compression = &superblock.compression;
-    Settings {
-        block_size: superblock.block_size,
-        lz4_zero_padding: superblock.zero_padding(),
-        lzma_dictionary: compression
-            .lzma
-            .map_or(default.lzma_dictionary, |c| c.dict_size),
-        zstd_window_log: compression
-            .zstd
-            .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
-    }
-}
-
-/// Reads the special inodes, and what the image has in them.
-fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_format::Result<()> {
-    let through = Through::ALL;
-    let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
-    let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
-    let (packed, metabox) = (path.image.packed_nid(), path.image.metabox_nid());
-    if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
-        path.packed = Some(read(path, nid)?);
-    }
-    if let Some(nid) = metabox {
-        path.metabox = Some(read(path, nid)?);
-    }
-    if let Some(nid) = packed.filter(in_metabox) {
-        path.packed = Some(read(path, nid)?);
-    }
-    path.with_image(request, through, |image| {
-        image.load_xattr_prefixes()?;
-        image.check_root()
-    })
 }
 
 /// None without `cpus`.

@@ -42,13 +42,23 @@ pub enum Error {
         /// What is wrong.
         what: Arc<str>,
     },
+    /// The images that are to be one tree cannot be.
+    #[error("{image}: {what}")]
+    Layers {
+        /// The top one.
+        image: Arc<str>,
+        /// Why.
+        what: Arc<str>,
+    },
     /// A file, or something reached through it, cannot be read.
-    #[error("{image}: nid {nid}: {fault}")]
+    #[error("{image}: nid {own_nid}: {fault}")]
     File {
         /// The image file.
         image: Arc<str>,
         /// The inode.
         nid: Nid,
+        /// Its number in the image, where `nid` is one among several images.
+        own_nid: Nid,
         /// What is wrong with it.
         fault: FileFault,
     },
@@ -182,16 +192,29 @@ impl Error {
         }
     }
 
+    pub(crate) fn layers(image: impl Into<Arc<str>>, what: String) -> Self {
+        Error::Layers {
+            image: image.into(),
+            what: what.into(),
+        }
+    }
+
     /// Memory or threads are missing at start-up.
     pub(crate) fn start(source: io::Error) -> Self {
         Error::Start(Arc::new(source))
     }
 
     /// An error of the file `nid`.
-    pub(crate) fn file(image: &Arc<str>, nid: Nid, fault: impl Into<FileFault>) -> Self {
+    pub(crate) fn file(
+        image: &Arc<str>,
+        nid: Nid,
+        own_nid: Nid,
+        fault: impl Into<FileFault>,
+    ) -> Self {
         Error::File {
             image: image.clone(),
             nid,
+            own_nid,
             fault: fault.into(),
         }
     }
@@ -202,6 +225,7 @@ impl Error {
             Error::Open { source, .. } => source.raw_os_error().unwrap_or(errno::EIO),
             Error::Image { source, .. } => errno_of(source),
             Error::File { fault, .. } => fault.errno(),
+            Error::Layers { .. } => errno::EINVAL,
             Error::Remote(_) | Error::Start(_) | Error::Verity { .. } => errno::EIO,
             Error::Path { errno, .. } => *errno,
         }

@@ -79,6 +79,7 @@ mod cache;
 mod device;
 mod engine;
 mod error;
+mod layers;
 mod load;
 mod options;
 mod per_thread;
@@ -97,10 +98,12 @@ pub use dm_verity::RootHash;
 pub use engine::{EachEntry, EachItem, Engine, Opened, decoder_settings};
 pub use erofs_format;
 pub use error::{Error, FileFault, errno};
+pub use layers::number::{MOST_IMAGES, Numbers};
 pub use load::{Busy, OnContention};
 pub use options::{
-    DEFAULT_CACHE_BYTES, EngineOptions, Hipri, Offset, SyncDecompress, VerityOptions, WorkersMode,
-    choice_option, documented_option, escape_option, number_option, size_option, split_options,
+    DEFAULT_CACHE_BYTES, EngineOptions, Hipri, LowerImage, Offset, SyncDecompress, VerityOptions,
+    WorkersMode, choice_option, documented_option, escape_option, number_option, size_option,
+    split_options,
 };
 pub use page_pool::PoolStats;
 pub use read::decode::codec;

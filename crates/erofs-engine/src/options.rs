@@ -1,6 +1,8 @@
 //! Options for opening an image, with the names of the mount options.
 
 mod fetching;
+mod images;
+mod lower;
 mod remote;
 mod split;
 mod value;
@@ -14,6 +16,8 @@ use std::str::FromStr;
 
 use cpu_workers::Mode;
 
+pub(crate) use images::OneImage;
+pub use lower::LowerImage;
 pub use split::{escape_option, split_options};
 pub use value::{choice_option, number_option, size_option};
 pub use verity::VerityOptions;
@@ -149,6 +153,8 @@ pub struct EngineOptions {
     pub offset: Offset,
     /// The image's extra devices, in the order of its device table.
     pub devices: Vec<PathBuf>,
+    /// Images below it that make up one tree with it, the upper ones first.
+    pub lower: Vec<LowerImage>,
     /// Whether and how stored blocks are verified.
     pub verity: VerityOptions,
     /// How files at URLs are fetched and cached.
@@ -170,6 +176,7 @@ impl Default for EngineOptions {
             ignore_checksum: false,
             offset: Offset::default(),
             devices: Vec::new(),
+            lower: Vec::new(),
             verity: VerityOptions::default(),
             remote: remote_image::Options::default(),
         }
@@ -220,7 +227,9 @@ impl EngineOptions {
             "offset" => self.offset = text.parse()?,
             "reserved_pages" => self.reserved_pages = number_option(name, &text)?,
             "cache" => self.cache_bytes = value::size_option(name, &text)?,
-            "device" => self.devices.push(PathBuf::from(value)),
+            "device" => self.add_device(PathBuf::from(value)),
+            "lower" if value.is_empty() => return Err("lower=: must be a file or a URL".into()),
+            "lower" => self.lower.push(LowerImage::new(value.into())),
             "verity" if text == "auto" => self.verity.auto = true,
             "verity" => return Err(format!("verity={text}: must be auto")),
             _ => match name.strip_prefix("verity.") {

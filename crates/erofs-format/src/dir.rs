@@ -11,7 +11,7 @@ mod list;
 mod lookup;
 
 pub use list::{Item, read};
-pub use lookup::lookup;
+pub use lookup::{lookup, seek};
 
 use crate::Nid;
 

@@ -11,8 +11,9 @@ use crate::{DataLayout, DeviceNumber, FileType, NID_IN_METABOX, Nid, Result, Sup
 /// A decoded and checked inode.
 #[derive(Clone, Debug)]
 pub struct Inode {
-    /// Its number.
+    /// Its number, unless a reader of several images has [renumbered](Self::renumbered) it.
     pub nid: Nid,
+    own_nid: Nid,
     /// Type and permissions, as `st_mode`.
     pub mode: u16,
     /// Owner.
@@ -123,7 +124,18 @@ impl Inode {
 
     /// The inode lives inside of the metabox.
     pub fn in_metabox(&self) -> bool {
-        self.nid & NID_IN_METABOX != 0
+        self.own_nid & NID_IN_METABOX != 0
+    }
+
+    /// Its number in the image that it is in.
+    pub fn own_nid(&self) -> Nid {
+        self.own_nid
+    }
+
+    /// The same inode with a number among those of several images.
+    #[must_use]
+    pub fn renumbered(self, nid: Nid) -> Self {
+        Self { nid, ..self }
     }
 
     /// Bytes of the inline xattrs behind the inode: a header of 12 bytes and 4 for each further
@@ -213,6 +225,7 @@ fn build(nid: Nid, position: u64, fields: Fields, superblock: &Superblock) -> Re
     }
     Ok(Inode {
         nid,
+        own_nid: nid,
         mode: fields.mode,
         uid: fields.uid,
         gid: fields.gid,

@@ -60,7 +60,7 @@ impl Reader<'_> {
     /// Plain and hole extents end where the device ends, so that what exists can be read of a file
     /// that claims more than there is; mapping the rest is an error.
     pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
-        let (nid, size) = (inode.nid, inode.size);
+        let (nid, size) = (inode.own_nid(), inode.size);
         if offset >= size || !inode.file_type().has_data() {
             return corrupted!(
                 "byte {offset} of nid {nid:#x}, a {:?} of {size} bytes, is nowhere",

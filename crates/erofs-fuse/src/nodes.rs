@@ -6,6 +6,7 @@
 //! id of their own; nids in the metabox have bit 63 set, and the two largest numbers are no inode
 //! in any image that fits on a disk.
 
+use erofs_engine::Numbers;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid};
 use fuse_transport::wire::ROOT_NODE;
 
@@ -52,10 +53,31 @@ const LOW: u64 = 1 << 31;
 /// The number that the kernel's EROFS (from 6.17) shows for a node: the bit of the metabox, the
 /// highest one, comes behind the lowest 31, and those between move up by one. So the numbers of
 /// most images fit into 32 bits, and overlayfs has the highest ones for itself (`xino`).
-pub(crate) fn inode_number(nid: Nid) -> u64 {
+fn inode_number(nid: Nid) -> u64 {
     let in_metabox = u64::from(nid & NID_IN_METABOX != 0);
     let nid = nid & !NID_IN_METABOX;
     (nid / LOW * 2 + in_metabox) * LOW + nid % LOW
+}
+
+/// How programs see the inodes of a mount numbered. Those of several images have the number of their
+/// image behind the one they have alone: the same at each mount of these images, and as small as
+/// that of the largest one allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InodeNumbers(pub(crate) Numbers);
+
+impl InodeNumbers {
+    /// The number of an inode.
+    pub(crate) fn number(self, nid: Nid) -> u64 {
+        let number = inode_number(self.0.own(nid));
+        number.wrapping_mul(self.0.count()) + self.0.image(nid) as u64
+    }
+
+    /// The inode that programs see with this number.
+    pub(crate) fn nid(self, number: u64) -> Nid {
+        let own = nid_of_inode_number(number / self.0.count());
+        let image = (number % self.0.count()) as usize;
+        self.0.number(image, own).unwrap_or(own)
+    }
 }
 
 /// Types of files as readdir(3) numbers them: `DT_REG` and so on, for a type as EROFS numbers it.
@@ -67,7 +89,7 @@ pub(crate) fn directory_type(file_type: u8) -> u8 {
 }
 
 /// The node that programs see with this number.
-pub(crate) fn nid_of_inode_number(number: u64) -> Nid {
+fn nid_of_inode_number(number: u64) -> Nid {
     let (above, low) = (number / LOW, number % LOW);
     let nid = above / 2 * LOW + low;
     match above % 2 {
@@ -128,6 +150,24 @@ mod tests {
         assert_eq!(inode_number(u64::MAX), u64::MAX);
         for nid in [0, LOW - 1, LOW + 5, NID_IN_METABOX | (LOW + 5), u64::MAX] {
             assert_eq!(nid_of_inode_number(inode_number(nid)), nid);
+        }
+    }
+
+    #[test]
+    fn inodes_of_several_images_have_numbers_of_their_own() {
+        let (numbers, mut seen) = (Numbers::of_images(3), std::collections::HashSet::new());
+        for image in 0..3 {
+            for own in [0, 1, 36, LOW, NID_IN_METABOX, (1 << 56) - 1] {
+                let nid = numbers.number(image, own).unwrap();
+                let number = InodeNumbers(numbers).number(nid);
+                assert!(seen.insert(number));
+                assert_eq!(InodeNumbers(numbers).nid(number), nid);
+            }
+        }
+        let alone = InodeNumbers(Numbers::of_images(1));
+        for nid in [0, 36, NID_IN_METABOX | 36, u64::MAX] {
+            assert_eq!(alone.number(nid), inode_number(nid));
+            assert_eq!(alone.nid(alone.number(nid)), nid);
         }
     }
 

@@ -57,7 +57,8 @@ impl MountRequest {
     /// Whether a file that has a path is all of the image, and nothing verifies its blocks.
     fn is_one_file(&self) -> bool {
         let engine = &self.options.engine;
-        let plain = engine.devices.is_empty() && engine.verity == VerityOptions::default();
+        let alone = engine.devices.is_empty() && engine.lower.is_empty();
+        let plain = alone && engine.verity == VerityOptions::default();
         plain && !self.is_remote() && !self.is_standard_input()
     }
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueHint};
 use erofast_cli::examples_help;
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 
+use super::files::FileArgs;
 use super::flags::{RemoteArgs, VerityArgs};
 
 /// Where an image is.
@@ -19,9 +20,8 @@ pub struct ImageArgs {
     /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]
     pub offset: Offset,
-    /// Extra device of the image, in the order of its device table (repeatable)
-    #[arg(long = "device", value_name = "PATH")]
-    pub devices: Vec<PathBuf>,
+    #[command(flatten)]
+    pub files: FileArgs,
     #[command(flatten)]
     pub verity: VerityArgs,
     #[command(flatten)]
@@ -88,9 +88,9 @@ impl ImageArgs {
     fn open(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
         let mut options = EngineOptions {
             offset: self.offset,
-            devices: self.devices.clone(),
             ..options
         };
+        self.files.apply(&mut options)?;
         self.verity.apply(&mut options)?;
         self.remote.apply(&mut options)?;
         options.remote.gives_up = true;

@@ -5,6 +5,7 @@
 mod cache;
 #[cfg(feature = "tools")]
 mod erofs_utils;
+mod files;
 mod flags;
 mod fuse_style;
 #[cfg(feature = "tools")]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, ValueHint};
 use erofast_cli::{Usage, examples_help};
 
+use super::files::FileArgs;
 use super::flags::VerityArgs;
 
 /// Arguments of `mount`.
@@ -30,9 +31,8 @@ pub struct MountArgs {
     /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<OsString>,
-    /// Extra device of the image, in the order of its device table (repeatable)
-    #[arg(long = "device", value_name = "PATH")]
-    pub devices: Vec<PathBuf>,
+    #[command(flatten)]
+    pub files: FileArgs,
     #[command(flatten)]
     pub verity: VerityArgs,
 }

@@ -57,13 +57,13 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 /// What other subcommands take as arguments is an option of the mount.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let offset = args.offset.iter().map(|value| option("offset", value));
-    let devices = args.devices.iter();
-    let devices = devices.map(|path| option("device", path.as_os_str()));
+    let files = args.files.options();
+    let files = files.map(|(name, path)| option(name, path));
     let debug = args.debug.then(|| OsString::from("debug"));
     let verity = args.verity.options();
     let verity = verity.map(|(name, value)| option(name, value));
     let given = args.options.iter().cloned();
-    let flags = offset.chain(devices).chain(verity).chain(debug);
+    let flags = offset.chain(files).chain(verity).chain(debug);
     given.chain(flags).collect()
 }
 

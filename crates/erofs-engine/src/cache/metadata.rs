@@ -12,14 +12,18 @@ const BLOCK: u64 = 4096;
 const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in all.
 const CAPACITY: u64 = 1 << 20;
+/// Bytes cached at least of each of many images.
+const LEAST: u64 = 64 << 10;
 
 /// The blocks of a device or of the metabox that were read last, by number.
 #[derive(Debug)]
 pub(crate) struct MetadataCache(Windows<u64>);
 
 impl MetadataCache {
-    pub(crate) fn new() -> Self {
-        Self(Windows::new(CAPACITY, BLOCK))
+    /// For one of so many images.
+    pub(crate) fn of_images(count: usize) -> Self {
+        let share = CAPACITY / count.max(1) as u64;
+        Self(Windows::new(share.max(LEAST), BLOCK))
     }
 
     /// Fills `buf` from byte `offset` of `source`, to which the cache belongs.

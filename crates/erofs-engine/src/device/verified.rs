@@ -127,10 +127,12 @@ impl HashArea {
 
 impl StoredDevice {
     /// The devices of an image, the first of them verified if there is a hash area for it.
+    /// `images`: how many images the caches are for.
     pub(crate) fn all(
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
         hash_area: Option<HashArea>,
+        images: usize,
         request: &Request<'_>,
     ) -> Result<Vec<Self>, Error> {
         let mut hash_area = hash_area;
@@ -145,7 +147,7 @@ impl StoredDevice {
                     device,
                     verified,
                     root,
-                    metadata: MetadataCache::new(),
+                    metadata: MetadataCache::of_images(images),
                 })
             })
             .collect()

@@ -17,6 +17,8 @@ const WINDOW: u64 = 128 << 10;
 const PLAIN_WINDOW: u64 = 16 << 10;
 /// Bytes of all cached windows.
 const CAPACITY: u64 = 1 << 20;
+/// Bytes of each of many images: a lookup may read a directory of all of them.
+const OF_EACH: u64 = 32 << 10;
 
 /// Bytes of a usual window: most directories are small.
 const USUAL: u64 = 4096;
@@ -26,8 +28,10 @@ const USUAL: u64 = 4096;
 pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
 
 impl DirectoryCache {
-    pub(crate) fn new() -> Self {
-        Self(Windows::new(CAPACITY, USUAL))
+    /// For so many images.
+    pub(crate) fn of_images(count: usize) -> Self {
+        let capacity = CAPACITY.max(count as u64 * OF_EACH);
+        Self(Windows::new(capacity, USUAL))
     }
 }
 

@@ -38,14 +38,37 @@ impl Engine {
         directory: &Inode,
         name: &[u8],
     ) -> Result<Option<Nid>, Error> {
+        if self.merged.is_some() {
+            self.directory(request, directory)?;
+            return self.merged_lookup(request, directory.nid, name);
+        }
+        self.own_lookup(request, directory, name)
+    }
+
+    /// In the image that the directory is in.
+    pub(super) fn own_lookup(
+        &self,
+        request: &Request<'_>,
+        directory: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Nid>, Error> {
         let content = self.directory(request, directory)?;
         if name == b"." && directory.dot_omitted {
             return Ok(Some(directory.nid));
         }
-        self.metadata(request, RequestKey::Lookup(directory.nid), |image| {
+        let found = self.metadata(request, RequestKey::Lookup(directory.nid), |image| {
             let found = dir::lookup(&content, image.superblock().block_size, name)?;
             Ok(found.map(|(nid, _)| nid))
-        })
+        })?;
+        found.map(|own| self.number_in(directory, own)).transpose()
+    }
+
+    /// The number of an inode that a directory leads to, in the same image.
+    pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid, Error> {
+        let numbers = self.images.numbers();
+        let number = numbers.number(numbers.image(directory.nid), own);
+        let (what, errno) = ("an entry leads beyond the image", errno::EUCLEAN);
+        number.ok_or_else(|| self.error(directory.nid, FileFault::Kind { what, errno }))
     }
 
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
@@ -121,8 +144,7 @@ impl Engine {
         allowed: Allowed,
         each: EachItem<'_>,
     ) -> Result<ControlFlow<()>, Error> {
-        let content = self.directory(request, directory)?;
-        let block_size = self.image().superblock().block_size;
+        self.directory(request, directory)?;
         let key = RequestKey::List(directory.nid, position);
         let (mut flow, mut any) = (ControlFlow::Continue(()), false);
         let in_parts = allowed == Allowed::OfListing;
@@ -131,27 +153,43 @@ impl Engine {
             Allowed::OfListing => each(item),
         };
         self.requests.run(request, key, 0, |scope| {
-            let read = dir::read(&content, block_size, position, &mut |item| {
-                flow = match item {
-                    Item::Entry(entry) => {
-                        any = true;
-                        if !in_parts {
-                            scope.renew();
-                        }
-                        each(Ok(entry))
-                    }
-                    Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
-                };
+            let mut each = |item: Result<dir::Dirent<'_>, Error>| {
+                any |= item.is_ok();
+                if item.is_ok() && !in_parts {
+                    scope.renew();
+                }
+                flow = each(item);
                 flow
-            });
+            };
+            let read = match self.merged {
+                Some(_) => self.read_merged(request, directory.nid, position, &mut each),
+                None => self.read_own(request, directory, position, &mut |item| match item {
+                    Item::Entry(entry) => each(Ok(entry)),
+                    Item::Broken { error, .. } => each(Err(self.error(directory.nid, error))),
+                }),
+            };
             match read {
                 Err(_) if in_parts && any && request.exceeded().is_some_and(Exceeded::is_limit) => {
                     Ok(())
                 }
-                other => other.map_err(|error| self.error(directory.nid, error)),
+                other => other,
             }
         })?;
         Ok(flow)
+    }
+
+    /// Calls `each` for what a directory has in its image.
+    pub(super) fn read_own(
+        &self,
+        request: &Request<'_>,
+        directory: &Inode,
+        position: u64,
+        each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let content = self.directory(request, directory)?;
+        let block_size = self.image_of(directory.nid).superblock().block_size;
+        let read = dir::read(&content, block_size, position, each);
+        read.map_err(|error| self.error(directory.nid, error))
     }
 
     /// The target of a symlink.
@@ -178,7 +216,7 @@ impl Engine {
         self.error(inode.nid, FileFault::Kind { what, errno })
     }
 
-    fn directory<'a>(
+    pub(super) fn directory<'a>(
         &'a self,
         request: &'a Request<'a>,
         inode: &'a Inode,

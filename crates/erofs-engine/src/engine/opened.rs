@@ -13,21 +13,21 @@ use crate::device::verified::HashArea;
 use crate::device::version::{Change, Version};
 use crate::device::{Device, OpenFile, open_file};
 use crate::load::LoadFiles;
-use crate::options::{EngineOptions, Offset};
+use crate::options::{EngineOptions, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
 
+/// Bytes with the superblock and, as mkfs.erofs writes images, the root directory.
+const BEGINNING: u64 = 32 << 10;
+
 /// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
 /// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
-/// the image and creates all threads.
+/// the images and creates all threads.
 #[derive(Debug)]
 pub struct Opened {
-    /// As the image was named.
-    pub(crate) name: Arc<str>,
     pub(crate) options: EngineOptions,
-    pub(crate) devices: Vec<Arc<Device>>,
-    /// The hash tree of the first device; `None` if nothing is verified.
-    pub(crate) hash_area: Option<HashArea>,
+    /// The top one first.
+    pub(crate) images: Vec<ImageFiles>,
     /// Its memory is locked already, where that was allowed.
     pub(crate) pool: Arc<PagePool>,
     /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
@@ -36,28 +36,33 @@ pub struct Opened {
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
     /// Where CPUs that come and go are announced; `None` where there are no workers.
     pub(crate) cpus: Option<SystemCpus>,
-    /// About files of credentials, if the image is at a URL.
+    /// About files of credentials, if an image is at a URL.
     pub(crate) exposed_files: Option<String>,
 }
 
+/// The open files of one image.
+#[derive(Debug)]
+pub(crate) struct ImageFiles {
+    /// As the image was named.
+    pub name: Arc<str>,
+    /// Where the image is in the first of them.
+    pub offset: Offset,
+    pub devices: Vec<Arc<Device>>,
+    /// The hash tree of the first device; `None` if nothing is verified.
+    pub hash_area: Option<HashArea>,
+}
+
+/// Opens a file of one of the images.
+type OpenOf<'o> = &'o dyn Fn(&OneImage, &Path) -> io::Result<File>;
+
 impl Opened {
-    /// Opens the image and its extra devices, reserves the page pool, opens what shows
-    /// contended CPUs, and listens for CPUs that come and go.
+    /// Opens the image and those below it with their extra devices, reserves the page pool, opens
+    /// what shows contended CPUs, and listens for CPUs that come and go.
     ///
     /// # Errors
     /// One line that names the file.
     pub fn new(path: &Path, options: &EngineOptions) -> Result<Opened, Error> {
-        let options = &EngineOptions {
-            verity: options.verity.of_image(path),
-            ..options.clone()
-        };
-        let fetcher = ImageFetcher::default();
-        let open = |file: &Path| open_for(&fetcher, options, path, file);
-        let options = &with_root_hash(path, options, &open)?;
-        let open = |file: &Path| open_for(&fetcher, options, path, file);
-        let opened = Self::with(path, options, &open)?;
-        fetcher.watch().map_err(Error::start)?;
-        Ok(opened)
+        Self::fetched(None, path, options)
     }
 
     /// As [`new`](Self::new), with files from `open`, which gets their paths.
@@ -65,9 +70,7 @@ impl Opened {
     /// # Errors
     /// As for `new`.
     pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
-        let options = &with_root_hash(path, options, open)?;
-        let primary = Device::open_named(path, base(options), open)?;
-        Self::with_primary(primary, path, options, open)
+        Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
     /// Has changes of the files found that came after another process opened them, which had these
@@ -84,8 +87,10 @@ impl Opened {
     }
 
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
-        let hashes = self.hash_area.as_ref().map(HashArea::device);
-        self.devices.iter().chain(hashes)
+        self.images.iter().flat_map(|image| {
+            let hashes = image.hash_area.as_ref().map(HashArea::device);
+            image.devices.iter().chain(hashes)
+        })
     }
 
     /// As [`new`](Self::new), with an image that is open already; messages call it `name`.
@@ -98,29 +103,46 @@ impl Opened {
             path: name.display().to_string(),
             source: Arc::new(source),
         })?;
+        Self::fetched(Some(Arc::new(device)), name, options)
+    }
+
+    /// With a process that fetches what is at URLs.
+    fn fetched(
+        primary: Option<Arc<Device>>,
+        path: &Path,
+        options: &EngineOptions,
+    ) -> Result<Opened, Error> {
         let fetcher = ImageFetcher::default();
-        let open = |file: &Path| open_for(&fetcher, options, name, file);
-        let options = &with_root_hash(name, options, &open)?;
-        let open = |file: &Path| open_for(&fetcher, options, name, file);
-        let opened = Self::with_primary(Arc::new(device), name, options, &open)?;
+        let open = |image: &OneImage, file: &Path| {
+            let Some(source) = remote::url(file) else {
+                return open_file(file);
+            };
+            let (source, verity) = (source.map_err(io::Error::other)?, &image.options.verity);
+            if verity.small_files().any(|small| small == file) {
+                return remote::open_small(&[], &source, &options.fetching(path, &source, None));
+            }
+            let root = verity.root_hash.as_ref().filter(|_| file == image.path);
+            fetcher.open(&source, &options.fetching(path, &source, root))
+        };
+        let opened = Self::with_primary(primary, path, options, &open)?;
         fetcher.watch().map_err(Error::start)?;
         Ok(opened)
     }
 
     fn with_primary(
-        primary: Arc<Device>,
+        mut primary: Option<Arc<Device>>,
         path: &Path,
         options: &EngineOptions,
-        open: OpenFile<'_>,
+        open: OpenOf<'_>,
     ) -> Result<Opened, Error> {
+        options.check_images(path)?;
+        let images = options.images(path).into_iter();
+        let images = images.map(|image| ImageFiles::open(primary.take(), image, open));
+        let images = images.collect::<Result<Vec<_>, _>>()?;
         let cpus = options.workers.mode().map(|_| SystemCpus::new());
         let cpus = cpus.transpose().map_err(Error::start)?;
-        let devices = with_extra_devices(primary, options, open)?;
-        let hash_area = HashArea::open(path, &devices[0], options, open)?;
         Ok(Opened {
-            name: remote::shown(path).into(),
-            devices,
-            hash_area,
+            images,
             pool: PagePool::new(&PoolOptions {
                 reserved_pages: options.reserved_pages,
                 prefill: options.prefill,
@@ -147,66 +169,70 @@ impl Opened {
     }
 }
 
-/// With the root hash that the options name, and the files that they name for this image.
-fn with_root_hash(
-    image: &Path,
-    options: &EngineOptions,
-    open: OpenFile<'_>,
-) -> Result<EngineOptions, Error> {
-    let mut options = options.clone();
-    options.verity = options.verity.of_image(image);
-    let root = options.verity.root(open);
-    options.verity.root_hash = root.map_err(|what| Error::verity(remote::shown(image), what))?;
-    options.verity.root_hash_file = None;
-    Ok(options)
+impl ImageFiles {
+    /// `primary`: the first one, if it is open already.
+    fn open(
+        primary: Option<Arc<Device>>,
+        image: OneImage,
+        open: OpenOf<'_>,
+    ) -> Result<Self, Error> {
+        let image = with_root_hash(image, open)?;
+        let OneImage { path, options } = &image;
+        let open = |file: &Path| open(&image, file);
+        let primary = match primary {
+            Some(primary) => primary,
+            None => Device::open_named(path, base(options), &open)?,
+        };
+        let devices = with_extra_devices(primary, options, &open)?;
+        let hash_area = HashArea::open(path, &devices[0], options, &open)?;
+        Ok(Self {
+            name: remote::shown(path).into(),
+            offset: options.offset,
+            devices,
+            hash_area,
+        })
+    }
+
+    /// Has what is read first of an image at a URL fetched beside that of others.
+    pub(crate) fn fetch_beginning(&self) {
+        let whole = 0..self.devices[0].size().min(BEGINNING);
+        self.devices[0].prefetch(std::slice::from_ref(&whole));
+    }
+
+    /// With `offset=auto`: the first one from where the image begins.
+    pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<(), Error> {
+        if self.offset != Offset::Auto {
+            return Ok(());
+        }
+        for primary in self.devices.iter_mut().take(1) {
+            let located = crate::device::locate::superblock(primary, request)
+                .ok_or_else(|| crate::device::locate::not_found(primary.size()))
+                .and_then(|base| primary.with_base(base))
+                .inspect_err(|_| primary.discard())
+                .map_err(|source| Error::Open {
+                    path: self.name.to_string(),
+                    source: Arc::new(source),
+                })?;
+            *primary = Arc::new(located);
+        }
+        Ok(())
+    }
 }
 
-/// Opens a file of an image, with a process that fetches it where it is at a URL.
-fn open_for(
-    fetcher: &ImageFetcher,
-    options: &EngineOptions,
-    image: &Path,
-    path: &Path,
-) -> io::Result<File> {
-    let Some(source) = remote::url(path) else {
-        return open_file(path);
-    };
-    let (source, verity) = (source.map_err(io::Error::other)?, &options.verity);
-    if verity.small_files().any(|small| small == path) {
-        return remote::open_small(&[], &source, &options.fetching(image, &source, None));
-    }
-    let root = verity.root_hash.as_ref().filter(|_| path == image);
-    fetcher.open(&source, &options.fetching(image, &source, root))
+/// With the root hash that the options name, and the files that they name for this image.
+fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Error> {
+    image.options.verity = image.options.verity.of_image(&image.path);
+    let root = image.options.verity.root(&|file| open(&image, file));
+    let root = root.map_err(|what| Error::verity(remote::shown(&image.path), what))?;
+    image.options.verity.root_hash = root;
+    image.options.verity.root_hash_file = None;
+    Ok(image)
 }
 
 /// The option that asked for the memory is named.
 fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
     let what = format!("no memory for {option}={value}: {error}");
     Error::start(io::Error::new(error.kind(), what))
-}
-
-/// With `offset=auto`: the primary device from where the image begins.
-pub(crate) fn locate_image(
-    request: &Request<'_>,
-    name: &str,
-    options: &EngineOptions,
-    devices: &mut [Arc<Device>],
-) -> Result<(), Error> {
-    if options.offset != Offset::Auto {
-        return Ok(());
-    }
-    for primary in devices.iter_mut().take(1) {
-        let located = crate::device::locate::superblock(primary, request)
-            .ok_or_else(|| crate::device::locate::not_found(primary.size()))
-            .and_then(|base| primary.with_base(base))
-            .inspect_err(|_| primary.discard())
-            .map_err(|source| Error::Open {
-                path: name.to_owned(),
-                source: Arc::new(source),
-            })?;
-        *primary = Arc::new(located);
-    }
-    Ok(())
 }
 
 /// Where to open the image's file.

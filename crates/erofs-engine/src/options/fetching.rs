@@ -5,18 +5,31 @@ use std::path::{Path, PathBuf};
 use dm_verity::RootHash;
 use remote_image::ImageUrl;
 
-use super::EngineOptions;
+use super::{EngineOptions, OneImage};
 use crate::remote;
 
 impl EngineOptions {
-    /// Paths and URLs of an image's files: itself, its devices, its hash area, and then those that
-    /// are read once.
+    /// Paths and URLs of the files of an image and of those below it: of each the image itself,
+    /// its devices, its hash area, and then those that are read once.
     pub fn files(&self, image: &Path) -> Vec<PathBuf> {
-        let verity = self.verity.of_image(image);
-        let devices = self.devices.iter().chain(&verity.hash_device).cloned();
-        let small = verity.small_files().map(Path::to_path_buf);
-        let image = std::iter::once(image.to_owned());
-        image.chain(devices).chain(small).collect()
+        let images = self.images(image).into_iter();
+        images.flat_map(|image| image.files()).collect()
+    }
+
+    /// The options of the image among these that has this file as its first one; `None` of other
+    /// files.
+    pub fn of_first_file(&self, image: &Path, file: &Path) -> Option<EngineOptions> {
+        let mut images = self.images(image).into_iter();
+        images.find(|one| one.path == file).map(|one| one.options)
+    }
+
+    /// Whether a file is read once, when the image is opened that it belongs to.
+    pub fn is_small_file(&self, image: &Path, file: &Path) -> bool {
+        let mut images = self.images(image).into_iter();
+        images.any(|one| {
+            let verity = one.options.verity.of_image(&one.path);
+            verity.small_files().any(|small| small == file)
+        })
     }
 
     /// How `source` is fetched and kept, one of these files. With a root hash it is the same one at
@@ -38,6 +51,17 @@ impl EngineOptions {
             (options.header_file, options.token_file, options.user_file) = (None, None, None);
         }
         options
+    }
+}
+
+impl OneImage {
+    fn files(&self) -> Vec<PathBuf> {
+        let verity = self.options.verity.of_image(&self.path);
+        let devices = self.options.devices.iter();
+        let devices = devices.chain(&verity.hash_device).cloned();
+        let small = verity.small_files().map(Path::to_path_buf);
+        let image = std::iter::once(self.path.clone());
+        image.chain(devices).chain(small).collect()
     }
 }
 

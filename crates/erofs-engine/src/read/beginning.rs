@@ -10,7 +10,7 @@ use erofs_format::{Algorithm, Pcluster};
 use figures::add;
 
 use crate::read::FileReader;
-use crate::read::claim::{Decoded, Key};
+use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
@@ -28,7 +28,7 @@ impl FileReader<'_> {
     /// Another read of the same pcluster shows that more is wanted.
     pub(crate) fn decoded_length(&self, segment: &Segment<'_>) -> usize {
         let whole = segment.pcluster.decoded_length as usize;
-        let is_random = |random: &_| *random && !self.path.table.has(&Key::of(&segment.pcluster));
+        let is_random = |random: &_| *random && !self.path.table.has(&self.key(&segment.pcluster));
         let random = self.page_cache.map(|cache| cache.is_random(self.inode.nid));
         match random.filter(is_random) {
             Some(_) => whole.min(segment.to() + NEXT_PAGE),

@@ -72,16 +72,21 @@ impl PclusterInFlight {
 /// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
 /// describe one address in several ways, and each must see its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key(Pcluster);
+pub(crate) struct Key {
+    /// The number of its image.
+    image: usize,
+    pcluster: Pcluster,
+}
 
 impl Key {
-    pub(crate) fn of(pcluster: &Pcluster) -> Self {
+    pub(crate) fn of(image: usize, pcluster: &Pcluster) -> Self {
         // How much of the stream one extent uses does not make it another stream.
-        Self(Pcluster {
+        let pcluster = Pcluster {
             decoded_length: 0,
             partial: false,
             ..*pcluster
-        })
+        };
+        Self { image, pcluster }
     }
 }
 
@@ -90,7 +95,7 @@ impl Key {
     /// Some pcluster, always the same one.
     pub(crate) fn example() -> Self {
         use erofs_format::{Algorithm, Coding, Location};
-        Self::of(&Pcluster {
+        let pcluster = Pcluster {
             location: Location {
                 device: 0,
                 metabox: false,
@@ -101,7 +106,8 @@ impl Key {
             decoded_length: 0,
             partial: false,
             inline: false,
-        })
+        };
+        Self::of(0, &pcluster)
     }
 }
 

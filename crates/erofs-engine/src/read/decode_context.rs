@@ -28,6 +28,10 @@ impl ContextPool {
         }
     }
 
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// A context for the caller, taken when it is first needed: a read of cached bytes needs none.
     pub(crate) fn lend(&self) -> LentContext<'_> {
         LentContext {

@@ -20,13 +20,13 @@ use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use erofs_format::{Holder, Image, Inode, ReadAt, Reader, Source};
+use erofs_format::{Holder, Image, Inode, Pcluster, ReadAt, Reader, Source};
 use page_pool::PageBuf;
 
 use crate::cache::metadata::MetadataCache;
 use crate::device::verified::StoredDevice;
 use crate::read::buffers::Buffers;
-use crate::read::claim::PclusterTable;
+use crate::read::claim::{Key, PclusterTable};
 use crate::read::decode_context::ContextPool;
 use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::page_cache::PageCacheWriter;
@@ -41,6 +41,8 @@ use crate::{Error, FileFault};
 pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
+    /// Which of the tree's images it is; 0 is the top one.
+    pub number: usize,
     pub image: Image,
     /// The inode whose content holds other inodes.
     pub metabox: Option<Inode>,
@@ -53,13 +55,40 @@ pub(crate) struct DataPath {
     /// One of them is at a URL.
     pub is_remote: bool,
     pub block_size: u64,
-    pub contexts: ContextPool,
+    /// Of all images with the same settings.
+    pub contexts: Arc<ContextPool>,
+    pub common: Arc<Common>,
+}
+
+/// What the images of a tree have in common: one cache, one set of counters.
+#[derive(Debug)]
+pub(crate) struct Common {
     pub buffers: Buffers,
     pub table: PclusterTable,
     pub counters: AllCounters,
     /// Taken instead of decoding.
     pub kept: OnceLock<Arc<dyn DecodedSource>>,
     pub spans: TraceSpans,
+}
+
+impl Common {
+    pub(crate) fn new(buffers: Buffers, cache_bytes: u64) -> Self {
+        Self {
+            buffers,
+            table: PclusterTable::new(cache_bytes),
+            counters: AllCounters::new(),
+            kept: OnceLock::new(),
+            spans: TraceSpans::default(),
+        }
+    }
+}
+
+impl Deref for DataPath {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
 }
 
 /// Bytes of devices, for one request: what an image is opened with.
@@ -211,9 +240,15 @@ impl<'a> File<'a> {
         }
     }
 
+    /// The identity of one of its pclusters.
+    pub(crate) fn key(&self, pcluster: &Pcluster) -> Key {
+        Key::of(self.path.number, pcluster)
+    }
+
     /// An error of this file.
     pub(crate) fn error(&self, fault: impl Into<FileFault>) -> Error {
-        Error::file(&self.path.name, self.inode.nid, fault)
+        let (nid, own) = (self.inode.nid, self.inode.own_nid());
+        Error::file(&self.path.name, nid, own, fault)
     }
 }
 
@@ -225,7 +260,7 @@ impl FileReader<'_> {
 
     /// A buffer for decoded bytes.
     pub(crate) fn buffer(&self, bytes: usize) -> Result<PageBuf, Error> {
-        let DataPath { buffers, table, .. } = self.path;
+        let Common { buffers, table, .. } = &*self.path.common;
         let buffer = buffers.alloc(table, bytes);
         buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }

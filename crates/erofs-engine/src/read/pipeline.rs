@@ -9,7 +9,7 @@ use page_pool::PageBuf;
 
 use crate::Error;
 use crate::read::FileReader;
-use crate::read::claim::{Claim, DecodeLease, Decoded, Key};
+use crate::read::claim::{Claim, DecodeLease, Decoded};
 use crate::read::decode_context::{DecodeContext, LentContext};
 use crate::read::fetch::Stored;
 use crate::read::kept::{self, DecodedSink};
@@ -63,7 +63,7 @@ impl FileReader<'_> {
             self.decode_for_sink(context.get(), stored, run, algorithm, sink)?;
             return Ok(true);
         }
-        let (key, table) = (Key::of(&run[0].pcluster), &self.path.table);
+        let (key, table) = (self.key(&run[0].pcluster), &self.path.table);
         loop {
             if run[0].joined.is_some() && !wait {
                 return Ok(false);

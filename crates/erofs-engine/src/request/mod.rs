@@ -4,12 +4,13 @@ pub mod budget;
 pub(crate) mod control;
 pub(crate) mod missing;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use erofs_format::Nid;
 
 use crate::Error;
 use crate::cache::ReadCache;
+use crate::layers::number::ImageNames;
 use crate::request::control::Control;
 use budget::{Exceeded, ReadContext, Request, Scope};
 
@@ -50,8 +51,8 @@ impl RequestKey {
 /// Runs the requests of an engine.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    /// The image's path, for messages.
-    image: Arc<str>,
+    /// The images' paths, for messages.
+    pub(crate) images: ImageNames,
     pub(crate) control: Control,
     /// The first heavy request makes it; a sound image has none.
     remembered: OnceLock<Remembered>,
@@ -67,9 +68,9 @@ struct Remembered {
 }
 
 impl Requests {
-    pub(crate) fn new(image: Arc<str>) -> Self {
+    pub(crate) fn new(images: ImageNames) -> Self {
         Self {
-            image,
+            images,
             control: Control::default(),
             remembered: OnceLock::new(),
         }
@@ -98,7 +99,7 @@ impl Requests {
         work: impl FnOnce(&Scope<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let nid = key.nid();
-        let over_budget = |exceeded| Error::file(&self.image, nid, exceeded);
+        let over_budget = |exceeded| self.images.error(nid, exceeded);
         let remembered = self.remembered.get();
         if let Some(exceeded) = remembered.and_then(|all| all.exceeded.get(&key)) {
             return Err(over_budget(*exceeded));

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use crate::{Error, Nid, ReadAt, Result};
 
-use super::block::{Block, load};
+use super::block::{Block, ENTRY, load};
 use super::list::{Item, read};
 
 /// Bytes of a block in most images.
@@ -27,6 +27,26 @@ enum Outcome {
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size.
 pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
+    let outcome = with_buffer(content, block_size, |mut directory| directory.search(name));
+    match outcome? {
+        Outcome::Found(nid, file_type) => Ok(Some((nid, file_type))),
+        Outcome::Absent => Ok(None),
+        Outcome::Disorder => scan(content, block_size, name),
+    }
+}
+
+/// Where [`read`] begins with the first entry whose name is not before `name`; `None` where the
+/// names are not in order.
+pub fn seek(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<u64>> {
+    with_buffer(content, block_size, |mut directory| directory.seek(name))
+}
+
+/// Calls `work` with a directory and a buffer for one of its blocks.
+fn with_buffer<R>(
+    content: &dyn ReadAt,
+    block_size: u32,
+    work: impl FnOnce(Directory<'_>) -> R,
+) -> R {
     let size = content.size();
     let length = size.min(block_size.into()) as usize;
     // Nearly all images have blocks of 4 KiB: these need no memory from the allocator.
@@ -38,17 +58,12 @@ pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Opti
             &mut large[..]
         }
     };
-    let mut directory = Directory {
+    work(Directory {
         content,
         size,
         block_size: block_size.into(),
         buf,
-    };
-    match directory.search(name)? {
-        Outcome::Found(nid, file_type) => Ok(Some((nid, file_type))),
-        Outcome::Absent => Ok(None),
-        Outcome::Disorder => scan(content, block_size, name),
-    }
+    })
 }
 
 struct Directory<'a> {
@@ -97,6 +112,42 @@ impl Directory<'_> {
             false => self.load(candidate)?,
         };
         Ok(block.map_or(Outcome::Disorder, |block| search_block(&block, name)))
+    }
+
+    /// The block before the first one that begins with `name` or behind it, and there the first
+    /// entry that is not before it.
+    fn seek(&mut self, name: &[u8]) -> Result<Option<u64>> {
+        let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let block = self.load(middle)?;
+            let Ok(first) = block
+                .as_ref()
+                .map_err(|_| ())
+                .and_then(|b| b.entry(0).map_err(|_| ()))
+            else {
+                return Ok(None);
+            };
+            match first.name < name {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let Some(candidate) = low.checked_sub(1) else {
+            return Ok(Some(0));
+        };
+        let (start, size, block_size) = (candidate * self.block_size, self.size, self.block_size);
+        let Ok(block) = self.load(candidate)? else {
+            return Ok(None);
+        };
+        for index in 0..block.count {
+            match block.entry(index) {
+                Ok(entry) if entry.name < name => {}
+                Ok(_) => return Ok(Some(start + (index * ENTRY) as u64)),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(start.saturating_add(block_size).min(size)))
     }
 
     /// `name` is before the first name of all, unless the first block is out of order.
@@ -240,6 +291,35 @@ mod tests {
             assert_eq!(nid(&content, "z"), None);
             assert_eq!(nid(&content, ""), None);
         }
+    }
+
+    #[test]
+    fn a_listing_begins_where_a_name_is_or_would_be() {
+        for count in [0, 1, 4, 5, 63] {
+            let names: Vec<String> = (0..count).map(|i| format!("n{i:04}")).collect();
+            let content = directory(&names);
+            let first = |name: &str| {
+                let position = seek(&content, 128, name.as_bytes()).unwrap().unwrap();
+                let mut first = None;
+                read(&content, 128, position, &mut |item| {
+                    if let Item::Entry(entry) = item {
+                        first = Some(String::from_utf8_lossy(entry.name).into_owned());
+                    }
+                    ControlFlow::Break(())
+                })
+                .unwrap();
+                first
+            };
+            assert_eq!(first(""), names.first().cloned());
+            for (index, name) in names.iter().enumerate() {
+                assert_eq!(first(name).as_ref(), Some(name));
+                assert_eq!(first(&format!("{name}x")), names.get(index + 1).cloned());
+            }
+            assert_eq!(first("z"), None);
+        }
+        let mut broken = directory(&["a", "b"].map(str::to_owned));
+        broken[24] = b'/';
+        assert_eq!(seek(&broken, 128, b"b").unwrap(), None);
     }
 
     #[test]

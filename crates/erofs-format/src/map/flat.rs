@@ -28,7 +28,7 @@ fn tail(image: Reader<'_>, inode: &Inode, logical: u64, block_size: u64) -> Resu
     if in_block + length > block_size {
         return corrupted!(
             "inline data of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
-            inode.nid
+            inode.own_nid()
         );
     }
     let meta = image.meta_of(inode)?;

@@ -35,7 +35,7 @@ pub(super) fn compressed(
         partial,
         inline,
     } = candidate;
-    let nid = inode.nid;
+    let nid = inode.own_nid();
     let at = format_args!("pcluster at {physical:#x}, byte {logical} of nid {nid:#x}");
     let decoded_length = decoded_end - logical;
     if length > MAX_PCLUSTER || decoded_length > MAX_DECODED {
@@ -95,7 +95,10 @@ fn locate(image: Reader<'_>, inode: &Inode, candidate: &Candidate) -> Result<Loc
 pub(super) fn algorithm(inode: &Inode, number: u8) -> Result<Coding> {
     match Algorithm::from_number(number) {
         Some(algorithm) => Ok(Coding::Compressed(algorithm)),
-        None => unsupported!("compression algorithm {number} of nid {:#x}", inode.nid),
+        None => unsupported!(
+            "compression algorithm {number} of nid {:#x}",
+            inode.own_nid()
+        ),
     }
 }
 
@@ -116,7 +119,7 @@ pub(super) fn fragment(
     logical: u64,
     offset: u64,
 ) -> Result<Extent> {
-    let nid = inode.nid;
+    let nid = inode.own_nid();
     let Some(packed_nid) = image.packed_nid() else {
         return corrupted!("fragment of nid {nid:#x}: the image has no packed inode");
     };

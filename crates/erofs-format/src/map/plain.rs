@@ -22,7 +22,7 @@ pub(super) fn extent(
         return corrupted!(
             "byte {offset} of nid {:#x} is beyond the end of device {device}: bytes {} to {} start \
              at {physical:#x}, {available} bytes before the end",
-            inode.nid,
+            inode.own_nid(),
             range.start,
             range.end
         );

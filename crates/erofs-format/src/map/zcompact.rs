@@ -69,7 +69,7 @@ pub(super) fn load(
     if bits > MAX_BITS || (pack.entries == 16 && bits > MAX_BITS_2B) {
         return unsupported!(
             "compact index with lclusters of 2^{bits} bytes in nid {:#x}",
-            inode.nid
+            inode.own_nid()
         );
     }
     let decoder = Decoder {
@@ -81,7 +81,7 @@ pub(super) fn load(
     let index_end = pack.start + pack.bytes() as u64;
     match decoder.lcluster(pack.slot, index_end) {
         Ok(lcluster) => Ok(lcluster),
-        Err(wrong) => corrupted!("{wrong} at lcluster {lcn} of nid {:#x}", inode.nid),
+        Err(wrong) => corrupted!("{wrong} at lcluster {lcn} of nid {:#x}", inode.own_nid()),
     }
 }
 

@@ -79,7 +79,7 @@ impl Extents {
         if number >= MAX_CONTIGUOUS {
             return unsupported!(
                 "extent {number} of nid {:#x}, {MAX_CONTIGUOUS} records of 4 bytes are the limit",
-                inode.nid
+                inode.own_nid()
             );
         }
         // The walk adds up lengths of records that exist, or does not start.
@@ -97,7 +97,7 @@ impl Extents {
             }
             let next = physical.checked_add((stored & LENGTH).into());
             let Some(next) = next else {
-                return corrupted!("extent {at} of nid {:#x} has no address", inode.nid);
+                return corrupted!("extent {at} of nid {:#x} has no address", inode.own_nid());
             };
             physical = next;
             at += 1;
@@ -133,7 +133,7 @@ impl Extents {
             if record.logical < floor || (record.logical > end && record.logical > offset) {
                 return corrupted!(
                     "extent {middle} of nid {:#x} begins at {}, out of order",
-                    inode.nid,
+                    inode.own_nid(),
                     record.logical
                 );
             }

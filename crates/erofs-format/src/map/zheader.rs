@@ -97,7 +97,7 @@ fn fragment_start(raw: &RawMapHeader) -> u64 {
 
 fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool) -> Result<()> {
     let (one, two) = (advise & BIG_PCLUSTER_1 != 0, advise & BIG_PCLUSTER_2 != 0);
-    let nid = inode.nid;
+    let nid = inode.own_nid();
     if (one || two) && !image.superblock().has(incompat::COMPR_CFGS) {
         return corrupted!("big pclusters in nid {nid:#x} of an image without that feature");
     }
@@ -136,7 +136,7 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     if physical % block_size + u64::from(length) > block_size {
         return corrupted!(
             "tail packing of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
-            inode.nid
+            inode.own_nid()
         );
     }
     Ok(Tail::Inline {

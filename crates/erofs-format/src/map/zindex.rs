@@ -38,7 +38,7 @@ fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Resu
     if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> index.lcluster_bits != 0 {
         return corrupted!(
             "lcluster {lcn} of nid {:#x} begins at {} of its {} bytes",
-            inode.nid,
+            inode.own_nid(),
             lcluster.clusterofs,
             1u64 << index.lcluster_bits
         );
@@ -79,7 +79,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
         if back == 0 || back > lcn {
             return corrupted!(
                 "lcluster {lcn} of nid {:#x} has its head {back} lclusters before",
-                inode.nid
+                inode.own_nid()
             );
         }
         lcn -= back;
@@ -92,7 +92,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
     }
     corrupted!(
         "no head before byte {offset} of nid {:#x} within {MAX_STEPS} steps",
-        inode.nid
+        inode.own_nid()
     )
 }
 
@@ -248,7 +248,7 @@ fn stored_blocks(
     if lcluster.back != 1 {
         return corrupted!(
             "lcluster {next} of nid {:#x}, behind a head, has its head {} lclusters before",
-            inode.nid,
+            inode.own_nid(),
             lcluster.back
         );
     }

@@ -1,12 +1,29 @@
 //! By what the launch profiles of an image are known.
 
 use erofs_engine::Engine;
-use erofs_engine::erofs_format::{NID_IN_METABOX, Reader};
+use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 
-/// By which the launch profiles of the image are known.
+/// By which the launch profiles of the image are known, or those of several images in this order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
-    let superblock = engine.image().superblock();
+    let mut all = engine.roots().map(|root| identity_of(engine, root));
+    let Some(mut identity) = all.next() else {
+        return ImageIdentity::default();
+    };
+    let mut bytes = identity.content.to_le_bytes().to_vec();
+    for lower in all {
+        identity.blocks = identity.blocks.wrapping_add(lower.blocks);
+        identity.inodes = identity.inodes.wrapping_add(lower.inodes);
+        bytes.extend(lower.uuid);
+        bytes.extend(lower.content.to_le_bytes());
+        identity.content = ImageIdentity::content_of(&bytes);
+    }
+    identity
+}
+
+/// Of the image that has this root directory.
+fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
+    let superblock = engine.image_of(root).superblock();
     ImageIdentity {
         uuid: superblock.uuid,
         build_time: superblock
@@ -16,7 +33,7 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
         build_time_nsec: superblock.fixed_nsec,
         blocks: superblock.blocks,
         inodes: superblock.inos,
-        content: engine.with_image(&engine.waiting(), content),
+        content: engine.with_image(&engine.waiting(), root, content),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::ahead::DirectoryReadAhead;
 use crate::ahead::RandomFaults;
 use crate::ahead::file_read_ahead::{FileReadAhead, ReadAheadFigures, is_small_file};
 use crate::ahead::{DecodedBytes, LaunchFigures};
-use crate::nodes::{Nodes, directory_type, inode_number, nid_of_inode_number};
+use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
 /// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
@@ -322,10 +322,14 @@ impl ErofsFilesystem {
         })
     }
 
+    fn inode_number(&self, nid: Nid) -> u64 {
+        InodeNumbers(self.engine.numbers()).number(nid)
+    }
+
     fn attr(&self, inode: &Inode) -> Attr {
         let seconds = inode.mtime.cast_unsigned();
         Attr {
-            ino: inode_number(inode.nid),
+            ino: self.inode_number(inode.nid),
             size: inode.size,
             blocks: inode.blocks,
             atime: seconds,
@@ -339,7 +343,7 @@ impl ErofsFilesystem {
             uid: self.uid.unwrap_or(inode.uid),
             gid: self.gid.unwrap_or(inode.gid),
             rdev: Attr::device(inode.rdev.major, inode.rdev.minor),
-            blksize: self.engine.image().superblock().block_size,
+            blksize: self.engine.image_of(inode.nid).superblock().block_size,
             flags: 0,
         }
     }
@@ -351,7 +355,7 @@ impl ErofsFilesystem {
             return;
         };
         let is_companion = events.is_of_companion(caller.pid);
-        let ino = inode_number(inode.nid);
+        let ino = self.inode_number(inode.nid);
         let is_program = content.starts_with(b"\x7fELF") || content.starts_with(b"#!");
         if offset == 0 && is_program && inode.mode & 0o111 != 0 && !is_companion {
             events.began(ino);
@@ -404,7 +408,7 @@ impl ErofsFilesystem {
     ) -> bool {
         let entry = Entry {
             name,
-            ino: inode_number(nid),
+            ino: self.inode_number(nid),
             kind: directory_type(kind),
             next,
         };
@@ -437,7 +441,7 @@ impl ErofsFilesystem {
     ) -> Result<(), Errno> {
         let directory = self.inode(request, node)?;
         if let Some(events) = self.events_of(caller).filter(|_| position == 0) {
-            events.listed(inode_number(directory.nid));
+            events.listed(self.inode_number(directory.nid));
         }
         let (begins, mut listing) = (position == 0, Listing::new(request));
         let mut broken = position & BEHIND_BROKEN;
@@ -488,9 +492,10 @@ impl ErofsFilesystem {
 /// for.
 fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     let parts = events.parts(&mut seen.lock());
+    let numbers = InodeNumbers(engine.numbers());
     let range = |(ino, offset, length): (u64, u64, u64)| {
         let end = offset.saturating_add(length);
-        (nid_of_inode_number(ino), offset..end)
+        (numbers.nid(ino), offset..end)
     };
     let parts: Vec<_> = parts.into_iter().map(range).collect();
     if !parts.is_empty() {
@@ -518,7 +523,7 @@ impl Filesystem for ErofsFilesystem {
             }
             let found = self.engine.lookup(request, &parent, name);
             let found = found.map_err(|error| self.report(request, &error))?;
-            let (events, directory) = (self.events_of(caller), inode_number(parent.nid));
+            let (events, directory) = (self.events_of(caller), self.inode_number(parent.nid));
             let Some(nid) = found else {
                 if let Some(events) = events {
                     events.looked_up(directory, name, None);
@@ -552,7 +557,7 @@ impl Filesystem for ErofsFilesystem {
         self.serve(|request| {
             let inode = self.inode(request, node)?;
             if let Some(events) = self.events_of(caller) {
-                events.read_link(inode_number(inode.nid));
+                events.read_link(self.inode_number(inode.nid));
             }
             let target = self.engine.read_link(request, &inode);
             target.map_err(|error| self.report(request, &error))
@@ -689,17 +694,22 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn statfs(&self) -> Result<Statfs, Failure> {
-        let image = self.engine.image();
-        let superblock = image.superblock();
-        let devices = image.device_slots().iter().map(|slot| slot.blocks);
-        Ok(Statfs {
-            blocks: devices.fold(superblock.blocks, u64::saturating_add),
-            files: superblock.inos,
-            bsize: superblock.block_size,
-            frsize: superblock.block_size,
+        let block_size = self.engine.image().superblock().block_size;
+        let mut statfs = Statfs {
+            bsize: block_size,
+            frsize: block_size,
             namelen: LONGEST_NAME as u32,
             ..Statfs::default()
-        })
+        };
+        for (_, image) in self.engine.images() {
+            let superblock = image.superblock();
+            let devices = image.device_slots().iter().map(|slot| slot.blocks);
+            let blocks = devices.fold(superblock.blocks, u64::saturating_add);
+            let bytes = blocks.saturating_mul(superblock.block_size.into());
+            statfs.blocks = statfs.blocks.saturating_add(bytes / u64::from(block_size));
+            statfs.files = statfs.files.saturating_add(superblock.inos);
+        }
+        Ok(statfs)
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
@@ -716,7 +726,7 @@ impl Filesystem for ErofsFilesystem {
             let found = self.engine.seek(request, &inode, offset, hole);
             let found = found.map_err(|error| self.report(request, &error))?;
             let is_all_data = found == Some(if hole { inode.size } else { offset });
-            if is_all_data && !self.engine.image().superblock().has_holes() {
+            if is_all_data && !self.engine.image_of(inode.nid).superblock().has_holes() {
                 self.hole_scan.missed(&self.engine);
             }
             found.ok_or(Errno::NXIO)

@@ -71,7 +71,9 @@ impl ImageScan {
     pub(crate) fn missed(&self, engine: &Arc<Engine>) {
         // All inodes of an image at a URL would be fetched.
         let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
-        if engine.is_remote() || misses != worth_scanning(engine.image().superblock().inos) {
+        let inodes = engine.images().map(|(_, image)| image.superblock().inos);
+        let inodes = inodes.fold(0, u64::saturating_add);
+        if engine.is_remote() || misses != worth_scanning(inodes) {
             return;
         }
         let workers = engine.workers().cloned();

@@ -80,7 +80,9 @@ pub const KNOWN: &[KnownOption] = options! {
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";
-    "device=PATH" "an extra device of the image; repeat in the order of its device table";
+    "device=PATH" "an extra device of the image, or of the last lower=; repeat in the order of its device table";
+    "lower=PATH"
+        "an image, or its URL, below this one in one tree; repeat from above to below";
     "subdir=PATH" "mount this directory of the image instead of its root";
     "timeout=SECONDS" "unmount after this long without use (0: never)";
     "allow_other" "all users may use the mount";

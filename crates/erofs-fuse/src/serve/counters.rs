@@ -27,6 +27,8 @@ figures::figures! {
     pub struct MountFigures {
         /// What is mounted; a URL without its query.
         image: String,
+        /// All images of the tree, the top one first, where it has several.
+        layers: Vec<String>,
         /// Where.
         mountpoint: String,
         /// Of the daemon.
@@ -210,6 +212,7 @@ impl Reporter {
             .chain(restart::notices(in_flight));
         Some(MountFigures {
             image: self.image.clone(),
+            layers: layers(&engine),
             mountpoint: self.mountpoint.to_string_lossy().into_owned(),
             pid: std::process::id(),
             version: version(),
@@ -239,6 +242,13 @@ impl Reporter {
             filesystem,
         })
     }
+}
+
+fn layers(engine: &Engine) -> Vec<String> {
+    let names = engine.images().map(|(name, _)| name.to_owned());
+    Some(names.collect())
+        .filter(|names: &Vec<String>| names.len() > 1)
+        .unwrap_or_default()
 }
 
 /// Waits for the process that fetches.

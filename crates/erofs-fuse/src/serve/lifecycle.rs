@@ -36,7 +36,7 @@ use crate::answer::FaultRecorder;
 use crate::error::Error;
 use crate::log::Log;
 use crate::mounting::covered_notice;
-use crate::nodes::inode_number;
+use crate::nodes::InodeNumbers;
 use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
 use crate::protocol::MountHelper;
@@ -374,7 +374,8 @@ impl Serving<'_> {
         if self.start == Start::First {
             let (identity, below) = (profile_identity(self.engine), root != self.engine.root());
             let name = identity.file_name(below.then_some(root));
-            events.describe(inode_number(root), &name, &identity);
+            let root = InodeNumbers(self.engine.numbers()).number(root);
+            events.describe(root, &name, &identity);
             if learns && options.profile != Some(ProfileLocation::Learned) {
                 events.record();
             }
@@ -448,9 +449,10 @@ fn decodes_for_long(engine: &Engine) -> bool {
     })
 }
 
-/// Whether the image has one of these algorithms.
+/// Whether one of the images has one of these algorithms.
 fn uses(engine: &Engine, are_these: impl Fn(Algorithm) -> bool) -> bool {
-    engine.image().superblock().algorithms().any(are_these)
+    let mut images = engine.images();
+    images.any(|(_, image)| image.superblock().algorithms().any(&are_these))
 }
 
 fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use erofs_engine::cpu_workers::plugged_in_cpus;
-use erofs_engine::{RootHash, VerityOptions, Version, remote};
+use erofs_engine::{RootHash, Version, remote};
 use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
@@ -64,14 +64,11 @@ impl Replaceable {
         let path = paths.get(number).ok_or_else(none)?;
         let url = remote::url(path).transpose().map_err(Error::Server)?;
         let engine = &request.options.engine;
-        let small = verity(request).small_files().any(|small| small == path);
+        let small = engine.is_small_file(&request.image, path);
         let name = || remote::shown(path);
         let opened = match url {
             Some(url) if !small => {
-                let root = match number {
-                    0 => self.root_hash(request, &paths)?,
-                    _ => None,
-                };
+                let root = self.root_hash(request, path, &paths)?;
                 let options = engine.fetching(&request.image, &url, root.as_ref());
                 return self.fetcher.client(number, &url, &options);
             }
@@ -96,13 +93,19 @@ impl Replaceable {
         self.files.get(number)?.as_ref()?.version
     }
 
-    /// Of the image: where it is fetched from another URL, its blocks are in the same cache.
+    /// Of the image whose first file this is: where it is fetched from another URL, its blocks are
+    /// in the same cache.
     fn root_hash(
         &mut self,
         request: &MountRequest,
+        image: &Path,
         paths: &[PathBuf],
     ) -> Result<Option<RootHash>, Error> {
-        let verity = verity(request);
+        let engine = &request.options.engine;
+        let Some(options) = engine.of_first_file(&request.image, image) else {
+            return Ok(None);
+        };
+        let verity = options.verity.of_image(image);
         let path = verity.root_hash_file.as_ref();
         let number = path.and_then(|path| paths.iter().position(|other| other == path));
         let file = number
@@ -150,10 +153,6 @@ impl Replaceable {
         let shared = shared.map(|(_, in_flight)| in_flight);
         shared.filter(|in_flight| in_flight.protocol().is_some())
     }
-}
-
-fn verity(request: &MountRequest) -> VerityOptions {
-    request.options.engine.verity.of_image(&request.image)
 }
 
 /// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),

@@ -82,10 +82,13 @@ pub fn check(
     }
     report.left_out += found.left_out.load(Relaxed);
     report.faults = found.faults().values().flatten().cloned().collect();
-    if let Some(what) = engine.image().truncation() {
-        let error = format!("{}: {what}", engine.name());
-        let fault = Fault::new(b"", engine.root(), error);
-        report.faults.insert(0, fault);
+    for (name, image) in engine.images() {
+        if let Some(what) = image.truncation() {
+            let error = format!("{name}: {what}");
+            report
+                .faults
+                .insert(0, Fault::new(b"", engine.root(), error));
+        }
     }
     verify_blocks(engine, &mut report.faults);
     Ok(report)

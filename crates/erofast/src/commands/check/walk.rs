@@ -255,7 +255,8 @@ impl<'a> Walk<'a> {
     /// Every name that is listed must be found. One lookup in an unsorted directory compares all of
     /// its entries: of such a directory only the first names are looked up.
     fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
-        let blocks = inode.size / u64::from(self.engine.image().superblock().block_size) + 1;
+        let blocks =
+            inode.size / u64::from(self.engine.image_of(inode.nid).superblock().block_size) + 1;
         let (mut compared, mut out_of_order) = (0, false);
         let mut listing = Listing::new(inode.clone());
         // What cannot be listed is reported by the walk.
@@ -307,7 +308,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Of several images: layers above may hide names.
     fn count_links(&mut self) {
+        if self.engine.image_count() > 1 {
+            return;
+        }
         let mut wrong: Vec<_> = self
             .links
             .drain()

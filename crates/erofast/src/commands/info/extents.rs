@@ -101,7 +101,9 @@ pub fn each(
 ) -> Result<(), Box<Error>> {
     let (mut offset, mut count) = (0, 0);
     while offset < inode.size {
-        let extent = engine.with_image(&engine.waiting(), |image| image.map(inode, offset));
+        let extent = engine.with_image(&engine.waiting(), inode.nid, |image| {
+            image.map(inode, offset)
+        });
         let extent = extent.map_err(Box::new)?;
         count += 1;
         if count > EXTENTS {
@@ -305,6 +307,10 @@ impl Block {
                 extent,
             });
         };
+        if engine.numbers().image(inode.nid) > 0 {
+            // In an image below.
+            return;
+        }
         let superblock = engine.image().superblock();
         let base = u64::from(superblock.meta_block) * u64::from(superblock.block_size);
         let at = base.saturating_add(inode.nid.saturating_mul(32));

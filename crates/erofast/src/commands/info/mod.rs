@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
 use erofast_cli::{Outcome, print_json, units};
-use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Inode, Superblock};
+use erofs_engine::erofs_format::{DataLayout, ExtentKind, FileType, Image, Inode, Superblock};
 use erofs_engine::{Engine, WorkersMode};
 use serde::Serialize;
 
@@ -37,8 +37,11 @@ struct Report {
     packed_nid: Option<u64>,
     metabox_nid: Option<u64>,
     extra_devices: u16,
-    /// Bytes of the image and its extra devices.
+    /// Bytes of the image and its extra devices, and those of the images below.
     image_bytes: u64,
+    /// Of several images that make up one tree: all of them, the top one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    layers: Vec<Layer>,
     /// What is missing of an image that was cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<String>,
@@ -57,6 +60,30 @@ struct Report {
     unreadable: u64,
 }
 
+/// One of several images.
+#[derive(Debug, Serialize)]
+struct Layer {
+    image: String,
+    uuid: String,
+    /// Of the image and its extra devices.
+    image_bytes: u64,
+    /// As its superblock counts them.
+    inodes: u64,
+}
+
+impl Layer {
+    fn new((name, image): (&str, &Image)) -> Self {
+        let superblock = image.superblock();
+        let sizes = (0..=superblock.extra_devices).filter_map(|index| image.device_size(index));
+        Self {
+            image: name.to_owned(),
+            uuid: uuid(&superblock.uuid),
+            image_bytes: sizes.sum(),
+            inodes: superblock.inos,
+        }
+    }
+}
+
 #[derive(Debug, Default, Serialize)]
 struct Extents {
     count: u64,
@@ -72,7 +99,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
         match (&args.extents, args.block) {
             (Some(path), _) => extents::list(engine, path.as_bytes(), args.json)?,
             (None, Some(number)) => extents::block(engine, number, args.json)?,
-            (None, None) => return survey(engine, args).map(Some),
+            (None, None) => return survey(engine).map(Some),
         }
         Ok(None)
     })?;
@@ -84,11 +111,13 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-fn survey(engine: &Engine, args: &InfoArgs) -> anyhow::Result<Report> {
+fn survey(engine: &Engine) -> anyhow::Result<Report> {
     let mut report = describe(engine, engine.image().superblock());
-    report.image_bytes = (0..=args.image.devices.len())
-        .filter_map(|index| engine.image().device_size(u16::try_from(index).ok()?))
-        .sum();
+    report.layers = engine.images().map(Layer::new).collect();
+    report.image_bytes = report.layers.iter().map(|layer| layer.image_bytes).sum();
+    if report.layers.len() == 1 {
+        report.layers.clear();
+    }
     let root = engine.inode(engine.root())?;
     tree::walk(engine, &root, &mut |visit| {
         match visit {
@@ -127,6 +156,7 @@ fn describe(engine: &Engine, superblock: &Superblock) -> Report {
         metabox_nid: superblock.metabox_nid,
         extra_devices: superblock.extra_devices,
         image_bytes: 0,
+        layers: Vec::new(),
         truncated: engine.image().truncation(),
         content_bytes: 0,
         ratio: None,
@@ -196,6 +226,13 @@ fn print(report: &Report) -> anyhow::Result<()> {
     outln!("codecs:      {}", list(&report.codecs));
     outln!("inodes:      {}", report.inodes);
     outln!("size:        {}", units::size(report.image_bytes));
+    for layer in &report.layers {
+        outln!(
+            "  layer:     {}, {}",
+            layer.image,
+            units::size(layer.image_bytes)
+        );
+    }
     if let Some(what) = &report.truncated {
         outln!("truncated:   {what}");
     }

@@ -230,6 +230,10 @@ impl Page<'_> {
         let protocol = format!("{transport}, protocol {{/protocol/major}}.{{/protocol/minor}}");
         let daemon = format!("pid {{/pid}}, {version}up {{/uptime_s}}, {sandbox}");
         let mut page = fill("{/image} on {/mountpoint}\n", self.now);
+        let layers = self.now["layers"].as_array().into_iter().flatten();
+        for lower in layers.skip(1).filter_map(Value::as_str) {
+            page += &line("below it", lower);
+        }
         page += &line("transport", &fill(&protocol, self.now));
         page += &line("daemon", &fill(&daemon, self.now));
         page += &lines(HEADING, self.now);

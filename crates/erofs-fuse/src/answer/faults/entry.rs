@@ -24,7 +24,7 @@ fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
     let location = fault.location.as_ref();
     [
         ("IMAGE", Some(text(fault.image.clone()))),
-        ("NID", fault.nid.map(|nid| text(nid.to_string()))),
+        ("NID", fault.own_nid.map(|nid| text(nid.to_string()))),
         ("PATH", known.path.clone()),
         (
             "ADDRESS",
@@ -51,6 +51,7 @@ mod tests {
             line: "a.erofs: nid 36: lz4: corrupted".into(),
             image: "a.erofs".into(),
             nid: Some(36),
+            own_nid: Some(36),
             location: Some(erofs_engine::erofs_format::Location {
                 device: 0,
                 metabox: false,

@@ -15,6 +15,8 @@ pub(super) struct Fault {
     pub(super) line: String,
     pub(super) image: String,
     pub(super) nid: Option<Nid>,
+    /// In the image.
+    pub(super) own_nid: Option<Nid>,
     pub(super) location: Option<Location>,
     pub(super) codec: Option<String>,
 }
@@ -24,8 +26,13 @@ impl Fault {
         let mut line = text::line(&error.to_string());
         let fits = |length: &usize| *length <= line.len() && line.is_char_boundary(*length);
         line.truncate((0..=LONGEST_LINE).rev().find(fits).unwrap_or(0));
-        let (image, nid, fault) = match error {
-            Error::File { image, nid, fault } => (&**image, Some(*nid), Some(fault)),
+        let (image, numbers, fault) = match error {
+            Error::File {
+                image,
+                nid,
+                own_nid,
+                fault,
+            } => (&**image, Some((*nid, *own_nid)), Some(fault)),
             Error::Image { image, .. } | Error::Verity { image, .. } => (&**image, None, None),
             _ => ("", None, None),
         };
@@ -39,7 +46,8 @@ impl Fault {
         Self {
             line,
             image: image.to_owned(),
-            nid,
+            nid: numbers.map(|(nid, _)| nid),
+            own_nid: numbers.map(|(_, own)| own),
             location,
             codec,
         }
@@ -67,6 +75,7 @@ mod tests {
         let error = Error::File {
             image: "/a\nb.erofs".into(),
             nid: 36,
+            own_nid: 36,
             fault,
         };
         let fault = Fault::new(&error);

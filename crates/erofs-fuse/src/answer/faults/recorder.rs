@@ -247,6 +247,7 @@ mod tests {
         erofs_engine::Error::File {
             image: "a.erofs".into(),
             nid,
+            own_nid: nid,
             fault: erofs_engine::FileFault::Loop("a circle"),
         }
     }

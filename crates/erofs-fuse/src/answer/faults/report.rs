@@ -76,7 +76,7 @@ fn one(known: &Known) -> KnownFault {
         first_s: seconds(known.first),
         last_s: seconds(known.last),
         image: fault.image,
-        nid: fault.nid,
+        nid: fault.own_nid,
         path: path.map(|path| String::from_utf8_lossy(path).into_owned()),
         path_hex: other.map(|path| path.iter().map(|byte| format!("{byte:02x}")).collect()),
         address: fault.location.map(|location| location.physical),

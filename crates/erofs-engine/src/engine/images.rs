@@ -1,0 +1,209 @@
+//! The images that an engine reads: one, or several that make up one tree.
+
+use std::sync::Arc;
+
+use erofs_codecs::Settings;
+use erofs_format::{ErrorClass, Image, NID_IN_METABOX, Nid, Superblock};
+
+use crate::Error;
+use crate::cache::metadata::MetadataCache;
+use crate::device::verified::StoredDevice;
+use crate::engine::opened::ImageFiles;
+use crate::layers::number::Numbers;
+use crate::options::EngineOptions;
+use crate::read::decode_context::ContextPool;
+use crate::read::{Common, DataPath, DeviceBytes, Through};
+use crate::request::budget::Request;
+
+/// The images of a tree, the top one first. There is at least one.
+#[derive(Debug)]
+pub(crate) struct Images {
+    paths: Box<[DataPath]>,
+    numbers: Numbers,
+    notices: Vec<String>,
+}
+
+impl Images {
+    /// Reads what says where the files of each image are.
+    ///
+    /// # Errors
+    /// One line that names the image.
+    pub(crate) fn read(
+        files: Vec<ImageFiles>,
+        common: &Arc<Common>,
+        options: &EngineOptions,
+        request: &Request<'_>,
+    ) -> Result<Self, Error> {
+        let (count, mut notices) = (files.len(), Vec::new());
+        if count > 1 {
+            files.iter().for_each(ImageFiles::fetch_beginning);
+        }
+        let mut paths: Vec<DataPath> = Vec::with_capacity(count);
+        for image in files {
+            let place = Place {
+                above: &paths,
+                count,
+                common,
+                ignore_checksum: options.ignore_checksum,
+            };
+            let path = place.read(image, request, &mut notices)?;
+            paths.push(path);
+        }
+        Ok(Self {
+            paths: paths.into(),
+            numbers: Numbers::of_images(count),
+            notices,
+        })
+    }
+
+    /// The one that an inode is in; of a number that no inode has, the top one.
+    pub(crate) fn of(&self, nid: Nid) -> &DataPath {
+        let path = self.paths.get(self.numbers.image(nid));
+        path.unwrap_or(&self.paths[0])
+    }
+
+    pub(crate) fn top(&self) -> &DataPath {
+        &self.paths[0]
+    }
+
+    pub(crate) fn all(&self) -> &[DataPath] {
+        &self.paths
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    /// The root directories.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = Nid> {
+        let roots = self.paths.iter().enumerate();
+        roots.filter_map(|(number, path)| {
+            let root = path.image.superblock().root_nid;
+            self.numbers.number(number, root)
+        })
+    }
+
+    /// The files of all images.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &StoredDevice> {
+        self.paths.iter().flat_map(|path| &path.devices)
+    }
+
+    /// What the user should know of them.
+    pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
+        self.notices.iter().cloned()
+    }
+}
+
+/// Where in the tree an image is read for.
+struct Place<'a> {
+    above: &'a [DataPath],
+    /// Of all images.
+    count: usize,
+    common: &'a Arc<Common>,
+    ignore_checksum: bool,
+}
+
+impl Place<'_> {
+    fn read(
+        &self,
+        mut files: ImageFiles,
+        request: &Request<'_>,
+        notices: &mut Vec<String>,
+    ) -> Result<DataPath, Error> {
+        files.locate(request)?;
+        let ImageFiles {
+            name,
+            devices,
+            hash_area,
+            ..
+        } = files;
+        let primary = Arc::clone(&devices[0]);
+        notices.extend(devices.iter().filter_map(|device| device.not_kept()));
+        let devices = StoredDevice::all(&name, devices, hash_area, self.count, request)?;
+        let scope = request.begin(0);
+        let whole = |source| Error::Image {
+            image: name.clone(),
+            source: Arc::new(source),
+        };
+        let open = match self.ignore_checksum {
+            true => Image::open_without_checksum,
+            false => Image::open,
+        };
+        let bytes = DeviceBytes {
+            devices: &devices,
+            request,
+        };
+        let image = open(&bytes).inspect_err(|error| {
+            if error.class() == ErrorClass::NotErofs {
+                primary.discard();
+            }
+        });
+        let image = image.map_err(whole)?;
+        let mut path = DataPath {
+            name: name.clone(),
+            number: self.above.len(),
+            block_size: u64::from(image.superblock().block_size),
+            contexts: self.contexts(decoder_settings(image.superblock())),
+            is_remote: devices
+                .iter()
+                .any(|device| device.remote().next().is_some()),
+            devices,
+            common: Arc::clone(self.common),
+            metabox: None,
+            metabox_blocks: MetadataCache::of_images(self.count),
+            packed: None,
+            image,
+        };
+        let cut_short = path.image.truncation();
+        notices.extend(cut_short.map(|what| format!("{name}: {what}")));
+        read_special_inodes(&mut path, request).map_err(whole)?;
+        drop(scope);
+        Ok(path)
+    }
+
+    /// Those of an image above with the same settings, if there is one.
+    fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
+        let mut above = self.above.iter().map(|path| &path.contexts);
+        match above.find(|contexts| contexts.settings() == &settings) {
+            Some(contexts) => Arc::clone(contexts),
+            None => Arc::new(ContextPool::new(settings)),
+        }
+    }
+}
+
+/// The decoders' settings for an image.
+pub fn decoder_settings(superblock: &Superblock) -> Settings {
+    let default = Settings::default();
+    let compression = &superblock.compression;
+    Settings {
+        block_size: superblock.block_size,
+        lz4_zero_padding: superblock.zero_padding(),
+        lzma_dictionary: compression
+            .lzma
+            .map_or(default.lzma_dictionary, |c| c.dict_size),
+        zstd_window_log: compression
+            .zstd
+            .map_or(default.zstd_window_log, |c| u32::from(c.window_log)),
+    }
+}
+
+/// Reads the special inodes, and what the image has in them.
+fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_format::Result<()> {
+    let through = Through::ALL;
+    let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));
+    let in_metabox = |nid: &Nid| nid & NID_IN_METABOX != 0;
+    let (packed, metabox) = (path.image.packed_nid(), path.image.metabox_nid());
+    if let Some(nid) = packed.filter(|nid| !in_metabox(nid)) {
+        path.packed = Some(read(path, nid)?);
+    }
+    if let Some(nid) = metabox {
+        path.metabox = Some(read(path, nid)?);
+    }
+    if let Some(nid) = packed.filter(in_metabox) {
+        path.packed = Some(read(path, nid)?);
+    }
+    path.with_image(request, through, |image| {
+        image.load_xattr_prefixes()?;
+        image.check_root()
+    })
+}

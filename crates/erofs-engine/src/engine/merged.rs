@@ -1,0 +1,670 @@
+//! Directories of a tree of several images: looking names up in one image after the other.
+//!
+//! `layers/` has the rules. A directory is found by its number: the top one of its parts has it.
+//! One that is not kept any more, or that a server before this one told the kernel of, is found
+//! again by its path, which `..` leads along.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use erofs_format::dir::{self, Dirent, Item};
+use erofs_format::{FileType, Inode, Nid};
+
+use super::Engine;
+use crate::error::errno;
+use crate::layers::directory::{MergedDirectories, MergedDirectory, Part};
+use crate::layers::listing::{self, Cursor, PartEntry, Place, SameName};
+use crate::layers::overlay;
+use crate::request::RequestKey;
+use crate::request::budget::Request;
+use crate::{EachItem, Error, FileFault};
+
+/// Directories above one another that are followed: as deep as the longest path.
+const DEPTH: usize = 2048;
+
+/// Directories that are searched at most for one that its own path does not lead to.
+const MOST_SEARCHED: usize = 1 << 14;
+
+/// Entries of a directory of one image that are read at once.
+const BATCH: usize = 64;
+
+/// What a directory of the tree has under a name.
+enum Child {
+    Absent,
+    /// No directory.
+    File(Nid),
+    Directory(Arc<MergedDirectory>),
+}
+
+/// What a directory of one image says of those below it.
+#[derive(Default)]
+struct Marks {
+    hides: bool,
+    /// Their path from here, or from the root.
+    redirect: Option<(Vec<Vec<u8>>, bool)>,
+}
+
+/// What one image has at a path.
+struct Found {
+    /// With its marks, if it is a directory.
+    inode: Option<(Arc<Inode>, Option<Part>)>,
+    /// Nothing below counts.
+    hides: bool,
+    /// Where to look below.
+    path: Vec<Vec<u8>>,
+    from_root: bool,
+}
+
+impl Engine {
+    /// Makes one tree of several images.
+    pub(super) fn merge(&mut self) -> Result<(), Error> {
+        if self.image_count() > 1 {
+            let request = self.waiting();
+            let root = self.merged_root(&request)?;
+            drop(request);
+            self.merged = Some(MergedDirectories::new(root));
+        }
+        Ok(())
+    }
+
+    fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory, Error> {
+        let mut parts = Vec::new();
+        for root in self.roots() {
+            let inode = Arc::new(self.read_own_inode(request, root)?);
+            let (part, marks) = self.part(request, inode)?;
+            let hides = marks.hides && part.has_tar_marks;
+            parts.push(part);
+            // An attribute means nothing there, as in overlayfs.
+            if hides {
+                break;
+            }
+        }
+        Ok(MergedDirectory {
+            parent: self.root(),
+            parts: parts.into(),
+        })
+    }
+
+    /// Whether several images have a directory in common.
+    pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+        if self.merged.is_none() || inode.file_type() != FileType::Directory {
+            return Ok(false);
+        }
+        let directory = self.merged_directory(request, inode.nid)?;
+        Ok(directory.is_some_and(|directory| directory.is_merged()))
+    }
+
+    /// The directory of the tree with this number; `None` of a single image.
+    fn merged_directory(
+        &self,
+        request: &Request<'_>,
+        nid: Nid,
+    ) -> Result<Option<Arc<MergedDirectory>>, Error> {
+        let Some(merged) = &self.merged else {
+            return Ok(None);
+        };
+        match merged.get(nid) {
+            Some(directory) => Ok(Some(directory)),
+            None => self.find_directory(request, merged, nid).map(Some),
+        }
+    }
+
+    /// The directory, by its path in its image.
+    fn find_directory(
+        &self,
+        request: &Request<'_>,
+        merged: &MergedDirectories,
+        nid: Nid,
+    ) -> Result<Arc<MergedDirectory>, Error> {
+        let mut directory = Some(Arc::clone(&merged.root));
+        for name in self.path_in_image(request, nid)? {
+            let Some(above) = directory else { break };
+            directory = match self.child(request, &above, &name)? {
+                Child::Directory(below) => Some(below),
+                Child::Absent | Child::File(_) => None,
+            };
+        }
+        let is_wanted = |directory: &Arc<MergedDirectory>| directory.nid() == nid;
+        match directory.filter(is_wanted) {
+            Some(directory) => Ok(directory),
+            None => self.search_directory(request, merged, nid),
+        }
+    }
+
+    /// Searches the tree from its root: a redirect leads to the directory from another path.
+    fn search_directory(
+        &self,
+        request: &Request<'_>,
+        merged: &MergedDirectories,
+        nid: Nid,
+    ) -> Result<Arc<MergedDirectory>, Error> {
+        let mut met = HashSet::from([merged.root.nid()]);
+        let mut waiting = VecDeque::from([merged.root.nid()]);
+        while let Some(above) = waiting.pop_front()
+            && met.len() < MOST_SEARCHED
+        {
+            let mut found = Vec::new();
+            self.read_merged(request, above, 0, &mut |entry| {
+                if let Ok(entry) = entry
+                    && entry.file_type == FileType::Directory as u8
+                    && met.insert(entry.nid)
+                {
+                    found.push(entry.nid);
+                }
+                ControlFlow::Continue(())
+            })?;
+            if found.contains(&nid)
+                && let Some(directory) = merged.get(nid)
+            {
+                return Ok(directory);
+            }
+            waiting.extend(found);
+        }
+        Err(self.fault(nid, "a directory that images above hide"))
+    }
+
+    fn fault(&self, nid: Nid, what: &'static str) -> Error {
+        let errno = errno::EUCLEAN;
+        self.error(nid, FileFault::Kind { what, errno })
+    }
+
+    /// The names from the root of its image to a directory.
+    fn path_in_image(&self, request: &Request<'_>, nid: Nid) -> Result<Vec<Vec<u8>>, Error> {
+        let (mut names, mut here) = (Vec::new(), nid);
+        let root = self.image_of(nid).superblock().root_nid;
+        while self.images.numbers().own(here) != root {
+            if names.len() == DEPTH {
+                return Err(self.fault(nid, "directories in a circle"));
+            }
+            let inode = self.read_own_inode(request, here)?;
+            let above = self.own_lookup(request, &inode, b"..")?;
+            let above = above.ok_or_else(|| self.fault(here, "a directory without .."))?;
+            names.push(self.own_name(request, above, here)?);
+            here = above;
+        }
+        names.reverse();
+        Ok(names)
+    }
+
+    /// The name of `wanted` in the directory of its image.
+    fn own_name(
+        &self,
+        request: &Request<'_>,
+        directory: Nid,
+        wanted: Nid,
+    ) -> Result<Vec<u8>, Error> {
+        let inode = self.read_own_inode(request, directory)?;
+        let own = self.images.numbers().own(wanted);
+        let mut name = None;
+        self.read_own(request, &inode, 0, &mut |item| {
+            if let Item::Entry(entry) = item
+                && entry.nid == own
+                && !matches!(entry.name, b"." | b"..")
+            {
+                name = Some(entry.name.to_vec());
+            }
+            match name {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        })?;
+        name.ok_or_else(|| self.fault(wanted, "a directory that the one above does not have"))
+    }
+
+    /// Looks a name up in the tree.
+    pub(super) fn merged_lookup(
+        &self,
+        request: &Request<'_>,
+        nid: Nid,
+        name: &[u8],
+    ) -> Result<Option<Nid>, Error> {
+        let key = RequestKey::Lookup(nid);
+        self.requests.run(request, key, 0, |_| {
+            let Some(directory) = self.merged_directory(request, nid)? else {
+                return Ok(None);
+            };
+            Ok(match name {
+                b"." => Some(nid),
+                b".." => Some(directory.parent),
+                _ => match self.child(request, &directory, name)? {
+                    Child::Absent => None,
+                    Child::File(nid) => Some(nid),
+                    Child::Directory(below) => Some(below.nid()),
+                },
+            })
+        })
+    }
+
+    /// What a directory has under a name: of the first image that has it, and of a directory all
+    /// images until one hides those below.
+    fn child(
+        &self,
+        request: &Request<'_>,
+        parent: &MergedDirectory,
+        name: &[u8],
+    ) -> Result<Child, Error> {
+        if overlay::is_tar_mark(name) {
+            return Ok(Child::Absent);
+        }
+        let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
+        let (mut below, mut lacking) = (&parent.parts[..], Ok(()));
+        while let [first, rest @ ..] = below {
+            below = rest;
+            let found = match self.follow(request, first, &path) {
+                Err(error) if request.lacks() => {
+                    // What the others lack is fetched with it.
+                    lacking = Err(error);
+                    continue;
+                }
+                found => found?,
+            };
+            match found.inode {
+                Some((_, Some(part))) => parts.push(part),
+                Some((inode, None)) if parts.is_empty() && lacking.is_ok() => {
+                    return self.file_child(request, &inode);
+                }
+                Some((_, None)) => break,
+                None => {}
+            }
+            if found.hides {
+                break;
+            }
+            path = found.path;
+            if found.from_root {
+                below = self.roots_below(first);
+            }
+        }
+        lacking?;
+        if parts.is_empty() {
+            return Ok(Child::Absent);
+        }
+        let directory = Arc::new(MergedDirectory {
+            parent: parent.nid(),
+            parts: parts.into(),
+        });
+        if let Some(merged) = &self.merged {
+            merged.keep(&directory);
+        }
+        Ok(Child::Directory(directory))
+    }
+
+    /// Its content must be its own.
+    fn file_child(&self, request: &Request<'_>, inode: &Inode) -> Result<Child, Error> {
+        if inode.file_type() == FileType::Regular
+            && self
+                .overlay_xattr(request, inode, overlay::METACOPY)?
+                .is_some()
+        {
+            let what = "a file whose content is in an image below (overlay.metacopy)";
+            return Err(self.fault(inode.nid, what));
+        }
+        Ok(Child::File(inode.nid))
+    }
+
+    /// The root directories of the images below that of a part.
+    fn roots_below(&self, part: &Part) -> &[Part] {
+        let numbers = self.images.numbers();
+        let roots = self.merged.as_ref().map(|merged| &merged.root.parts[..]);
+        let roots = roots.unwrap_or_default();
+        let image = numbers.image(part.inode.nid);
+        let first = roots
+            .iter()
+            .position(|root| numbers.image(root.inode.nid) > image);
+        first.map_or(&[], |first| &roots[first..])
+    }
+
+    /// What one image has at a path below a directory of it.
+    fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found, Error> {
+        let mut found = Found {
+            inode: None,
+            hides: false,
+            path: Vec::new(),
+            from_root: false,
+        };
+        let mut here = from.clone();
+        for (index, name) in path.iter().enumerate() {
+            let (inode, hides) = self.part_entry(request, &here, name)?;
+            found.hides |= hides;
+            let is_last = index + 1 == path.len();
+            let Some(inode) = inode else {
+                found.path = path.to_vec();
+                found.from_root = false;
+                return Ok(found);
+            };
+            if inode.file_type() != FileType::Directory {
+                found.hides = true;
+                found.inode = is_last.then_some((inode, None));
+                return Ok(found);
+            }
+            let (part, marks) = self.part(request, Arc::clone(&inode))?;
+            found.hides |= marks.hides;
+            match marks.redirect {
+                Some((names, from_root)) => {
+                    if from_root {
+                        found.path.clear();
+                        found.from_root = true;
+                    }
+                    found.path.extend(names);
+                }
+                None => found.path.push(name.clone()),
+            }
+            if is_last {
+                found.inode = Some((inode, Some(part.clone())));
+            }
+            here = part;
+        }
+        Ok(found)
+    }
+
+    /// What a directory of one image has under a name, and whether that hides what is below.
+    fn part_entry(
+        &self,
+        request: &Request<'_>,
+        part: &Part,
+        name: &[u8],
+    ) -> Result<(Option<Arc<Inode>>, bool), Error> {
+        let found = self.own_lookup(request, &part.inode, name)?;
+        let is_hidden = self.has_tar_whiteout(request, part, name)?;
+        let Some(nid) = found else {
+            return Ok((None, is_hidden));
+        };
+        let inode = self.read_own_inode(request, nid)?;
+        Ok(match self.is_whiteout(request, part, &inode)? {
+            true => (None, true),
+            false => (Some(Arc::new(inode)), is_hidden),
+        })
+    }
+
+    fn has_tar_whiteout(
+        &self,
+        request: &Request<'_>,
+        part: &Part,
+        name: &[u8],
+    ) -> Result<bool, Error> {
+        let whiteout = overlay::tar_whiteout(name).filter(|_| part.has_tar_marks);
+        let found = whiteout.map(|name| self.own_lookup(request, &part.inode, &name));
+        Ok(found.transpose()?.flatten().is_some())
+    }
+
+    fn is_whiteout(
+        &self,
+        request: &Request<'_>,
+        part: &Part,
+        inode: &Inode,
+    ) -> Result<bool, Error> {
+        let may_be_marked =
+            part.has_marked_files && inode.file_type() == FileType::Regular && inode.size == 0;
+        Ok(overlay::is_whiteout(inode)
+            || may_be_marked
+                && self
+                    .overlay_xattr(request, inode, overlay::WHITEOUT)?
+                    .is_some())
+    }
+
+    /// A directory of an image as a part of the tree, and what it says of those below.
+    fn part(&self, request: &Request<'_>, inode: Arc<Inode>) -> Result<(Part, Marks), Error> {
+        let opaque = self.overlay_xattr(request, &inode, overlay::OPAQUE)?;
+        let mut marks = Marks {
+            hides: opaque.as_deref() == Some(b"y"),
+            redirect: None,
+        };
+        let redirect = match inode.xattr_icount {
+            0 => None,
+            _ => self.stored_xattr(request, &inode, overlay::REDIRECT)?,
+        };
+        if let Some(value) = redirect {
+            let redirect = overlay::redirect(&value);
+            let invalid = || self.fault(inode.nid, "a redirect that is no path (overlay.redirect)");
+            marks.redirect = Some(redirect.ok_or_else(invalid)?);
+        }
+        let has_tar_marks = self.has_tar_marks(request, &inode)?;
+        if has_tar_marks {
+            let opaque = self.own_lookup(request, &inode, overlay::TAR_OPAQUE)?;
+            marks.hides |= opaque.is_some();
+        }
+        let part = Part {
+            has_tar_marks,
+            has_marked_files: opaque.as_deref() == Some(b"x"),
+            inode,
+        };
+        Ok((part, marks))
+    }
+
+    /// Whether a directory has names that are whiteouts of a tar archive. They stand together.
+    fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+        let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
+        if is_lowest {
+            return Ok(false);
+        }
+        let content = self.directory(request, inode)?;
+        let block_size = self.image_of(inode.nid).superblock().block_size;
+        let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
+        let position = position.map_err(|error| self.error(inode.nid, error))?;
+        let Some(position) = position else {
+            // Out of order: each is looked for.
+            return Ok(true);
+        };
+        let mut has_marks = false;
+        self.read_own(request, inode, position, &mut |item| {
+            has_marks = match item {
+                Item::Entry(entry) => overlay::is_tar_mark(entry.name),
+                Item::Broken { .. } => true,
+            };
+            ControlFlow::Break(())
+        })?;
+        Ok(has_marks)
+    }
+
+    /// An attribute of overlayfs.
+    fn overlay_xattr(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if inode.xattr_icount == 0 {
+            return Ok(None);
+        }
+        for name in overlay::attributes(name) {
+            let value = self.stored_xattr(request, inode, &name)?;
+            if value.is_some() {
+                return Ok(value);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls `each` for the entries of a directory of the tree, in the order of their names.
+    pub(super) fn read_merged(
+        &self,
+        request: &Request<'_>,
+        nid: Nid,
+        position: u64,
+        each: EachItem<'_>,
+    ) -> Result<(), Error> {
+        let Some(directory) = self.merged_directory(request, nid)? else {
+            return Ok(());
+        };
+        let mut last = self.name_before(request, &directory, position)?;
+        let mut cursors = self.cursors(request, &directory, last.as_deref())?;
+        loop {
+            let mut lacking = Ok(());
+            for (part, cursor) in directory.parts.iter().zip(&mut cursors) {
+                let filled = self.fill(request, part, cursor, last.as_deref(), each);
+                if filled.is_err() && request.lacks() {
+                    lacking = filled.map(drop);
+                } else if filled?.is_break() {
+                    return Ok(());
+                }
+            }
+            lacking?;
+            let same = listing::next(&mut cursors);
+            let Some((part, first)) = same.first() else {
+                return Ok(());
+            };
+            if directory.is_merged() && last.as_ref().is_some_and(|last| *last >= first.name) {
+                return Err(self.fault(nid, "names that are out of order in one of the images"));
+            }
+            let (part, place) = (*part, first.place);
+            let next = Place { part, place }.position();
+            let next = next.ok_or_else(|| self.fault(nid, "a directory that is too large"))?;
+            let shown = match self.shown(request, &directory, &same) {
+                Ok(None) => None,
+                Ok(Some((nid, file_type))) => Some(Ok(Dirent {
+                    name: &first.name,
+                    nid,
+                    file_type,
+                    next,
+                })),
+                Err(error) => Some(Err(error)),
+            };
+            if shown.map(&mut *each).is_some_and(|flow| flow.is_break()) {
+                return Ok(());
+            }
+            last = same.into_iter().next().map(|(_, first)| first.name);
+        }
+    }
+
+    /// The last name before a position.
+    fn name_before(
+        &self,
+        request: &Request<'_>,
+        directory: &MergedDirectory,
+        position: u64,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let Some(Place { part, place }) = Place::before(position) else {
+            return Ok(None);
+        };
+        let mut name = None;
+        if let Some(part) = directory.parts.get(part) {
+            self.read_own(request, &part.inode, place, &mut |item| {
+                if let Item::Entry(entry) = item {
+                    name = Some(entry.name.to_vec());
+                }
+                ControlFlow::Break(())
+            })?;
+        }
+        let invalid = || {
+            let (what, errno) = ("no entry is at this position", errno::EINVAL);
+            self.error(directory.nid(), FileFault::Kind { what, errno })
+        };
+        name.map(Some).ok_or_else(invalid)
+    }
+
+    /// Where the directories of the images are read behind a name.
+    fn cursors(
+        &self,
+        request: &Request<'_>,
+        directory: &MergedDirectory,
+        last: Option<&[u8]>,
+    ) -> Result<Vec<Cursor>, Error> {
+        let cursor = |part: &Part| {
+            let mut cursor = Cursor::default();
+            if let Some(last) = last {
+                let content = self.directory(request, &part.inode)?;
+                let block_size = self.image_of(part.inode.nid).superblock().block_size;
+                let position = dir::seek(&content, block_size, last);
+                let position = position.map_err(|error| self.error(part.inode.nid, error))?;
+                cursor.position = position.unwrap_or(0);
+            }
+            Ok(cursor)
+        };
+        directory.parts.iter().map(cursor).collect()
+    }
+
+    /// Reads entries behind the last name, if none are left. Broken ones are passed on at once.
+    fn fill(
+        &self,
+        request: &Request<'_>,
+        part: &Part,
+        cursor: &mut Cursor,
+        last: Option<&[u8]>,
+        each: EachItem<'_>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let mut flow = ControlFlow::Continue(());
+        if cursor.has_ended || !cursor.entries.is_empty() {
+            return Ok(flow);
+        }
+        let (mut place, mut is_full) = (cursor.position, false);
+        self.read_own(request, &part.inode, place, &mut |item| {
+            match item {
+                Item::Entry(entry) => {
+                    if last.is_none_or(|last| last < entry.name) {
+                        cursor.entries.push_back(PartEntry {
+                            name: entry.name.to_vec(),
+                            nid: entry.nid,
+                            file_type: entry.file_type,
+                            place,
+                        });
+                    }
+                    place = entry.next;
+                }
+                Item::Broken { error, next } => {
+                    place = next;
+                    flow = each(Err(self.error(part.inode.nid, error)));
+                }
+            }
+            is_full = cursor.entries.len() >= BATCH;
+            if is_full {
+                ControlFlow::Break(())
+            } else {
+                flow
+            }
+        })?;
+        cursor.position = place;
+        cursor.has_ended = !is_full;
+        Ok(flow)
+    }
+
+    /// What readers see of a name: number and type; `None` if it is hidden.
+    fn shown(
+        &self,
+        request: &Request<'_>,
+        directory: &MergedDirectory,
+        same: &SameName,
+    ) -> Result<Option<(Nid, u8)>, Error> {
+        let Some((number, entry)) = same.first() else {
+            return Ok(None);
+        };
+        let part = &directory.parts[*number];
+        if overlay::is_impossible(&entry.name) {
+            let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
+            return Err(self.fault(part.inode.nid, what));
+        }
+        let directory_type = FileType::Directory as u8;
+        match &entry.name[..] {
+            // Those of the top one, as it has them.
+            b"." | b".." if *number > 0 => return Ok(None),
+            b"." => return Ok(Some((directory.nid(), directory_type))),
+            b".." => return Ok(Some((directory.parent, directory_type))),
+            name if overlay::is_tar_mark(name) => return Ok(None),
+            _ => {}
+        }
+        for above in &directory.parts[..*number] {
+            if self.has_tar_whiteout(request, above, &entry.name)? {
+                return Ok(None);
+            }
+        }
+        let nid = self.number_in(&part.inode, entry.nid)?;
+        if entry.file_type == directory_type {
+            // As a lookup would: the kernel asks for what is in it next.
+            return Ok(match self.child(request, directory, &entry.name)? {
+                Child::Absent => None,
+                Child::File(nid) => Some((nid, 0)),
+                Child::Directory(below) => Some((below.nid(), directory_type)),
+            });
+        }
+        let device = FileType::CharDevice as u8;
+        let may_hide = entry.file_type == device
+            || entry.file_type == 0
+            || part.has_marked_files && entry.file_type == FileType::Regular as u8;
+        if may_hide {
+            let inode = self.read_own_inode(request, nid)?;
+            if self.is_whiteout(request, part, &inode)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some((nid, entry.file_type)))
+    }
+}

@@ -1,0 +1,72 @@
+//! Directories of a tree of several images.
+
+use std::sync::Arc;
+
+use erofs_format::{Inode, Nid};
+
+use crate::cache::ReadCache;
+
+/// Directories of images whose place in the tree is kept. Those of the kernel's directories are
+/// asked for most; any other is found again by its path.
+const PARTS_KEPT: u64 = 8192;
+
+/// A directory of the tree: the directories of images that it is made of, the top one first. There
+/// is at least one, whose number and attributes are those of the whole.
+#[derive(Debug)]
+pub(crate) struct MergedDirectory {
+    /// Of the tree, not of an image; that of the root is the root.
+    pub parent: Nid,
+    pub parts: Box<[Part]>,
+}
+
+/// A directory of one image.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// With its number in the tree.
+    pub inode: Arc<Inode>,
+    /// Names in it are whiteouts of a tar archive.
+    pub has_tar_marks: bool,
+    /// Empty files in it may be whiteouts.
+    pub has_marked_files: bool,
+}
+
+impl MergedDirectory {
+    /// Its number.
+    pub(crate) fn nid(&self) -> Nid {
+        self.parts[0].inode.nid
+    }
+
+    /// Whether more than one image has it.
+    pub(crate) fn is_merged(&self) -> bool {
+        self.parts.len() > 1
+    }
+}
+
+/// The root of a tree of several images, and directories that were met lately.
+#[derive(Debug)]
+pub(crate) struct MergedDirectories {
+    pub(crate) root: Arc<MergedDirectory>,
+    met: ReadCache<Nid, Arc<MergedDirectory>>,
+}
+
+impl MergedDirectories {
+    pub(crate) fn new(root: MergedDirectory) -> Self {
+        Self {
+            root: Arc::new(root),
+            met: ReadCache::new(PARTS_KEPT, 1),
+        }
+    }
+
+    /// The directory with this number, if it is kept.
+    pub(crate) fn get(&self, nid: Nid) -> Option<Arc<MergedDirectory>> {
+        if nid == self.root.nid() {
+            return Some(Arc::clone(&self.root));
+        }
+        self.met.get(&nid).map(|met| Arc::clone(&met))
+    }
+
+    pub(crate) fn keep(&self, directory: &Arc<MergedDirectory>) {
+        let weight = directory.parts.len() as u64;
+        self.met.put(directory.nid(), Arc::clone(directory), weight);
+    }
+}

@@ -1,0 +1,145 @@
+//! The marks by which a layer hides what is below it, and which no reader sees.
+//!
+//! Facts: Documentation/filesystems/overlayfs.rst of the kernel for whiteouts, opaque directories,
+//! redirects and escaped attributes; the section on whiteouts of the OCI image layer specification
+//! for names that begin with `.wh.`.
+
+use std::borrow::Cow;
+
+use erofs_format::{DeviceNumber, FileType, Inode};
+
+/// Begins the name of a whiteout in a tar archive.
+pub(crate) const TAR_PREFIX: &[u8] = b".wh.";
+
+/// The file of a tar archive that makes its directory opaque.
+pub(crate) const TAR_OPAQUE: &[u8] = b".wh..wh..opq";
+
+/// Bytes of the longest name.
+const LONGEST_NAME: usize = 255;
+
+/// The names of overlayfs's own attributes begin with one of these: of mounts by root, and by
+/// users.
+const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
+
+/// Behind those, the name of an attribute of overlayfs that is meant for an overlay above.
+const ESCAPED: &[u8] = b"overlay.";
+
+/// Says what a directory hides.
+pub(crate) const OPAQUE: &[u8] = b"opaque";
+
+/// Marks an empty file as a whiteout.
+pub(crate) const WHITEOUT: &[u8] = b"whiteout";
+
+/// The place of a directory in the layers below, if it has another one. Only root's is followed, as
+/// in overlayfs.
+pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
+
+/// Marks a file without content, whose content is in a layer below.
+pub(crate) const METACOPY: &[u8] = b"metacopy";
+
+/// The whole names of an attribute of overlayfs.
+pub(crate) fn attributes(name: &[u8]) -> [Vec<u8>; 2] {
+    ATTRIBUTES.map(|prefix| [prefix, name].concat())
+}
+
+/// The name by which readers see an attribute; `None` for those that overlayfs has for itself.
+pub(crate) fn shown(name: &[u8]) -> Option<Cow<'_, [u8]>> {
+    for prefix in ATTRIBUTES {
+        if let Some(rest) = name.strip_prefix(prefix) {
+            let inner = rest.strip_prefix(ESCAPED)?;
+            return Some([prefix, inner].concat().into());
+        }
+    }
+    Some(name.into())
+}
+
+/// The name by which an image stores the attribute that readers see by this one.
+pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
+    for prefix in ATTRIBUTES {
+        if let Some(rest) = name.strip_prefix(prefix) {
+            return [prefix, ESCAPED, rest].concat().into();
+        }
+    }
+    name.into()
+}
+
+/// Whether an inode hides what has its name below: a character device 0:0.
+pub(crate) fn is_whiteout(inode: &Inode) -> bool {
+    inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
+}
+
+/// The whiteout of a name in a tar archive; `None` if it cannot have one.
+pub(crate) fn tar_whiteout(name: &[u8]) -> Option<Vec<u8>> {
+    let is_short = TAR_PREFIX.len() + name.len() <= LONGEST_NAME;
+    is_short.then(|| [TAR_PREFIX, name].concat())
+}
+
+/// Whether a name of a tar archive is a whiteout, or another mark.
+pub(crate) fn is_tar_mark(name: &[u8]) -> bool {
+    name.starts_with(TAR_PREFIX)
+}
+
+/// Whether it is the whiteout of something that cannot be removed.
+pub(crate) fn is_impossible(name: &[u8]) -> bool {
+    let hidden = name.strip_prefix(TAR_PREFIX);
+    hidden.is_some_and(|hidden| matches!(hidden, b"" | b"." | b".."))
+}
+
+/// The names of a redirect, and whether they begin at the root of the layers; `None` if it is not
+/// valid.
+pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
+    let is_absolute = value.starts_with(b"/");
+    let path = if is_absolute { &value[1..] } else { value };
+    let names: Vec<_> = path.split(|byte| *byte == b'/').collect();
+    let is_name = |name: &&[u8]| {
+        let dots = matches!(*name, b"" | b"." | b"..");
+        !dots && !name.contains(&0) && name.len() <= LONGEST_NAME
+    };
+    let is_valid = names.iter().all(is_name) && (is_absolute || names.len() == 1);
+    let names = names.into_iter().map(<[u8]>::to_vec).collect();
+    is_valid.then_some((names, is_absolute))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_overlayfs_are_hidden_and_escaped_ones_are_not() {
+        for name in [
+            "trusted.overlay.opaque",
+            "user.overlay.x",
+            "trusted.overlay.",
+        ] {
+            assert_eq!(shown(name.as_bytes()), None, "{name}");
+        }
+        for name in ["user.a", "trusted.overlayed", "security.overlay.x"] {
+            assert_eq!(shown(name.as_bytes()).as_deref(), Some(name.as_bytes()));
+            assert_eq!(&*stored(name.as_bytes()), name.as_bytes());
+        }
+        let (inner, outer) = (b"user.overlay.opaque", b"user.overlay.overlay.opaque");
+        assert_eq!(shown(outer).as_deref(), Some(&inner[..]));
+        assert_eq!(&*stored(inner), outer);
+    }
+
+    #[test]
+    fn whiteouts_of_archives_are_names() {
+        assert_eq!(tar_whiteout(b"a").as_deref(), Some(&b".wh.a"[..]));
+        assert_eq!(tar_whiteout(&[b'a'; 252]), None);
+        assert!(is_tar_mark(TAR_OPAQUE) && !is_tar_mark(b".whatever"));
+        for name in [".wh.", ".wh..", ".wh..."] {
+            assert!(is_impossible(name.as_bytes()), "{name}");
+        }
+        assert!(!is_impossible(b".wh.a") && !is_impossible(b".wh....") && !is_impossible(b".."));
+    }
+
+    #[test]
+    fn a_redirect_is_a_name_or_a_path_from_the_root() {
+        let names = |value: &[u8]| redirect(value).map(|(names, absolute)| (names.len(), absolute));
+        assert_eq!(names(b"a"), Some((1, false)));
+        assert_eq!(names(b"/a/b"), Some((2, true)));
+        for value in [&b""[..], b"/", b"a/b", b"..", b"/a/../b", b"/a//b", b"a\0"] {
+            assert_eq!(names(value), None, "{}", value.escape_ascii());
+        }
+    }
+}
