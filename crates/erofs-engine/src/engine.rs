@@ -116,9 +116,10 @@ impl Engine {
         let request = requests.request(ReadContext::Worker);
         crate::engine::opened::locate_image(&request, &name, &options, &mut devices)?;
         let primary = Arc::clone(&devices[0]);
-        let not_kept: Vec<_> = devices
+        let of_cache: Vec<_> = devices
             .iter()
-            .filter_map(|device| device.not_kept())
+            .flat_map(|device| [device.offline(), device.not_kept()])
+            .flatten()
             .collect();
         let devices = StoredDevice::all(&name, devices, hash_area, &request)?;
         let scope = request.begin(0);
@@ -168,7 +169,7 @@ impl Engine {
         drop(request);
         let workers = start_workers(&options, cpus)?;
         let mut notices = pool.notices();
-        notices.extend(cut_short.into_iter().chain(exposed_files).chain(not_kept));
+        notices.extend(cut_short.into_iter().chain(exposed_files).chain(of_cache));
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);

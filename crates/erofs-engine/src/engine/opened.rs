@@ -113,6 +113,10 @@ impl Opened {
         options: &EngineOptions,
         open: OpenFile<'_>,
     ) -> Result<Opened, Error> {
+        if let below @ 1.. = primary.layers() {
+            let line = format!("has {} layers; images of one layer are read", below + 1);
+            return Err(Error::open(path, io::Error::other(line)));
+        }
         let cpus = options.workers.mode().map(|_| SystemCpus::new());
         let cpus = cpus.transpose().map_err(Error::start)?;
         let devices = with_extra_devices(primary, options, open)?;
