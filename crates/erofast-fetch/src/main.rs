@@ -1,12 +1,15 @@
 //! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
 //! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
+//! It starts itself again to [convert] layers.
 #![forbid(unsafe_code)]
 
 mod answer;
+mod asking;
 mod challenge;
 mod client;
 mod clients;
 mod connections;
+mod convert;
 mod credentials;
 mod dispatch;
 mod endpoint;
@@ -14,8 +17,10 @@ mod failure;
 mod fetch;
 mod given_up;
 mod http;
+mod layers;
 mod logins;
 mod netrc;
+mod offline;
 mod opening;
 mod pace;
 mod proxy;
@@ -28,6 +33,7 @@ mod streams;
 mod trust;
 mod verification;
 mod waiting;
+mod wanted;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -42,8 +48,12 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use connections::Connections;
 use fetch::Fetch;
 use readers::Readers;
+use wanted::Wanted;
 
 fn main() -> ExitCode {
+    if let Some(code) = convert::child::run() {
+        return code;
+    }
     let socket = rustix::stdio::stdin().try_clone_to_owned();
     let Some((socket, order)) = socket.ok().and_then(first) else {
         eprintln!("erofast-fetch: programs start it, with their orders on standard input");
@@ -173,8 +183,8 @@ impl Images {
         }
     }
 
-    fn with(&self, source: ImageUrl, options: Options) -> opening::Wanted<'_> {
-        opening::Wanted {
+    fn with(&self, source: ImageUrl, options: Options) -> Wanted<'_> {
+        Wanted {
             source,
             options,
             parent: &self.parent,

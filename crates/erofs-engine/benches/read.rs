@@ -200,7 +200,9 @@ fn stored(engine: &Engine, inode: &Inode, image: &Path) -> Result<(Vec<Stored>, 
     let file = File::open(image)?;
     let (mut pieces, mut position, mut decoded) = (Vec::new(), 0, 0);
     while position < inode.size {
-        let extent = engine.with_image(&engine.waiting(), |image| image.map(inode, position))?;
+        let extent = engine.with_image(&engine.waiting(), inode.nid, |image| {
+            image.map(inode, position)
+        })?;
         position = extent.end();
         let ExtentKind::Compressed(pcluster) = &extent.kind else {
             continue;

@@ -125,6 +125,12 @@ impl Device {
         ))
     }
 
+    /// That a file at a URL is out of the cache, and why, in one line that names it.
+    pub(crate) fn offline(&self) -> Option<String> {
+        let why = self.remote()?.offline()?;
+        Some(format!("{}: {why}", self.name()))
+    }
+
     /// From now on it is compared with what another process opened before this one.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {

@@ -118,7 +118,10 @@ impl Place<'_> {
             ..
         } = files;
         let primary = Arc::clone(&devices[0]);
-        notices.extend(devices.iter().filter_map(|device| device.not_kept()));
+        let of_cache = devices
+            .iter()
+            .flat_map(|device| [device.offline(), device.not_kept()]);
+        notices.extend(of_cache.flatten());
         let devices = StoredDevice::all(&name, devices, hash_area, self.count, request)?;
         let scope = request.begin(0);
         let whole = |source| Error::Image {
