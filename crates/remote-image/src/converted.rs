@@ -210,7 +210,7 @@ mod tests {
 
     fn begun(source: &ImageUrl, options: &Options) -> Making {
         match begin(source, options, &diff_id()).unwrap() {
-            Begun::Here(making) => making,
+            Begun::Here(making) => *making,
             other => panic!("{other:?}"),
         }
     }
