@@ -60,6 +60,9 @@ pub struct Environment {
     /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic"
     /// where that is chosen at boot and not known.
     pub preemption: Option<String>,
+    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17); none
+    /// where that is not known, and in reports of early versions.
+    pub proxy_execution: Option<bool>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
@@ -113,6 +116,7 @@ impl Environment {
     /// The same where no image is measured.
     pub(crate) fn here() -> Environment {
         let quota = Quota::find();
+        let scheduler = sched_trace::record::scheduler_settings();
         Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
             kernel: kernel(),
@@ -128,7 +132,8 @@ impl Environment {
             cpu_steal_share: None,
             sched_rt_runtime_us: number("/proc/sys/kernel/sched_rt_runtime_us"),
             sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
-            preemption: sched_trace::record::scheduler_settings().preemption,
+            preemption: scheduler.preemption,
+            proxy_execution: scheduler.proxy_execution,
             sched_autogroup_enabled: number("/proc/sys/kernel/sched_autogroup_enabled"),
             nice: rustix::process::getpriority_process(None).ok(),
             scheduling_policy: policy(),
@@ -194,6 +199,7 @@ impl Environment {
         let settings = SchedulerSettings {
             preemption: self.preemption.clone(),
             autogroup,
+            proxy_execution: self.proxy_execution,
         };
         let words = [
             format!("CPUs {}", self.cpus),

@@ -40,7 +40,10 @@ fn browser() -> Option<PathBuf> {
 
 /// A directory that goes with the test, alone: what a launch leaves behind is looked for among the
 /// children of this process, and a browser and `fio --version` are such children.
-struct Place(PathBuf, MutexGuard<'static, ()>);
+struct Place(
+    PathBuf,
+    #[expect(dead_code, reason = "held while the test runs")] MutexGuard<'static, ()>,
+);
 
 impl Place {
     fn new() -> Self {
