@@ -8,14 +8,14 @@ use sched_trace::stats::{mean, us};
 use sched_trace::{Comm, Kind, Name, Trace};
 
 /// Blocks of a recording: enough for a claim also where neighbours are joined.
-const BLOCKS: u64 = 40;
+const BLOCKS: u64 = 80;
 /// Shorter blocks hold parts of single waits.
 const LEAST_NS: u64 = 25_000_000;
 /// Blocks that are joined stay at least this many.
 const FEWEST: usize = 10;
 /// Neighbours are joined while they resemble each other more than this, by the correlation of each
 /// block with the next.
-const ALIKE: f64 = 0.3;
+const ALIKE: f64 = 0.1;
 
 /// A number of durations and their sum.
 #[derive(Debug, Clone, Copy, Default)]
@@ -277,6 +277,34 @@ fn occurring(trace: &Trace, report: &Report, by: GroupBy) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::compare;
+    use fastrand::Rng;
+
+    /// Blocks with long tails, each partly as the one before it.
+    fn in_spells(random: &mut Rng, around: f64) -> Vec<f64> {
+        let mut spell = 1.0;
+        let mut block = || {
+            spell = 0.5 * spell - 0.5 * (1.0 - random.f64()).ln();
+            around * spell
+        };
+        (0..80).map(|_| block()).collect()
+    }
+
+    #[test]
+    fn recordings_of_the_same_are_rarely_called_different_though_blocks_resemble_their_neighbours()
+    {
+        let claims = |factor: f64| {
+            let claims = (0..300).filter(|&seed| {
+                let mut random = Rng::with_seed(seed);
+                let old = joined(in_spells(&mut random, 100.0));
+                compare(&old, &joined(in_spells(&mut random, 100.0 * factor))).claims()
+            });
+            claims.count()
+        };
+        let (same, thrice) = (claims(1.0), claims(3.0));
+        assert!(same <= 9, "{same} of 300");
+        assert!(thrice >= 280, "{thrice} of 300");
+    }
 
     #[test]
     fn blocks_that_resemble_their_neighbours_are_joined() {

@@ -19,9 +19,13 @@ pub fn scheduler_settings() -> SchedulerSettings {
 
 /// Built in, and not switched off by the boot parameter; it is on without one.
 fn proxy_execution() -> Option<bool> {
-    let kallsyms = fs::read("/proc/kallsyms").ok()?;
-    let line = read("/proc/cmdline").unwrap_or_default();
-    Some(is_built_with_proxy(&kallsyms) && !is_switched_off(&line))
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let config = read(&format!("/boot/config-{}", release.trim())).unwrap_or_default();
+    let chosen = config
+        .lines()
+        .any(|line| line == "CONFIG_SCHED_PROXY_EXEC=y");
+    let built = chosen || is_built_with_proxy(&fs::read("/proc/kallsyms").ok()?);
+    Some(built && !is_switched_off(&read("/proc/cmdline").unwrap_or_default()))
 }
 
 fn is_switched_off(command_line: &str) -> bool {
