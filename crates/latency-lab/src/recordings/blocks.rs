@@ -10,7 +10,7 @@ use sched_trace::{Comm, Kind, Name, Trace};
 /// Blocks of a recording: enough for a claim also where neighbours are joined.
 const BLOCKS: u64 = 80;
 /// Shorter blocks hold parts of single waits.
-const LEAST_NS: u64 = 25_000_000;
+pub(super) const LEAST_NS: u64 = 25_000_000;
 /// Blocks that are joined stay at least this many.
 const FEWEST: usize = 10;
 /// Neighbours are joined while they resemble each other more than this, by the correlation of each

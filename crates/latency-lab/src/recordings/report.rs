@@ -6,7 +6,7 @@ use sched_trace::latency::{GroupBy, Report};
 use sched_trace::stats::us;
 use serde::Serialize;
 
-use super::blocks::{Blocks, Series};
+use super::blocks::{Blocks, LEAST_NS, Series};
 use super::selection::{Selection, Source};
 use crate::figure::{Figure, amount, compared, comparisons, judged};
 use crate::findings::Findings;
@@ -258,7 +258,7 @@ impl RecordingsReport {
         let short = [&self.old, &self.new]
             .into_iter()
             .find(|it| it.blocks < fewest)?;
-        let length = amount(LEAST_US * fewest as f64, "us");
+        let length = amount(us(LEAST_NS) * fewest as f64, "us");
         Some(format!(
             "{}: too short for a claim about {} rows: {length} are the least",
             short.file,
@@ -354,9 +354,6 @@ impl RecordingsReport {
         table
     }
 }
-
-/// The shortest block.
-const LEAST_US: f64 = 25_000.0;
 
 impl Differing {
     /// What may be claimed, as words.
