@@ -12,7 +12,7 @@ use crate::examples::examples_help;
 pub enum LabCommand {
     /// Launch a program cold out of each engine's mount, and report which threads waited for a CPU
     Launch(LabLaunchArgs),
-    /// Launch commands side by side, and report their times, waits for a CPU and what they waited for
+    /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
@@ -289,7 +289,7 @@ pub struct LabKernelArgs {
 /// The launches of an experiment, and what is shown of them.
 #[derive(Args, Debug)]
 pub struct LabRoundsArgs {
-    /// Launches before those that count, of each engine or command
+    /// Launches before those that count
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: usize,
     /// Longest time a launch may take, in seconds
@@ -304,8 +304,7 @@ pub struct LabRoundsArgs {
     /// Seed of the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Keep the traces of the median launch and of the worst one, of each engine or command, in this
-    /// directory
+    /// Keep the traces of the median launch and of the worst one in this directory
     #[arg(long, value_name = "DIR")]
     pub keep_traces: Option<PathBuf>,
     /// Write the distributions of time and waits as an SVG file too
@@ -361,11 +360,10 @@ pub struct LabRunArgs {
     /// Name of a command in the report (repeatable, in the order of the commands)
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Command line for the shell, run before each launch (once for all commands, or repeated for
-    /// each)
+    /// Command line for the shell, run before each launch (one, or one a command)
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Vec<OsString>,
-    /// Launch each command once for every value, with which {NAME} in it is replaced (repeatable)
+    /// Launch each command with every value in the place of {NAME} (repeatable)
     #[arg(long = "scan", value_name = "NAME=VALUE,FIRST..LAST,...")]
     pub scans: Vec<String>,
     /// Directory the commands run in (default: this one)

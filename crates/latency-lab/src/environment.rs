@@ -60,8 +60,8 @@ pub struct Environment {
     /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic"
     /// where that is chosen at boot and not known.
     pub preemption: Option<String>,
-    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17); none
-    /// where that is not known, and in reports of early versions.
+    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
+    /// none where that is not known, and in reports of early versions.
     pub proxy_execution: Option<bool>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,

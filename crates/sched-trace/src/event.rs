@@ -128,8 +128,8 @@ pub enum Kind {
     },
     /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or their ends.
     Interrupt { source: Interrupt, begins: bool },
-    /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it had
-    /// slept, uninterruptibly.
+    /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it
+    /// had slept, uninterruptibly.
     SleptIn {
         pid: i32,
         caller: Name,

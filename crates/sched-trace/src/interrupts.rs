@@ -1,8 +1,8 @@
 //! Interrupts and softirqs: time within the slices of threads that was not theirs.
 //!
-//! The scheduler charges it to the thread that runs, and a wait behind that thread is charged to it,
-//! too. Timer and inter-processor interrupts of x86 have no handler in the kernel's sense, and so no
-//! such event.
+//! The scheduler charges it to the thread that runs, and a wait behind that thread is charged to
+//! it, too. Timer and inter-processor interrupts of x86 have no handler in the kernel's sense, and
+//! so no such event.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;

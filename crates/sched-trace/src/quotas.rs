@@ -1,6 +1,6 @@
 //! Quotas of control groups (`cpu.max`) that stopped threads during a recording: how long, by the
-//! kernel's own account. The scheduler's events have no quota: a thread that is stopped looks like one
-//! that is preempted, and may come back while others keep its CPU busy.
+//! kernel's own account. The scheduler's events have no quota: a thread that is stopped looks like
+//! one that is preempted, and may come back while others keep its CPU busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;

@@ -1,5 +1,5 @@
-//! In which functions of the kernel threads slept uninterruptibly, where the trace says so: Android's
-//! kernels write it with each wake-up (`sched_blocked_reason`).
+//! In which functions of the kernel threads slept uninterruptibly, where the trace says so:
+//! Android's kernels write it with each wake-up (`sched_blocked_reason`).
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;

@@ -46,6 +46,16 @@ pub struct Item {
     pub workqueue: Option<Name>,
 }
 
+impl WorkRun {
+    /// What it executes.
+    pub(crate) fn item(&self) -> Item {
+        Item {
+            function: self.function,
+            workqueue: self.workqueue,
+        }
+    }
+}
+
 impl Run {
     fn begin(start_ns: u64, Task { comm, pid, prio }: Task) -> Self {
         Self {

@@ -95,8 +95,8 @@ pub enum Action {
     Runs {
         /// The CPU.
         cpu: u32,
-        /// What it worked on, as far as the trace shows: parts of requests, or a work item; and what
-        /// interrupted it.
+        /// What it worked on, as far as the trace shows: parts of requests, or a work item; and
+        /// what interrupted it.
         doing: Vec<Doing>,
     },
     /// It waited for a CPU after a wake-up or a preemption.

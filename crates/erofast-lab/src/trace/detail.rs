@@ -116,7 +116,8 @@ fn cause(report: &Report, wait: &Wait) -> String {
     }
 }
 
-/// Prints what ran within the slices of the threads, and where they slept, as far as it was recorded.
+/// Prints what ran within the slices of the threads, and where they slept, as far as it was
+/// recorded.
 pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let lost = interrupts::lost(
         &Interrupts::of(trace),

@@ -13,8 +13,8 @@
 //!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
 //!   decompresses.
 //!
-//! A command for which nothing is mounted (`lab run`) decompresses nothing: its narrow figure has the
-//! waits of all its own threads.
+//! A command for which nothing is mounted (`lab run`) decompresses nothing: its narrow figure has
+//! the waits of all its own threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

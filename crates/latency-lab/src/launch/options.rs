@@ -36,8 +36,8 @@ pub struct LaunchOptions {
     pub command: Vec<OsString>,
     /// Make the mount the program's root directory.
     pub root: bool,
-    /// Where the program runs; `{}` stands for the mount point. By default the root directory, and of
-    /// commands that of the lab.
+    /// Where the program runs; `{}` stands for the mount point. By default the root directory, and
+    /// of commands that of the lab.
     pub directory: Option<PathBuf>,
     /// A command line for the shell, run before each launch is mounted.
     pub prepare: Option<OsString>,

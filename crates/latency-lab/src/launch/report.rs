@@ -430,8 +430,8 @@ impl EngineReport {
         groups
     }
 
-    /// The work items of a launch by work queue, longest delay first: their number and the delays are
-    /// averages.
+    /// The work items of a launch by work queue, longest delay first: their number and the delays
+    /// are averages.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
         for queue in self.traced().iter().flat_map(|it| &it.by_workqueue) {

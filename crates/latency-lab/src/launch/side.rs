@@ -180,7 +180,8 @@ fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: us
     }
 }
 
-/// A command of one word with a space in it is a line for the shell, unless it is the path of a file.
+/// A command of one word with a space in it is a line for the shell, unless it is the path of a
+/// file.
 fn by_shell(command: Vec<OsString>) -> Vec<OsString> {
     match &command[..] {
         [line] if is_line(line) => vec!["sh".into(), "-c".into(), line.clone()],

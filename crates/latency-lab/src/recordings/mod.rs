@@ -1,5 +1,6 @@
-//! Two recordings of the scheduler: whose threads, processes or work items wait more in one of them,
-//! by the rules of [`statistics`](crate::statistics). The samples are blocks of each recording.
+//! Two recordings of the scheduler: whose threads, processes or work items wait more in one of
+//! them, by the rules of [`statistics`](crate::statistics). The samples are blocks of each
+//! recording.
 
 mod blocks;
 mod report;

@@ -1,7 +1,6 @@
 //! The result of the analysis: every wait and every executed work item.
 
 use crate::completeness::Completeness;
-use crate::timeline::Item;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
@@ -147,13 +146,4 @@ pub struct WorkRun {
     pub kthread: bool,
     /// Executed by a softirq, which interrupted the thread: that is no worker of the item.
     pub softirq: bool,
-}
-
-impl WorkRun {
-    pub(crate) fn item(&self) -> Item {
-        Item {
-            function: self.function,
-            workqueue: self.workqueue,
-        }
-    }
 }

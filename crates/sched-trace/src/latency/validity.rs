@@ -140,7 +140,8 @@ impl Report {
     }
 
     /// Whether rows may be relied on one by one, whatever else is missing: the recorder counted all
-    /// events and they are there, so that each row says whether the kernel left out some of its own.
+    /// events and they are there, so that each row says whether the kernel left out some of its
+    /// own.
     pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && self.completeness.is_counted
     }
