@@ -170,9 +170,29 @@ const EXAMPLES: &[Example] = &[
         "erofast trace latency --by workqueue t.perfetto-trace",
     ),
     example(
+        "erofast trace diff",
+        "What waits more since an update",
+        "erofast trace diff before.perfetto-trace after.perfetto-trace",
+    ),
+    example(
+        "erofast trace diff",
+        "By work queue, on a page",
+        "erofast trace diff --by workqueue --html diff.html monday.dat tuesday.dat",
+    ),
+    example(
         "erofast lab launch",
         "Compare cold launches under load",
         "erofast lab launch app.erofs --engine kernel-loop --engine erofast:percpu,hipri -- {}/bin/app",
+    ),
+    example(
+        "erofast lab run",
+        "Two commands, under load",
+        "erofast lab run --load fio -- gzip -kf big -- zstd -qkf big",
+    ),
+    example(
+        "erofast lab run",
+        "A parameter, with cold caches before each launch",
+        "erofast lab run --scan threads=1,2,4 --prepare 'echo 3 > /proc/sys/vm/drop_caches' -- xz -kfT{threads} big",
     ),
     example(
         "erofast lab read",

@@ -12,6 +12,8 @@ use crate::examples::examples_help;
 pub enum LabCommand {
     /// Launch a program cold out of each engine's mount, and report which threads waited for a CPU
     Launch(LabLaunchArgs),
+    /// Launch commands side by side, and compare their times and waits for a CPU
+    Run(LabRunArgs),
     /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
     Read(LabReadArgs),
     /// Launch several well-known programs and read trees, one row each
@@ -284,6 +286,38 @@ pub struct LabKernelArgs {
     pub command: Vec<OsString>,
 }
 
+/// The launches of an experiment, and what is shown of them.
+#[derive(Args, Debug)]
+pub struct LabRoundsArgs {
+    /// Launches before those that count
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warmup: usize,
+    /// Longest time a launch may take, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Launch as often without the recorder too, and report the cost of recording
+    #[arg(long)]
+    pub overhead: bool,
+    /// Directory for the 500 MB file of the load fio
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Seed of the order of launches
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Keep the traces of the median launch and of the worst one in this directory
+    #[arg(long, value_name = "DIR")]
+    pub keep_traces: Option<PathBuf>,
+    /// Write the distributions of time and waits as an SVG file too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Print all figures after the answer, as is done where standard output is no terminal
+    #[arg(long)]
+    pub details: bool,
+    /// What becomes of the report.
+    #[command(flatten)]
+    pub output: LabOutputArgs,
+}
+
 /// Arguments of `lab launch`.
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab launch"))]
@@ -296,46 +330,55 @@ pub struct LabLaunchArgs {
     /// Launches of each engine that count
     #[arg(long, value_name = "N", default_value_t = 50, visible_alias = "runs")]
     pub iterations: usize,
-    /// Launches of each engine before those, which do not count
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub warmup: usize,
     /// Command line for the shell, run before each launch is mounted
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<OsString>,
     /// Directory the program runs in; {} stands for the mount point (default: /)
     #[arg(long, value_name = "DIR", conflicts_with = "root")]
     pub chdir: Option<PathBuf>,
-    /// What keeps the machine busy
-    #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
+    /// What keeps the machine busy: fio, none, or a command line for the shell
+    #[arg(long, value_name = "LOAD", default_value = "fio")]
     pub load: String,
     /// Make the mount the root directory of the program
     #[arg(long)]
     pub root: bool,
-    /// Longest time a launch may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    pub timeout: u64,
-    /// Launch as often without the recorder too, and report the cost of recording
-    #[arg(long)]
-    pub overhead: bool,
-    /// Directory for the load's 500 MB file
-    #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
-    /// Seed of the order of launches
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Keep the traces of each engine's median launch, and of its worst one, in this directory
-    #[arg(long, value_name = "DIR")]
-    pub keep_traces: Option<PathBuf>,
-    /// Write the distributions of scheduling latency and launch time as an SVG file too
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// Print all figures after the answer, as is done where standard output is no terminal
-    #[arg(long)]
-    pub details: bool,
-    /// What becomes of the report.
+    /// How it is launched.
     #[command(flatten)]
-    pub output: LabOutputArgs,
+    pub rounds: LabRoundsArgs,
     /// Program and arguments; {} stands for the mount point
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+/// Arguments of `lab run`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast lab run"))]
+pub struct LabRunArgs {
+    /// Launches of each command that count
+    #[arg(long, value_name = "N", default_value_t = 20, visible_alias = "runs")]
+    pub iterations: usize,
+    /// Name of a command in the report (repeatable, in the order of the commands)
+    #[arg(long = "name", value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Command line for the shell, run before each launch (one, or one a command)
+    #[arg(long, value_name = "COMMAND")]
+    pub prepare: Vec<OsString>,
+    /// Launch each command with every value in the place of {NAME} (repeatable)
+    #[arg(long = "scan", value_name = "NAME=VALUE,FIRST..LAST,...")]
+    pub scans: Vec<String>,
+    /// Directory the commands run in (default: this one)
+    #[arg(long, value_name = "DIR")]
+    pub chdir: Option<PathBuf>,
+    /// What keeps the machine busy: none, fio, or a command line for the shell
+    #[arg(long, value_name = "LOAD", default_value = "none")]
+    pub load: String,
+    /// Count launches that end with another exit status than 0, too
+    #[arg(long)]
+    pub ignore_failure: bool,
+    /// How they are launched.
+    #[command(flatten)]
+    pub rounds: LabRoundsArgs,
+    /// Commands, with -- between them; one of a single word with a space is for the shell
+    #[arg(last = true, required = true)]
+    pub commands: Vec<OsString>,
 }

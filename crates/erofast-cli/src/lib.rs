@@ -22,13 +22,14 @@ use clap::Subcommand;
 pub use examples::{examples, examples_help};
 pub use lab::{
     ENGINES, LabCommand, LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs,
-    LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs,
+    LabOutputArgs, LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs,
+    LabSuiteArgs,
 };
 pub use outcome::{Outcome, Usage, end, is_broken_pipe, one_line, status};
 pub use output::{Stdout, check_stdout, print_json, print_line, stdout};
 pub use parse::{parse, parse_from};
 pub use programs::program;
-pub use trace::{By, Moment, Sort, TraceCommand, TraceLatencyArgs, TraceRecordArgs};
+pub use trace::{By, Moment, Sort, TraceCommand, TraceDiffArgs, TraceLatencyArgs, TraceRecordArgs};
 
 /// The commands of `erofast-lab`.
 #[derive(Debug, Subcommand)]

@@ -15,6 +15,33 @@ pub enum TraceCommand {
     Record(TraceRecordArgs),
     /// Show which threads waited for a CPU, how long, and for which work queue
     Latency(TraceLatencyArgs),
+    /// Compare two recordings: whose threads or work items wait more, what appears and what is gone
+    Diff(TraceDiffArgs),
+}
+
+/// Arguments of `trace diff`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast trace diff"))]
+pub struct TraceDiffArgs {
+    /// Trace file, in any format that trace latency reads
+    pub old: PathBuf,
+    /// Another one, which is compared with it
+    pub new: PathBuf,
+    /// Rows of the tables
+    #[arg(long, value_enum, default_value_t = By::Comm)]
+    pub by: By,
+    /// Only threads and work queues whose name matches
+    #[arg(long = "match", value_name = "RE")]
+    pub matching: Option<String>,
+    /// Rows to compare, those that wait longest; more rows make each claim harder
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Write the report as one HTML file too, with every block
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `trace record`.

@@ -8,14 +8,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use erofast_cli::{
     LabDiffArgs, LabEngineArgs, LabHotplugArgs, LabKernelArgs, LabLaunchArgs, LabOutputArgs,
-    LabPressureArgs, LabReadArgs, LabReportArgs, LabSuiteArgs, Outcome, Usage, print_json, program,
+    LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs, LabSuiteArgs, Outcome,
+    Usage, print_json, program,
 };
 use erofs_fuse::note;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
 use latency_lab::kernel::{self, KernelOptions};
-use latency_lab::launch::{self, LaunchOptions};
+use latency_lab::launch::{self, LaunchOptions, Scan};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
 use latency_lab::suite::{self, SuiteOptions};
@@ -25,7 +26,6 @@ use crate::progress::Shown;
 
 /// `erofast lab launch`
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
-    writable([&args.output.html, &args.svg])?;
     let options = LaunchOptions {
         image: args.image.clone(),
         erofast: program("erofast"),
@@ -35,16 +35,42 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
         directory: args.chdir.clone(),
         prepare: args.prepare.clone(),
         iterations: args.iterations,
+        load: args.load.as_str().into(),
+        ..rounds(&args.rounds)
+    };
+    launched(&options, &args.rounds)
+}
+
+/// `erofast lab run`
+pub fn run(args: &LabRunArgs) -> anyhow::Result<Outcome> {
+    let scans = args.scans.iter().map(|scan| Ok(scan.parse()?));
+    let scans = scans.collect::<anyhow::Result<Vec<Scan>>>()?;
+    let options = LaunchOptions {
+        commands: launch::commands(&args.commands, &args.names, &args.prepare, &scans)?,
+        directory: args.chdir.clone(),
+        ignore_failure: args.ignore_failure,
+        iterations: args.iterations,
+        load: args.load.as_str().into(),
+        ..rounds(&args.rounds)
+    };
+    launched(&options, &args.rounds)
+}
+
+fn rounds(args: &LabRoundsArgs) -> LaunchOptions {
+    LaunchOptions {
         warm_ups: args.warmup,
-        load: args.load.parse()?,
         timeout: Duration::from_secs(args.timeout),
         scratch: args.scratch.clone(),
         overhead: args.overhead,
         keep_traces: args.keep_traces.clone(),
         seed: args.seed,
         ..LaunchOptions::default()
-    };
-    let report = launch::run(&options, &mut Shown::begin())?;
+    }
+}
+
+fn launched(options: &LaunchOptions, args: &LabRoundsArgs) -> anyhow::Result<Outcome> {
+    writable([&args.output.html, &args.svg])?;
+    let report = launch::run(options, &mut Shown::begin())?;
     write(args.svg.as_deref(), || report.to_svg())?;
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
@@ -123,7 +149,7 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
         erofast: program("erofast"),
         engines: engines(&args.compared)?,
         iterations: args.iterations,
-        load: args.load.parse()?,
+        load: args.load.as_str().into(),
         only: args.only.clone(),
         work: args.work.clone(),
         timeout: Duration::from_secs(args.timeout),
@@ -172,7 +198,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
         cycles: args.cycles,
         cpu: args.cpu,
         readers: args.readers,
-        load: args.load.parse()?,
+        load: args.load.as_str().into(),
         command: args.command.clone(),
     };
     let report = Report::Hotplug(Box::new(hotplug::run(&options, &mut Shown::begin())?));
@@ -189,7 +215,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
         root: args.root,
         iterations: args.iterations,
         time: Duration::from_secs(60 * args.minutes),
-        load: args.load.parse()?,
+        load: args.load.as_str().into(),
         seed: args.seed,
         reserved_pages: match args.reserved_pages.is_empty() {
             true => KernelOptions::default().reserved_pages,
@@ -251,7 +277,7 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
 }
 
 /// A table has the reasons in itself, and JSON goes to a program.
-fn outcome(json: bool, faults: &[String]) -> Outcome {
+pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));
     }

@@ -68,7 +68,9 @@ fn run(command: MeasureCommand) -> anyhow::Result<Outcome> {
     match command {
         MeasureCommand::Trace(TraceCommand::Record(args)) => trace::record(&args),
         MeasureCommand::Trace(TraceCommand::Latency(args)) => trace::latency(&args),
+        MeasureCommand::Trace(TraceCommand::Diff(args)) => trace::diff(&args),
         MeasureCommand::Lab(LabCommand::Launch(args)) => lab::launch(&args),
+        MeasureCommand::Lab(LabCommand::Run(args)) => lab::run(&args),
         MeasureCommand::Lab(LabCommand::Read(args)) => lab::read(&args),
         MeasureCommand::Lab(LabCommand::Suite(args)) => lab::suite(&args),
         MeasureCommand::Lab(LabCommand::Diff(args)) => lab::diff(&args),

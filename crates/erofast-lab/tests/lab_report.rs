@@ -553,3 +553,38 @@ fn a_demo_beside_busy_programs_is_marked_and_does_not_fail() {
     );
     assert!(text.trim_end().ends_with("/launches.html"), "{text}");
 }
+
+#[test]
+fn commands_of_one_name_are_compared_and_named_where_they_differ() {
+    let place = Place::new();
+    let run = |name: &str, command: &str| {
+        let mut report = launches(true, "6.18");
+        (report["experiment"], report["command"]) = ("run".into(), json!([]));
+        for engine in report["engines"].as_array_mut().unwrap() {
+            engine["command"] = json!([command, "a b"]);
+        }
+        place.file(name, &report.to_string());
+    };
+    run("a.json", "old");
+    run("b.json", "new");
+    let text = place.prints(&["a.json"]);
+    let sentence = "Against kernel, a launch takes 20 % less time with erofast.\n";
+    assert!(text.starts_with(sentence), "{text}");
+    assert!(
+        text.contains("20 launches per command, load none"),
+        "{text}"
+    );
+    let diff = place.lab(&["diff", "a.json", "b.json"]);
+    let text = String::from_utf8(diff.stdout).unwrap();
+    assert!(
+        text.starts_with("command of kernel differs: old 'a b', in b.json new 'a b'\n"),
+        "{text}"
+    );
+    place.file("c.json", &launches(true, "6.18").to_string());
+    let other = place.lab(&["diff", "a.json", "c.json"]);
+    let line = String::from_utf8(other.stderr).unwrap();
+    assert!(
+        line.contains("only reports of one experiment compare"),
+        "{line}"
+    );
+}

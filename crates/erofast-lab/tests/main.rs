@@ -11,5 +11,6 @@ mod other;
 mod other_program;
 #[path = "../../latency-lab/tests/common/schema.rs"]
 mod schema;
+mod trace_diff;
 mod trace_latency;
 mod trace_requests;

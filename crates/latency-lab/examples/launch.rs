@@ -31,7 +31,7 @@ fn options() -> Result<LaunchOptions, LabError> {
         image: image.into(),
         erofast: erofast.into(),
         iterations: iterations.to_string_lossy().parse().unwrap_or(5),
-        load: load.to_string_lossy().parse()?,
+        load: load.to_string_lossy().as_ref().into(),
         engines: engines
             .split(';')
             .map(str::parse)

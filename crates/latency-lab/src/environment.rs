@@ -60,6 +60,9 @@ pub struct Environment {
     /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic"
     /// where that is chosen at boot and not known.
     pub preemption: Option<String>,
+    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
+    /// none where that is not known, and in reports of early versions.
+    pub proxy_execution: Option<bool>,
     /// 1: sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
@@ -89,7 +92,8 @@ pub struct Environment {
     pub fuse_uring_enabled: Option<String>,
     /// Programs that took part, with the versions that they print.
     pub programs: BTreeMap<String, String>,
-    /// What was measured.
+    /// What was measured, where that is an image.
+    #[serde(default, skip_serializing_if = "Image::is_none")]
     pub image: Image,
     /// CPU time at the beginning of the run.
     #[serde(skip)]
@@ -102,8 +106,18 @@ pub struct Environment {
 impl Environment {
     /// Collects all of it, and reads the whole image once, which warms it in the page cache too.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
-        let quota = Quota::find();
         Ok(Environment {
+            image: Image::capture(image)?,
+            programs: programs(Some(erofast)),
+            ..Environment::here()
+        })
+    }
+
+    /// The same where no image is measured.
+    pub(crate) fn here() -> Environment {
+        let quota = Quota::find();
+        let scheduler = sched_trace::record::scheduler_settings();
+        Environment {
             date: date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec),
             kernel: kernel(),
             cpus: line("/sys/devices/system/cpu/online").unwrap_or_default(),
@@ -118,7 +132,8 @@ impl Environment {
             cpu_steal_share: None,
             sched_rt_runtime_us: number("/proc/sys/kernel/sched_rt_runtime_us"),
             sched_rt_period_us: number("/proc/sys/kernel/sched_rt_period_us"),
-            preemption: sched_trace::record::scheduler_settings().preemption,
+            preemption: scheduler.preemption,
+            proxy_execution: scheduler.proxy_execution,
             sched_autogroup_enabled: number("/proc/sys/kernel/sched_autogroup_enabled"),
             nice: rustix::process::getpriority_process(None).ok(),
             scheduling_policy: policy(),
@@ -134,11 +149,11 @@ impl Environment {
             memory_kib: number_in("/proc/meminfo", "MemTotal"),
             memory_available_kib: number_in("/proc/meminfo", "MemAvailable"),
             fuse_uring_enabled: line("/sys/module/fuse/parameters/enable_uring"),
-            programs: programs(erofast),
-            image: Image::capture(image)?,
+            programs: programs(None),
+            image: Image::default(),
             begun: machine_ticks(),
             quota: quota.and_then(|it| it.throttled_us().map(|us| (it, us))),
-        })
+        }
     }
 
     /// Sees whether all mounts are of this image.
@@ -184,6 +199,7 @@ impl Environment {
         let settings = SchedulerSettings {
             preemption: self.preemption.clone(),
             autogroup,
+            proxy_execution: self.proxy_execution,
         };
         let words = [
             format!("CPUs {}", self.cpus),
@@ -231,13 +247,16 @@ fn cpu_cgroup() -> Option<String> {
         .map(str::to_owned)
 }
 
-fn programs(erofast: &Path) -> BTreeMap<String, String> {
-    let programs = ["fio", "erofsfuse"].map(|name| (name, in_path(name)));
-    let programs = programs
-        .into_iter()
-        .chain([("erofast", Some(erofast.into()))]);
+/// Those of the load, and of mounts where there are any.
+fn programs(erofast: Option<&Path>) -> BTreeMap<String, String> {
+    let erofsfuse = erofast.and_then(|_| in_path("erofsfuse"));
+    let programs = [
+        ("fio", in_path("fio")),
+        ("erofsfuse", erofsfuse),
+        ("erofast", erofast.map(Path::to_owned)),
+    ];
     let version = |(name, path): (&str, Option<PathBuf>)| Some((name.into(), version(&path?)?));
-    programs.filter_map(version).collect()
+    programs.into_iter().filter_map(version).collect()
 }
 
 /// The first line that a program prints about its version, on either stream.

@@ -38,9 +38,9 @@ pub enum LabError {
         last_line: String,
     },
     /// The launched program did not end well.
-    #[error("engine {engine}: {program}: {how}{}", dash(.last_line))]
+    #[error("{}{program}: {how}{}", of_engine(.engine), dash(.last_line))]
     Program {
-        /// The engine it was launched from.
+        /// The engine it was launched from; empty if nothing is mounted for it.
         engine: String,
         /// The program.
         program: String,
@@ -97,6 +97,13 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
             what: format!("{action} {}", path.as_ref().display()),
             source: source.into(),
         })
+    }
+}
+
+fn of_engine(name: &str) -> String {
+    match name {
+        "" => String::new(),
+        name => format!("engine {name}: "),
     }
 }
 

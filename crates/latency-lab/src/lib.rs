@@ -7,6 +7,7 @@
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
 //! * [`diff`]: two reports of different days or devices
+//! * [`recordings`]: two recordings of the scheduler, which of their threads wait more
 //! * [`report`]: the page and the tables of any report, later and elsewhere
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
@@ -40,6 +41,7 @@ pub mod launch;
 pub mod load;
 pub mod pressure;
 pub mod read;
+pub mod recordings;
 pub mod report;
 pub mod schedule;
 pub mod statistics;

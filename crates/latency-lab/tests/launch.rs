@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{alone, image, skipped};
 use latency_lab::launch::{LaunchOptions, LaunchReport, run};
-use latency_lab::load::{Fio, LoadChoice};
+use latency_lab::load::{LoadChoice, missing_fio};
 use latency_lab::{LabError, Progress, Silent};
 
 /// Root, and a recorder that starts.
@@ -454,7 +454,7 @@ fn the_load_burns_and_is_gone_afterwards() {
     if !can_run() {
         return;
     }
-    if let Some(missing) = Fio::missing() {
+    if let Some(missing) = missing_fio() {
         return skipped(missing);
     }
     let loaded = LaunchOptions {

@@ -7,3 +7,4 @@ mod kernel;
 mod launch;
 mod others;
 mod page;
+mod run;

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,12 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-struct Place(PathBuf);
+/// A directory that goes with the test, alone: what a launch leaves behind is looked for among the
+/// children of this process, and a browser and `fio --version` are such children.
+struct Place(
+    PathBuf,
+    #[expect(dead_code, reason = "held while the test runs")] MutexGuard<'static, ()>,
+);
 
 impl Place {
     fn new() -> Self {
@@ -46,7 +52,7 @@ impl Place {
         let name = format!("erofast-page-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
-        Place(path)
+        Place(path, crate::common::alone())
     }
 }
 
@@ -147,10 +153,18 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
         launch_modes: None,
         sched_latency_modes: None,
         recording: None,
-        against_first: first.map(|first| Against {
-            sched_latency: Some(compare(&first.column(|s| s.sched_latency_us), &latency)),
-            launch: compare(&first.column(|s| s.launch_us), &launch),
-            program_off_cpu: Some(compare(&first.column(|s| s.launch_us), &launch)),
+        against_first: first.map(|first| {
+            let against = |field: &str, of: fn(&Sample) -> f64| {
+                (
+                    field.to_owned(),
+                    Some(compare(&first.column(of), &column(of))),
+                )
+            };
+            Against::from([
+                against("sched_latency", |s| s.sched_latency_us),
+                against("launch", |s| s.launch_us),
+                against("program_off_cpu", |s| s.launch_us),
+            ])
         }),
         outliers: Outliers {
             sched_latency: outliers(&latency),
@@ -161,6 +175,7 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
             time_us: 1234.0,
         }],
         samples,
+        ..EngineReport::default()
     }
 }
 
@@ -204,6 +219,7 @@ fn report(place: &Path) -> LaunchReport {
             "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own".into(),
         ],
         machine: None,
+        ..LaunchReport::default()
     }
 }
 

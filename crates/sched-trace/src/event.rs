@@ -41,6 +41,20 @@ pub enum Wake {
     New,
 }
 
+/// What interrupts a thread in the middle of its run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Interrupt {
+    /// A handler of a device's interrupt; its end has the number alone.
+    Handler {
+        /// As /proc/interrupts has it.
+        irq: i32,
+        /// Of the device or driver.
+        name: Option<Name>,
+    },
+    /// A softirq, by its place in the kernel's list.
+    Softirq(u32),
+}
+
 /// What happened. Work items are known by the address of their struct, which is only an identity;
 /// `kthread` is true for those of a kthread_worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -111,6 +125,15 @@ pub enum Kind {
         connection: u32,
         unique: u64,
         opcode: u32,
+    },
+    /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or their ends.
+    Interrupt { source: Interrupt, begins: bool },
+    /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it
+    /// had slept, uninterruptibly.
+    SleptIn {
+        pid: i32,
+        caller: Name,
+        io_wait: bool,
     },
     /// `block_rq_complete` of a request, or `block_bio_complete`: a read or write of a block device
     /// is done, of the kernel's own dev_t. Whoever submitted it is called next, on the same CPU.

@@ -19,8 +19,11 @@
 //!
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
+//! * [`interrupts`] says what ran within the slices of threads, [`sleeps`] in which functions they
+//!   slept.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
 //! * [`completeness`] says of which CPUs and intervals events are missing.
+//! * [`quotas`] says which control groups were stopped by theirs.
 //! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent
 //!   behind.
 //! * [`why`] follows the chain of events that a thread waited for.
@@ -35,17 +38,20 @@ mod error;
 mod event;
 mod ftrace;
 mod input;
+pub mod interrupts;
 pub mod latency;
 mod names;
 mod notice;
 pub mod perfetto;
 mod policy;
+pub mod quotas;
 mod read;
 pub mod record;
 mod schema;
 #[cfg(test)]
 mod script;
 mod settings;
+pub mod sleeps;
 pub mod stats;
 pub mod timeline;
 mod trace;
@@ -54,7 +60,7 @@ pub mod why;
 pub use claims::{Claims, Loss};
 pub use comm::Comm;
 pub use error::{Error, Fault, Result};
-pub use event::{Event, Kind, Task, TaskState, UNKNOWN_PID, Wake};
+pub use event::{Event, Interrupt, Kind, Task, TaskState, UNKNOWN_PID, Wake};
 pub use input::ReadOptions;
 pub use names::{Name, Names};
 pub use notice::Notice;

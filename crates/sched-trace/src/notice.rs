@@ -97,6 +97,8 @@ pub enum Notice {
         /// Wake-ups that led to a wait.
         wakeups: u64,
     },
+    /// The kernel lets a blocked thread lend its turn to the owner of the mutex.
+    ProxyExecution,
     /// The trace has the starts of work items, but not their ends.
     NoEndOfWork,
 }
@@ -235,6 +237,12 @@ impl fmt::Display for Notice {
                 f,
                 "{switches} switches and {unexplained} wake-ups are missing beside {wakeups} wake-ups \
                  of all threads: more than 1 for each 100 in one recording make them not valid"
+            ),
+            Self::ProxyExecution => f.write_str(
+                "this kernel has proxy execution: a thread that is blocked on a mutex may lend its turn \
+                 to the owner, which then runs with the other's priority. Waits from a wake-up to \
+                 running are right; behind whom and why a thread waited, and that a preempted thread \
+                 waited for a CPU and not for a mutex, is not certain",
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \

@@ -2,9 +2,11 @@
 //!
 //! `10 0 1 S 7` is a switch from 1, which sleeps, to 7; `10 0 1 waking 7` a wake-up of 7 by 1. Work
 //! items are `queue ADDRESS FUNCTION [QUEUE]`, `start ADDRESS FUNCTION`, `end ADDRESS FUNCTION`,
-//! those of kthread_workers `kqueue` and `kstart`.
+//! those of kthread_workers `kqueue` and `kstart`. Interrupts are `irq NUMBER [NAME]`, `irqend
+//! NUMBER`,
+//! `softirq VECTOR` and `softirqend VECTOR`.
 
-use crate::{Comm, Event, Kind, Task, TaskState, Trace, Wake};
+use crate::{Comm, Event, Interrupt, Kind, Task, TaskState, Trace, Wake};
 
 /// A trace of these events, in the order of time.
 pub(crate) fn trace(text: &str) -> Trace {
@@ -64,6 +66,22 @@ fn kind(trace: &mut Trace, pid: i32, words: &[&str]) -> Option<Kind> {
             pid: number(1)? as i32,
             comm: task(number(1)? as i32).comm,
             flags: 0x10000,
+        },
+        "irq" | "irqend" => Kind::Interrupt {
+            source: Interrupt::Handler {
+                irq: number(1)? as i32,
+                name: name(2),
+            },
+            begins: words[0] == "irq",
+        },
+        "softirq" | "softirqend" => Kind::Interrupt {
+            source: Interrupt::Softirq(number(1)? as u32),
+            begins: words[0] == "softirq",
+        },
+        "sleptin" => Kind::SleptIn {
+            pid: number(1)? as i32,
+            caller: name(2)?,
+            io_wait: number(3) == Some(1),
         },
         "asks" => Kind::FuseSent {
             connection: 44,

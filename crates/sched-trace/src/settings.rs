@@ -14,6 +14,23 @@ pub struct SchedulerSettings {
     pub preemption: Option<String>,
     /// Whether sessions share the CPU as groups.
     pub autogroup: Option<bool>,
+    /// Whether a thread that is blocked on a mutex may lend its turn to the owner (proxy execution,
+    /// Linux 6.17).
+    pub proxy_execution: Option<bool>,
+}
+
+/// Symbols of a kernel that was built with proxy execution.
+const PROXY: [&str; 3] = ["__sched_proxy_exec", "find_proxy_task", "proxy_deactivate"];
+
+/// Whether a kernel with these symbols, lines of /proc/kallsyms, was built with proxy execution.
+pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
+    let symbol = |line: &[u8]| {
+        let name = line.split(|byte| *byte == b' ').nth(2)?;
+        let end = name.iter().position(|byte| *byte == b'\t' || *byte == b'.');
+        Some(name[..end.unwrap_or(name.len())].to_vec())
+    };
+    let mut symbols = kallsyms.split(|byte| *byte == b'\n').filter_map(symbol);
+    symbols.any(|name| PROXY.iter().any(|known| known.as_bytes() == name))
 }
 
 impl SchedulerSettings {
@@ -24,7 +41,7 @@ impl SchedulerSettings {
         let built = parts.next().unwrap_or_default();
         let mut settings = Self {
             preemption: built_preemption(built).map(Into::into),
-            autogroup: None,
+            ..Self::default()
         };
         for part in parts {
             match part.split_once(' ') {
@@ -32,6 +49,7 @@ impl SchedulerSettings {
                     settings.preemption = Some(mode.into());
                 }
                 Some(("autogroup", state)) => settings.autogroup = Some(state == "on"),
+                Some(("proxy-execution", state)) => settings.proxy_execution = Some(state == "on"),
                 _ => {}
             }
         }
@@ -53,7 +71,10 @@ impl SchedulerSettings {
         let autogroup = self
             .autogroup
             .map(|on| format!("autogroup {}", if on { "on" } else { "off" }));
-        preemption.chain(autogroup)
+        // Off is what all kernels before it are.
+        let proxy = self.proxy_execution.filter(|on| *on);
+        let proxy = proxy.map(|_| "proxy-execution on".to_owned());
+        preemption.chain(autogroup).chain(proxy)
     }
 
     /// Whether a thread inside the kernel keeps its CPU although a real-time thread waits, up to a
@@ -96,6 +117,7 @@ mod tests {
         let settings = SchedulerSettings {
             preemption: Some("none".into()),
             autogroup: Some(true),
+            proxy_execution: None,
         };
         let stored = settings.behind("#1 SMP PREEMPT_DYNAMIC Sun");
         assert_eq!(
@@ -104,6 +126,24 @@ mod tests {
         );
         assert_eq!(SchedulerSettings::of_version(&stored), settings);
         assert_eq!(settings.to_string(), "preemption none, autogroup on");
+    }
+
+    #[test]
+    fn a_kernel_that_donates_is_known_by_its_symbols_and_stays_known() {
+        let symbols = "0000000000000000 t schedule\n0000000000000000 d __sched_proxy_exec\n";
+        assert!(is_built_with_proxy(symbols.as_bytes()));
+        let inlined = "0000000000000000 t find_proxy_task.isra.0\n";
+        assert!(is_built_with_proxy(inlined.as_bytes()));
+        assert!(!is_built_with_proxy(
+            b"0000000000000000 t proxy_task [netfilter]\n"
+        ));
+        let settings = SchedulerSettings {
+            proxy_execution: Some(true),
+            ..SchedulerSettings::default()
+        };
+        let stored = settings.behind("#1 SMP");
+        assert_eq!(stored, "#1 SMP; proxy-execution on");
+        assert_eq!(SchedulerSettings::of_version(&stored), settings);
     }
 
     #[test]

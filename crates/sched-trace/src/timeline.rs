@@ -46,11 +46,12 @@ pub struct Item {
     pub workqueue: Option<Name>,
 }
 
-impl From<&WorkRun> for Item {
-    fn from(work: &WorkRun) -> Self {
-        Self {
-            function: work.function,
-            workqueue: work.workqueue,
+impl WorkRun {
+    /// What it executes.
+    pub(crate) fn item(&self) -> Item {
+        Item {
+            function: self.function,
+            workqueue: self.workqueue,
         }
     }
 }
@@ -152,7 +153,7 @@ impl Timeline {
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {
-            let item = Item::from(work);
+            let item = work.item();
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();

@@ -6,12 +6,15 @@
 
 mod history;
 
+use crate::interrupts::Interrupts;
 use crate::latency::{Report, Wait, WaitKind, WorkRun};
+use crate::sleeps::{Sleep, sleeps};
 use crate::stats::us;
 use crate::timeline::{Item, Run, Timeline};
 use crate::{Comm, Policy, TaskState, Trace};
 use history::History;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Most steps of a chain; a longer one is cut at its beginning.
 const STEPS: usize = 24;
@@ -76,6 +79,13 @@ pub enum Action {
         /// Work queue and function.
         work: String,
     },
+    /// It slept uninterruptibly, where the trace says in which function.
+    Sleeps {
+        /// The function of the kernel.
+        function: String,
+        /// For a device.
+        io_wait: bool,
+    },
     /// It woke the next thread.
     Wakes {
         /// The CPU it ran on.
@@ -85,7 +95,8 @@ pub enum Action {
     Runs {
         /// The CPU.
         cpu: u32,
-        /// What it worked on, as far as the trace shows: parts of requests, or a work item.
+        /// What it worked on, as far as the trace shows: parts of requests, or a work item; and
+        /// what interrupted it.
         doing: Vec<Doing>,
     },
     /// It waited for a CPU after a wake-up or a preemption.
@@ -113,10 +124,10 @@ pub enum Action {
     },
 }
 
-/// What a thread worked on.
+/// What a thread worked on, or what interrupted it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Doing {
-    /// Name of the slice, or work queue and function.
+    /// Name of the slice, work queue and function, or interrupt.
     pub name: String,
     /// How much of the run it took.
     pub us: f64,
@@ -174,6 +185,8 @@ struct Finder<'a> {
     report: &'a Report,
     timeline: Timeline,
     history: History<'a>,
+    interrupts: Interrupts,
+    sleeps: Vec<Sleep>,
 }
 
 impl<'a> Finder<'a> {
@@ -182,6 +195,8 @@ impl<'a> Finder<'a> {
             report,
             timeline: Timeline::new(trace).with_items(report),
             history: History::new(trace, report),
+            interrupts: Interrupts::of(trace),
+            sleeps: sleeps(trace),
             trace,
         }
     }
@@ -248,7 +263,7 @@ impl<'a> Finder<'a> {
             Origin::Wakeup if last.kind == WaitKind::Preempted => {}
             Origin::Wakeup if waker <= 0 => steps.push(interrupt(time, cpu)),
             Origin::Wakeup => steps.push(self.step(time, waker, Action::Wakes { cpu })),
-            Origin::UninterruptibleSleep => {}
+            Origin::UninterruptibleSleep => steps.extend(self.slept(last.pid, start_ns)),
         }
         steps.reverse();
         Chain {
@@ -256,7 +271,7 @@ impl<'a> Finder<'a> {
             start_ns,
             end_ns: last.end_ns,
             pid: last.pid,
-            work: work.map(|work| self.title(work.into())),
+            work: work.map(|work| self.title(work.item())),
             steps,
         }
     }
@@ -273,7 +288,7 @@ impl<'a> Finder<'a> {
 
     fn queues(&self, work: &WorkRun) -> Option<Step> {
         let action = Action::Queues {
-            work: self.title(work.into()),
+            work: self.title(work.item()),
         };
         Some(self.step(work.queued_ns?, work.queued_by?, action))
     }
@@ -282,6 +297,32 @@ impl<'a> Finder<'a> {
         let request = self.history.last_request(pid, time, time)?;
         let opcode = request.opcode;
         Some(self.step(time, pid, Action::Asks { opcode }))
+    }
+
+    /// The sleep that began at this time.
+    fn slept(&self, pid: i32, time: u64) -> Option<Step> {
+        let mut all = self.sleeps.iter();
+        let sleep = all.find(|sleep| sleep.pid == pid && sleep.start_ns == time)?;
+        let action = Action::Sleeps {
+            function: self.trace.names.get(sleep.caller).to_owned(),
+            io_wait: sleep.io_wait,
+        };
+        Some(Step {
+            end_ns: sleep.end_ns,
+            ..self.step(time, pid, action)
+        })
+    }
+
+    /// What interrupted the run of a thread, by source.
+    fn interrupted(&self, cpu: u32, start_ns: u64, end_ns: u64) -> Vec<(String, u64, Option<i32>)> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for span in self.interrupts.on(cpu, start_ns, end_ns) {
+            let title = span.source.title(&self.trace.names);
+            *sums.entry(title).or_default() += span.length_ns();
+        }
+        let sums = sums.into_iter();
+        sums.map(|(title, ns)| (format!("interrupted: {title}"), ns, None))
+            .collect()
     }
 
     fn waits(&self, wait: &Wait) -> Step {
@@ -320,12 +361,14 @@ impl<'a> Finder<'a> {
             };
             let end = work.end_ns.unwrap_or(unknown);
             (
-                self.title(work.into()),
+                self.title(work.item()),
                 part(work.start_ns, end),
                 work.queued_by,
             )
         });
-        let doing = slices.chain(works).filter(|(_, ns, _)| *ns > 0);
+        let interrupted = self.interrupted(cpu, start_ns, end_ns);
+        let doing = slices.chain(works).chain(interrupted);
+        let doing = doing.filter(|(_, ns, _)| *ns > 0);
         let doing = doing.map(|(name, ns, queued_by)| Doing {
             name,
             us: us(ns),

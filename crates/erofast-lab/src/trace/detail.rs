@@ -1,15 +1,19 @@
 //! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
 
 use sched_trace::blame::{self, Blocker, Why};
+use sched_trace::interrupts::{self, Interrupts};
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
-use sched_trace::{Policy, Trace};
+use sched_trace::{Policy, Trace, sleeps};
 
 use super::table::length;
 
 /// Number of blocking threads that are listed.
 const BLOCKERS: usize = 5;
+
+/// Interrupted threads that are listed.
+const INTERRUPTED: usize = 3;
 
 /// Length of the longest bar of the histogram.
 const BAR: u64 = 40;
@@ -109,6 +113,87 @@ fn cause(report: &Report, wait: &Wait) -> String {
             format!("woken by {by} on CPU {on}; ran last on CPU {last}")
         }
         (WaitKind::Wakeup, None) => format!("woken by {by} on CPU {on}"),
+    }
+}
+
+/// Prints what ran within the slices of the threads, and where they slept, as far as it was
+/// recorded.
+pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
+    let lost = interrupts::lost(
+        &Interrupts::of(trace),
+        &Timeline::new(trace),
+        report,
+        filter,
+    );
+    if lost.total_us > 0.0 {
+        outln!(
+            "\nWithin the time that these threads ran, interrupts took {}:",
+            length(lost.total_us)
+        );
+    }
+    for source in lost.sources.iter().take(BLOCKERS) {
+        outln!(
+            "  {:>11} {}, {}, longest {}",
+            length(source.total_us),
+            source.source,
+            times(source.count),
+            length(source.longest_us)
+        );
+    }
+    for thread in lost.threads.iter().take(INTERRUPTED) {
+        outln!(
+            "  {:>11} of {} that {}:{} ran",
+            length(thread.total_us),
+            length(thread.ran_us),
+            thread.comm,
+            thread.pid
+        );
+    }
+    let places = sleeps::places(trace, report, filter);
+    if !places.is_empty() {
+        outln!("\nUninterruptible sleeps of these threads, by function of the kernel:");
+    }
+    for place in places.iter().take(BLOCKERS) {
+        let device = match place.io_waits {
+            0 => String::new(),
+            waits => format!(", {waits} for a device"),
+        };
+        outln!(
+            "  {:>11} in {}, {}{device}, longest {}",
+            length(place.total_us),
+            place.function,
+            times(place.count),
+            length(place.longest_us)
+        );
+    }
+    Ok(())
+}
+
+/// Prints which quotas stopped threads, with the waits that contain that time.
+pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
+    for quota in sched_trace::quotas::quotas(trace, report, filter) {
+        outln!("\nQuota of the group {}.", quota.quota);
+        let total: f64 = quota.threads.iter().map(|it| it.waited_us).sum();
+        outln!(
+            "  {:>11} all waits of its threads, which contain that:",
+            length(total)
+        );
+        for thread in quota.threads.iter().take(BLOCKERS) {
+            outln!(
+                "  {:>11} {}:{}",
+                length(thread.waited_us),
+                thread.comm,
+                thread.pid
+            );
+        }
+    }
+    Ok(())
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".into(),
+        count => format!("{count} times"),
     }
 }
 

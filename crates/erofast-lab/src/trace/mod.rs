@@ -1,12 +1,14 @@
-//! `erofast trace record` and `erofast trace latency`.
+//! `erofast trace record`, `erofast trace latency` and `erofast trace diff`.
 
 mod detail;
+mod diff;
+mod input;
 mod page;
 mod table;
 mod why;
 
-use std::io::{Cursor, Read};
-use std::path::Path;
+pub use diff::diff;
+
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,10 +18,11 @@ use erofast_cli::{
 };
 use erofs_fuse::note;
 use latency_lab::Interrupt;
-use regex::Regex;
+use sched_trace::interrupts::{self, Interrupts};
 use sched_trace::latency::{self, Filter, Report};
 use sched_trace::record::{self, RecordOptions, Recorder};
-use sched_trace::{ReadOptions, Trace, perfetto};
+use sched_trace::timeline::Timeline;
+use sched_trace::{Trace, perfetto, quotas, sleeps};
 
 use crate::requests::MountWatch;
 
@@ -45,6 +48,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     let options = RecordOptions {
         buffer_kib_per_cpu: args.buffer,
         requests: true,
+        interrupts: true,
         ..RecordOptions::default()
     };
     // From here on Ctrl-C ends the recording, not this program: what was recorded is written.
@@ -96,49 +100,10 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     }
 }
 
-/// Compiles `--match`. The library's error has several lines; the last one is the reason.
-fn pattern(text: &str) -> anyhow::Result<Regex> {
-    Regex::new(text).map_err(|error| {
-        let reason = error.to_string();
-        let reason = reason.lines().last().unwrap_or_default();
-        let reason = reason.trim_start_matches("error: ");
-        Usage(format!(
-            "--match {text}: not a regular expression: {reason}"
-        ))
-        .into()
-    })
-}
-
-/// The most bytes of a trace that are read from the standard input.
-const INPUT: u64 = 4 << 30;
-
-/// Reads the trace of a file, or of the standard input.
-fn open(file: &Path) -> anyhow::Result<Trace> {
-    let options = ReadOptions::default();
-    if file != Path::new("-") {
-        return Ok(sched_trace::open(file, &options)?);
-    }
-    let mut bytes = Vec::new();
-    let input = std::io::stdin().lock();
-    input
-        .take(INPUT + 1)
-        .read_to_end(&mut bytes)
-        .context("standard input")?;
-    ensure!(
-        bytes.len() as u64 <= INPUT,
-        "standard input: more than {INPUT} bytes; name a file instead"
-    );
-    Ok(sched_trace::read(
-        Cursor::new(bytes),
-        "standard input".as_ref(),
-        &options,
-    )?)
-}
-
 /// `erofast trace latency`
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
-    let pattern = args.matching.as_deref().map(pattern).transpose()?;
-    let trace = open(&args.file)?;
+    let pattern = args.matching.as_deref().map(input::pattern).transpose()?;
+    let trace = input::open(&args.file)?;
     let report = latency::analyse(&trace);
     let begin = report.span.map_or(0, |(first, _)| first);
     let moment = |moment: Moment| match moment {
@@ -198,6 +163,11 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     match (&chains, args.json) {
         (chains, true) => {
             let mut json = report.to_json_filtered(&filter);
+            let timeline = Timeline::new(&trace);
+            let lost = interrupts::lost(&Interrupts::of(&trace), &timeline, &report, &filter);
+            json["interrupts"] = serde_json::json!(lost);
+            json["quotas"] = serde_json::json!(quotas::quotas(&trace, &report, &filter));
+            json["slept_in"] = serde_json::json!(sleeps::places(&trace, &report, &filter));
             if let Some((all, chains)) = chains {
                 json["why"] = serde_json::json!({ "of": all, "longest": chains });
             }
@@ -250,10 +220,7 @@ fn cpus_of(cpus: &[u32]) -> String {
 
 /// The name of the trace in messages.
 fn source(args: &TraceLatencyArgs) -> String {
-    match args.file.to_str() {
-        Some("-") => "standard input".into(),
-        _ => args.file.display().to_string(),
-    }
+    input::name(&args.file)
 }
 
 /// Prints the notices; fails if the figures are not valid.
@@ -327,6 +294,8 @@ fn print(
     detail::worst(report, filter, args.worst)?;
     detail::unfinished(report, filter, args.worst)?;
     detail::behind(trace, report, filter)?;
+    detail::quotas(trace, report, filter)?;
+    detail::elsewhere(trace, report, filter)?;
     outln!(
         "\n{} that began before the trace left out",
         units::count(report.dropped_at_edges, "wait")

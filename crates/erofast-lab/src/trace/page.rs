@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use latency_lab::html::{escape, page};
 use sched_trace::Trace;
+use sched_trace::interrupts::Interrupts;
 use sched_trace::latency::Report;
 use sched_trace::timeline::{Run, Timeline};
 use sched_trace::why::{Action, Chain};
@@ -42,7 +43,8 @@ pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) ->
     }
     let body = format!(
         "{warning}<p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the \
-         threads of the chain, orange is the time in which one of them waited for that CPU.</p>\n\
+         threads of the chain, orange is the time in which one of them waited for that CPU; the bars on \
+         top of a row are interrupts, where they were recorded.</p>\n\
          <div class=\"scroll\">\n{}</div>\n<table class=\"words\">\n{rows}</table>\n",
         chain.start_ns as f64 / 1e9,
         drawing(trace, report, chain)
@@ -65,6 +67,7 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
     let scale = (WIDTH - LEFT) / (to - from) as f64;
     let along = |ns: u64| LEFT + ns.saturating_sub(from) as f64 * scale;
     let in_chain = |pid: i32| chain.steps.iter().any(|step| step.pid == pid);
+    let interrupts = Interrupts::of(trace);
     let (mut body, mut top) = (String::new(), 4.0);
     for &cpu in &report.cpus {
         let _ = writeln!(
@@ -93,6 +96,17 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
                     top + 15.0,
                     escape(&name)
                 );
+            }
+        }
+        for span in interrupts
+            .on(cpu, from, to.min(end))
+            .filter(|span| span.pid > 0)
+        {
+            let what = span.source.title(&report.names);
+            let title = format!("{what}, {}", length(span.length_ns() as f64 / 1e3));
+            let (left, right) = (along(span.start_ns), along(span.end_ns));
+            if right - left >= NARROW {
+                body += &bar("s3", left, right, top, 5.0, &title);
             }
         }
         top += LANE;

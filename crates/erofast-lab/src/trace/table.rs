@@ -17,12 +17,7 @@ const INVALID: &str = "!";
 pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> anyhow::Result<()> {
     outln!("Scheduling latency: from becoming runnable to running.");
     outln!("Waits after a wake-up (on the left) and after a preemption are counted separately.\n");
-    let by = match args.by {
-        By::Task => GroupBy::Task,
-        By::Comm => GroupBy::Comm,
-        By::Process => GroupBy::Process,
-        By::Workqueue => GroupBy::Workqueue,
-    };
+    let by = group_by(args.by);
     let rows = Rows { wide: args.wide };
     rows.header(true)?;
     let mut groups = report.group(by, filter);
@@ -62,6 +57,16 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
     works.retain(|work| work.queue_delay.count > 0);
     works.truncate(args.top.unwrap_or(works.len()));
     queue_delays(report, &works, rows)
+}
+
+/// What a row stands for.
+pub fn group_by(by: By) -> GroupBy {
+    match by {
+        By::Task => GroupBy::Task,
+        By::Comm => GroupBy::Comm,
+        By::Process => GroupBy::Process,
+        By::Workqueue => GroupBy::Workqueue,
+    }
 }
 
 fn key(sort: Sort, group: &Group) -> f64 {

@@ -95,6 +95,10 @@ fn action(step: &Step) -> String {
     let us = length((step.end_ns - step.start_ns) as f64 / 1e3);
     match &step.action {
         Action::Asks { opcode } => format!("asks the mount: {}", operation(*opcode)),
+        Action::Sleeps { function, io_wait } => {
+            let device = if *io_wait { ", for a device" } else { "" };
+            format!("sleeps uninterruptibly {us} in {function}{device}")
+        }
         Action::Queues { work } => format!("queues {work}"),
         Action::Wakes { cpu } => format!("wakes it on CPU {cpu}"),
         Action::Interrupt { cpu } => format!("on CPU {cpu}"),

@@ -40,6 +40,11 @@ impl Image {
         })
     }
 
+    /// No image is measured.
+    pub(super) fn is_none(&self) -> bool {
+        self.path.is_empty() && self.sha256.is_empty()
+    }
+
     /// Looks at it once more.
     pub(super) fn ended(self) -> Image {
         self.watch.look();

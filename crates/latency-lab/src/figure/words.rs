@@ -52,12 +52,7 @@ impl Figure {
         let Some(shift) = &row.against_first else {
             return format!("{median:>9}");
         };
-        let interval = interval(shift, &self.unit).map_or(String::new(), |it| format!(", {it}"));
-        format!(
-            "{median:>9}  {}{interval}{}",
-            word(shift.verdict),
-            hidden(shift)
-        )
+        format!("{median:>9}  {}", judged(shift, &self.unit))
     }
 
     /// What may be claimed of each row but the first, in words.
@@ -80,6 +75,8 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
         ("us", us) if us >= 1e6 => (1e6, "s", 2.0),
         ("us", us) if us >= 1e3 => (1e3, "ms", 2.0),
         ("us", us) if us < 10.0 && us > 0.0 => (1.0, "us", 1.0),
+        ("us/s", us) if us >= 1e3 => (1e3, "ms/s", 2.0),
+        ("us/s", us) if us < 10.0 && us > 0.0 => (1.0, "us/s", 2.0),
         ("s", _) => (1.0, "s", 3.0),
         ("MiB", _) => (1.0, "MiB", 2.0),
         _ => (1.0, unit, 0.0),
@@ -87,6 +84,16 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
     let value = value / scale;
     let digits = (2.0 - value.abs().log10().floor()).clamp(0.0, most) as usize;
     format!("{value:.digits$} {unit}").trim_end().into()
+}
+
+/// "lower, -85 to -74 %".
+pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
+    let interval = interval(comparison, unit).map_or(String::new(), |it| format!(", {it}"));
+    format!(
+        "{}{interval}{}",
+        word(comparison.verdict),
+        hidden(comparison)
+    )
 }
 
 /// The shift, rounded by the width of its interval; in parentheses when it is no claim.

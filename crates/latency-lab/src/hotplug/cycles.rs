@@ -12,7 +12,7 @@ use super::readers::{Counts, HotplugCounts, Readers, Reference};
 use crate::engine::{Mounted, Site, mount_point};
 use crate::error::Doing;
 use crate::launch::command_at;
-use crate::load::Fio;
+use crate::load::Load;
 use crate::process::{Child, DaemonMemory};
 use crate::{Interrupt, Progress, Result};
 
@@ -49,7 +49,7 @@ impl Experiment<'_> {
         &self,
         cpu: &mut Cpu,
         reference: &Reference,
-        mut load: Option<&mut Fio>,
+        mut load: Option<&mut Load>,
         progress: &mut dyn Progress,
     ) -> Result<Cycled> {
         let point = mount_point(self.points, "mount")?;

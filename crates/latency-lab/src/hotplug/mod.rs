@@ -18,7 +18,7 @@ pub use report::HotplugReport;
 use crate::engine::{Site, missing};
 use crate::environment::Environment;
 use crate::launch::names_mount;
-use crate::load::Fio;
+use crate::load::{self, Load};
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 
@@ -44,7 +44,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     let environment = Environment::capture(&site.image, &site.erofast)?;
     site.watch = environment.watch();
     let reference = readers::Reference::load(&site, &options.engine, points.path(), &interrupt)?;
-    let mut load = Fio::start(options.load, (None, false), None, &interrupt, progress)?;
+    let mut load = load::start(&options.load, (None, false), None, &interrupt, progress)?;
     let experiment = cycles::Experiment {
         options,
         site: &site,
@@ -52,7 +52,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
         interrupt: &interrupt,
     };
     let gathered = experiment.run(&mut cpu, &reference, load.as_mut(), progress)?;
-    let burned = load.as_ref().map(Fio::report);
+    let burned = load.as_ref().map(Load::report);
     Ok(report::build(
         options,
         environment,

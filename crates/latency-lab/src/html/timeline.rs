@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::axis::Axis;
 use super::page::grid;
 use super::{escape, style, tick, time};
-use crate::launch::{EngineReport, Lane, Owner, Picture, Sample};
+use crate::launch::{EngineReport, Experiment, Lane, Owner, Picture, Sample};
 
 /// Pixels.
 const LANE: f64 = 16.0;
@@ -33,15 +33,25 @@ const LEGEND: [(&str, &str); 3] = [
 ];
 
 /// For every engine, its two launches.
-pub(crate) fn timelines(engines: &[EngineReport]) -> String {
+pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> String {
     let figures: Vec<String> = engines.iter().enumerate().flat_map(two).collect();
     if figures.is_empty() {
         return String::new();
     }
-    let mut out = String::from(
-        "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By total scheduling latency. Each row is a CPU, \
-         coloured by what ran; below it, the waits that count. Threads that decompressed have the colour of their \
-         engine, and so have the frames of their waits.</p>\n<p class=\"legend\">",
+    let (waits, coloured) = match experiment {
+        Experiment::Launch => (
+            "total scheduling latency",
+            "Threads that decompressed have the colour of their engine, and so have the frames of their \
+             waits.",
+        ),
+        Experiment::Run => (
+            "waits for a CPU",
+            "The frames of the waits have the colour of their command.",
+        ),
+    };
+    let mut out = format!(
+        "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By {waits}. Each row is a CPU, \
+         coloured by what ran; below it, the waits that count. {coloured}</p>\n<p class=\"legend\">",
     );
     for (class, name) in LEGEND {
         let _ = write!(

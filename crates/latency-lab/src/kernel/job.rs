@@ -55,7 +55,7 @@ impl Job {
             root: options.root || own.is_some(),
             command: own.unwrap_or_else(|| options.command.clone()),
             iterations: options.iterations,
-            load: options.load,
+            load: options.load.clone(),
             timeout: TIMEOUT,
             time: Some(options.time),
             load_disk: Some(READER_DISK.into()),

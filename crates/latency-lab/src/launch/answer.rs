@@ -1,12 +1,15 @@
 //! The report as text and page: a sentence, a row an engine, and what explains them.
 
-use super::explain::EXPLANATION;
+use super::explain::{EXPLANATION, OF_COMMANDS};
+use super::measures::Experiment;
 use super::picture::Blocked;
+use super::program::QueueWaits;
 use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
 use crate::figure::{Figure, Row, amount, medians, percent, shown, verdict};
 use crate::findings::{Findings, reasons};
 use crate::html::timelines;
+use crate::shell::quote;
 use crate::statistics::{SAME_PERCENT, Summary, Verdict};
 use crate::table::Table;
 
@@ -14,18 +17,24 @@ impl LaunchReport {
     pub(crate) fn findings(&self) -> Findings {
         let figures = shown(self.figures(), self.valid);
         Findings {
-            kind: "launch",
-            title: "Cold launches, engine against engine",
+            kind: self.experiment.word(),
+            title: match self.experiment {
+                Experiment::Launch => "Cold launches, engine against engine",
+                Experiment::Run => "Commands, one against the other",
+            },
             about: self.about(),
             environment: Some(self.environment.clone()),
             faults: reasons(self.valid, &self.not_valid_because),
             summary: self.summary(&figures),
             figures,
-            legend: EXPLANATION.into(),
+            legend: match self.experiment {
+                Experiment::Launch => EXPLANATION.into(),
+                Experiment::Run => OF_COMMANDS.into(),
+            },
             conclusion: Some(self.sentence()),
             details: self.details(),
             notes: self.notes(),
-            drawings: timelines(&self.engines),
+            drawings: timelines(self.experiment, &self.engines),
             appendix: self.appendix(),
             ..Findings::default()
         }
@@ -40,8 +49,9 @@ impl LaunchReport {
             None => "",
         };
         format!(
-            "{} per engine, load {}{machine}",
+            "{} per {}, load {}{machine}",
             self.launches(),
+            self.experiment.row(),
             self.load
         )
     }
@@ -49,8 +59,9 @@ impl LaunchReport {
     /// Launch times, and waits where they are known.
     fn summary(&self, figures: &[Figure]) -> Vec<Table> {
         let waits = self.waits();
+        let time = figures.first().map(|it| it.name.as_str());
         let columns = figures.iter();
-        let columns = columns.filter(|it| it.name == "launch time" || it.name == waits);
+        let columns = columns.filter(|it| Some(it.name.as_str()) == time || it.name == waits);
         let columns: Vec<&Figure> = columns.collect();
         let heads: Vec<&str> = columns.iter().map(|it| it.name.as_str()).collect();
         let mut table = Table::keyed("", &heads);
@@ -61,7 +72,7 @@ impl LaunchReport {
         }
         let of = columns.iter().filter(|it| !it.of.is_empty());
         let of = of.map(|it| format!("\n{}: {}.", it.name, it.of));
-        table.note = medians(figures, "engine") + &of.collect::<String>();
+        table.note = medians(figures, self.experiment.row()) + &of.collect::<String>();
         vec![table]
     }
 
@@ -75,11 +86,19 @@ impl LaunchReport {
             "waiting threads, per launch (us), with priority (120 is nice 0, below 100 real-time)";
         let mut tables = vec![
             self.parts(),
+            self.program(),
             lines(waiting, waiters),
             lines("waited behind, per launch (us)", behind),
-            lines("queue delay", |engine| engine.queue_source.clone()),
-            self.run(),
+            lines(
+                "work items of the program's threads, per launch: delays (us)",
+                work_items,
+            ),
         ];
+        // Of commands all have the same one.
+        if self.experiment == Experiment::Launch {
+            tables.push(lines("queue delay", |engine| engine.queue_source.clone()));
+        }
+        tables.push(self.run());
         let remarks = self.engines.iter().flat_map(|it| remarks(it, self.valid));
         tables.push(Table::words("remarks", remarks.collect()));
         let tables = tables.into_iter().map(Table::without_gaps);
@@ -102,13 +121,17 @@ impl LaunchReport {
     /// Whether launches are shorter.
     fn sentence(&self) -> String {
         let launch = &self.figures()[0];
+        let from = match self.experiment {
+            Experiment::Launch => "from",
+            Experiment::Run => "with",
+        };
         let Some(first) = launch.rows.first() else {
             return String::new();
         };
         if launch.rows.len() == 1 {
             let median = first.summary().map_or(0.0, |summary| summary.median);
             let median = amount(median, "us");
-            return format!("A launch from {} takes {median} (median).", first.name);
+            return format!("A launch {from} {} takes {median} (median).", first.name);
         }
         let with = |verdict| {
             let of = |row: &&Row| row.against_first.as_ref().map(|it| it.verdict) == Some(verdict);
@@ -117,14 +140,14 @@ impl LaunchReport {
         let [lower, higher] = [(Verdict::Lower, "less time"), (Verdict::Higher, "more")]
             .map(|(verdict, word)| (with(verdict), word));
         let claims = [lower, higher].into_iter().flat_map(|(rows, word)| {
-            let claim = move |row: &Row| format!("{} {word} from {}", size(row), row.name);
+            let claim = move |row: &Row| format!("{} {word} {from} {}", size(row), row.name);
             rows.into_iter().map(claim)
         });
         let mut claims: Vec<String> = claims.collect();
         let same = with(Verdict::NoDifference);
         if !same.is_empty() {
             let within = format!("(within {SAME_PERCENT:.0} %)");
-            claims.push(format!("as long from {} {within}", names(&same)));
+            claims.push(format!("as long {from} {} {within}", names(&same)));
         }
         let mut parts = Vec::new();
         if !claims.is_empty() {
@@ -140,22 +163,28 @@ impl LaunchReport {
 
     /// What was done.
     fn run(&self) -> Table {
-        let mut rows = vec![
-            ("command".to_owned(), self.command.join(" ")),
-            ("cold".to_owned(), self.cold.clone()),
-        ];
+        let mut rows = match self.experiment {
+            Experiment::Launch => vec![("command".to_owned(), self.command.join(" "))],
+            Experiment::Run => self.engines.iter().flat_map(commands).collect(),
+        };
+        rows.push(("cold".to_owned(), self.cold.clone()));
         let repeat = self.repeat.iter();
         rows.extend(repeat.map(|line| ("to repeat it".into(), line.clone())));
         if let Some(load) = &self.load_seen {
             let check = if load.burned { "passed" } else { "FAILED" };
-            let text = format!(
-                "{}; load check {check} (fio {} of the CPU time, CPUs busy {}, {} reads a second)",
-                load.profile,
-                percent(load.load_cpu_share),
-                percent(load.busy_cpu_share),
-                load.reads_per_second
-            );
-            rows.insert(1, ("load".into(), text));
+            let [had, busy] = [load.load_cpu_share, load.busy_cpu_share].map(percent);
+            let text = match load.jobs {
+                0 => format!(
+                    "{}; it had {had} of the CPU time, CPUs busy {busy}",
+                    load.profile
+                ),
+                _ => format!(
+                    "{}; load check {check} (fio {had} of the CPU time, CPUs busy {busy}, {} reads a \
+                     second)",
+                    load.profile, load.reads_per_second
+                ),
+            };
+            rows.push(("load".into(), text));
         }
         Table::words("the run", rows)
     }
@@ -163,20 +192,10 @@ impl LaunchReport {
     /// The parts of the scheduling latency, and the figures that are not part of it.
     fn parts(&self) -> Table {
         let title = "averages per launch; shares of all CPUs' time within the launches";
-        let heads = [
-            "wake-up",
-            "preempted",
-            "queue",
-            "wake-ups",
-            "blocked",
-            "preempted",
-            "load",
-            "idle",
-        ];
+        let heads = ["wake-up", "preempted", "queue", "wake-ups", "load", "idle"];
         let mut table = Table::keyed(title, &heads);
         for engine in &self.engines {
             let time = |of: Option<Summary>| of.map_or("n/a".into(), |of| amount(of.average, "us"));
-            let column = |of: fn(&Sample) -> f64| time(Summary::of(&engine.column(of)));
             let share = |share: Option<f64>| share.map_or("-".into(), percent);
             let cells = [
                 time(engine.wakeup_us),
@@ -185,10 +204,37 @@ impl LaunchReport {
                 engine
                     .wakeups()
                     .map_or("n/a".into(), |count| format!("{count:.0}")),
-                column(|sample| sample.program_blocked_us),
-                column(|sample| sample.program_preempted_us),
                 share(engine.load_share),
                 share(engine.idle_share),
+            ];
+            table.add(&engine.label(), cells);
+        }
+        table
+    }
+
+    /// The program's first thread off the CPU, and what all its threads did.
+    fn program(&self) -> Table {
+        let title = "the program, averages per launch: its first thread; all its threads";
+        let heads = [
+            "blocked",
+            "preempted",
+            "CPU time",
+            "uninterruptible",
+            "preemptions",
+            "migrations",
+        ];
+        let mut table = Table::keyed(title, &heads);
+        for engine in &self.engines {
+            let average = |of: fn(&Sample) -> f64| Summary::of(&engine.column(of));
+            let time = |of| average(of).map_or("n/a".into(), |it| amount(it.average, "us"));
+            let count = |of| average(of).map_or("n/a".into(), |it| format!("{:.1}", it.average));
+            let cells = [
+                time(|sample| sample.program_blocked_us),
+                time(|sample| sample.program_preempted_us),
+                time(|sample| sample.cpu_us),
+                time(|sample| sample.uninterruptible_us),
+                count(Sample::preemptions),
+                count(Sample::migrations),
             ];
             table.add(&engine.label(), cells);
         }
@@ -198,6 +244,9 @@ impl LaunchReport {
     /// Of the figures, the waits that every engine has: where one decompresses in the program's own
     /// thread, those of the program.
     fn waits(&self) -> &'static str {
+        if self.experiment == Experiment::Run {
+            return "waits for a CPU";
+        }
         let own = |wakeups: Option<f64>| wakeups.is_none_or(|wakeups| wakeups > 0.0);
         match self.engines.iter().all(|engine| own(engine.wakeups())) {
             true => "scheduling latency",
@@ -233,6 +282,34 @@ fn behind(engine: &EngineReport) -> String {
         text if blocked.is_empty() => text,
         text => format!("of {total:.0}: {text}"),
     }
+}
+
+/// "events_unbound flush_to_ldisc 12 of 230 (longest 51)".
+fn work_items(engine: &EngineReport) -> String {
+    let queues = engine.by_workqueue();
+    if queues.is_empty() {
+        return String::new();
+    }
+    let word = |(items, queue): &(f64, QueueWaits)| {
+        let name = format!("{} {}", queue.workqueue, queue.function);
+        let (delay, longest) = (queue.delay_us, queue.longest_us);
+        format!(
+            "{} {delay:.0} in {items:.1} items (longest {longest:.0})",
+            name.trim()
+        )
+    };
+    known(engine, queues.iter().take(5).map(word).collect())
+}
+
+/// What a row launches.
+fn commands(row: &EngineReport) -> Vec<(String, String)> {
+    let words = row.command.iter().map(|word| quote(word));
+    let command = words.collect::<Vec<_>>().join(" ");
+    let prepare = row.prepare.iter();
+    let prepare = prepare.map(|line| (format!("{}, --prepare", row.label()), line.clone()));
+    std::iter::once((row.label(), command))
+        .chain(prepare)
+        .collect()
 }
 
 /// The threads that waited most, as one line.

@@ -12,6 +12,9 @@
 //!   page fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a
 //!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
 //!   decompresses.
+//!
+//! A command for which nothing is mounted (`lab run`) decompresses nothing: its narrow figure has
+//! the waits of all its own threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -23,8 +26,9 @@ use sched_trace::{Kind, Trace};
 
 use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
 use super::origin::{DECOMPRESS, Origin, Origins, Queuer};
-use super::owner::{Owner, Threads, owners};
+use super::owner::{Owner, Threads, Waiting, owners};
 use super::picture::{behind, picture};
+use super::program::{self, Items, Times};
 use super::sample::{Sample, ThreadWaits};
 
 /// The name of the kernel's per-CPU threads, before the number of the CPU.
@@ -40,7 +44,9 @@ pub(super) struct Launch {
     origins: Origins,
     /// Indices of the work items of each thread, in the order of time.
     works: HashMap<i32, Vec<usize>>,
-    in_kernel: bool,
+    waiting: Waiting,
+    /// Of the program's threads.
+    times: Times,
     /// The CPUs on which the program may run.
     cpus_of_launch: BTreeSet<u32>,
     program: i32,
@@ -68,16 +74,20 @@ impl Launch {
         for (index, work) in report.works.iter().enumerate() {
             works.entry(work.pid).or_default().push(index);
         }
+        let end_ns = exit_time(trace, program, &owners, start_ns, end_ns);
+        let timeline = Timeline::new(trace);
+        let times = Times::of(trace, &timeline, &(start_ns..end_ns), &owners);
         Launch {
+            times,
             origins: Origins::of(trace, &threads.mounts, &queuer),
             works,
             report,
-            timeline: Timeline::new(trace),
-            in_kernel: threads.in_kernel,
+            timeline,
+            waiting: threads.waiting,
             cpus_of_launch: threads.cpus.clone(),
             program,
             start_ns,
-            end_ns: exit_time(trace, program, &owners, start_ns, end_ns),
+            end_ns,
             owners,
         }
     }
@@ -114,19 +124,28 @@ impl Launch {
                 WaitKind::Preempted => preempted_ns += wait.length_ns(),
             }
         }
-        let (works, queue_ns) = self.kernel_queue();
+        let items = self.items();
+        let (works, queue_ns) = match self.waiting {
+            Waiting::Program => items.queue(),
+            Waiting::Kernel | Waiting::Daemon => self.kernel_queue(),
+        };
         let time = self.cpu_time();
         Sample {
             launch_us: us(self.end_ns - self.start_ns),
             sched_latency_us: us(wakeup_ns + preempted_ns),
             wakeup_us: us(wakeup_ns),
             preempted_us: us(preempted_ns),
-            queue_us: self.in_kernel.then_some(us(queue_ns)),
+            queue_us: (self.waiting != Waiting::Daemon).then_some(us(queue_ns)),
             program_blocked_us: time.program_blocked_us,
             program_preempted_us: time.program_preempted_us,
             load_us: time.owner_us(Owner::Load),
             idle_us: time.owner_us(Owner::Idle),
             foreign_us: time.foreign.total_us,
+            cpu_us: time.owner_us(Owner::Program),
+            uninterruptible_us: us(self.times.uninterruptible_ns),
+            preemptions: Some(self.preemptions()),
+            migrations: Some(self.times.migrations),
+            by_workqueue: items.by_workqueue(&self.report.names),
             wakeups,
             threads: threads.len() as u64,
             unfinished: self
@@ -146,6 +165,24 @@ impl Launch {
         }
     }
 
+    /// How often a thread of the program was taken off its CPU, able to go on.
+    fn preemptions(&self) -> u64 {
+        let all = self.report.waits.iter().chain(&self.report.unfinished);
+        let preempted = all.filter(|wait| wait.kind == WaitKind::Preempted);
+        let within = preempted.filter(|wait| self.window().contains(&wait.start_ns));
+        within.filter(|wait| self.is_program(wait.pid)).count() as u64
+    }
+
+    /// What the program had the kernel's workers do.
+    fn items(&self) -> Items<'_> {
+        let started = |work: &&WorkRun| self.window().contains(&work.start_ns);
+        program::items(&self.report.works, &|pid| self.is_program(pid), &started)
+    }
+
+    fn is_program(&self, pid: i32) -> bool {
+        self.owners.get(&pid) == Some(&Owner::Program)
+    }
+
     /// The CPU time of the launch; missing switches count for the threads that the figures are
     /// based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
@@ -157,14 +194,15 @@ impl Launch {
                 || counted.contains(&pid)
                 || decompressed.contains(&pid)
                 || self.owners.get(&pid) == Some(&Owner::Engine)
+                || self.waiting == Waiting::Program && self.is_program(pid)
         };
         let of_launch = |cpu: u32| self.cpus_of_launch.contains(&cpu);
         let judges = Judges {
             switches: &judged,
-            foreign: &|ran: Ran| is_foreign(ran) && of_launch(ran.cpu),
+            foreign: &|ran: Ran| self.is_foreign(ran) && of_launch(ran.cpu),
             other_mounts_ns: &|run: &Run, cpu: u32| match of_launch(cpu) {
-                true => self.other_mounts_ns(run),
-                false => 0,
+                true if self.waiting != Waiting::Program => self.other_mounts_ns(run),
+                _ => 0,
             },
         };
         let owner = |pid: i32| self.known_owner(pid);
@@ -177,13 +215,22 @@ impl Launch {
         )
     }
 
+    /// Any thread of the kernel may work for a command: reclaim, file systems, mounts.
+    fn is_foreign(&self, ran: Ran) -> bool {
+        match self.waiting {
+            Waiting::Program => ran.owner == Owner::Other,
+            Waiting::Kernel | Waiting::Daemon => is_foreign(ran),
+        }
+    }
+
     /// How long a run decompressed for mounts of EROFS that are not measured.
     fn other_mounts_ns(&self, run: &Run) -> u64 {
         let works = self.works.get(&run.pid).into_iter().flatten();
         let works = works.map(|&index| &self.report.works[index]);
         let others = works.filter(|work| {
             self.decompresses(work)
-                && (!self.in_kernel || self.origins.of_item(Some(work)) == Origin::Other)
+                && (self.waiting != Waiting::Kernel
+                    || self.origins.of_item(Some(work)) == Origin::Other)
         });
         let within = |work: &WorkRun| {
             let end = work.end_ns.unwrap_or(run.end_ns).min(run.end_ns);
@@ -219,15 +266,17 @@ impl Launch {
         if !self.window().contains(&wait.start_ns) {
             return false;
         }
-        if self.in_kernel {
-            let function = wait.function.map_or("", |name| self.report.names.get(name));
-            let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
-            // Workers of daemons beside the kernel's mount have the same names.
-            let decompresses = function.starts_with(DECOMPRESS)
-                || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
-            decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
-        } else {
-            self.owners.get(&wait.pid) == Some(&Owner::Engine)
+        match self.waiting {
+            Waiting::Kernel => {
+                let function = wait.function.map_or("", |name| self.report.names.get(name));
+                let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
+                // Workers of daemons beside the kernel's mount have the same names.
+                let decompresses = function.starts_with(DECOMPRESS)
+                    || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
+                decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
+            }
+            Waiting::Daemon => self.owners.get(&wait.pid) == Some(&Owner::Engine),
+            Waiting::Program => self.is_program(wait.pid),
         }
     }
 
@@ -250,7 +299,9 @@ impl Launch {
 
     /// Whether it did so during the launch.
     fn decompressed(&self, work: &WorkRun) -> bool {
-        self.in_kernel && self.window().contains(&work.start_ns) && self.decompresses(work)
+        self.waiting == Waiting::Kernel
+            && self.window().contains(&work.start_ns)
+            && self.decompresses(work)
     }
 
     /// The kernel's work items that decompressed during the launch, for the mount.

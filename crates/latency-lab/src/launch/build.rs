@@ -7,9 +7,10 @@ use super::explain;
 use super::options::LaunchOptions;
 use super::report::{EngineReport, LaunchReport, RecordingCost, around, spoilt};
 use super::sample::Sample;
+use super::side::Side;
 use crate::engine::Engine;
 use crate::environment::Environment;
-use crate::load::{Fio, LoadReport};
+use crate::load::{Load, LoadReport};
 use crate::schedule::{Executor, Gathered, Kept};
 use crate::shell::{command_line, lossy};
 
@@ -21,32 +22,40 @@ pub(super) fn build(
     left_out: Vec<String>,
 ) -> LaunchReport {
     let environment = environment.ended();
-    let load = launcher.load.as_ref().map(Fio::report);
+    let load = launcher.load.as_ref().map(Load::report);
     let faults = faults(&environment, &launcher, load.as_ref(), &gathered);
     let time_over = (gathered.rounds < options.iterations).then(|| {
         format!(
-            "time was over: {} of {} launches per engine",
-            gathered.rounds, options.iterations
+            "time was over: {} of {} launches per {}",
+            gathered.rounds,
+            options.iterations,
+            options.experiment().row()
         )
     });
     let mut kept = gathered.kept;
     // The engines are followed by the same engines without the recorder.
-    let twins = kept.split_off(launcher.engines.len());
+    let twins = kept.split_off(launcher.sides.len());
     let mut engines: Vec<EngineReport> = Vec::new();
     for (number, kept) in kept.into_iter().enumerate() {
-        let engine = &launcher.engines[number];
-        let mut report = EngineReport::of(engine.to_string(), kept);
+        let side = &launcher.sides[number];
+        let mut report = EngineReport::of(side.name.clone(), kept);
+        if side.engine.is_none() {
+            report.command = lossy(&side.command);
+            report.prepare = lossy(&side.prepare).pop();
+        }
         report.keep_two_timelines();
         let seen = |twin: &Vec<Kept<Sample>>| twin.iter().map(|kept| kept.sample.seen_us).collect();
         report.recording = twins.get(number).map(|twin| RecordingCost::of(seen(twin)));
         report.thrown_away = gathered.thrown_away[number].clone();
-        report.queue_source = queue_source(engine).into();
+        report.queue_source = queue_source(side).into();
         engines.push(report);
     }
     if let Some(traces) = launcher.traces.take() {
         traces.keep(engines.iter().flat_map(|engine| &engine.samples));
     }
+    let experiment = options.experiment();
     let mut report = LaunchReport {
+        experiment,
         iterations: gathered.rounds,
         load: options.load.to_string(),
         valid: faults.is_empty(),
@@ -59,7 +68,7 @@ pub(super) fn build(
         warm_ups: options.warm_ups,
         seed: options.seed,
         repeat: Some(options.repeat_with.clone().unwrap_or_else(command_line)),
-        cold: explain::COLD.into(),
+        cold: explain::cold(experiment).into(),
         notices: options.notices.clone(),
         environment,
         load_seen: load,
@@ -73,7 +82,7 @@ pub(super) fn build(
     let notices = notices
         .chain(engines.iter().filter_map(times_alone))
         .chain(starved(engines));
-    let explained = explain::notices(&report.environment, report.load_seen.as_ref(), engines);
+    let explained = explain::notices(&report);
     let notices: Vec<String> = notices.chain(explained).collect();
     report.notices.extend(notices);
     report
@@ -93,13 +102,17 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
 }
 
 /// The source of an engine's queue delay.
-fn queue_source(engine: &Engine) -> &'static str {
-    match engine.is_kernel() {
-        true => {
+fn queue_source(side: &Side) -> &'static str {
+    match side.engine.as_ref().map(Engine::is_kernel) {
+        None => {
+            "from queueing a work item to its start, of the items that the command's threads queued, \
+             and of those that the kernel's workers queued while they executed these"
+        }
+        Some(true) => {
             "from queueing a work item to its start, both in the trace (workqueue_* and, for per-CPU threads, \
              sched_kthread_work_*)"
         }
-        false => {
+        Some(false) => {
             "n/a: requests of a FUSE mount queue in the kernel, which does not trace when a daemon takes one; \
              the whole path has that time"
         }
@@ -170,12 +183,13 @@ fn faults(
             ));
         }
     }
-    if launcher.engines.len() > 1 && gathered.rounds < 2 {
-        faults.push("a single launch of each engine shows nothing".into());
+    if launcher.sides.len() > 1 && gathered.rounds < 2 {
+        let row = launcher.experiment().row();
+        faults.push(format!("a single launch of each {row} shows nothing"));
     }
     for notice in launcher.trace_notices.iter().filter(|notice| notice.spoils) {
-        let engine = launcher.name(notice.engine);
-        faults.push(format!("{engine}: recorder: {}", notice.text));
+        let name = launcher.name(notice.side);
+        faults.push(format!("{name}: recorder: {}", notice.text));
     }
     faults.extend(around(environment, load));
     faults
@@ -254,7 +268,8 @@ mod tests {
         };
         assert!(second.launch_us.is_some() && second.sched_latency_us.is_none());
         let against = second.against_first.as_ref().unwrap();
-        assert!(against.sched_latency.is_none() && against.program_off_cpu.is_none());
+        assert!(against["sched_latency"].is_none() && against["program_off_cpu"].is_none());
+        assert!(against["launch"].is_some());
         let json = serde_json::to_value(&second.samples[1]).unwrap();
         assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
         let line = times_alone(second).unwrap();

@@ -1,4 +1,5 @@
-//! One cold launch: fresh mount, recorder on, the program from start to end, recorder off, unmount.
+//! One launch: preparation, fresh mount, recorder on, the program from start to end, recorder off,
+//! unmount. Nothing is mounted for a command of `lab run`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,14 +13,16 @@ use sched_trace::{Notice, Trace};
 
 use super::attribute::Launch;
 use super::cpu_time::{CpuTime, Foreign};
+use super::measures::Experiment;
 use super::options::LaunchOptions;
 use super::origin::Mounts;
-use super::owner::{Owner, Threads};
+use super::owner::{Owner, Threads, Waiting};
 use super::sample::Sample;
+use super::side::Side;
 use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::figure::{label, numbers};
-use crate::load::{Fio, Spent};
+use crate::load::{Load, Spent};
 use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
@@ -34,10 +37,11 @@ const BUFFER_KIB: usize = 48 << 10;
 /// Launches programs. Load and recorder run for its lifetime.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
-    site: &'a Site,
-    pub(super) engines: Vec<Engine>,
+    /// None where nothing is mounted.
+    site: Option<&'a Site>,
+    pub(super) sides: Vec<Side>,
     points: &'a Path,
-    pub(super) load: Option<Fio>,
+    pub(super) load: Option<Load>,
     recorder: Recorder,
     interrupt: &'a Interrupt,
     /// What the recorder could not read, by engine.
@@ -49,10 +53,29 @@ pub(super) struct Launcher<'a> {
 /// A notice of the recorder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TraceNotice {
-    pub(super) engine: usize,
+    pub(super) side: usize,
     pub(super) text: String,
-    /// It invalidates the figures of this engine.
+    /// It invalidates the figures of this side.
     pub(super) spoils: bool,
+}
+
+/// What a launch needs: a mount, if there is one, and the microseconds until it could be used.
+struct Ready {
+    mounted: Option<Mounted>,
+    threads: Threads,
+    mount_us: f64,
+}
+
+impl Ready {
+    fn point(&self) -> Option<&Path> {
+        self.mounted.as_ref().map(Mounted::point)
+    }
+
+    /// A program does not start from a mount whose daemon is dead: report the daemon, not the
+    /// program.
+    fn check(&mut self) -> Result<()> {
+        self.mounted.as_mut().map_or(Ok(()), Mounted::check)
+    }
 }
 
 /// A program that ran to its end, and the time it took.
@@ -77,10 +100,9 @@ impl Run {
 impl<'a> Launcher<'a> {
     pub(super) fn new(
         options: &'a LaunchOptions,
-        site: &'a Site,
-        engines: Vec<Engine>,
+        (site, sides): (Option<&'a Site>, Vec<Side>),
         points: &'a Path,
-        load: Option<Fio>,
+        load: Option<Load>,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
         // Nothing of the recorder runs during a launch: the buffers are read when it is over.
@@ -88,7 +110,7 @@ impl<'a> Launcher<'a> {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
             // They tell apart what the kernel decompresses for its mounts.
-            blocks: engines.iter().any(Engine::is_kernel),
+            blocks: sides.iter().any(is_kernel),
             ..RecordOptions::default()
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
@@ -96,7 +118,7 @@ impl<'a> Launcher<'a> {
         Ok(Launcher {
             options,
             site,
-            engines,
+            sides,
             points,
             load,
             recorder,
@@ -111,41 +133,63 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// A fresh mount of a warm image whose daemon has come to rest, the threads there are, and the
-    /// microseconds until the mount could be used.
-    fn mount(&self, engine: usize) -> Result<(Mounted, Threads, f64)> {
-        self.prepare(engine)?;
-        let point = mount_point(self.points, &format!("engine-{engine}"))?;
-        warm(&self.site.image)?;
+    /// A fresh mount of a warm image whose daemon has come to rest, and the threads there are.
+    fn ready(&self, side: usize) -> Result<Ready> {
+        self.prepare(side)?;
+        let (Some(site), Some(engine)) = (self.site, &self.sides[side].engine) else {
+            return Ok(Ready {
+                mounted: None,
+                threads: self.threads(Waiting::Program),
+                mount_us: 0.0,
+            });
+        };
+        let point = mount_point(self.points, &format!("engine-{side}"))?;
+        warm(&site.image)?;
         let start_ns = now_ns();
-        let mounted = self.engines[engine].mount(self.site, &point, self.interrupt)?;
+        let mounted = engine.mount(site, &point, self.interrupt)?;
         let mount_us = (now_ns() - start_ns) as f64 / 1e3;
-        let threads = self.threads(&mounted);
+        let waiting = match mounted.daemon() {
+            None => Waiting::Kernel,
+            Some(_) => Waiting::Daemon,
+        };
+        let threads = Threads {
+            engine: mounted.threads(),
+            mounts: Mounts::beside(mounted.point()),
+            ..self.threads(waiting)
+        };
         mounted.settle();
-        Ok((mounted, threads, mount_us))
+        Ok(Ready {
+            mounted: Some(mounted),
+            threads,
+            mount_us,
+        })
     }
 
-    fn launch(&mut self, engine: usize) -> Result<Outcome<Sample>> {
-        let (mut mounted, mut threads, mount_us) = self.mount(engine)?;
-        let run = self.recorded(engine, mounted.point());
-        let fetched = mounted.fetched();
-        // A program does not start from a mount whose daemon is dead: report the daemon, not the
-        // program.
-        mounted.check()?;
+    fn launch(&mut self, side: usize) -> Result<Outcome<Sample>> {
+        let mut ready = self.ready(side)?;
+        let run = self.recorded(side, ready.point());
+        ready.check()?;
+        let Ready {
+            mounted,
+            mut threads,
+            mount_us,
+        } = ready;
+        let fetched = mounted.as_ref().and_then(Mounted::fetched);
         let (run, trace, spent) = run?;
         if run.interrupted {
             return Ok(Outcome::Interrupted);
         }
-        threads.engine.extend(mounted.threads());
-        // A mount that came during the launch counts, and one that went has been seen before.
-        threads.mounts.look();
-        mounted.unmount()?;
+        if let Some(mounted) = mounted {
+            threads.engine.extend(mounted.threads());
+            // A mount that came during the launch counts, and one that went has been seen before.
+            threads.mounts.look();
+            mounted.unmount()?;
+        }
         for notice in &trace.notices {
-            let in_kernel = self.engines[engine].is_kernel();
             self.trace_notices.insert(TraceNotice {
-                engine,
+                side,
                 text: notice.to_string(),
-                spoils: spoils(notice, in_kernel),
+                spoils: spoils(notice, is_kernel(&self.sides[side])),
             });
         }
         if trace.lost_events > 0 {
@@ -166,7 +210,7 @@ impl<'a> Launcher<'a> {
             sample = sample.without_scheduling(reason);
         }
         if let Some(traces) = &mut self.traces {
-            sample.trace = Some(traces.add(&self.engines[engine].to_string(), &trace)?);
+            sample.trace = Some(traces.add(&self.sides[side].name, &trace)?);
         }
         if let Some(reason) = launch.mixed_up() {
             return Ok(run.spoilt(reason, None));
@@ -180,16 +224,16 @@ impl<'a> Launcher<'a> {
     }
 
     /// The same launch with the recorder off: only its time is known.
-    fn launch_unrecorded(&mut self, engine: usize) -> Result<Outcome<Sample>> {
+    fn launch_unrecorded(&mut self, side: usize) -> Result<Outcome<Sample>> {
         // The same preparation as for a recorded launch.
-        let (mut mounted, _, _) = self.mount(engine)?;
-        let run = self.run_program(engine, mounted.point());
-        mounted.check()?;
+        let mut ready = self.ready(side)?;
+        let run = self.run_program(side, ready.point());
+        ready.check()?;
         let run = run?;
         if run.interrupted {
             return Ok(Outcome::Interrupted);
         }
-        mounted.unmount()?;
+        ready.mounted.map_or(Ok(()), Mounted::unmount)?;
         Ok(Outcome::Good(Sample {
             seen_us: run.seen_us(),
             ..Sample::default()
@@ -197,28 +241,27 @@ impl<'a> Launcher<'a> {
     }
 
     /// Runs the command line that the user wants before each launch.
-    fn prepare(&self, engine: usize) -> Result<()> {
-        let Some(line) = &self.options.prepare else {
+    fn prepare(&self, side: usize) -> Result<()> {
+        let Some(line) = &self.sides[side].prepare else {
             return Ok(());
         };
         let mut child = Child::spawn(Command::new("sh").arg("-c").arg(line))?;
         let end = child.wait(self.options.timeout, self.interrupt)?;
         let program = format!("--prepare {}", line.to_string_lossy());
-        child.judge(end, self.name(engine), program)
+        child.judge(end, self.engine_name(side), program)
     }
 
     /// The owners of threads before the launch. Threads that start later belong to their parents'
     /// owner.
-    fn threads(&self, mounted: &Mounted) -> Threads {
-        let load = self.load.as_ref().map(Fio::processes).unwrap_or_default();
+    fn threads(&self, waiting: Waiting) -> Threads {
+        let load = self.load.as_ref().map(Load::processes).unwrap_or_default();
         Threads {
             lab: process_threads(std::process::id()),
             load: load.into_iter().flat_map(process_threads).collect(),
             kernel: kernel_threads(),
-            engine: mounted.threads(),
-            in_kernel: mounted.daemon().is_none(),
-            mounts: Mounts::beside(mounted.point()),
+            waiting,
             cpus: allowed_cpus(),
+            ..Threads::default()
         }
     }
 
@@ -242,11 +285,15 @@ impl<'a> Launcher<'a> {
         load.add(spent);
     }
 
-    fn recorded(&mut self, engine: usize, point: &Path) -> Result<(Run, Trace, Option<Spent>)> {
+    fn recorded(
+        &mut self,
+        side: usize,
+        point: Option<&Path>,
+    ) -> Result<(Run, Trace, Option<Spent>)> {
         self.recorder.resume().map_err(recorder_fault)?;
         // Around the launch alone: what the recorder does before and after is not part of it.
-        let window = self.load.as_ref().and_then(Fio::window);
-        let run = self.run_program(engine, point);
+        let window = self.load.as_ref().and_then(Load::window);
+        let run = self.run_program(side, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
         self.recorder.pause().map_err(recorder_fault)?;
         let trace = self.recorder.take().map_err(recorder_fault)?;
@@ -256,11 +303,13 @@ impl<'a> Launcher<'a> {
         Ok((run?, trace, spent))
     }
 
-    fn run_program(&self, engine: usize, point: &Path) -> Result<Run> {
-        let words = self.options.command_at(point);
+    fn run_program(&self, side: usize, point: Option<&Path>) -> Result<Run> {
+        let words = self.options.command_at(&self.sides[side], point);
         let mut command = Command::new(&words[0]);
-        let directory = self.options.directory_at(point)?;
-        command.args(&words[1..]).current_dir(directory);
+        command.args(&words[1..]);
+        if let Some(directory) = self.options.directory_at(point)? {
+            command.current_dir(directory);
+        }
         let orphans = Orphans::watch();
         let deadline = Instant::now() + self.options.timeout;
         let start_ns = now_ns();
@@ -268,7 +317,10 @@ impl<'a> Launcher<'a> {
         let urgency = Urgency::begin();
         let end = child.wait(self.options.timeout, self.interrupt)?;
         let mut end_ns = now_ns();
-        let well = matches!(end, End::Exited(status) if status.success());
+        let well = match end {
+            End::Exited(status) => status.success() || self.options.ignore_failure,
+            End::TimedOut | End::Interrupted => false,
+        };
         if well && orphans.wait(deadline, self.interrupt) {
             end_ns = now_ns();
         }
@@ -277,11 +329,11 @@ impl<'a> Launcher<'a> {
         let pid = child.id();
         child.end();
         drop(orphans);
-        let program = self.options.command[0].to_string_lossy().into_owned();
+        let program = self.program_name(side);
         let interrupted = end == End::Interrupted || self.interrupt.asked();
         if well && !names.is_empty() && !interrupted {
             return Err(LabError::Program {
-                engine: self.name(engine),
+                engine: self.engine_name(side),
                 program,
                 how: format!(
                     "it ended and left {} running, not finished in time: a launch lasts until its \
@@ -292,7 +344,9 @@ impl<'a> Launcher<'a> {
                 errors: child.errors(),
             });
         }
-        child.judge(end, self.name(engine), program)?;
+        if !well {
+            child.judge(end, self.engine_name(side), program)?;
+        }
         Ok(Run {
             pid,
             start_ns,
@@ -302,12 +356,33 @@ impl<'a> Launcher<'a> {
     }
 }
 
+impl Launcher<'_> {
+    pub(super) fn experiment(&self) -> Experiment {
+        self.options.experiment()
+    }
+
+    /// For errors; empty where nothing is mounted.
+    fn engine_name(&self, side: usize) -> String {
+        match self.sides[side].engine {
+            Some(_) => self.name(side),
+            None => String::new(),
+        }
+    }
+
+    fn program_name(&self, side: usize) -> String {
+        match self.sides[side].engine {
+            Some(_) => self.sides[side].command[0].to_string_lossy().into_owned(),
+            None => self.name(side),
+        }
+    }
+}
+
 impl Executor for Launcher<'_> {
     type Sample = Sample;
 
-    fn measure(&mut self, engine: usize) -> Result<Outcome<Sample>> {
-        let launched = match engine.checked_sub(self.engines.len()) {
-            None => self.launch(engine),
+    fn measure(&mut self, side: usize) -> Result<Outcome<Sample>> {
+        let launched = match side.checked_sub(self.sides.len()) {
+            None => self.launch(side),
             Some(twin) => self.launch_unrecorded(twin),
         };
         match launched {
@@ -317,12 +392,12 @@ impl Executor for Launcher<'_> {
         }
     }
 
-    /// Engines without the recorder follow those with it.
-    fn name(&self, engine: usize) -> String {
-        let names: Vec<String> = self.engines.iter().map(ToString::to_string).collect();
-        let at = engine % names.len();
-        let name = label(&names[at], numbers(names.iter().map(String::as_str))[at]);
-        match engine < names.len() {
+    /// Sides without the recorder follow those with it.
+    fn name(&self, side: usize) -> String {
+        let names: Vec<&str> = self.sides.iter().map(|it| it.name.as_str()).collect();
+        let at = side % names.len();
+        let name = label(names[at], numbers(names.iter().copied())[at]);
+        match side < names.len() {
             true => name,
             false => format!("{name} without recording"),
         }
@@ -333,6 +408,11 @@ impl Executor for Launcher<'_> {
             .time
             .is_some_and(|time| self.began.elapsed() >= time)
     }
+}
+
+/// Whether the kernel itself decompresses for it.
+fn is_kernel(side: &Side) -> bool {
+    side.engine.as_ref().is_some_and(Engine::is_kernel)
 }
 
 /// Raises this thread above the load while it lives, so that it sees the end of the program soon.

@@ -1,14 +1,23 @@
 //! Explanation of the numbers, and the notices of one run.
 
-use super::report::EngineReport;
+use super::measures::Experiment;
+use super::report::{EngineReport, LaunchReport};
 use crate::engine::Engine;
-use crate::environment::Environment;
 use crate::figure::amount;
-use crate::load::LoadReport;
 
 /// The meaning of "cold" in this experiment.
-pub const COLD: &str = "a fresh mount for each launch: new inodes, no dentries, no decompressed page; \
-the image itself stays warm in the page cache, so no launch waits for the disk";
+pub(super) fn cold(experiment: Experiment) -> &'static str {
+    match experiment {
+        Experiment::Launch => {
+            "a fresh mount for each launch: new inodes, no dentries, no decompressed page; the image \
+             itself stays warm in the page cache, so no launch waits for the disk"
+        }
+        Experiment::Run => {
+            "a new process for each launch, after --prepare; nothing else is made anew, so caches are as \
+             the launch before left them"
+        }
+    }
+}
 
 /// Printed below the table.
 pub const EXPLANATION: &str = "\
@@ -36,16 +45,35 @@ shift               from the first engine to this one within the rounds of the r
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache
 ";
 
+/// The same for commands.
+pub(super) const OF_COMMANDS: &str = "\
+time                from starting the command to the end of its last process
+CPU time            of all its threads, interrupts within it included
+waits for a CPU     how long its threads could run and did not run, added up over all of them
+  wake-up           the part from being woken to running
+  preempted         the part from being taken off the CPU, able to go on, to running again
+blocked             how long its first thread slept: in a page fault, a read, or until others end
+queue delay         from queueing a work item to its start, of the items that its threads had the
+                    kernel's workers execute, added up
+preemptions         how often one of its threads was taken off the CPU, able to go on
+migrations          how often one of them was moved to the run queue of another CPU
+n/a                 not known, as the kernel left out switches of a launch
+load, idle          share of the load, and of idle CPUs, within the launches of that command
+shift               from the first command to this one within the rounds of the run (Hodges-Lehmann); in
+                    parentheses when it is no claim. A difference is claimed if its interval excludes
+                    zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
+                    interval lies within 10 %, and averages and 90th percentiles do; otherwise
+                    nothing is shown.
+";
+
 /// Stolen time above this part makes figures of one run hard to compare with those of another.
 const STOLEN: f64 = 0.05;
 
-pub(super) fn notices(
-    environment: &Environment,
-    load: Option<&LoadReport>,
-    engines: &[EngineReport],
-) -> Vec<String> {
+pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
+    let (environment, load) = (&report.environment, report.load_seen.as_ref());
     let mut notices = Vec::new();
-    let asleep = engines.iter().filter(|it| it.wakeups() == Some(0.0));
+    let engines = report.engines.iter();
+    let asleep = engines.filter(|it| it.command.is_empty() && it.wakeups() == Some(0.0));
     notices.extend(asleep.map(|engine| {
         let is_kernel = engine.engine.parse().is_ok_and(|it: Engine| it.is_kernel());
         format!("{}: no thread of its own was woken for any launch: {}", engine.label(), match is_kernel {
@@ -55,7 +83,7 @@ pub(super) fn notices(
             false => "the program read nothing from the mount",
         })
     }));
-    notices.extend(engines.iter().filter_map(others));
+    notices.extend(report.engines.iter().filter_map(others));
     if let Some(throttled) = environment.cgroup_throttled_us.filter(|us| *us > 0) {
         notices.push(format!(
             "the CPU quota of the lab's cgroup stopped threads for {} of the run, all CPUs together: \
@@ -69,7 +97,7 @@ pub(super) fn notices(
             load.stolen_cpu_share * 100.0
         ));
     }
-    if load.is_some() && environment.sched_autogroup_enabled == Some(1) {
+    if load.is_some_and(|load| load.jobs > 0) && environment.sched_autogroup_enabled == Some(1) {
         notices.push(
             "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so are the lab, its \
              daemons and the launched program together; kernel threads are in none"
@@ -94,6 +122,7 @@ fn others(engine: &EngineReport) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadReport;
 
     #[test]
     fn an_engine_that_was_not_woken_is_explained_by_what_it_is() {
@@ -103,8 +132,10 @@ mod tests {
             samples: vec![sample.clone()],
             ..EngineReport::default()
         };
-        let engines = ["kernel", "erofast:percpu", "erofsfuse"].map(engine);
-        let lines = notices(&Environment::default(), None, &engines);
+        let lines = notices(&LaunchReport {
+            engines: ["kernel", "erofast:percpu", "erofsfuse"].map(engine).into(),
+            ..LaunchReport::default()
+        });
         assert!(
             lines[0].contains("it decompressed in the program's own thread"),
             "{lines:?}"
@@ -119,9 +150,9 @@ mod tests {
 
     #[test]
     fn the_quota_that_stopped_threads_is_named() {
-        let mut environment = Environment::default();
-        environment.cgroup_throttled_us = Some(1_500_000);
-        let lines = notices(&environment, None, &[]);
+        let mut report = LaunchReport::default();
+        report.environment.cgroup_throttled_us = Some(1_500_000);
+        let lines = notices(&report);
         assert!(
             lines[0].contains("stopped threads for 1.50 s of the run"),
             "{lines:?}"
@@ -130,10 +161,13 @@ mod tests {
 
     #[test]
     fn autogroups_of_fio_are_a_matter_of_runs_with_fio() {
-        let mut environment = Environment::default();
-        environment.sched_autogroup_enabled = Some(1);
-        let load = LoadReport::default();
-        assert!(notices(&environment, None, &[]).is_empty());
-        assert!(notices(&environment, Some(&load), &[])[0].contains("each fio job"));
+        let mut report = LaunchReport::default();
+        report.environment.sched_autogroup_enabled = Some(1);
+        assert!(notices(&report).is_empty());
+        report.load_seen = Some(LoadReport {
+            jobs: 8,
+            ..LoadReport::default()
+        });
+        assert!(notices(&report)[0].contains("each fio job"));
     }
 }

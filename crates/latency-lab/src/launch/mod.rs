@@ -1,4 +1,5 @@
-//! Cold launches of a real program out of each engine's mount, under load: the patch's experiment.
+//! Launches of one program out of each engine's mount, under load: the patch's experiment. Or of
+//! several commands (`lab run`): the same rounds, without image and mount.
 //!
 //! **Cold** means: every launch has a fresh mount, so new inodes, no dentries, no decompressed page
 //! and no worker with state of the last launch. The **image** stays warm in the page cache on
@@ -16,27 +17,34 @@ mod build;
 mod cpu_time;
 mod executor;
 mod explain;
+mod measures;
 mod options;
 mod origin;
 mod owner;
 mod picture;
+mod program;
 mod report;
 mod sample;
+mod side;
 mod traces;
 
 pub use explain::EXPLANATION;
+pub use measures::Experiment;
 pub use options::LaunchOptions;
 pub(crate) use options::{command_at, names_mount};
 pub use owner::Owner;
 pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
+pub use program::QueueWaits;
 pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
 pub use sample::{Sample, ThreadWaits};
+pub use side::{Scan, Side, commands};
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use crate::engine::{mount_point, present};
+use crate::engine::{Site, mount_point, present};
 use crate::environment::Environment;
-use crate::load::Fio;
+use crate::load;
 use crate::process::load_found;
 use crate::schedule::{Plan, gather, repeats};
 use crate::scratch::Scratch;
@@ -48,15 +56,19 @@ use executor::Launcher;
 pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
     let interrupt = Interrupt::watch()?;
-    let mut site = options.site()?;
     let points = Scratch::new(&std::env::temp_dir())?;
-    let (engines, left_out) =
-        present(&options.engines, &site, points.path(), &interrupt, progress)?;
-    let trial = engines[0].mount(&site, &mount_point(points.path(), "trial")?, &interrupt)?;
-    options.check_program(trial.point())?;
-    trial.unmount()?;
-    let comparisons = 3 * (engines.len() - 1);
-    if let Some(line) = too_few(options.iterations, engines.len(), comparisons) {
+    let (mut site, sides, left_out) = match options.experiment() {
+        Experiment::Run => (None, options.commands.clone(), Vec::new()),
+        Experiment::Launch => {
+            let site = options.site()?;
+            let (sides, left_out) = engines(options, &site, points.path(), &interrupt, progress)?;
+            (Some(site), sides, left_out)
+        }
+    };
+    let experiment = options.experiment();
+    let comparisons = experiment.compared() * (sides.len() - 1);
+    let compared = (sides.len(), experiment.row());
+    if let Some(line) = too_few(options.iterations, compared, comparisons) {
         progress.line(&line);
     }
     // For a person, who can stop what is busy.
@@ -65,19 +77,26 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     {
         progress.line(&line);
     }
-    let environment = Environment::capture(&site.image, &site.erofast)?;
-    site.watch = environment.watch();
-    let load = Fio::start(
-        options.load,
+    let environment = match &mut site {
+        None => Environment::here(),
+        Some(site) => {
+            let environment = Environment::capture(&site.image, &site.erofast)?;
+            site.watch = environment.watch();
+            environment
+        }
+    };
+    let load = load::start(
+        &options.load,
         (options.scratch.as_deref(), options.keep_scratch),
         options.load_disk.as_deref(),
         &interrupt,
         progress,
     )?;
-    let mut launcher = Launcher::new(options, &site, engines, points.path(), load, &interrupt)?;
+    let compared = (site.as_ref(), sides);
+    let mut launcher = Launcher::new(options, compared, points.path(), load, &interrupt)?;
     let plan = Plan {
         // With `overhead`, every engine is listed twice.
-        engines: launcher.engines.len() * if options.overhead { 2 } else { 1 },
+        engines: launcher.sides.len() * if options.overhead { 2 } else { 1 },
         iterations: options.iterations,
         warm_ups: options.warm_ups,
         repeats: repeats(options.iterations),
@@ -91,4 +110,20 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
         gathered,
         left_out,
     ))
+}
+
+/// The engines that can mount the image, which has the program, with what is launched from each;
+/// and those of the default list that are left out.
+fn engines(
+    options: &LaunchOptions,
+    site: &Site,
+    points: &Path,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<(Vec<Side>, Vec<String>)> {
+    let (engines, left_out) = present(&options.engines, site, points, interrupt, progress)?;
+    let trial = engines[0].mount(site, &mount_point(points, "trial")?, interrupt)?;
+    options.check_program(trial.point())?;
+    trial.unmount()?;
+    Ok((options.sides(engines), left_out))
 }

@@ -1,4 +1,4 @@
-//! Options of `lab launch`.
+//! Options of `lab launch` and `lab run`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,15 +10,21 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::measures::Experiment;
+use super::side::Side;
 use crate::engine::{Engine, Site};
 use crate::error::{Doing, need_root};
 use crate::load::LoadChoice;
-use crate::process::{FOREIGN_LIMIT, foreign_pids};
+use crate::process::{FOREIGN_LIMIT, foreign_pids, in_path};
 use crate::{LabError, Result};
 
-/// One launch experiment.
+/// One launch experiment: a program out of the mounts of engines, or commands without any mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchOptions {
+    /// The commands to compare, each with the first one. Then there is no image and no engine.
+    pub commands: Vec<Side>,
+    /// A command that fails counts, too.
+    pub ignore_failure: bool,
     /// The image to launch from.
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
@@ -30,7 +36,8 @@ pub struct LaunchOptions {
     pub command: Vec<OsString>,
     /// Make the mount the program's root directory.
     pub root: bool,
-    /// Where the program runs; `{}` stands for the mount point. By default the root directory.
+    /// Where the program runs; `{}` stands for the mount point. By default the root directory, and
+    /// of commands that of the lab.
     pub directory: Option<PathBuf>,
     /// A command line for the shell, run before each launch is mounted.
     pub prepare: Option<OsString>,
@@ -69,6 +76,8 @@ pub struct LaunchOptions {
 impl Default for LaunchOptions {
     fn default() -> Self {
         LaunchOptions {
+            commands: Vec::new(),
+            ignore_failure: false,
             image: PathBuf::new(),
             erofast: PathBuf::new(),
             engines: Vec::new(),
@@ -96,7 +105,39 @@ impl Default for LaunchOptions {
 }
 
 impl LaunchOptions {
+    pub(super) fn experiment(&self) -> Experiment {
+        match self.commands.is_empty() {
+            true => Experiment::Launch,
+            false => Experiment::Run,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
+        let lab = format!("lab {}", self.experiment().word());
+        let wrong = |text: &str| Err(LabError::Usage(format!("{lab}: {text}")));
+        match self.experiment() {
+            Experiment::Launch => self.check_launch()?,
+            Experiment::Run => self.commands.iter().try_for_each(is_installed)?,
+        }
+        if let Some(directory) = self.directory.as_deref().filter(|path| !names_mount(path)) {
+            is_directory(directory)?;
+        }
+        if self.iterations == 0 {
+            return wrong("nothing to measure: at least one iteration is needed");
+        }
+        need_root(&match self.experiment() {
+            Experiment::Launch => {
+                format!("{lab}: needs root, to record the scheduler and to mount")
+            }
+            Experiment::Run => format!("{lab}: needs root, to record the scheduler"),
+        })?;
+        if let Some(reason) = foreign_pids() {
+            return Err(LabError::Privilege(format!("{lab}: {reason}")));
+        }
+        Ok(())
+    }
+
+    fn check_launch(&self) -> Result<()> {
         let wrong = |text: &str| Err(LabError::Usage(format!("lab launch: {text}")));
         if self.command.is_empty() {
             return wrong("no command given; write it after --, with {} for the mount point");
@@ -106,21 +147,13 @@ impl LaunchOptions {
                 "the command has no {} and --root is not given: nothing would be read from the mount",
             );
         }
-        if let Some(directory) = self.directory.as_deref().filter(|_| self.root) {
-            let path = directory.display();
-            return wrong(&format!("--chdir {path} and --root exclude each other"));
+        match self.directory.as_deref().filter(|_| self.root) {
+            None => Ok(()),
+            Some(path) => wrong(&format!(
+                "--chdir {} and --root exclude each other",
+                path.display()
+            )),
         }
-        if let Some(directory) = self.directory.as_deref().filter(|path| !names_mount(path)) {
-            is_directory(directory)?;
-        }
-        if self.iterations == 0 {
-            return wrong("nothing to measure: at least one iteration is needed");
-        }
-        need_root("lab launch: needs root, to record the scheduler and to mount")?;
-        if let Some(reason) = foreign_pids() {
-            return Err(LabError::Privilege(format!("lab launch: {reason}")));
-        }
-        Ok(())
     }
 
     /// Whether a launch counts of which only the time is known: an idle machine's kernel may leave
@@ -159,14 +192,17 @@ impl LaunchOptions {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
 
-    /// The directory that the program runs in.
-    pub(super) fn directory_at(&self, point: &Path) -> Result<PathBuf> {
+    /// The directory that the program runs in; none for that of the lab.
+    pub(super) fn directory_at(&self, point: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.directory else {
-            return Ok("/".into());
+            return Ok(point.map(|_| "/".into()));
         };
-        let directory = PathBuf::from(fill(directory.as_os_str(), point.as_os_str()));
+        let directory = match point {
+            Some(point) => PathBuf::from(fill(directory.as_os_str(), point.as_os_str())),
+            None => directory.clone(),
+        };
         is_directory(&directory)?;
-        Ok(directory)
+        Ok(Some(directory))
     }
 
     pub(super) fn site(&self) -> Result<Site> {
@@ -180,8 +216,34 @@ impl LaunchOptions {
         Ok(site)
     }
 
-    pub(super) fn command_at(&self, point: &Path) -> Vec<OsString> {
-        command_at(&self.command, self.root, point)
+    /// What is launched from each of these engines.
+    pub(super) fn sides(&self, engines: Vec<Engine>) -> Vec<Side> {
+        let side = |engine: Engine| Side {
+            name: engine.to_string(),
+            engine: Some(engine),
+            command: self.command.clone(),
+            prepare: self.prepare.clone(),
+        };
+        engines.into_iter().map(side).collect()
+    }
+
+    /// The command of a side, with the mount point if it has one.
+    pub(super) fn command_at(&self, side: &Side, point: Option<&Path>) -> Vec<OsString> {
+        match point {
+            Some(point) => command_at(&side.command, self.root, point),
+            None => side.command.clone(),
+        }
+    }
+}
+
+/// Before anything is started. A path may be made by the preparation.
+fn is_installed(side: &Side) -> Result<()> {
+    let program = side.command[0].to_string_lossy();
+    match program.contains('/') || in_path(&program).is_some() {
+        true => Ok(()),
+        false => Err(LabError::Usage(format!(
+            "lab run: {program}: there is no such program"
+        ))),
     }
 }
 
@@ -244,7 +306,10 @@ mod tests {
 
     #[test]
     fn braces_stand_for_the_mount_point_and_below_the_root_for_the_root() {
-        let at = |options: LaunchOptions| options.command_at(Path::new("/m"));
+        let at = |options: LaunchOptions| {
+            let side = &options.sides(vec![Engine::Kernel])[0];
+            options.command_at(side, Some(Path::new("/m")))
+        };
         let command = at(options(false, &["{}/bin/tool", "--path={}:{}/x", "{"]));
         assert_eq!(command, ["/m/bin/tool", "--path=/m:/m/x", "{"]);
         let command = at(options(true, &["{}/bin/tool", "{}"]));
@@ -287,12 +352,11 @@ mod tests {
             directory: Some(directory.into()),
             ..options(false, &["./app"])
         };
-        let at = |options: LaunchOptions| options.directory_at(Path::new("/proc"));
-        assert_eq!(at(options(false, &["x"])).unwrap(), Path::new("/"));
-        assert_eq!(
-            at(in_directory("{}/self")).unwrap(),
-            Path::new("/proc/self")
-        );
+        let at = |options: LaunchOptions| options.directory_at(Some(Path::new("/proc")));
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(at(options(false, &["x"])).unwrap(), path("/"));
+        assert_eq!(at(in_directory("{}/self")).unwrap(), path("/proc/self"));
+        assert_eq!(options(false, &["x"]).directory_at(None).unwrap(), None);
         assert!(in_directory("{}/self").reads_mount() && !in_directory("/tmp").reads_mount());
         let error = at(in_directory("{}/nothing")).unwrap_err().to_string();
         assert_eq!(error, "--chdir /proc/nothing: not a directory");

@@ -27,6 +27,18 @@ pub enum Owner {
     Other,
 }
 
+/// Whose waits for a CPU are the scheduling latency of a launch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Of the kernel's threads while they decompress.
+    Kernel,
+    /// Of a daemon's threads.
+    #[default]
+    Daemon,
+    /// Of the program's own: nothing is mounted for it.
+    Program,
+}
+
 /// Threads known before or right after a launch; the trace adds their children.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Threads {
@@ -34,8 +46,8 @@ pub(super) struct Threads {
     pub(super) load: Vec<u32>,
     pub(super) kernel: Vec<u32>,
     pub(super) engine: Vec<u32>,
-    /// The kernel decompresses.
-    pub(super) in_kernel: bool,
+    /// Whose waits the scheduling latency is.
+    pub(super) waiting: Waiting,
     /// What else it may decompress for.
     pub(super) mounts: Mounts,
     /// The CPUs on which the program may run.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::measures::{Experiment, Measure, TIME};
 use super::picture::{Blocked, Picture, common_name, summed};
+use super::program::QueueWaits;
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
 use crate::figure::{Figure, Row, label, stored};
@@ -14,19 +16,9 @@ use crate::statistics::{
     Comparison, Modes, Summary, compare, compare_rounds, correct, modes, outliers,
 };
 
-/// An engine against the first one.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Against {
-    /// Total scheduling latency per launch.
-    pub sched_latency: Option<Comparison>,
-    /// Launch time.
-    pub launch: Comparison,
-    /// The program's first thread off the CPU.
-    pub program_off_cpu: Option<Comparison>,
-}
-
-/// One of them.
-type Shift = fn(&Against) -> Option<Comparison>;
+/// An engine or command against the first one, by figure: `launch`, `sched_latency`,
+/// `program_off_cpu`, ... None where a figure is unknown of a launch.
+pub type Against = BTreeMap<String, Option<Comparison>>;
 
 /// Launches with the recorder on, against launches of the same engine with it off, interleaved.
 /// Both by the lab's own clock.
@@ -51,11 +43,17 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Figures and samples of one engine.
+/// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// As requested.
+    /// As requested; of a command its name, which is the command itself unless it has one.
     pub engine: String,
+    /// What was launched, in an experiment of several commands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The command line for the shell before each launch, in such an experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
     /// Which of the engines of this name it is, from 1 on.
     #[serde(default)]
     pub number: usize,
@@ -75,6 +73,18 @@ pub struct EngineReport {
     pub queue_source: String,
     /// The program's first thread off the CPU, blocked and preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
+    /// CPU time of the program's threads; reports of early versions lack it, and what follows.
+    #[serde(default)]
+    pub cpu_us: Option<Summary>,
+    /// The program's first thread asleep.
+    #[serde(default)]
+    pub program_blocked_us: Option<Summary>,
+    /// Preemptions of the program's threads.
+    #[serde(default)]
+    pub preemptions: Option<Summary>,
+    /// Their migrations.
+    #[serde(default)]
+    pub migrations: Option<Summary>,
     /// CPU time of the load within the launches, of all CPUs' time; none without load.
     pub load_share: Option<f64>,
     /// Likewise time in which CPUs were idle.
@@ -94,12 +104,15 @@ pub struct EngineReport {
     pub thrown_away: Vec<Thrown>,
 }
 
-/// The report of `lab launch`.
+/// The report of `lab launch` or `lab run`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
+    /// Which of them; reports of early versions are of `lab launch`.
+    #[serde(default)]
+    pub experiment: Experiment,
     /// Launches per engine: as many as requested, or as time allowed.
     pub iterations: usize,
-    /// "fio" or "none".
+    /// "fio", "none" or the command line of the load.
     pub load: String,
     /// Whether the figures may be relied on.
     pub valid: bool,
@@ -107,7 +120,7 @@ pub struct LaunchReport {
     pub not_valid_because: Vec<String>,
     /// The user stopped the run; the report has the samples until then.
     pub interrupted: bool,
-    /// What was launched, with `{}` for the mount point.
+    /// What was launched, with `{}` for the mount point; of several commands each has its own.
     pub command: Vec<String>,
     /// The command line for the shell before each launch.
     pub prepare: Option<String>,
@@ -130,7 +143,7 @@ pub struct LaunchReport {
     pub load_seen: Option<LoadReport>,
     /// Engines of the default list that this machine lacks.
     pub left_out: Vec<String>,
-    /// In the order of the request.
+    /// In the order of the request; the commands of an experiment with several.
     pub engines: Vec<EngineReport>,
     /// Limits of the figures.
     pub notices: Vec<String>,
@@ -172,27 +185,27 @@ impl EngineReport {
     }
 
     /// Everything that follows from the samples, against those of the first engine.
-    fn compute(&mut self, first: Option<&EngineReport>) {
+    fn compute(&mut self, first: Option<&EngineReport>, measures: &[&Measure]) {
         let samples = &self.samples;
         let column = |of| column(samples, of);
         let launch = column(|s| s.launch_us);
         let latency = column(|s| s.sched_latency_us);
         let off_cpu = column(Sample::program_off_cpu_us);
-        let queue = samples.iter().filter_map(|sample| sample.queue_us);
-        self.against_first = first.map(|first| Against {
-            sched_latency: compare_scheduling(first, |s| s.sched_latency_us, samples),
-            launch: compare_rounds(
-                &in_rounds(&first.samples, |s| s.launch_us),
-                &in_rounds(samples, |s| s.launch_us),
-            ),
-            program_off_cpu: compare_scheduling(first, Sample::program_off_cpu_us, samples),
+        self.against_first = first.map(|first| {
+            let compared = measures.iter().filter(|it| !it.field.is_empty());
+            let against = |it: &&Measure| (it.field.into(), against(first, samples, it));
+            compared.map(against).collect()
         });
         self.sched_latency_us = Summary::of(&latency);
         self.launch_us = Summary::of(&launch);
         self.wakeup_us = Summary::of(&column(|s| s.wakeup_us));
         self.preempted_us = Summary::of(&column(|s| s.preempted_us));
-        self.queue_us = Summary::of(&queue.collect::<Vec<_>>());
+        self.queue_us = Summary::of(&column(Sample::queue_us));
         self.program_off_cpu_us = Summary::of(&off_cpu);
+        self.cpu_us = Summary::of(&column(|s| s.cpu_us));
+        self.program_blocked_us = Summary::of(&column(|s| s.program_blocked_us));
+        self.preemptions = Summary::of(&column(Sample::preemptions));
+        self.migrations = Summary::of(&column(Sample::migrations));
         self.launch_modes = modes(&launch);
         self.sched_latency_modes = modes(&latency);
         self.outliers = Outliers {
@@ -256,16 +269,16 @@ fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// An engine's figures of scheduling against those of the first, where all of both are known.
-fn compare_scheduling(
-    first: &EngineReport,
-    of: fn(&Sample) -> f64,
-    samples: &[Sample],
-) -> Option<Comparison> {
-    let mut all = first.samples.iter().chain(samples);
-    let known = !first.samples.is_empty() && !samples.is_empty();
-    (known && all.all(Sample::knows_scheduling))
-        .then(|| compare_rounds(&in_rounds(&first.samples, of), &in_rounds(samples, of)))
+/// A figure against that of the first engine. Those of scheduling are compared where all of both
+/// are known.
+fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
+    let known = |side: &[Sample]| !column(side, measure.value).is_empty();
+    (measure.field == TIME || known(&first.samples) && known(samples)).then(|| {
+        compare_rounds(
+            &in_rounds(&first.samples, measure.value),
+            &in_rounds(samples, measure.value),
+        )
+    })
 }
 
 /// Why an engine's launches are not valid: of each of them, what spoilt it.
@@ -308,12 +321,13 @@ impl LaunchReport {
     /// that a stored report is believed.
     pub(crate) fn compute(&mut self) {
         let cpus = self.environment.allowed();
+        let measures = self.measures();
         let engines = self.engines.iter();
         let numbers = stored(engines.map(|it| (it.engine.as_str(), it.number)));
         for (at, number) in numbers.into_iter().enumerate() {
             let (before, rest) = self.engines.split_at_mut(at);
             rest[0].number = number;
-            rest[0].compute(before.first());
+            rest[0].compute(before.first(), &measures);
             if let Some(cpus) = cpus {
                 rest[0].share_time(cpus, self.load != "none");
             }
@@ -322,10 +336,7 @@ impl LaunchReport {
             .engines
             .iter_mut()
             .filter_map(|engine| engine.against_first.as_mut());
-        let comparisons = against.flat_map(|it| {
-            let waits = [it.sched_latency.as_mut(), it.program_off_cpu.as_mut()];
-            waits.into_iter().flatten().chain([&mut it.launch])
-        });
+        let comparisons = against.flat_map(|it| it.values_mut().flatten());
         correct(comparisons.collect());
     }
 
@@ -365,56 +376,26 @@ impl LaunchReport {
 
     /// The launch time first: it is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
-        let figure =
-            |name: &str, of, unit: &str, value: fn(&Sample) -> f64, against: Shift| Figure {
-                name: name.into(),
-                of,
-                unit: unit.into(),
-                rows: self
-                    .engines
-                    .iter()
-                    .map(|engine| Row {
-                        name: engine.label(),
-                        samples: engine.column(value),
-                        against_first: engine.against_first.as_ref().and_then(against),
-                    })
-                    .collect(),
-            };
-        let mut figures = vec![
-            figure(
-                "launch time",
-                "",
-                "us",
-                |sample| sample.launch_us,
-                |it| Some(it.launch.clone()),
-            ),
-            figure(
-                "scheduling latency",
-                "waits for a CPU per launch of the threads that decompressed",
-                "us",
-                |sample| sample.sched_latency_us,
-                |it| it.sched_latency.clone(),
-            ),
-            figure(
-                "whole path",
-                "the program's first thread off the CPU, per launch",
-                "us",
-                Sample::program_off_cpu_us,
-                |it| it.program_off_cpu.clone(),
-            ),
-        ];
-        let mut samples = self.engines.iter().flat_map(|engine| &engine.samples);
-        if samples.any(|sample| sample.fetched.is_some()) {
-            let ready = "the mount and its first launch";
-            let until = "until the end of the launch";
-            figures.extend([
-                figure("ready", ready, "us", Sample::ready_us, |_| None),
-                figure("mount", "", "us", |sample| sample.mount_us, |_| None),
-                figure("fetched", until, "MiB", Sample::fetched_mib, |_| None),
-                figure("round trips", until, "", Sample::round_trips, |_| None),
-            ]);
-        }
-        figures
+        let row = |measure: &Measure, engine: &EngineReport| Row {
+            name: engine.label(),
+            samples: engine.column(measure.value),
+            against_first: engine
+                .against_first
+                .as_ref()
+                .and_then(|against| against.get(measure.field).cloned().flatten()),
+        };
+        let figure = |measure: &Measure| Figure {
+            name: measure.name.into(),
+            of: measure.of,
+            unit: measure.unit.into(),
+            rows: self.engines.iter().map(|it| row(measure, it)).collect(),
+        };
+        self.measures().into_iter().map(figure).collect()
+    }
+
+    fn measures(&self) -> Vec<&'static Measure> {
+        let samples = self.engines.iter().flat_map(|engine| &engine.samples);
+        self.experiment.measures(&samples.collect::<Vec<_>>())
     }
 }
 
@@ -447,6 +428,32 @@ impl EngineReport {
             .for_each(|group| group.total_us /= launches);
         groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
         groups
+    }
+
+    /// The work items of a launch by work queue, longest delay first: their number and the delays
+    /// are averages.
+    pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
+        let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
+        for queue in self.traced().iter().flat_map(|it| &it.by_workqueue) {
+            let key = (queue.workqueue.as_str(), queue.function.as_str());
+            let sum = queues.entry(key).or_insert_with(|| QueueWaits {
+                workqueue: queue.workqueue.clone(),
+                function: queue.function.clone(),
+                ..QueueWaits::default()
+            });
+            sum.add(queue);
+        }
+        let launches = self.samples.len().max(1) as f64;
+        let average = |queue: QueueWaits| {
+            let delay_us = queue.delay_us / launches;
+            (
+                queue.items as f64 / launches,
+                QueueWaits { delay_us, ..queue },
+            )
+        };
+        let mut all: Vec<_> = queues.into_values().map(average).collect();
+        all.sort_by(|a, b| b.1.delay_us.total_cmp(&a.1.delay_us));
+        all
     }
 
     /// The threads behind which the waits of a launch were spent, average over launches, longest

@@ -4,6 +4,7 @@ use sched_trace::latency::{Wait, WaitKind};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::picture::{Blocked, Picture};
+use super::program::QueueWaits;
 use crate::engine::Fetched;
 
 /// One launch, in microseconds and counts. Times other than the launch's own are NaN, null in JSON,
@@ -33,6 +34,18 @@ pub struct Sample {
     /// The program's first thread was runnable and did not run.
     #[serde(deserialize_with = "or_unknown")]
     pub program_preempted_us: f64,
+    /// CPU time of the program's threads, interrupts within it included.
+    #[serde(default = "unknown", deserialize_with = "or_unknown")]
+    pub cpu_us: f64,
+    /// The program's threads were in an uninterruptible sleep, all together.
+    #[serde(default = "unknown", deserialize_with = "or_unknown")]
+    pub uninterruptible_us: f64,
+    /// How often one of them was taken off its CPU, able to go on; unknown like the times.
+    pub preemptions: Option<u64>,
+    /// How often one was moved to another CPU.
+    pub migrations: Option<u64>,
+    /// Work items that they had the kernel's workers execute.
+    pub by_workqueue: Vec<QueueWaits>,
     /// CPU time of the load within the launch, all CPUs together.
     #[serde(deserialize_with = "or_unknown")]
     pub load_us: f64,
@@ -108,12 +121,29 @@ impl Sample {
             preempted_us: unknown,
             program_blocked_us: unknown,
             program_preempted_us: unknown,
+            cpu_us: unknown,
+            uninterruptible_us: unknown,
             load_us: unknown,
             idle_us: unknown,
             foreign_us: self.foreign_us,
             switches_missing: Some(reason),
             ..Sample::default()
         }
+    }
+
+    /// Preemptions of the program's threads; NaN where they are unknown.
+    pub fn preemptions(&self) -> f64 {
+        self.preemptions.map_or(f64::NAN, |count| count as f64)
+    }
+
+    /// Likewise their migrations.
+    pub fn migrations(&self) -> f64 {
+        self.migrations.map_or(f64::NAN, |count| count as f64)
+    }
+
+    /// The queue delay, NaN where the engine has none.
+    pub fn queue_us(&self) -> f64 {
+        self.queue_us.unwrap_or(f64::NAN)
     }
 
     /// The mount and its first launch.

@@ -10,6 +10,9 @@ use super::sample::Sample;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
+/// Letters of the engine or command in a file's name.
+const NAME: usize = 60;
+
 /// Removes its files when dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
@@ -27,8 +30,9 @@ impl Traces {
     /// Writes the trace of a launch from this engine; the file.
     pub(super) fn add(&mut self, engine: &str, trace: &Trace) -> Result<String> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        // A command may be longer than a file's name.
         let (engine, number) = (
-            engine.chars().map(plain).collect::<String>(),
+            engine.chars().take(NAME).map(plain).collect::<String>(),
             self.files.len(),
         );
         let file = self

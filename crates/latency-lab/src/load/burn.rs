@@ -10,6 +10,8 @@ const ENOUGH: f64 = 0.9;
 const LEAST: f64 = 0.5;
 /// A direct reader that waits for a disk, and for CPUs that the jobs share, is faster than this.
 const READS_PER_SECOND: f64 = 10.0;
+/// No time was counted.
+const SPOILT: &str = "every launch was spoilt";
 /// Clock ticks are counted at different moments: up to this, a share above 1 is no fault.
 const PLAUSIBLE: f64 = 1.1;
 
@@ -91,7 +93,7 @@ impl Spent {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
         if self.total <= 0.0 {
-            Some("every launch was spoilt".into())
+            Some(SPOILT.into())
         } else if load > PLAUSIBLE {
             let load = percent(load);
             Some(format!(
@@ -120,11 +122,27 @@ impl Spent {
     }
 
     pub(crate) fn report(&self, jobs: usize, cpus: usize) -> LoadReport {
-        let fault = self.fault(wanted(jobs, cpus), cpus);
+        let profile = format!(
+            "{jobs} cpuio jobs, cpuload 90, qsort, and one direct 4 KiB random reader on 500 MiB"
+        );
+        self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
+    }
+
+    /// Of a load that is asked for nothing but to run.
+    pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
+        let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
+        self.counted(line.into(), 0, fault, cpus)
+    }
+
+    fn counted(
+        &self,
+        profile: String,
+        jobs: usize,
+        fault: Option<String>,
+        cpus: usize,
+    ) -> LoadReport {
         LoadReport {
-            profile: format!(
-                "{jobs} cpuio jobs, cpuload 90, qsort, and one direct 4 KiB random reader on 500 MiB"
-            ),
+            profile,
             jobs,
             burned: fault.is_none(),
             failed_because: fault,

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use sys::parent::end_with_parent;
 
-use super::LoadChoice;
-use super::burn::{LoadReport, Moment, Spent, wanted};
+use super::burn::wanted;
 use super::file::{self, LoadFile};
-use crate::process::{Child, descendants, in_path, output, tool};
-use crate::scratch::ON_DISK;
+use super::running::Load;
+use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Eight jobs for two CPUs; other machines get as many for each of theirs.
@@ -20,144 +19,63 @@ const START: Duration = Duration::from_secs(60);
 /// Long enough to measure a share in clock ticks of 10 ms.
 const POLL: Duration = Duration::from_millis(400);
 
-/// A running load; ended when dropped.
-#[derive(Debug)]
-pub struct Fio {
-    fio: Child,
-    jobs: Vec<u32>,
-    burners: usize,
-    cpus: usize,
-    spent: Spent,
-    _file: LoadFile,
+/// Why fio cannot run this load; none if it can.
+pub fn missing_fio() -> Option<LabError> {
+    if in_path("fio").is_none() {
+        return Some(LabError::Load(
+            "fio is not installed (Debian package: fio); or use --load none".into(),
+        ));
+    }
+    let help = output(tool("fio").arg("--enghelp=cpuio")).unwrap_or_default();
+    let too_old = "this fio is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of \
+                   Debian 12 and later have it";
+    (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
 }
 
-impl Fio {
-    /// Why fio cannot run this load; none if it can.
-    pub fn missing() -> Option<LabError> {
-        if in_path("fio").is_none() {
-            return Some(LabError::Load(
-                "fio is not installed (Debian package: fio); or use --load none".into(),
-            ));
+/// Starts it, and waits until it reaches its share.
+pub(super) fn start(
+    file: LoadFile,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<Load> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let burners = JOBS_PER_CPU * cpus;
+    let fio = Child::spawn(&mut command(&file.path, burners))?;
+    let mut load = Load::of_fio(fio, burners, file);
+    progress.begin("waiting until the load burns", 1);
+    wait_until_it_burns(&mut load, (burners, cpus), interrupt)?;
+    progress.step(1, "");
+    Ok(load)
+}
+
+fn wait_until_it_burns(
+    load: &mut Load,
+    (burners, cpus): (usize, usize),
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let deadline = Instant::now() + START;
+    loop {
+        load.check()?;
+        if interrupt.asked() {
+            return Err(LabError::Load("interrupted".into()));
         }
-        let help = output(tool("fio").arg("--enghelp=cpuio")).unwrap_or_default();
-        let too_old = "this fio is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of \
-                       Debian 12 and later have it";
-        (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
-    }
-
-    /// Starts what is chosen, and waits until it reaches its share. The random reader reads a file
-    /// below `scratch`, or a disk, which it never writes to.
-    pub fn start(
-        choice: LoadChoice,
-        (scratch, keep_file): (Option<&Path>, bool),
-        disk: Option<&Path>,
-        interrupt: &Interrupt,
-        progress: &mut dyn Progress,
-    ) -> Result<Option<Fio>> {
-        if choice == LoadChoice::None {
-            return Ok(None);
+        let jobs = load.find_jobs();
+        let before = load.window();
+        std::thread::sleep(POLL);
+        let spent = load.since(before).unwrap_or_default();
+        if jobs > burners && spent.reads > 0 && spent.burned(wanted(burners, cpus)) {
+            return Ok(());
         }
-        if let Some(missing) = Fio::missing() {
-            return Err(missing);
+        if Instant::now() > deadline {
+            let report = spent.report(burners, cpus);
+            return Err(LabError::Load(format!(
+                "fio does not burn after {} s: {jobs} of {} jobs, {:.0} % of the CPU time, {} reads a second",
+                START.as_secs(),
+                burners + 1,
+                report.load_cpu_share * 100.0,
+                report.reads_per_second
+            )));
         }
-        let scratch = scratch.unwrap_or(Path::new(ON_DISK));
-        let file = match disk {
-            Some(disk) => file::disk(disk),
-            None => file::make(scratch, keep_file, interrupt, progress)?,
-        };
-        Fio::start_on(file, interrupt, progress).map(Some)
-    }
-
-    fn start_on(file: LoadFile, interrupt: &Interrupt, progress: &mut dyn Progress) -> Result<Fio> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let burners = JOBS_PER_CPU * cpus;
-        let fio = Child::spawn(&mut command(&file.path, burners))?;
-        let mut load = Fio {
-            fio,
-            jobs: Vec::new(),
-            burners,
-            cpus,
-            spent: Spent::default(),
-            _file: file,
-        };
-        progress.begin("waiting until the load burns", 1);
-        load.wait_until_it_burns(interrupt)?;
-        progress.step(1, "");
-        Ok(load)
-    }
-
-    fn wait_until_it_burns(&mut self, interrupt: &Interrupt) -> Result<()> {
-        let deadline = Instant::now() + START;
-        loop {
-            self.check()?;
-            if interrupt.asked() {
-                return Err(LabError::Load("interrupted".into()));
-            }
-            self.jobs = descendants(self.fio.id());
-            let before = self.window();
-            std::thread::sleep(POLL);
-            let spent = self.since(before).unwrap_or_default();
-            if self.jobs.len() > self.burners
-                && spent.reads > 0
-                && spent.burned(wanted(self.burners, self.cpus))
-            {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let report = spent.report(self.burners, self.cpus);
-                return Err(LabError::Load(format!(
-                    "fio does not burn after {} s: {} of {} jobs, {:.0} % of the CPU time, {} reads a second",
-                    START.as_secs(),
-                    self.jobs.len(),
-                    self.burners + 1,
-                    report.load_cpu_share * 100.0,
-                    report.reads_per_second
-                )));
-            }
-        }
-    }
-
-    /// An error if fio has ended.
-    pub fn check(&mut self) -> Result<()> {
-        match self.fio.ended()? {
-            None => Ok(()),
-            Some(status) => Err(LabError::Load(format!(
-                "fio ended: {status}: {}",
-                self.fio.last_line()
-            ))),
-        }
-    }
-
-    /// All its processes.
-    pub fn processes(&self) -> Vec<u32> {
-        self.jobs.iter().copied().chain([self.fio.id()]).collect()
-    }
-
-    /// The counters now.
-    pub fn window(&self) -> Option<Moment> {
-        Moment::now(&self.processes())
-    }
-
-    /// Counts the time since `window` as time in which the load had to run.
-    pub fn count(&mut self, window: Option<Moment>) {
-        if let Some(spent) = self.since(window) {
-            self.add(spent);
-        }
-    }
-
-    /// What was spent since `window`.
-    pub(crate) fn since(&self, window: Option<Moment>) -> Option<Spent> {
-        self.window()?.since(window?)
-    }
-
-    /// Counts time in which the load had to run.
-    pub(crate) fn add(&mut self, spent: Spent) {
-        self.spent.add(spent);
-    }
-
-    /// CPU time of the load in all counted windows.
-    pub fn report(&self) -> LoadReport {
-        self.spent.report(self.burners, self.cpus)
     }
 }
 
@@ -199,7 +117,8 @@ fn command(file: &Path, burners: usize) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::process::descendants;
+    use crate::scratch::{ON_DISK, Scratch};
     use std::fs::File;
     use std::io::{BufRead, BufReader};
 
@@ -220,7 +139,7 @@ mod tests {
         if std::env::var_os(KILLED).is_some() {
             return be_killed();
         }
-        if Fio::missing().is_some() {
+        if missing_fio().is_some() {
             println!("skipped: fio is not installed");
             return;
         }

@@ -3,25 +3,55 @@
 mod burn;
 mod file;
 mod fio;
+mod running;
 
 pub use burn::{LoadReport, Moment, Spent};
-pub use fio::Fio;
+pub use fio::missing_fio;
+pub use running::Load;
 
 use std::fmt;
-use std::str::FromStr;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LabError;
+use crate::scratch::ON_DISK;
+use crate::{Interrupt, Progress, Result};
 
 /// Which load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LoadChoice {
     /// fio: sorting burners on every CPU and a direct random reader.
     #[default]
     Fio,
     /// No load.
     None,
+    /// A line for the shell, which runs for as long as the experiment does.
+    Line(String),
+}
+
+/// Starts what is chosen, and waits until fio reaches its share. Its random reader reads a file
+/// below `scratch`, or a disk, which it never writes to.
+pub fn start(
+    choice: &LoadChoice,
+    (scratch, keep_file): (Option<&Path>, bool),
+    disk: Option<&Path>,
+    interrupt: &Interrupt,
+    progress: &mut dyn Progress,
+) -> Result<Option<Load>> {
+    match choice {
+        LoadChoice::None => return Ok(None),
+        LoadChoice::Line(line) => return Load::of_line(line).map(Some),
+        LoadChoice::Fio => {}
+    }
+    if let Some(missing) = missing_fio() {
+        return Err(missing);
+    }
+    let scratch = scratch.unwrap_or(Path::new(ON_DISK));
+    let file = match disk {
+        Some(disk) => file::disk(disk),
+        None => file::make(scratch, keep_file, interrupt, progress)?,
+    };
+    fio::start(file, interrupt, progress).map(Some)
 }
 
 impl fmt::Display for LoadChoice {
@@ -29,20 +59,17 @@ impl fmt::Display for LoadChoice {
         out.write_str(match self {
             LoadChoice::Fio => "fio",
             LoadChoice::None => "none",
+            LoadChoice::Line(line) => line,
         })
     }
 }
 
-impl FromStr for LoadChoice {
-    type Err = LabError;
-
-    fn from_str(name: &str) -> Result<Self, LabError> {
+impl From<&str> for LoadChoice {
+    fn from(name: &str) -> Self {
         match name {
-            "fio" => Ok(LoadChoice::Fio),
-            "none" => Ok(LoadChoice::None),
-            _ => Err(LabError::Usage(format!(
-                "load {name}: unknown; there are fio and none"
-            ))),
+            "fio" => LoadChoice::Fio,
+            "none" => LoadChoice::None,
+            line => LoadChoice::Line(line.into()),
         }
     }
 }

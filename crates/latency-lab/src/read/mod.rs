@@ -50,7 +50,7 @@ pub fn run(options: &ReadOptions, progress: &mut dyn Progress) -> Result<ReadRep
         present(&options.engines, &site, points.path(), &interrupt, progress)?;
     let comparisons = options.tests.len() * options.states.len() * (engines.len() - 1);
     let iterations = options.iterations.unwrap_or_else(|| rounds(comparisons));
-    if let Some(line) = too_few(iterations, engines.len(), comparisons) {
+    if let Some(line) = too_few(iterations, (engines.len(), "engine"), comparisons) {
         progress.line(&line);
     }
     let environment = Environment::capture(&site.image, &site.erofast)?;
@@ -83,7 +83,10 @@ mod tests {
         let tests = 2 * Test::all().len();
         assert_eq!([0, tests, 3 * tests].map(rounds), [ALONE, 12, 14]);
         for comparisons in [1, tests, 3 * tests] {
-            assert_eq!(too_few(rounds(comparisons), 2, comparisons), None);
+            assert_eq!(
+                too_few(rounds(comparisons), (2, "engine"), comparisons),
+                None
+            );
         }
     }
 }

@@ -37,7 +37,7 @@ fn parts(round: &str, sample: &Sample) -> Result<(), String> {
     }
 }
 
-fn times(sample: &Sample) -> [(&'static str, f64); 9] {
+fn times(sample: &Sample) -> [(&'static str, f64); 11] {
     [
         ("launch_us", sample.launch_us),
         ("sched_latency_us", sample.sched_latency_us),
@@ -46,6 +46,8 @@ fn times(sample: &Sample) -> [(&'static str, f64); 9] {
         ("queue_us", sample.queue_us.unwrap_or_default()),
         ("program_blocked_us", sample.program_blocked_us),
         ("program_preempted_us", sample.program_preempted_us),
+        ("cpu_us", sample.cpu_us),
+        ("uninterruptible_us", sample.uninterruptible_us),
         ("seen_us", sample.seen_us),
         ("mount_us", sample.mount_us),
     ]

@@ -29,7 +29,7 @@ use crate::suite::SuiteReport;
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// Of `lab launch`, or `lab kernel`.
+    /// Of `lab launch`, `lab run` or `lab kernel`.
     Launch(Box<LaunchReport>),
     /// Of `lab read`.
     Read(Box<ReadReport>),
@@ -67,9 +67,9 @@ impl Report {
             () if has("results") => parse(text).map(Report::Read),
             () if has("rows") && has("engines") => parse(text).map(Report::Suite),
             () if has("engines") => parse(text).map(Report::Launch),
-            () => {
-                Err("is no report of lab launch, kernel, read, suite, pressure or hotplug".into())
-            }
+            () => Err(
+                "is no report of lab launch, run, kernel, read, suite, pressure or hotplug".into(),
+            ),
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let fault = |text: &str| Report::from_json(text.as_bytes()).unwrap_err();
         assert_eq!(
             fault("{\"rows\": [], \"kind\": \"launch\"}"),
-            "is no report of lab launch, kernel, read, suite, pressure or hotplug"
+            "is no report of lab launch, run, kernel, read, suite, pressure or hotplug"
         );
         assert!(fault("{").contains("line 1 column 1"), "{}", fault("{"));
         let half = fault("{\"engines\": [],\n\"iterations\": -1}");

@@ -121,6 +121,7 @@ impl Reports {
         let differences = self.differences(&SETTINGS).into_iter();
         again
             .chain(differences.map(|(_, what)| what))
+            .chain(self.commands())
             .chain(self.elsewhere())
             .collect()
     }
@@ -138,6 +139,36 @@ impl Reports {
                     .filter_map(differs)
                     .map(|what| (name.as_str(), what)),
             );
+        }
+        found
+    }
+
+    /// Commands that have the name of another one in the first report.
+    fn commands(&self) -> Vec<String> {
+        let rows = |report: &Report| {
+            let rows = value(report)
+                .get("engines")
+                .and_then(Value::as_array)
+                .cloned();
+            rows.unwrap_or_default()
+        };
+        let first = rows(&self.all[0].1);
+        let mut found = Vec::new();
+        for (name, other) in self.others() {
+            for row in rows(other) {
+                let is_same =
+                    |it: &&Value| ["engine", "number"].iter().all(|at| it[*at] == row[*at]);
+                let Some(old) = first.iter().find(is_same) else {
+                    continue;
+                };
+                for (field, what) in [("command", "command"), ("prepare", "--prepare")] {
+                    if old[field] != row[field] {
+                        let (of, was, is) =
+                            (text(&row["engine"]), text(&old[field]), text(&row[field]));
+                        found.push(format!("{what} of {of} differs: {was}, in {name} {is}"));
+                    }
+                }
+            }
         }
         found
     }

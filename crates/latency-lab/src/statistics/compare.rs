@@ -163,10 +163,14 @@ pub fn fewest_samples(comparisons: usize) -> usize {
 }
 
 /// A line for a run whose rounds cannot carry a claim about its engines.
-pub(crate) fn too_few(rounds: usize, engines: usize, comparisons: usize) -> Option<String> {
+pub(crate) fn too_few(
+    rounds: usize,
+    (sides, noun): (usize, &str),
+    comparisons: usize,
+) -> Option<String> {
     let fewest = fewest_rounds(comparisons);
     (comparisons > 0 && rounds < fewest)
-        .then(|| format!("{rounds} rounds carry no claim about {engines} engines: {fewest} can"))
+        .then(|| format!("{rounds} rounds carry no claim about {sides} {noun}s: {fewest} can"))
 }
 
 /// Corrects the comparisons of one report for their number, so that the chance of any false claim
@@ -405,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_fewest_rounds_can_carry_a_claim_and_one_less_cannot() {
-        assert_eq!(too_few(1, 1, 0), None);
+        assert_eq!(too_few(1, (1, "engine"), 0), None);
         for comparisons in [1, 3, 9, 18] {
             let fewest = fewest_rounds(comparisons);
             let claims = |count: usize| {
@@ -415,8 +419,8 @@ mod tests {
                 family[0].claims()
             };
             assert!(claims(fewest) && !claims(fewest - 1), "{comparisons}");
-            assert_eq!(too_few(fewest, 2, comparisons), None);
-            assert!(too_few(fewest - 1, 2, comparisons).is_some());
+            assert_eq!(too_few(fewest, (2, "engine"), comparisons), None);
+            assert!(too_few(fewest - 1, (2, "engine"), comparisons).is_some());
         }
     }
 

@@ -136,7 +136,7 @@ impl Suite<'_> {
             command: made.command.iter().map(Into::into).collect(),
             root: made.is_root(),
             iterations: self.options.iterations,
-            load: self.options.load,
+            load: self.options.load.clone(),
             timeout: self.options.timeout,
             // The load's file serves all programs, and the next run.
             scratch: Some(self.directory.clone()),

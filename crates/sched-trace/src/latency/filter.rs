@@ -46,6 +46,16 @@ impl Filter<'_> {
             })
     }
 
+    /// Whether the filter accepts what a thread does at a time on a CPU, whether it waits or not.
+    pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
+        self.in_time(time_ns)
+            && self.cpus.is_none_or(|cpus| cpus(cpu))
+            && self.pids.is_none_or(|pids| pids(pid))
+            && self
+                .name
+                .is_none_or(|name| name(&report.comm(pid).to_string()))
+    }
+
     /// Whether the filter accepts this work item.
     pub(super) fn accepts_work(&self, report: &Report, work: &WorkRun) -> bool {
         self.in_time(work.start_ns)

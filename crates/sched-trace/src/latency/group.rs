@@ -1,7 +1,7 @@
 //! Summarizes waits by thread, by thread name, by process or by work queue.
 
 use super::filter::Filter;
-use super::report::{Report, Wait, WaitKind};
+use super::report::{Report, Wait, WaitKind, WorkRun};
 use super::validity::Tally;
 use crate::stats::Summary;
 use crate::{Comm, Name};
@@ -93,6 +93,15 @@ impl Report {
         self.waits.iter().filter(|wait| filter.accepts(self, wait))
     }
 
+    /// The work items that the filter accepts.
+    pub fn accepted_works<'a>(
+        &'a self,
+        filter: &'a Filter<'_>,
+    ) -> impl Iterator<Item = &'a WorkRun> {
+        let works = self.works.iter();
+        works.filter(|work| filter.accepts_work(self, work))
+    }
+
     /// Whether the filter selects anything: a wait, also one that outlasts the trace, or a work
     /// item. No filter selects all there is, even if that is nothing.
     pub fn selects(&self, filter: &Filter<'_>) -> bool {
@@ -101,11 +110,7 @@ impl Report {
                 .iter()
                 .any(|wait| filter.accepts(self, wait))
         };
-        let work = || {
-            self.works
-                .iter()
-                .any(|work| filter.accepts_work(self, work))
-        };
+        let work = || self.accepted_works(filter).next().is_some();
         filter.accepts_all() || self.accepted(filter).next().is_some() || open() || work()
     }
 
@@ -155,8 +160,7 @@ impl Report {
     }
 
     fn add_works(&self, bins: &mut HashMap<Key, Bin>, filter: &Filter<'_>) {
-        let works = self.works.iter();
-        for work in works.filter(|work| filter.accepts_work(self, work)) {
+        for work in self.accepted_works(filter) {
             let bin = bins
                 .entry(Key::Work(work.workqueue, work.function))
                 .or_default();

@@ -29,6 +29,7 @@ impl Report {
             "clock": self.clock,
             "preemption": self.scheduler.preemption,
             "autogroup": self.scheduler.autogroup,
+            "proxy_execution": self.scheduler.proxy_execution,
             "events": self.events,
             "span_us": self.span.map(|(first, last)| us(last - first)),
             "dropped_at_edges": self.dropped_at_edges,

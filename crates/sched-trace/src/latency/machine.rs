@@ -161,6 +161,8 @@ impl Machine {
             Kind::Migrate { .. }
             | Kind::FuseSent { .. }
             | Kind::BlockDone { .. }
+            | Kind::Interrupt { .. }
+            | Kind::SleptIn { .. }
             | Kind::Exec { .. }
             | Kind::Exit { .. } => {}
         }
@@ -415,6 +417,9 @@ impl Machine {
         }
         if self.wakes && !self.wakings {
             notices.push(Notice::NoWaking);
+        }
+        if SchedulerSettings::of_version(&trace.kernel_version).proxy_execution == Some(true) {
+            notices.push(Notice::ProxyExecution);
         }
         if self.works.lacks_ends() {
             notices.push(Notice::NoEndOfWork);

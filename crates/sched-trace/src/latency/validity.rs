@@ -139,6 +139,13 @@ impl Report {
         self.is_readable(filter) && !self.misses_many(filter)
     }
 
+    /// Whether rows may be relied on one by one, whatever else is missing: the recorder counted all
+    /// events and they are there, so that each row says whether the kernel left out some of its
+    /// own.
+    pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
+        self.is_readable(filter) && self.completeness.is_counted
+    }
+
     /// Whether too many switches and wake-ups of the threads that the filter accepts are missing.
     pub fn misses_many(&self, filter: &Filter<'_>) -> bool {
         let (tally, concerned) = (Tally::of(self), self.concerned(filter));

@@ -219,7 +219,9 @@ fn body(trace: &Trace, event: &Event, message: &mut Message) {
         for (field, value) in event.fields.iter().zip(values).filter(present) {
             let value = match value {
                 // Readers resolve ids only in fields known to be functions.
-                Value::Name(name) if field.form == Form::Function && !is_generic => {
+                Value::Name(name)
+                    if matches!(field.form, Form::Function | Form::Place) && !is_generic =>
+                {
                     Value::Number(iid(name))
                 }
                 Value::Name(name) => Value::Text(trace.name(name).as_bytes()),

@@ -70,6 +70,7 @@ impl Instance {
             let wanted = match event.need {
                 Need::Requests => options.requests,
                 Need::Blocks => options.blocks,
+                Need::Interrupts => options.interrupts,
                 Need::Always | Need::IfThere => true,
             };
             let enable = event.file("enable");

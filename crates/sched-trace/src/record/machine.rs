@@ -2,6 +2,7 @@
 
 use super::detached::detached;
 use crate::SchedulerSettings;
+use crate::settings::is_built_with_proxy;
 use std::fs;
 use std::os::fd::AsRawFd;
 
@@ -12,7 +13,32 @@ pub fn scheduler_settings() -> SchedulerSettings {
     SchedulerSettings {
         preemption: dynamic().or_else(at_boot).or(built.preemption),
         autogroup: autogroup.map(|text| text.trim() != "0"),
+        proxy_execution: proxy_execution(),
     }
+}
+
+/// Built in, and not switched off by the boot parameter; it is on without one.
+fn proxy_execution() -> Option<bool> {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let config = read(&format!("/boot/config-{}", release.trim())).unwrap_or_default();
+    let chosen = config
+        .lines()
+        .any(|line| line == "CONFIG_SCHED_PROXY_EXEC=y");
+    let built = chosen || is_built_with_proxy(&fs::read("/proc/kallsyms").ok()?);
+    Some(built && !is_switched_off(&read("/proc/cmdline").unwrap_or_default()))
+}
+
+fn is_switched_off(command_line: &str) -> bool {
+    let mut words = command_line.split_whitespace();
+    words.any(|word| {
+        let value = word.strip_prefix("sched_proxy_exec=");
+        value.is_some_and(|it| {
+            matches!(
+                it.to_ascii_lowercase().as_str(),
+                "0" | "n" | "no" | "off" | "f" | "false"
+            )
+        })
+    })
 }
 
 /// `uname -v`.
@@ -64,6 +90,12 @@ fn read(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_boot_parameter_switches_proxy_execution_off() {
+        assert!(is_switched_off("quiet sched_proxy_exec=0 ro"));
+        assert!(!is_switched_off("sched_proxy_exec=1") && !is_switched_off("sched_proxy_exec"));
+    }
 
     #[test]
     fn the_mode_in_parentheses_is_the_one_that_applies() {

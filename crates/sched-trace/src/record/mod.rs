@@ -27,6 +27,7 @@ mod machine;
 mod options;
 mod pipes;
 mod policies;
+mod quotas;
 mod tracefs;
 
 #[cfg(test)]
@@ -59,6 +60,8 @@ pub struct Recorder {
     lost_before: u64,
     /// Until the first trace is taken.
     noted: policies::Noted,
+    /// When the recording, or the last trace, began.
+    quotas: quotas::Quotas,
 }
 
 impl Recorder {
@@ -79,6 +82,7 @@ impl Recorder {
             Drain::AtStop => None,
         };
         let noted = policies::Noted::now();
+        let quotas = quotas::Quotas::now();
         instance.switch(true)?;
         Ok(Self {
             drainer,
@@ -88,6 +92,7 @@ impl Recorder {
             layout,
             lost_before: 0,
             noted,
+            quotas,
         })
     }
 
@@ -102,7 +107,9 @@ impl Recorder {
         let new = lost.saturating_sub(self.lost_before);
         self.lost_before = self.lost_before.max(lost);
         let noted = std::mem::take(&mut self.noted);
-        Ok(self.read(&pages, new, noted))
+        let mut trace = self.read(&pages, new, noted);
+        self.quotas.fill_in(&mut trace);
+        Ok(trace)
     }
 
     /// Records nothing until [`Recorder::resume`]; costs nothing meanwhile.

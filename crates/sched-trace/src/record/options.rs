@@ -12,6 +12,8 @@ pub struct RecordOptions {
     pub requests: bool,
     /// `block_rq_complete` and `block_bio_complete`: whose reads of a block device are done.
     pub blocks: bool,
+    /// `irq_handler_entry`, `softirq_entry` and their ends: what ran within the slices of threads.
+    pub interrupts: bool,
 }
 
 impl Default for RecordOptions {
@@ -21,6 +23,7 @@ impl Default for RecordOptions {
             drain: Drain::Stream,
             requests: false,
             blocks: false,
+            interrupts: false,
         }
     }
 }

@@ -313,3 +313,95 @@ fn a_policy_that_changed_is_not_known_and_a_new_thread_has_that_of_its_creator()
     let batch = Some(crate::Policy::Batch);
     assert_eq!([creator, child, own].map(policy), [batch, batch, None]);
 }
+
+#[test]
+fn interrupts_within_slices_are_recorded_and_survive_a_file() {
+    let options = RecordOptions {
+        interrupts: true,
+        ..RecordOptions::default()
+    };
+    let Some(recorder) = recorder(&options) else {
+        return;
+    };
+    // A thread that keeps its CPU for some ticks: their softirqs run within its slice.
+    let until = std::time::Instant::now() + Duration::from_millis(300);
+    while std::time::Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    let trace = recorder.stop().unwrap();
+    let lost = |trace: &Trace| {
+        let (report, timeline) = (analyse(trace), crate::timeline::Timeline::new(trace));
+        let interrupts = crate::interrupts::Interrupts::of(trace);
+        crate::interrupts::lost(&interrupts, &timeline, &report, &Filter::default())
+    };
+    let found = lost(&trace);
+    assert!(found.recorded && found.total_us > 0.0, "{found:?}");
+    assert!(
+        found.threads.iter().all(|it| it.total_us <= it.ran_us),
+        "{found:?}"
+    );
+    let mut file = Vec::new();
+    crate::perfetto::write(&trace, &mut file).unwrap();
+    let again = crate::read(Cursor::new(file), "again".as_ref(), &Default::default()).unwrap();
+    assert_eq!(lost(&again), found);
+}
+
+/// A group with a quota, in a hierarchy of version 1; removed when dropped.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new() -> std::io::Result<Self> {
+        let name = format!("erofast-quota-{}", std::process::id());
+        let group = Self(std::path::Path::new("/sys/fs/cgroup/cpu").join(name));
+        std::fs::create_dir(&group.0)?;
+        std::fs::write(group.0.join("cpu.cfs_period_us"), "20000")?;
+        std::fs::write(group.0.join("cpu.cfs_quota_us"), "2000")?;
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_quota_that_stops_threads_is_noted_with_its_threads() {
+    let group = match Group::new() {
+        Ok(group) => group,
+        Err(reason) => return println!("skipped: no group with a quota: {reason}"),
+    };
+    let Some(recorder) = recorder(&RecordOptions::default()) else {
+        return;
+    };
+    let script =
+        "echo $$ > \"$0/tasks\" && i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo; read x";
+    let mut shell = Command::new("sh")
+        .args(["-c", script])
+        .arg(&group.0)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut done = [0];
+    std::io::Read::read_exact(&mut shell.stdout.take().unwrap(), &mut done).unwrap();
+    let trace = recorder.stop().unwrap();
+    let pid = shell.id() as i32;
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    let report = analyse(&trace);
+    let quotas = crate::quotas::quotas(&trace, &report, &Filter::default());
+    let found = quotas
+        .iter()
+        .find(|it| it.threads.iter().any(|it| it.pid == pid));
+    let Some(found) = found else {
+        panic!("{quotas:?} of {pid}: {:?}", trace.threads.get(&pid));
+    };
+    assert!(
+        found
+            .quota
+            .contains(": 2 of 20 ms (cpu.max), its threads were stopped for "),
+        "{found:?}"
+    );
+}

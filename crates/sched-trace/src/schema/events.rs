@@ -2,7 +2,7 @@
 
 use super::{ABSENT, Value, Values, What};
 use crate::ftrace::symbols::Addresses;
-use crate::{Comm, Kind, Name, Names, Task, TaskState, Wake};
+use crate::{Comm, Interrupt, Kind, Name, Names, Task, TaskState, Wake};
 use std::collections::HashMap;
 
 impl Value<'_> {
@@ -56,6 +56,28 @@ impl Naming<'_> {
                 None => Some(self.addresses.name(self.names, number)),
             },
         }
+    }
+}
+
+/// The function of a place in the kernel: "ext4_readpage" of "ext4_readpage+0x1c/0x40".
+fn function_of(place: &str) -> &str {
+    place.split('+').next().unwrap_or(place)
+}
+
+impl Naming<'_> {
+    /// Of a place within a function, which no table of functions has.
+    fn place(&mut self, value: Value<'_>) -> Option<Name> {
+        let text = match value {
+            Value::Number(number) => match self.symbols.get(&number) {
+                Some(name) => self.names.get(*name).to_owned(),
+                None => format!("{number:#x}"),
+            },
+            other => {
+                let name = self.name(other)?;
+                self.names.get(name).to_owned()
+            }
+        };
+        Some(self.names.intern(function_of(&text)))
     }
 }
 
@@ -136,6 +158,22 @@ pub(crate) fn kind(
             connection: a.int()? as u32,
             unique: b.number()?,
             opcode: c.int()? as u32,
+        },
+        What::HandlerBegin | What::HandlerEnd => Kind::Interrupt {
+            source: Interrupt::Handler {
+                irq: a.int()?,
+                name: naming.name(b),
+            },
+            begins: what == What::HandlerBegin,
+        },
+        What::SoftirqBegin | What::SoftirqEnd => Kind::Interrupt {
+            source: Interrupt::Softirq(a.int()? as u32),
+            begins: what == What::SoftirqBegin,
+        },
+        What::SleptIn => Kind::SleptIn {
+            pid: a.int()?,
+            io_wait: b.number()? != 0,
+            caller: naming.place(c)?,
         },
         What::RequestDone | What::BioDone => Kind::BlockDone {
             device: a.int()? as u32,
@@ -240,6 +278,27 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
         } => {
             let numbers = [of(*connection), of(*unique), of(*opcode)];
             (What::FuseSent, padded(&numbers, &[]))
+        }
+        Kind::Interrupt { source, begins } => {
+            let (at, values) = match source {
+                Interrupt::Handler { irq, name: of } => (0, [int(*irq), name(of)]),
+                Interrupt::Softirq(vector) => (2, [Value::Number((*vector).into()), Value::Absent]),
+            };
+            let all = [
+                What::HandlerBegin,
+                What::HandlerEnd,
+                What::SoftirqBegin,
+                What::SoftirqEnd,
+            ];
+            (all[at + usize::from(!begins)], padded(&values, &[]))
+        }
+        Kind::SleptIn {
+            pid,
+            caller,
+            io_wait,
+        } => {
+            let values = [int(*pid), of(*io_wait), Value::Name(*caller)];
+            (What::SleptIn, padded(&values, &[]))
         }
         Kind::BlockDone { device, request } => {
             let what = if *request {

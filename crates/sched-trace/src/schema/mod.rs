@@ -38,6 +38,7 @@ pub(crate) enum Need {
     IfThere,
     Requests,
     Blocks,
+    Interrupts,
 }
 
 /// The kinds of events, in the order of [`EVENTS`].
@@ -62,6 +63,11 @@ pub(crate) enum What {
     FuseSent,
     RequestDone,
     BioDone,
+    HandlerBegin,
+    HandlerEnd,
+    SoftirqBegin,
+    SoftirqEnd,
+    SleptIn,
 }
 
 /// A field of an event.
@@ -84,6 +90,8 @@ pub(crate) enum Form {
     Address,
     Text,
     Function,
+    /// An address within a function.
+    Place,
     State,
     /// The name of a work queue; before Linux 5.11 its address, which names nothing.
     Queue,
@@ -161,7 +169,7 @@ const fn event(
 /// All events that are read. The numbers are those of Perfetto's
 /// `protos/perfetto/trace/ftrace/*.proto`.
 #[rustfmt::skip]
-pub(crate) static EVENTS: [EventType; 19] = [
+pub(crate) static EVENTS: [EventType; 24] = [
     event(What::Switch, Always, ("sched", "sched_switch"), 4, &[
         text("prev_comm", 1), number("prev_pid", 2), number("prev_prio", 3),
         field("prev_state", 4, Form::State),
@@ -209,6 +217,15 @@ pub(crate) static EVENTS: [EventType; 19] = [
         &[number("dev", 1)]),
     event(What::BioDone, Need::Blocks, ("block", "block_bio_complete"), GENERIC,
         &[number("dev", 1)]),
+    event(What::HandlerBegin, Need::Interrupts, ("irq", "irq_handler_entry"), 36,
+        &[number("irq", 1), text("name", 2)]),
+    event(What::HandlerEnd, Need::Interrupts, ("irq", "irq_handler_exit"), 37,
+        &[number("irq", 1), ignored("ret")]),
+    event(What::SoftirqBegin, Need::Interrupts, ("irq", "softirq_entry"), 24, &[number("vec", 1)]),
+    event(What::SoftirqEnd, Need::Interrupts, ("irq", "softirq_exit"), 25, &[number("vec", 1)]),
+    event(What::SleptIn, IfThere, ("sched", "sched_blocked_reason"), 18, &[
+        number("pid", 1), number("io_wait", 3).after(" iowait="), field("caller", 2, Form::Place),
+    ]),
 ];
 
 /// The type of an event by its name.

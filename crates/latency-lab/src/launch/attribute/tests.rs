@@ -100,7 +100,11 @@ fn threads(in_kernel: bool) -> Threads {
         load: vec![40],
         kernel: worker(in_kernel),
         engine: worker(!in_kernel),
-        in_kernel,
+        waiting: if in_kernel {
+            Waiting::Kernel
+        } else {
+            Waiting::Daemon
+        },
         cpus: BTreeSet::from([0]),
         ..Threads::default()
     }
@@ -385,4 +389,48 @@ fn the_end_is_the_last_switch_of_the_programs_last_thread_when_the_lab_looked_la
     // A first thread that ends early is not the end of the program.
     assert_eq!(end(&gone, 500_000), 500_000);
     assert_eq!(end(&Trace::new("mono"), 7), 7);
+}
+
+/// What a command does for which nothing is mounted.
+fn of_command(text: &str) -> Sample {
+    let threads = Threads {
+        waiting: Waiting::Program,
+        ..threads(true)
+    };
+    let mut trace = trace(text);
+    trace.sort();
+    launch(&trace, threads, 0..2000).sample()
+}
+
+#[test]
+fn a_command_has_the_waits_of_its_own_threads_and_of_its_children() {
+    let sample = of_command(
+        "10 lab forks program; 20 lab R+ program; 100 program forks child; 110 program R+ fio;
+         200 fio R+ child; 300 child D idle; 400 idle wakes child; 450 idle R child;
+         500 child X program; 600 program X fio",
+    );
+    // The program from 110 to 500 us, the child from 400 to 450 us; its first wait has no wake-up.
+    assert_eq!((sample.preempted_us, sample.wakeup_us), (390.0, 50.0));
+    assert_eq!((sample.preemptions, sample.migrations), (Some(1), Some(0)));
+    assert_eq!(sample.uninterruptible_us, 150.0);
+    assert_eq!(sample.cpu_us, 90.0 + 100.0 + 50.0 + 100.0);
+    assert_eq!((sample.launch_us, sample.threads), (600.0, 2));
+}
+
+#[test]
+fn a_command_has_the_queue_delays_of_its_work_items_and_no_thread_of_the_kernel_is_foreign() {
+    let sample = of_command(
+        "20 lab R+ program; 100 program queues writeback; 110 program S worker;
+         400 worker starts writeback; 900 worker ends writeback; 1000 worker I rustc;
+         1100 rustc R+ program; 1200 program X fio",
+    );
+    assert_eq!((sample.works, sample.queue_us), (1, Some(300.0)));
+    let [queue] = &sample.by_workqueue[..] else {
+        panic!("{:?}", sample.by_workqueue)
+    };
+    assert_eq!(
+        (queue.function.as_str(), queue.delay_us),
+        ("writeback", 300.0)
+    );
+    assert_eq!(sample.foreign_us, 100.0, "rustc alone");
 }

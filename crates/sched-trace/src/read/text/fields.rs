@@ -41,7 +41,7 @@ fn value(form: Form, text: &str) -> Option<Value<'_>> {
     Some(match form {
         Form::Ignored => Value::Absent,
         Form::Text => Value::Text(text.trim_end().as_bytes()),
-        Form::Function => Value::Text(word.as_bytes()),
+        Form::Function | Form::Place => Value::Text(word.as_bytes()),
         Form::Address => Value::Number(address(word)?),
         Form::Number => Value::Number(word.parse::<i64>().ok()? as u64),
         // trace-cmd report -R prints the number.

@@ -7,7 +7,8 @@ use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::PageLayout;
 use crate::ftrace::{page, symbols, threads};
 use crate::input::{ByteReader, Limits};
-use crate::{Comm, Trace};
+use crate::settings::is_built_with_proxy;
+use crate::{Comm, SchedulerSettings, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek};
 
@@ -143,6 +144,12 @@ impl Pages {
         let kallsyms = &mut &contents.description.kallsyms[..];
         self.decoder
             .finish(&mut trace, kallsyms, symbols::RECORD_AGAIN);
+        // The file does not say whether it was switched off at boot.
+        let settings = SchedulerSettings {
+            proxy_execution: is_built_with_proxy(&contents.description.kallsyms).then_some(true),
+            ..SchedulerSettings::default()
+        };
+        trace.kernel_version = settings.behind(&trace.kernel_version);
         name_from(&mut trace, &contents.cmdlines);
         threads::name_threads(&mut trace);
         let options = &contents.options;

@@ -1,0 +1,201 @@
+//! What the threads of the program did and had done: time in uninterruptible sleep, migrations, and
+//! the work items that the kernel's workers executed for them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+use sched_trace::latency::WorkRun;
+use sched_trace::stats::us;
+use sched_trace::timeline::Timeline;
+use sched_trace::{Kind, Names, TaskState, Trace};
+use serde::{Deserialize, Serialize};
+
+use super::owner::Owner;
+
+/// Of all threads of the program together, within the launch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    /// From going to an uninterruptible sleep to running again.
+    pub(super) uninterruptible_ns: u64,
+    /// Moves to the run queue of another CPU.
+    pub(super) migrations: u64,
+}
+
+impl Times {
+    pub(super) fn of(
+        trace: &Trace,
+        timeline: &Timeline,
+        window: &Range<u64>,
+        owners: &HashMap<i32, Owner>,
+    ) -> Times {
+        let is_program = |pid: &i32| owners.get(pid) == Some(&Owner::Program);
+        let moved = trace.events.iter().filter(|event| match event.kind {
+            Kind::Migrate { task, .. } => is_program(&task.pid) && window.contains(&event.time_ns),
+            _ => false,
+        });
+        let threads = owners.keys().filter(|pid| is_program(pid));
+        Times {
+            migrations: moved.count() as u64,
+            uninterruptible_ns: threads.map(|pid| slept(timeline, window, *pid)).sum(),
+        }
+    }
+}
+
+/// The uninterruptible sleeps of a thread; the last one ends with the launch.
+fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
+    let mut runs = timeline.runs_of(pid).map(|(_, run)| run).peekable();
+    let mut sum = 0;
+    while let Some(run) = runs.next() {
+        let until = runs.peek().map_or(window.end, |next| next.start_ns);
+        if run.left == Some(TaskState::UNINTERRUPTIBLE) {
+            let (from, until) = (run.end_ns.max(window.start), until.min(window.end));
+            sum += until.saturating_sub(from);
+        }
+    }
+    sum
+}
+
+/// The items of one work queue and function within a launch that the program had queued.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueWaits {
+    /// The work queue; empty where it is not known.
+    pub workqueue: String,
+    /// The function that it executes.
+    pub function: String,
+    /// How many items were started.
+    pub items: u64,
+    /// From queueing them to their start, added up.
+    pub delay_us: f64,
+    /// The longest of these delays.
+    pub longest_us: f64,
+}
+
+impl QueueWaits {
+    /// Adds those of another launch.
+    pub(super) fn add(&mut self, other: &QueueWaits) {
+        self.items += other.items;
+        self.delay_us += other.delay_us;
+        self.longest_us = self.longest_us.max(other.longest_us);
+    }
+}
+
+/// Items of the program.
+pub(super) struct Items<'a>(Vec<&'a WorkRun>);
+
+/// The items that threads of the program queued, and those that their workers queued while they
+/// executed these: those of them that `counts` accepts.
+pub(super) fn items<'a>(
+    works: &'a [WorkRun],
+    is_program: &dyn Fn(i32) -> bool,
+    counts: &dyn Fn(&&WorkRun) -> bool,
+) -> Items<'a> {
+    let mut queued: Vec<(u64, i32, usize)> = works
+        .iter()
+        .enumerate()
+        .filter_map(|(at, work)| Some((work.queued_ns?, work.queued_by?, at)))
+        .collect();
+    // An item starts after it was queued, so its own items come later.
+    queued.sort_unstable();
+    let mut of_program: HashSet<usize> = HashSet::new();
+    // Of each worker, the items of the program that it executed.
+    let mut executed: HashMap<i32, Vec<usize>> = HashMap::new();
+    for (time, by, at) in queued {
+        let within = |other: &usize| {
+            let work = &works[*other];
+            work.start_ns <= time && work.end_ns.is_some_and(|end| time < end)
+        };
+        let handed_on = || executed.get(&by).is_some_and(|its| its.iter().any(within));
+        if is_program(by) || handed_on() {
+            of_program.insert(at);
+            executed.entry(works[at].pid).or_default().push(at);
+        }
+    }
+    let all = works.iter().enumerate();
+    let found = all.filter(|(at, work)| of_program.contains(at) && counts(work));
+    Items(found.map(|(_, work)| work).collect())
+}
+
+impl Items<'_> {
+    /// Their number, and their total delay from queueing to start.
+    pub(super) fn queue(&self) -> (u64, u64) {
+        (
+            self.0.len() as u64,
+            self.0.iter().map(|work| delay(work)).sum(),
+        )
+    }
+
+    /// By work queue and function, longest delay first.
+    pub(super) fn by_workqueue(&self, names: &Names) -> Vec<QueueWaits> {
+        let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
+        for work in &self.0 {
+            let queue = work.workqueue.map_or("", |name| names.get(name));
+            let function = names.get(work.function);
+            let delay_us = us(delay(work));
+            queues
+                .entry((queue, function))
+                .or_default()
+                .add(&QueueWaits {
+                    items: 1,
+                    delay_us,
+                    longest_us: delay_us,
+                    ..QueueWaits::default()
+                });
+        }
+        let named = |((workqueue, function), waits): ((&str, &str), QueueWaits)| QueueWaits {
+            workqueue: workqueue.into(),
+            function: function.into(),
+            ..waits
+        };
+        let mut all: Vec<QueueWaits> = queues.into_iter().map(named).collect();
+        all.sort_by(|a, b| b.delay_us.total_cmp(&a.delay_us));
+        all
+    }
+}
+
+fn delay(work: &WorkRun) -> u64 {
+    let queued = work.queued_ns.unwrap_or(work.start_ns);
+    work.start_ns.saturating_sub(queued)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(queued: (u64, i32), start_ns: u64, end_ns: u64, pid: i32) -> WorkRun {
+        let mut names = Names::default();
+        WorkRun {
+            queued_ns: Some(queued.0),
+            queued_by: Some(queued.1),
+            start_ns,
+            end_ns: Some(end_ns),
+            pid,
+            cpu: 0,
+            function: names.intern("f"),
+            workqueue: None,
+            kthread: false,
+            softirq: false,
+        }
+    }
+
+    #[test]
+    fn items_that_the_programs_items_queue_are_the_programs() {
+        let works = [
+            work((10, 20), 15, 40, 30),
+            // By the worker of the first one, within it, and after it.
+            work((20, 30), 50, 60, 31),
+            work((45, 30), 70, 80, 31),
+            // By that of the second one.
+            work((55, 31), 90, 95, 32),
+            work((12, 50), 100, 110, 33),
+        ];
+        let found = items(&works, &|pid| pid == 20, &|_| true);
+        assert_eq!(found.queue(), (3, 5 + 30 + 35));
+        let late = items(&works, &|pid| pid == 20, &|work| work.start_ns > 40);
+        assert_eq!(late.queue().0, 2);
+        let mut names = Names::default();
+        names.intern("f");
+        let queues = found.by_workqueue(&names);
+        assert_eq!((queues.len(), queues[0].items), (1, 3));
+        assert_eq!((queues[0].delay_us, queues[0].longest_us), (0.07, 0.035));
+    }
+}

@@ -1,0 +1,293 @@
+//! What is launched in each round: a program out of an engine's mount, or one of several commands,
+//! which a parameter multiplies.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::shell::quote;
+use crate::{LabError, Result};
+
+/// One of those that are compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// As reports call it.
+    pub name: String,
+    /// What is mounted for it, if anything.
+    pub engine: Option<Engine>,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// A command line for the shell, run before each launch.
+    pub prepare: Option<OsString>,
+}
+
+/// A parameter: `{NAME}` in commands stands for one value after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scan {
+    name: String,
+    values: Vec<String>,
+}
+
+/// More rows than this are no report.
+const MOST: usize = 64;
+
+fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
+    Err(LabError::Usage(format!("lab run: {text}")))
+}
+
+impl FromStr for Scan {
+    type Err = LabError;
+
+    /// `threads=1,2,4`, `threads=1..8`.
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((name, list)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return wrong(format!("--scan {text}: must be NAME=VALUE,VALUE,..."));
+        };
+        let mut values = Vec::new();
+        for value in list.split(',') {
+            let ends = value.split_once("..");
+            let ends = ends.and_then(|(a, b)| Some((a.parse::<i64>().ok()?, b.parse().ok()?)));
+            match ends {
+                Some((first, last)) if first > last || last.abs_diff(first) >= MOST as u64 => {
+                    return wrong(format!(
+                        "--scan {text}: {value} must have 1 to {MOST} values"
+                    ));
+                }
+                Some((first, last)) => values.extend((first..=last).map(|it| it.to_string())),
+                None => values.push(value.to_owned()),
+            }
+        }
+        if values.iter().any(String::is_empty) {
+            return wrong(format!("--scan {text}: a value is empty"));
+        }
+        let name = name.to_owned();
+        Ok(Scan { name, values })
+    }
+}
+
+impl Scan {
+    fn place(&self) -> String {
+        format!("{{{}}}", self.name)
+    }
+}
+
+/// The commands of a command line, of which `--` divides one from the next, with their names and
+/// preparations, each once for every value of the parameters.
+pub fn commands(
+    words: &[OsString],
+    names: &[String],
+    prepare: &[OsString],
+    scans: &[Scan],
+) -> Result<Vec<Side>> {
+    let commands: Vec<&[OsString]> = words.split(|word| word == "--").collect();
+    let count = commands.len();
+    if commands.iter().any(|command| command.is_empty()) {
+        return wrong("a command is empty; they stand behind --, and one -- divides two of them");
+    }
+    if names.len() > count {
+        return wrong(format!(
+            "{} times --name, for commands: {count}",
+            names.len()
+        ));
+    }
+    if prepare.len() > 1 && prepare.len() != count {
+        let given = prepare.len();
+        return wrong(format!(
+            "{given} times --prepare, for commands: {count}; give one for all of them, or one for each"
+        ));
+    }
+    let combinations = combinations(scans);
+    if count * combinations.len() > MOST {
+        let rows = count * combinations.len();
+        return wrong(format!(
+            "{rows} commands with these values; {MOST} are the most"
+        ));
+    }
+    let mut sides = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        let prepare = prepare.get(at).or(prepare.first());
+        for values in &combinations {
+            let fill = |word: &OsStr| values.iter().fold(word.to_owned(), filled);
+            let command: Vec<OsString> = command.iter().map(|word| fill(word)).collect();
+            let given = names.get(at).map(String::as_str);
+            let given = given.filter(|name| !name.is_empty());
+            sides.push(Side {
+                name: name(given, &command, values, count),
+                engine: None,
+                command: by_shell(command),
+                prepare: prepare.map(|line| fill(line)),
+            });
+        }
+    }
+    let texts = || words.iter().chain(prepare);
+    let unused = |scan: &&Scan| !texts().any(|word| contains(word, &scan.place()));
+    match scans.iter().find(unused) {
+        Some(scan) => wrong(format!(
+            "--scan {}: no command has {}",
+            scan.name,
+            scan.place()
+        )),
+        None => Ok(sides),
+    }
+}
+
+/// A value of each parameter, with what stands for it.
+type Values = Vec<(String, String)>;
+
+/// Each value of each parameter with all of the others; one, without values, where there are none.
+fn combinations(scans: &[Scan]) -> Vec<Values> {
+    let mut all = vec![Values::new()];
+    for scan in scans {
+        let with = |values: &Values| {
+            let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
+            scan.values.iter().map(value).collect::<Vec<Values>>()
+        };
+        // Enough to be refused.
+        all = all.iter().take(MOST + 1).flat_map(with).collect();
+    }
+    all
+}
+
+/// The name that was given, or the command, with the values that neither of them has.
+fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: usize) -> String {
+    let words = values.iter().map(|(place, value)| {
+        let name = place.trim_start_matches('{').trim_end_matches('}');
+        format!("{name}={value}")
+    });
+    let words = words.collect::<Vec<String>>().join(", ");
+    let line = || {
+        let words = command.iter().map(|word| word.to_string_lossy());
+        match command {
+            // As it was written.
+            [_] => words.collect(),
+            _ => words.map(|it| quote(&it)).collect::<Vec<_>>().join(" "),
+        }
+    };
+    match given {
+        Some(name) => {
+            let own = values.iter().fold(OsString::from(name), filled);
+            match own == name && !values.is_empty() {
+                true => format!("{name}, {words}"),
+                false => own.to_string_lossy().into_owned(),
+            }
+        }
+        None if commands == 1 && !values.is_empty() => words,
+        None => line(),
+    }
+}
+
+/// A command of one word with a space in it is a line for the shell, unless it is the path of a
+/// file.
+fn by_shell(command: Vec<OsString>) -> Vec<OsString> {
+    match &command[..] {
+        [line] if is_line(line) => vec!["sh".into(), "-c".into(), line.clone()],
+        _ => command,
+    }
+}
+
+fn is_line(word: &OsStr) -> bool {
+    word.as_bytes().iter().any(u8::is_ascii_whitespace) && !Path::new(word).is_file()
+}
+
+fn contains(word: &OsStr, text: &str) -> bool {
+    let mut parts = word.as_bytes().windows(text.len());
+    parts.any(|part| part == text.as_bytes())
+}
+
+/// With the value wherever its place stands.
+fn filled(word: OsString, (place, value): &(String, String)) -> OsString {
+    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(at) = rest
+        .windows(place.len())
+        .position(|part| part == place.as_bytes())
+    {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(value.as_bytes());
+        rest = &rest[at + place.len()..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    fn sides(line: &str, names: &[&str], prepare: &[&str], scans: &[&str]) -> Result<Vec<Side>> {
+        let names: Vec<String> = names.iter().map(|it| (*it).into()).collect();
+        let prepare: Vec<OsString> = prepare.iter().map(OsString::from).collect();
+        let scans: Vec<Scan> = scans.iter().map(|it| it.parse().unwrap()).collect();
+        commands(&words(line), &names, &prepare, &scans)
+    }
+
+    fn names(sides: &[Side]) -> Vec<&str> {
+        sides.iter().map(|side| side.name.as_str()).collect()
+    }
+
+    #[test]
+    fn commands_are_divided_named_and_prepared_one_by_one() {
+        let found = sides("a 1 -- b -x {} -- c", &["first"], &["p", "q", "r"], &[]).unwrap();
+        assert_eq!(names(&found), ["first", "b -x {}", "c"]);
+        assert_eq!(found[1].command, words("b -x {}"));
+        assert_eq!(found[2].prepare.as_deref(), Some(OsStr::new("r")));
+        let all = sides("a -- b", &[], &["p"], &[]).unwrap();
+        assert!(
+            all.iter()
+                .all(|it| it.prepare.as_deref() == Some(OsStr::new("p")))
+        );
+    }
+
+    #[test]
+    fn a_parameter_multiplies_commands() {
+        let one = sides(
+            "x -j {j} --to={j}{k}",
+            &[],
+            &["rm {k}"],
+            &["j=1,2", "k=7..9"],
+        )
+        .unwrap();
+        assert_eq!(names(&one)[..3], ["j=1, k=7", "j=1, k=8", "j=1, k=9"]);
+        assert_eq!((one.len(), &one[5].command), (6, &words("x -j 2 --to=29")));
+        assert_eq!(one[1].prepare.as_deref(), Some(OsStr::new("rm 8")));
+        let two = sides("a {n} -- b", &["", "b with {n}"], &[], &["n=1,2"]).unwrap();
+        assert_eq!(names(&two), ["a 1", "a 2", "b with 1", "b with 2"]);
+        let one = sides("a {n}", &["x"], &[], &["n=1,2"]).unwrap();
+        assert_eq!(names(&one), ["x, n=1", "x, n=2"]);
+        let unnamed = sides("a {n} -- b", &[], &[], &["n=1,2"]).unwrap();
+        assert_eq!(names(&unnamed), ["a 1", "a 2", "b", "b"]);
+    }
+
+    #[test]
+    fn a_word_with_a_space_is_a_line_for_the_shell() {
+        let line = [OsString::from("ls | wc")];
+        let found = commands(&line, &[], &[], &[]).unwrap();
+        assert_eq!(found[0].name, "ls | wc");
+        assert_eq!(found[0].command[..2], words("sh -c"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_one_line() {
+        let fault = |line: &str, names: &[&str], prepare: &[&str], scans: &[&str]| {
+            sides(line, names, prepare, scans).unwrap_err().to_string()
+        };
+        assert!(fault("a -- -- b", &[], &[], &[]).contains("a command is empty"));
+        assert!(fault("a", &["x", "y"], &[], &[]).contains("2 times --name"));
+        assert!(fault("a -- b -- c", &[], &["p", "q"], &[]).contains("2 times --prepare"));
+        let unused = fault("a", &[], &[], &["n=1"]);
+        assert_eq!(unused, "lab run: --scan n: no command has {n}");
+        let many = fault("{a}{b}{c}", &[], &[], &["a=1..9", "b=1..9", "c=1..9"]);
+        assert!(many.contains("64 are the most"), "{many}");
+        let scan = |text: &str| text.parse::<Scan>().unwrap_err().to_string();
+        assert_eq!(scan("n"), "lab run: --scan n: must be NAME=VALUE,VALUE,...");
+        assert!(scan("n=1,,2").ends_with("a value is empty"));
+        assert!(scan("n=9..1").contains("9..1 must have 1 to 64 values"));
+    }
+}

@@ -1,0 +1,219 @@
+//! How long the quotas of control groups stop threads while a recording runs, from `cpu.stat` of
+//! either version of the interface.
+
+use crate::quotas::TRACK;
+use crate::{Slice, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A tree deeper or larger than this is no machine's.
+const MOST_GROUPS: usize = 20_000;
+
+/// What a quota has done since its group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    periods: u64,
+    throttled: u64,
+    /// All CPUs together.
+    stopped_us: u64,
+}
+
+/// A group with a quota.
+#[derive(Clone, Debug)]
+struct Group {
+    quota_us: u64,
+    period_us: u64,
+    account: Account,
+    /// Its threads, and those of the groups below it.
+    threads: BTreeSet<i32>,
+}
+
+/// The groups with a quota at one time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quotas {
+    top: PathBuf,
+    groups: BTreeMap<PathBuf, Group>,
+}
+
+impl Quotas {
+    /// Of all groups that this process sees.
+    pub(super) fn now() -> Self {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Some(top) = hierarchy(&mounts) else {
+            return Self::default();
+        };
+        let mut quotas = Self::default();
+        let (mut left, mut seen) = (vec![top.clone()], 0);
+        while let Some(directory) = left.pop() {
+            seen += 1;
+            left.extend(below(&directory).filter(|_| seen < MOST_GROUPS));
+            if let Some(group) = group(&directory) {
+                quotas.groups.insert(directory, group);
+            }
+        }
+        quotas.top = top;
+        quotas
+    }
+
+    /// Notes each thread of the trace that was in a group which was stopped since `self`.
+    pub(super) fn fill_in(&self, trace: &mut Trace) {
+        if self.top.as_os_str().is_empty() {
+            return;
+        }
+        let (start_ns, end_ns) = trace.span().unwrap_or_default();
+        for (directory, after) in Self::now().groups {
+            let before = self.groups.get(&directory);
+            let was = before.map(|group| group.account).unwrap_or_default();
+            let Some(done) = after.account.since(was).filter(|done| done.stopped_us > 0) else {
+                continue;
+            };
+            let path = directory.strip_prefix(&self.top).unwrap_or(&directory);
+            let name = title(&Path::new("/").join(path), &after, done);
+            let earlier = before
+                .map(|group| group.threads.clone())
+                .unwrap_or_default();
+            let threads = after.threads.union(&earlier);
+            let there = threads.filter(|pid| trace.threads.contains_key(pid));
+            let slices = there.map(|pid| Slice {
+                name: name.clone(),
+                track: TRACK.into(),
+                start_ns,
+                end_ns,
+                pid: Some(*pid),
+            });
+            trace.slices.extend(slices);
+        }
+    }
+}
+
+impl Account {
+    /// None where it was made anew meanwhile.
+    fn since(self, before: Self) -> Option<Self> {
+        Some(Self {
+            periods: self.periods.checked_sub(before.periods)?,
+            throttled: self.throttled.checked_sub(before.throttled)?,
+            stopped_us: self.stopped_us.checked_sub(before.stopped_us)?,
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let number = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            let (_, number) = lines.find(|(known, _)| *known == name)?;
+            number.trim().parse::<u64>().ok()
+        };
+        Some(Self {
+            periods: number("nr_periods")?,
+            throttled: number("nr_throttled")?,
+            // Nanoseconds in version 1.
+            stopped_us: number("throttled_usec")
+                .or_else(|| Some(number("throttled_time")? / 1000))?,
+        })
+    }
+}
+
+/// "/build: 50 of 100 ms (cpu.max), its threads were stopped for 1203 ms in 12 of 20 periods".
+fn title(path: &Path, group: &Group, done: Account) -> String {
+    let ms = |us: u64| us as f64 / 1000.0;
+    format!(
+        "{}: {} of {} ms (cpu.max), its threads were stopped for {:.0} ms in {} of {} periods",
+        path.display(),
+        ms(group.quota_us),
+        ms(group.period_us),
+        ms(done.stopped_us),
+        done.throttled,
+        done.periods
+    )
+}
+
+/// Where groups have quotas: the hierarchy of version 1 with the controller, or else version 2.
+fn hierarchy(mounts: &str) -> Option<PathBuf> {
+    let place = |kind: &str, option: &str| {
+        mounts.lines().find_map(|line| {
+            let (before, after) = line.split_once(" - ")?;
+            let mut after = after.split(' ');
+            let is_kind = after.next() == Some(kind);
+            let options = after.nth(1).unwrap_or_default();
+            let has = option.is_empty() || options.split(',').any(|it| it == option);
+            let point = before.split(' ').nth(4)?;
+            (is_kind && has).then(|| PathBuf::from(point.replace("\\040", " ")))
+        })
+    };
+    place("cgroup", "cpu").or_else(|| place("cgroup2", ""))
+}
+
+fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.map(|entry| entry.path())
+}
+
+/// None without a quota.
+fn group(directory: &Path) -> Option<Group> {
+    let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
+    let (quota, period) = match read("cpu.max") {
+        Some(line) => {
+            let (quota, period) = line.split_once(' ')?;
+            (quota.to_owned(), period.to_owned())
+        }
+        None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
+    };
+    Some(Group {
+        // "max", and -1 in version 1, is none.
+        quota_us: quota.trim().parse().ok()?,
+        period_us: period.trim().parse().ok()?,
+        account: Account::parse(&read("cpu.stat")?)?,
+        threads: threads(directory),
+    })
+}
+
+fn threads(directory: &Path) -> BTreeSet<i32> {
+    let (mut left, mut found) = (vec![directory.to_owned()], BTreeSet::new());
+    while let Some(directory) = left.pop() {
+        let list = ["cgroup.threads", "tasks"].map(|name| fs::read_to_string(directory.join(name)));
+        let list = list.into_iter().find_map(Result::ok).unwrap_or_default();
+        found.extend(list.lines().filter_map(|line| line.parse::<i32>().ok()));
+        left.extend(below(&directory));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_keep_the_same_account() {
+        let second =
+            "usage_usec 9\nnr_periods 20\nnr_throttled 12\nthrottled_usec 1500\nnr_bursts 0\n";
+        let first = "nr_periods 20\nnr_throttled 12\nthrottled_time 1500000\n";
+        let [second, first] = [second, first].map(|text| Account::parse(text).unwrap());
+        assert_eq!(first, second);
+        assert_eq!(first.since(Account::default()), Some(first));
+        assert_eq!(Account::default().since(first), None);
+        let group = Group {
+            quota_us: 50_000,
+            period_us: 100_000,
+            account: first,
+            threads: BTreeSet::new(),
+        };
+        let text = title(Path::new("/build"), &group, first);
+        assert!(text.starts_with("/build: 50 of 100 ms (cpu.max)"), "{text}");
+        assert!(
+            text.ends_with("stopped for 2 ms in 12 of 20 periods"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_hierarchy_is_that_of_the_controller() {
+        let mixed = "30 24 0:26 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                     31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+                     32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(hierarchy(mixed), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
+        let second = "32 24 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(hierarchy(second), Some("/sys/fs/cgroup".into()));
+        assert_eq!(hierarchy(""), None);
+    }
+}
