@@ -65,6 +65,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dm-verity", &[]),
     // No code of the network in a program that parses images, and no parser where the network is.
     ("erofast-fetch", &["remote-image"]),
+    // Starts programs; speaks with containerd and the cluster's kubelet.
+    ("erofast-snapshotter", &[]),
     ("remote-image", &["figures"]),
     ("figures", &[]),
     ("sys", &[]),
