@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
@@ -121,14 +122,21 @@ async fn run(options: Options) -> Result<(), String> {
     }
     let end = end().map_err(|error| format!("signals: {error}"))?;
     socket::report_ready();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async { drop(stopped.await) };
+    let incoming = UnixListenerStream::new(listener);
+    let serving = Server::builder().serve_with_incoming_shutdown(front, incoming, stopped);
+    tokio::pin!(serving);
     tokio::select! {
-        served = Server::builder().serve_with_incoming(front, UnixListenerStream::new(listener)) =>
-            served.map_err(|error| format!("socket {}: {error}", socket.display())),
-        () = end => {
-            let _ = std::fs::remove_file(&socket);
-            Ok(())
-        }
+        served = &mut serving =>
+            return served.map_err(|error| format!("socket {}: {error}", socket.display())),
+        () = end => {}
     }
+    let _ = std::fs::remove_file(&socket);
+    drop(stop);
+    // Calls that are being answered; containerd keeps its connection for longer.
+    let _ = tokio::time::timeout(GOODBYE, serving).await;
+    Ok(())
 }
 
 /// The signals to end.

@@ -196,7 +196,10 @@ fn kill_all(point: &Path) {
         assert!(begun.elapsed() < LONG, "it does not die");
         for process in fs::read_dir("/proc").unwrap().flatten() {
             let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let pid = process.file_name().to_str().and_then(|pid| pid.parse().ok());
+            let pid = process
+                .file_name()
+                .to_str()
+                .and_then(|pid| pid.parse().ok());
             let is_of_mount = arguments.split(|byte| *byte == 0).any(|word| word == name);
             if let Some(pid) = pid.and_then(Pid::from_raw).filter(|_| is_of_mount) {
                 let _ = kill_process(pid, Signal::KILL);

@@ -1,6 +1,6 @@
 //! Mounts of layers: one for each digest, however many snapshots have it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -61,6 +61,8 @@ pub struct Layers {
     busy: Mutex<HashSet<String>>,
     free: Condvar,
     no_erofs: Mutex<HashSet<String>>,
+    /// Images of which a layer was not ready in time, and when others are tried again.
+    slow: Mutex<HashMap<String, Instant>>,
 }
 
 /// The right to mount and unmount one layer.
@@ -100,6 +102,7 @@ impl Layers {
             busy: Mutex::default(),
             free: Condvar::new(),
             no_erofs: Mutex::default(),
+            slow: Mutex::default(),
         })
     }
 
@@ -151,6 +154,20 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
+    /// Whether another layer of the image was not ready in time just now: the time limit is not
+    /// spent on each of them.
+    pub fn is_slow(&self, image: &str) -> bool {
+        let slow = self.lock(&self.slow);
+        slow.get(image).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// The layers of the image are not tried for as long as `limit`.
+    pub fn note_slow(&self, image: &str, limit: Duration) {
+        let (mut slow, now) = (self.lock(&self.slow), Instant::now());
+        slow.retain(|_, until| now < *until);
+        slow.insert(image.to_owned(), now + limit);
+    }
+
     /// Takes away what is mounted and belongs to no snapshot: what a program that was killed left.
     pub fn clean(&self) -> Result<(), Failure> {
         let known = self.store.layers()?;
@@ -178,18 +195,14 @@ impl Held<'_> {
     /// Mounts the layer, unless it is mounted.
     pub fn mount(&self, image: &str, deadline: Instant) -> Result<Mounted, Failure> {
         let layers = self.layers;
+        if let Some(known) = layers.store.layer(&self.digest)?
+            && let Some(point) = self.usable(layers.point(known.id), image)?
+        {
+            return Ok(Mounted::At(point));
+        }
+        // Written down first: what is mounted without an owner is taken away.
         let record = layers.store.insert_layer(&self.digest, image)?;
         let point = layers.point(record.id);
-        if layers.mounted().contains(&point) {
-            match health(&point, ANSWER) {
-                Health::Answers => return Ok(Mounted::At(point)),
-                Health::Dead => detach(&point).map_err(Failure::at(point.display()))?,
-                Health::Silent => {
-                    let why = format!("the mount {} does not answer", point.display());
-                    return Err(Failure::Unavailable(self.line(image, &why)));
-                }
-            }
-        }
         let begun = Instant::now();
         let mounted = self.mount_from_hosts(&record, &point, deadline);
         match &mounted {
@@ -197,6 +210,24 @@ impl Held<'_> {
             _ => self.take_back(&point),
         }
         mounted
+    }
+
+    /// The mount that is there, if it is; a dead one is taken away.
+    fn usable(&self, point: PathBuf, image: &str) -> Result<Option<PathBuf>, Failure> {
+        if !self.layers.mounted().contains(&point) {
+            return Ok(None);
+        }
+        match health(&point, ANSWER) {
+            Health::Answers => Ok(Some(point)),
+            Health::Dead => {
+                detach(&point).map_err(Failure::at(point.display()))?;
+                Ok(None)
+            }
+            Health::Silent => {
+                let why = format!("the mount {} does not answer", point.display());
+                Err(Failure::Unavailable(self.line(image, &why)))
+            }
+        }
     }
 
     fn line(&self, image: &str, why: &str) -> String {

@@ -38,8 +38,8 @@ impl Wanted {
             return Ok(None);
         };
         if !is_digest(digest) {
-            return Err(Failure::Invalid(format!(
-                "image {image}: the layer's digest {digest:?} is not sha256: and 64 hexadecimal digits"
+            return Err(Failure::Unavailable(format!(
+                "image {image}: layer {digest:?}: its digest is not sha256: and 64 hexadecimal digits"
             )));
         }
         let (image, digest) = (normalised(image), digest.clone());

@@ -102,6 +102,10 @@ impl Snapshotter {
             self.metrics.pulled(Outcome::Unpacked);
             return Ok(false);
         }
+        if self.layers.is_slow(&image) {
+            self.metrics.pulled(Outcome::Failed);
+            return Ok(false);
+        }
         let held = self.layers.hold(&digest, deadline)?;
         let mounted = held.mount(&image, deadline);
         self.metrics.pulled(match &mounted {
@@ -117,6 +121,9 @@ impl Snapshotter {
         };
         if !matches!(committed, Ok(true)) {
             held.release_if_unused()?;
+        }
+        if committed.is_err() && Instant::now() >= deadline {
+            self.layers.note_slow(&image, self.limit);
         }
         committed
     }

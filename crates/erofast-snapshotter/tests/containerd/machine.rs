@@ -60,11 +60,19 @@ fn unmount_below(folder: &Path) {
 
 fn busybox() -> Option<PathBuf> {
     let paths = ["/bin/busybox", "/usr/bin/busybox"].map(PathBuf::from);
-    paths.into_iter().find(|path| {
-        let bytes = fs::read(path).unwrap_or_default();
-        // A program that needs no other library has no interpreter.
-        !bytes.is_empty() && !bytes.windows(8).any(|part| part == b"ld-linux")
-    })
+    paths.into_iter().find(|path| is_static(path) == Some(true))
+}
+
+/// Whether a 64-bit program has no interpreter, which would load libraries.
+fn is_static(path: &Path) -> Option<bool> {
+    let bytes = fs::read(path).ok()?;
+    let number = |at: usize, size: usize| {
+        let bytes = bytes.get(at..at + size)?;
+        Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    };
+    let (headers, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    let kinds = (0..count).map(|index| number(headers + index * size, 4));
+    Some(!kinds.flatten().any(|kind| kind == 3))
 }
 
 fn missing() -> Option<String> {
