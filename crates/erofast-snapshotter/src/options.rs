@@ -57,3 +57,44 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn text(path: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    #[test]
+    fn the_man_page_has_every_option() {
+        let page = text("packaging/erofast-snapshotter.1").replace('\\', "");
+        for option in Options::command().get_arguments() {
+            let name = format!("fB--{}fR", option.get_long().unwrap());
+            assert!(page.contains(&name), "no {name}");
+        }
+    }
+
+    #[test]
+    fn the_unit_and_the_page_have_options_that_exist() {
+        let unit = text("contrib/systemd/erofast-snapshotter.service");
+        let start = unit
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart="));
+        Options::try_parse_from(start.unwrap().split(' ')).unwrap();
+        let page = text("docs/containerd.md");
+        let marked = page.split('`').filter(|word| word.starts_with("--"));
+        for option in marked.filter_map(|words| words.split(' ').next()) {
+            let known = Options::command();
+            let known = known.get_arguments().filter_map(clap::Arg::get_long);
+            let known: Vec<_> = known.map(|name| format!("--{name}")).collect();
+            assert!(known.iter().any(|name| name == option), "{option}");
+        }
+    }
+}

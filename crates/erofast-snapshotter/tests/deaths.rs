@@ -1,10 +1,12 @@
-//! The snapshotter killed at random moments, while containers read.
+//! The snapshotter, servers and fetchers killed at random moments, while the layer is read.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tonic::Code;
 
 use crate::node::{Labels, Node, Site, labels, mounts};
@@ -34,6 +36,7 @@ fn no_reader_notices_kills_and_no_mount_and_no_snapshot_is_left_or_lost() {
         let stop = Ends(&ended);
         for round in 0..kills() {
             churn(&mut node, &site, round);
+            kill_of_mount(&point, round % 2 == 0);
         }
         drop(stop);
     });
@@ -77,8 +80,8 @@ fn churn(node: &mut Node, site: &Site, round: u64) {
     let moment = Duration::from_micros(round.wrapping_mul(7919) % 60 * 1000);
     let killer = thread::spawn(move || {
         thread::sleep(moment);
-        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
     });
     for step in 0.. {
         let key = format!("c-{round}-{step}");
@@ -112,4 +115,45 @@ fn churn(node: &mut Node, site: &Site, round: u64) {
             node.mounts(&name).unwrap();
         }
     }
+}
+
+/// Kills the server of a mount, or its fetcher. The mount helper stays: it replaces both.
+fn kill_of_mount(point: &Path, server: bool) {
+    let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = |pid: i32| {
+        let stat = stat(pid);
+        let (_, fields) = stat.rsplit_once(") ")?;
+        fields.split(' ').nth(1)?.parse::<i32>().ok()
+    };
+    let of_mount = processes(point);
+    let helper = of_mount.iter().find(|pid| {
+        let parent = parent(**pid);
+        parent.is_none_or(|parent| !of_mount.contains(&parent))
+    });
+    let Some(helper) = helper else {
+        panic!("{} has no helper: {of_mount:?}", point.display());
+    };
+    let children = format!("/proc/{helper}/task/{helper}/children");
+    let children = fs::read_to_string(children).unwrap_or_default();
+    for child in children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+    {
+        let is_server = of_mount.contains(&child);
+        let is_fetcher = stat(child).contains("(erofast-fetch)");
+        if if server { is_server } else { is_fetcher } {
+            let _ = kill_process(Pid::from_raw(child).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+/// Those that have the mount point among their arguments.
+pub fn processes(point: &Path) -> Vec<i32> {
+    let name = point.as_os_str().as_encoded_bytes();
+    let all = fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).any(|word| word == name)
+    });
+    all.filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .collect()
 }

@@ -4,14 +4,19 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Instant;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use erofast_snapshotter::grpc::messages::Kind;
 use erofast_snapshotter::layer::mount_table::detach;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use crate::node::{LONG, Labels, Node, Site, mounts};
+use crate::deaths::processes;
+use crate::node::{LONG, Labels, Node, Site, mounts, program};
+use crate::server::Fault;
 
 #[test]
 fn a_layer_is_mounted_once_from_the_registry_for_all_namespaces_and_goes_with_the_last() {
@@ -188,24 +193,60 @@ fn what_is_dead_or_unmounted_is_mounted_again_on_demand() {
     assert_eq!(node.points().len(), 1);
 }
 
-/// Kills the processes of a mount, whose arguments name the mount point, until it is dead.
+/// Kills the processes of a mount until it is dead.
 fn kill_all(point: &Path) {
-    let name = point.as_os_str().as_encoded_bytes();
     let begun = Instant::now();
     while rustix::fs::statfs(point).is_ok() {
         assert!(begun.elapsed() < LONG, "it does not die");
-        for process in fs::read_dir("/proc").unwrap().flatten() {
-            let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let pid = process
-                .file_name()
-                .to_str()
-                .and_then(|pid| pid.parse().ok());
-            let is_of_mount = arguments.split(|byte| *byte == 0).any(|word| word == name);
-            if let Some(pid) = pid.and_then(Pid::from_raw).filter(|_| is_of_mount) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        for pid in processes(point) {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         }
     }
+}
+
+/// Whether `erofast mount` has the option.
+fn knows(option: &str) -> bool {
+    let help = erofast(&["mount", "--help"]);
+    String::from_utf8_lossy(&help).contains(option)
+}
+
+fn erofast(arguments: &[&str]) -> Vec<u8> {
+    let mut command = Command::new(program().with_file_name("erofast"));
+    command.args(arguments).output().unwrap().stdout
+}
+
+/// After a reboot: a layer that is all in the cache needs no registry.
+#[test]
+fn what_is_cached_is_mounted_with_the_registry_away() {
+    if !mounts() {
+        return;
+    }
+    if !knows("offline=") {
+        return println!("skipped: this erofast asks the registry at each mount");
+    }
+    let (site, mut node) = (Site::new(), Node::new());
+    node.arguments.extend(["-o".into(), "prefetch=all".into()]);
+    node.start();
+    assert!(node.pull("k/1/a", "", "sha256:c", &site.image(), &site.digest));
+    node.prepare("c", "sha256:c", &Labels::new()).unwrap();
+    let point = node.points()[0].display().to_string();
+    let begun = Instant::now();
+    loop {
+        let stat: Value = serde_json::from_slice(&erofast(&["stat", "--json", &point])).unwrap();
+        let layer = &stat["remote"][0];
+        if layer["cached_bytes"] == layer["bytes"] && layer["bytes"].is_u64() {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{layer}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    site.compare(&node.points()[0]);
+    node.kill();
+    detach(&node.points()[0]).unwrap();
+    site.registry.0.state().always = Some(Fault::Closed);
+    node.start();
+    node.mounts("c").unwrap_or_else(|error| panic!("{error:?}"));
+    site.compare(&node.points()[0]);
 }
 
 #[test]

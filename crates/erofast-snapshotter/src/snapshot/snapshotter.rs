@@ -253,10 +253,9 @@ impl Snapshotter {
     pub fn remove(&self, key: &str) -> Result<()> {
         let record = self.store.remove(key)?;
         if let Some(digest) = &record.layer {
-            return self
-                .layers
-                .hold(digest, self.deadline())?
-                .release_if_unused();
+            // Where somebody mounts it just now, a later clean-up looks whether it is unused.
+            let held = self.layers.hold(digest, self.deadline());
+            return held.map_or(Ok(()), |held| held.release_if_unused());
         }
         let removed = self.directories.remove(record.id);
         removed.map_err(Failure::at(self.directories.files(record.id).display()))

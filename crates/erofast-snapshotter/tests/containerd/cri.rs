@@ -45,7 +45,7 @@ struct Metadata {
 struct Sandbox {
     #[prost(message, optional, tag = "1")]
     metadata: Option<Metadata>,
-    #[prost(string, tag = "4")]
+    #[prost(string, tag = "3")]
     log_directory: String,
     #[prost(message, optional, tag = "8")]
     linux: Option<Linux>,
@@ -68,6 +68,40 @@ struct Security {
 struct Namespaces {
     #[prost(int32, tag = "1")]
     network: i32,
+    #[prost(message, optional, tag = "5")]
+    users: Option<Users>,
+}
+
+/// `UserNamespace` of the pod.
+#[derive(Clone, PartialEq, Message)]
+struct Users {
+    #[prost(message, repeated, tag = "2")]
+    users: Vec<Mapping>,
+    #[prost(message, repeated, tag = "3")]
+    groups: Vec<Mapping>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Mapping {
+    #[prost(uint32, tag = "1")]
+    host: u32,
+    #[prost(uint32, tag = "2")]
+    container: u32,
+    #[prost(uint32, tag = "3")]
+    length: u32,
+}
+
+/// `LinuxContainerConfig`.
+#[derive(Clone, PartialEq, Message)]
+struct LinuxContainer {
+    #[prost(message, optional, tag = "2")]
+    security: Option<ContainerSecurity>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ContainerSecurity {
+    #[prost(message, optional, tag = "3")]
+    namespaces: Option<Namespaces>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -84,6 +118,8 @@ struct Container {
     image: Option<Text>,
     #[prost(string, tag = "11")]
     log: String,
+    #[prost(message, optional, tag = "15")]
+    linux: Option<LinuxContainer>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -188,14 +224,14 @@ impl Cri {
             .map(|_: Nothing| ())
     }
 
-    fn sandbox(&self, name: &str) -> Option<Sandbox> {
+    fn sandbox(&self, name: &str, namespaces: &Namespaces) -> Option<Sandbox> {
         let metadata = Some(Metadata {
             name: name.into(),
             uid: name.into(),
             namespace: "default".into(),
         });
         let security = Some(Security {
-            namespaces: Some(Namespaces { network: 2 }),
+            namespaces: Some(namespaces.clone()),
         });
         Some(Sandbox {
             metadata,
@@ -204,18 +240,44 @@ impl Cri {
         })
     }
 
-    /// A pod with the image's own command.
+    /// A pod with the image's own command, in the host's network.
     pub fn run(&self, name: &str, image: &str) -> Result<Pod, String> {
-        let config = self.sandbox(name);
+        let namespaces = Namespaces {
+            network: 2,
+            users: None,
+        };
+        self.run_in(name, image, &namespaces)
+    }
+
+    /// A pod whose users begin at `host` outside of it.
+    pub fn run_mapped(&self, name: &str, image: &str, host: u32) -> Result<Pod, String> {
+        let mapping = Mapping {
+            host,
+            container: 0,
+            length: 65_536,
+        };
+        let users = Some(Users {
+            users: vec![mapping],
+            groups: vec![mapping],
+        });
+        self.run_in(name, image, &Namespaces { network: 0, users })
+    }
+
+    fn run_in(&self, name: &str, image: &str, namespaces: &Namespaces) -> Result<Pod, String> {
+        let config = self.sandbox(name, namespaces);
         let pod: Text = self.ask("RuntimeService/RunPodSandbox", RunSandbox { config })?;
+        let security = Some(ContainerSecurity {
+            namespaces: Some(namespaces.clone()),
+        });
         let create = CreateContainer {
             pod: pod.text.clone(),
             config: Some(Container {
                 metadata: text("main"),
                 image: text(image),
                 log: format!("{name}.log"),
+                linux: Some(LinuxContainer { security }),
             }),
-            sandbox: self.sandbox(name),
+            sandbox: self.sandbox(name, namespaces),
         };
         let container: Text = self.ask("RuntimeService/CreateContainer", create)?;
         let start = Text {

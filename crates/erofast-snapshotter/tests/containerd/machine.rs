@@ -68,7 +68,12 @@ fn is_static(path: &Path) -> Option<bool> {
     let bytes = fs::read(path).ok()?;
     let number = |at: usize, size: usize| {
         let bytes = bytes.get(at..at + size)?;
-        Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+        Some(
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte)),
+        )
     };
     let (headers, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     let kinds = (0..count).map(|index| number(headers + index * size, 4));
@@ -154,11 +159,13 @@ impl Machine {
         eventually("containerd does not start again", || self.cri.answers());
     }
 
-    fn try_ctr(&self, arguments: &[&str]) -> Option<String> {
+    /// What it prints; none if it fails.
+    pub fn try_ctr(&self, arguments: &[&str]) -> Option<String> {
         let socket = self.node.path("containerd.sock");
         let mut ctr = Command::new("ctr");
         let output = ctr.arg("-a").arg(socket).args(arguments).output().ok()?;
-        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success().then_some(printed)
     }
 
     pub fn ctr(&self, arguments: &[&str]) -> String {
@@ -336,6 +343,37 @@ fn data(folder: &Path) -> Vec<(String, String)> {
     sums
 }
 
+/// The first number of its version.
+pub fn containerd_version() -> u32 {
+    let version = Command::new("containerd").arg("--version").output();
+    let text = version.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let number = text.split(' ').nth(2).unwrap_or_default();
+    let number = number.trim_start_matches('v').split('.').next();
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// A network of the CRI plugin that does nothing, for pods that are not in the host's.
+const NETWORK: &str = r#"#!/bin/sh
+cat >/dev/null
+[ "$CNI_COMMAND" != VERSION ] || exec echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}'
+[ "$CNI_COMMAND" = ADD ] || exit 0
+echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'$CNI_IFNAME'", "sandbox": "'$CNI_NETNS'"}],
+ "ips": [{"version": "4", "interface": 0, "address": "10.9.8.7/24"}]}'
+"#;
+
+fn make_network(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir(folder).unwrap();
+    for name in ["nothing", "loopback"] {
+        fs::write(folder.join(name), NETWORK).unwrap();
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(folder.join(name), mode).unwrap();
+    }
+    let text = r#"{"cniVersion": "0.4.0", "name": "n", "plugins": [{"type": "nothing"}]}"#;
+    fs::write(folder.join("n.conflist"), text).unwrap();
+}
+
 fn start_registry(node: &Node) -> (Child, String) {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let address = free.unwrap().to_string();
@@ -359,19 +397,32 @@ fn start_registry(node: &Node) -> (Child, String) {
 
 fn configure(node: &Node, address: &str) {
     let place = node.place.path().display();
+    make_network(&node.path("cni"));
     let socket = node.socket();
-    let socket = socket.display();
-    let text = format!(
+    let all = format!(
         r#"
-        version = 2
         root = "{place}/containerd"
         state = "{place}/state"
-        disabled_plugins = ["io.containerd.internal.v1.tracing"]
         [grpc]
           address = "{place}/containerd.sock"
         [proxy_plugins.erofast]
           type = "snapshot"
-          address = "{socket}"
+          address = "{}"
+        "#,
+        socket.display()
+    );
+    let own = match containerd_version() {
+        0 | 1 => version_2(&place.to_string(), address),
+        _ => version_3(&place.to_string(), address),
+    };
+    let text = format!("version = {}\n{all}\n{}", own.0, own.1);
+    fs::write(node.path("containerd.toml"), text).unwrap();
+}
+
+/// The version of containerd 1's configuration, and its sections.
+fn version_2(place: &str, address: &str) -> (u32, String) {
+    let text = format!(
+        r#"
         [plugins."io.containerd.internal.v1.opt"]
           path = "{place}/opt"
         [plugins."io.containerd.grpc.v1.cri"]
@@ -389,7 +440,43 @@ fn configure(node: &Node, address: &str) {
             conf_dir = "{place}/cni"
         "#
     );
-    fs::write(node.path("containerd.toml"), text).unwrap();
+    (2, text)
+}
+
+/// That of containerd 2.
+fn version_3(place: &str, address: &str) -> (u32, String) {
+    let platform = match std::env::consts::ARCH {
+        "x86_64" => "linux/amd64",
+        _ => "linux/arm64",
+    };
+    let text = format!(
+        r#"
+          capabilities = ["remap-ids"]
+          [proxy_plugins.erofast.exports]
+            root = "{place}/root"
+            enable_remote_snapshot_annotations = "true"
+        [plugins."io.containerd.internal.v1.opt"]
+          path = "{place}/opt"
+        [plugins."io.containerd.cri.v1.images"]
+          snapshotter = "erofast"
+          disable_snapshot_annotations = false
+          use_local_image_pull = true
+          [plugins."io.containerd.cri.v1.images".pinned_images]
+            sandbox = "{address}/tools:pause"
+          [plugins."io.containerd.cri.v1.images".registry]
+            config_path = "{place}/hosts"
+        [plugins."io.containerd.cri.v1.runtime"]
+          disable_apparmor = true
+          restrict_oom_score_adj = true
+          [plugins."io.containerd.cri.v1.runtime".cni]
+            bin_dir = "{place}/cni"
+            conf_dir = "{place}/cni"
+        [[plugins."io.containerd.transfer.v1.local".unpack_config]]
+          platform = "{platform}"
+          snapshotter = "erofast"
+        "#
+    );
+    (3, text)
 }
 
 fn start_containerd(node: &Node) -> Child {

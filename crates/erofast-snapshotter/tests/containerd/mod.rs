@@ -7,7 +7,7 @@ mod machine;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use machine::Machine;
+use machine::{Machine, containerd_version};
 
 use crate::node::LONG;
 
@@ -129,4 +129,37 @@ fn an_ordinary_image_is_unpacked_and_runs_by_ctr() {
     assert_eq!(machine.node.points().len(), 0);
     machine.ctr(&["images", "remove", "--sync", &image]);
     eventually("snapshots stay", || machine.node.names().is_empty());
+}
+
+/// Owners of the layer and of what the pod writes are mapped.
+#[test]
+fn a_pod_with_a_user_namespace_has_the_owners_of_the_image() {
+    if containerd_version() == 1 {
+        return println!("skipped: containerd 1 has no pods with user namespaces");
+    }
+    let Some(machine) = Machine::start() else {
+        return;
+    };
+    let image = machine.push_mixed("mapped", &["/bin/busybox", "sleep", "1000000"]);
+    machine
+        .cri
+        .pull(&image)
+        .unwrap_or_else(|error| panic!("{error}\n{}", machine.logs()));
+    assert_eq!(machine.node.points().len(), 1);
+    let pod = machine.cri.run_mapped("mapped", &image, 300_000);
+    let pod = pod.unwrap_or_else(|error| panic!("{error}\n{}", machine.logs()));
+    let exec = |script: &str| {
+        machine
+            .cri
+            .exec(&pod, &["/bin/busybox", "sh", "-c", script])
+    };
+    let map = exec("/bin/busybox cat /proc/self/uid_map").unwrap();
+    assert!(map.contains("300000"), "{map}");
+    for path in ["/", "/data", "/data/file-00", "/above", "/bin/busybox"] {
+        let owners = exec(&format!("/bin/busybox stat -c %u:%g {path}")).unwrap();
+        assert_eq!(owners, "0:0\n", "{path}");
+    }
+    machine.compare(&machine.cri.exec(&pod, &SUMS).unwrap());
+    exec("echo more >/data/file-00 && echo new >/data/new").unwrap();
+    machine.cri.remove(&pod).unwrap();
 }
