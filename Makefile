@@ -36,7 +36,7 @@ rest: ## checks that need a tool of their own
 	scripts/check-rest
 
 build: ## the programs and the C library, optimised
-	$(CARGO) build --locked --release -p erofast -p erofast-lab -p erofast-fetch -p liberofast
+	$(CARGO) build --locked --release -p erofast -p erofast-lab -p erofast-fetch -p erofast-snapshotter -p liberofast
 	scripts/licence-texts > $(RELEASE)/third-party-licences
 
 lint: ## formatting and clippy
@@ -65,7 +65,7 @@ install: ## below PREFIX (/usr/local)
 	@if command -v $(CARGO) >/dev/null; then $(MAKE) build; \
 	elif test -s $(RELEASE)/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \
 	else echo "install: no $(CARGO) in PATH, and nothing is built: run make build as yourself first" >&2; exit 1; fi
-	LAB=$(RELEASE)/erofast-lab FETCH=$(RELEASE)/erofast-fetch LIBRARY=$(RELEASE) scripts/install-files $(RELEASE)/erofast "$(DESTDIR)" "$(PREFIX)"
+	LAB=$(RELEASE)/erofast-lab FETCH=$(RELEASE)/erofast-fetch SNAPSHOTTER=$(RELEASE)/erofast-snapshotter LIBRARY=$(RELEASE) scripts/install-files $(RELEASE)/erofast "$(DESTDIR)" "$(PREFIX)"
 
 uninstall: ## removes what install put there
 	scripts/install-files --remove "$(DESTDIR)" "$(PREFIX)"

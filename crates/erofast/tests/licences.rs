@@ -32,6 +32,8 @@ fn libraries(edges: &str) -> BTreeMap<String, String> {
             "erofast-lab",
             "-p",
             "erofast-fetch",
+            "-p",
+            "erofast-snapshotter",
             "--prefix",
             "none",
         ])

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// In the place of erofast-lab and erofast-fetch, which are not built with these tests.
+/// In the place of erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with these
+/// tests.
 const LAB: &str = "/bin/true";
 
 fn root() -> PathBuf {
@@ -61,6 +62,7 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     // A package that is inspected once need not be small.
     command.env("COMPRESSION", "none");
     command.env("LAB", LAB).env("FETCH", LAB);
+    command.env("SNAPSHOTTER", LAB);
     if let Some(library) = library {
         command.env("LIBRARY", library);
     }
@@ -260,7 +262,8 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
             .env("SOURCE_DATE_EPOCH", "1700000000")
             .env("COMPRESSION", "1")
             .env("LAB", LAB)
-            .env("FETCH", LAB);
+            .env("FETCH", LAB)
+            .env("SNAPSHOTTER", LAB);
         PathBuf::from(text(&run(&mut command)).trim())
     };
     let (first, second) = (make("one"), make("two"));
@@ -277,8 +280,11 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
     for file in [
         "bin/erofast-lab",
         "bin/erofast-fetch",
+        "bin/erofast-snapshotter",
+        "lib/systemd/system/erofast-snapshotter.service",
         "sbin/mount.erofast",
         "share/man/man1/erofast-fetch.1.gz",
+        "share/man/man1/erofast-snapshotter.1.gz",
         "share/man/man1/erofast.1.gz",
     ] {
         assert!(unpacked.join(file).exists(), "{file}");
@@ -316,6 +322,8 @@ fn the_tarball_holds_what_is_installed_and_what_is_linked() {
         "erofs-engine",
         "erofast-lab",
         "erofast-fetch",
+        "erofast-snapshotter",
+        "tonic",
         "rustls",
         "sched-trace",
     ] {
@@ -397,6 +405,7 @@ fn installed_pages() -> (Arc<TempDir>, PathBuf) {
 fn install_below(arguments: &[&Path], prefix: &str) {
     let mut command = Command::new(root().join("scripts/install-files"));
     command.env("LAB", LAB).env("FETCH", LAB);
+    command.env("SNAPSHOTTER", LAB);
     run(command.args(arguments).arg(prefix));
 }
 
@@ -412,6 +421,9 @@ fn what_is_installed_without_a_package_is_complete_and_can_be_removed() {
         "./usr/local/bin/erofast",
         "./usr/local/bin/erofast-lab",
         "./usr/local/bin/erofast-fetch",
+        "./usr/local/bin/erofast-snapshotter",
+        "./usr/local/lib/systemd/system/erofast-snapshotter.service",
+        "./usr/local/share/man/man1/erofast-snapshotter.1.gz",
         "./usr/sbin/mount.erofast",
         "./usr/local/share/man/man1/erofast-mount.1.gz",
         "./usr/local/share/man/man1/erofast-fetch.1.gz",
@@ -540,33 +552,41 @@ fn the_c_library_has_packages_of_its_own() {
 }
 
 #[test]
-fn the_lab_has_a_package_of_its_own() {
+fn the_lab_and_the_snapshotter_have_packages_of_their_own() {
     let Some(made) = package() else {
         return;
     };
     let package = &made.1;
-    let lab = package.with_file_name(format!("erofast-lab_{}", rest_of_name(package)));
     let listed = |package: &Path| {
         text(&run(Command::new("dpkg-deb")
             .arg("--contents")
             .arg(package)))
     };
     let program = listed(package);
-    assert!(!program.contains("bin/erofast-lab\n"), "{program}");
     assert!(program.contains("bin/erofast-fetch\n"), "{program}");
-    let files = listed(&lab);
-    for file in [
-        "./usr/bin/erofast-lab\n",
-        "./usr/share/doc/erofast-lab -> erofast\n",
+    let unit = "./usr/lib/systemd/system/erofast-snapshotter.service\n";
+    let page = "./usr/share/man/man1/erofast-snapshotter.1.gz\n";
+    for (name, more) in [
+        ("erofast-lab", &[][..]),
+        ("erofast-snapshotter", &[unit, page]),
     ] {
-        assert!(files.contains(file), "no {file} in {files}");
+        let own = package.with_file_name(format!("{name}_{}", rest_of_name(package)));
+        let files = listed(&own);
+        let (binary, pages) = (
+            format!("./usr/bin/{name}\n"),
+            format!("./usr/share/doc/{name} -> erofast\n"),
+        );
+        for file in [&*binary, &*pages].iter().chain(more) {
+            assert!(files.contains(file), "no {file} in {files}");
+            assert!(!program.contains(file), "{file} in {program}");
+        }
+        let depends = text(&run(Command::new("dpkg-deb")
+            .arg("--field")
+            .arg(&own)
+            .arg("Depends")));
+        let same = format!("erofast (= {})", env!("CARGO_PKG_VERSION"));
+        assert!(depends.contains(&same), "{depends}");
     }
-    let depends = text(&run(Command::new("dpkg-deb")
-        .arg("--field")
-        .arg(&lab)
-        .arg("Depends")));
-    let same = format!("erofast (= {})", env!("CARGO_PKG_VERSION"));
-    assert!(depends.contains(&same), "{depends}");
 }
 
 /// What follows the name of a package in its file's name.

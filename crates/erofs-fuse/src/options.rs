@@ -135,6 +135,8 @@ pub struct MountOptions {
     pub allow_root: bool,
     /// The kernel checks permissions (always, when others may use the mount).
     pub default_permissions: bool,
+    /// Clones of the mount may have mapped owners, where the kernel checks permissions.
+    pub idmap: bool,
     /// The kernel does not enforce POSIX ACLs, as it does otherwise wherever it checks permissions.
     pub no_acl: bool,
     /// Unmounted when the daemon dies.
@@ -250,6 +252,7 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,
             "default_permissions" => self.default_permissions = true,
+            "idmap" => self.idmap = true,
             "auto_unmount" => self.auto_unmount = true,
             "debug" => self.debug = true,
             "silent" => self.silent = true,

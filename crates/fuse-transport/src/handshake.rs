@@ -16,6 +16,9 @@ pub struct Config {
     /// The kernel enforces POSIX ACLs. That makes it ask for them, once for each inode that a
     /// foreign user reaches, and implies `default_permissions`.
     pub acl: bool,
+    /// Clones of the mount may have mapped owners (Linux 6.12). Needs `default_permissions`; the
+    /// kernel then leaves users and groups out of all requests.
+    pub idmap: bool,
 }
 
 impl Config {
@@ -39,6 +42,7 @@ impl Default for Config {
             max_request: 1 << 20,
             max_background: 64,
             acl: false,
+            idmap: false,
         }
     }
 }
@@ -148,7 +152,10 @@ fn wished(config: &Config, io_uring: bool) -> InitFlags {
         .into_iter()
         .fold(InitFlags::default(), |all, one| all | one);
     let when = |wanted, flag| if wanted { flag } else { InitFlags::default() };
-    always | when(config.acl, InitFlags::POSIX_ACL) | when(io_uring, InitFlags::OVER_IO_URING)
+    always
+        | when(config.acl, InitFlags::POSIX_ACL)
+        | when(config.idmap, InitFlags::ALLOW_IDMAP)
+        | when(io_uring, InitFlags::OVER_IO_URING)
 }
 
 #[cfg(test)]
@@ -198,6 +205,22 @@ mod tests {
         assert!(protocol.io_uring && protocol.acl);
         let (out, _) = agreed(0, true, true, 4096);
         assert_eq!((out.flags, out.flags2), (0, 0));
+    }
+
+    #[test]
+    fn mapped_owners_are_allowed_where_they_are_wished_for() {
+        for (idmap, flag) in [
+            (true, InitFlags::ALLOW_IDMAP),
+            (false, InitFlags::default()),
+        ] {
+            let config = Config {
+                idmap,
+                ..Config::default()
+            };
+            let (out, _) = negotiate(&offer(7, 45, !0), &config, false, 4096);
+            let taken = InitFlags(u64::from(out.flags2) << 32);
+            assert_eq!(taken & InitFlags::ALLOW_IDMAP, flag);
+        }
     }
 
     #[test]

@@ -90,6 +90,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "allow_other" "all users may use the mount";
     "allow_root" "root may use the mount too";
     "default_permissions" "the kernel checks permissions (always when root or others may use it)";
+    "idmap"
+        "clones of the mount may have mapped owners, as pods with user namespaces do (Linux 6.12)";
     "acl" "the kernel enforces POSIX ACLs where it checks permissions (default)";
     "noacl" "POSIX ACLs are not enforced";
     "auto_unmount" "unmount even when the daemon is killed";

@@ -422,6 +422,10 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
+        // With allow_root the server has to know who asks.
+        idmap: options.idmap
+            && options.kernel_checks(root)
+            && (options.allow_other || !options.allow_root),
         max_request: request_bytes(
             options.read_ahead_kb,
             options.io_uring || decodes_slowly(engine),

@@ -33,6 +33,7 @@ mod injected;
 mod killed;
 mod life;
 mod manifest;
+mod mapped;
 mod metadata;
 mod place;
 mod priority;
@@ -71,6 +72,7 @@ const TESTS: &[&[Test]] = &[
     random::TESTS,
     random_faults::TESTS,
     exported::TESTS,
+    mapped::TESTS,
 ];
 
 fn main() -> ExitCode {

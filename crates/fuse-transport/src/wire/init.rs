@@ -35,6 +35,9 @@ impl InitFlags {
     pub const INIT_EXT: Self = Self(1 << 30);
     /// The kernel can send again what a dead server left unanswered, and marks it.
     pub const HAS_RESEND: Self = Self(1 << 39);
+    /// The mount may be cloned with mapped owners. Taken only where the kernel checks permissions:
+    /// it refuses the handshake otherwise.
+    pub const ALLOW_IDMAP: Self = Self(1 << 40);
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 

@@ -1,0 +1,33 @@
+//! Why a call failed: one line, and the kind that containerd goes by.
+
+use std::fmt::Display;
+
+/// An error of a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The snapshot is there already.
+    #[error("{0}: already exists")]
+    AlreadyExists(String),
+    /// There is none of this name.
+    #[error("{0}: not found")]
+    NotFound(String),
+    /// It is not of the kind that the call needs.
+    #[error("{0}")]
+    Precondition(String),
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// A layer cannot be mounted now.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A file or the database failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl Failure {
+    /// For `map_err`: names what failed.
+    pub fn at<E: Display>(what: impl Display) -> impl FnOnce(E) -> Self {
+        move |error| Self::Internal(format!("{what}: {error}"))
+    }
+}

@@ -1,0 +1,336 @@
+//! Mounts of layers: one for each digest, however many snapshots have it.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::hosts::{Host, hosts};
+use super::login::Logins;
+use super::mount_table::{Health, detach, health, mounted};
+use super::program::Program;
+use super::reference::repository;
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::snapshot::record::LayerRecord;
+use crate::snapshot::store::Store;
+
+/// For a mount that is there to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// How `erofast mount` says that a blob is something else, such as a tar.
+const NO_EROFS: &str = "not an EROFS image";
+
+/// Blobs that are known not to be EROFS.
+const REMEMBERED: usize = 10_000;
+
+/// What is needed to mount layers.
+#[derive(Debug)]
+pub struct Settings {
+    /// Mounts are in its folder `layers`.
+    pub root: PathBuf,
+    /// containerd's `certs.d`.
+    pub hosts: PathBuf,
+    /// `erofast`.
+    pub program: Program,
+    /// More mount options.
+    pub options: Vec<String>,
+}
+
+/// Whether a layer is mounted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Mounted {
+    /// Here.
+    At(PathBuf),
+    /// The blob is no EROFS image.
+    NotErofs,
+}
+
+/// The layers.
+#[derive(Debug)]
+pub struct Layers {
+    folder: PathBuf,
+    settings: Settings,
+    store: Arc<Store>,
+    logins: Arc<Logins>,
+    metrics: Arc<Metrics>,
+    busy: Mutex<HashSet<String>>,
+    free: Condvar,
+    no_erofs: Mutex<HashSet<String>>,
+    /// Images of which a layer was not ready in time, and when others are tried again.
+    slow: Mutex<HashMap<String, Instant>>,
+}
+
+/// The right to mount and unmount one layer.
+#[derive(Debug)]
+pub struct Held<'l> {
+    layers: &'l Layers,
+    digest: String,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.layers.lock(&self.layers.busy).remove(&self.digest);
+        self.layers.free.notify_all();
+    }
+}
+
+impl Layers {
+    /// Makes the folder of mount points.
+    pub fn new(
+        settings: Settings,
+        store: Arc<Store>,
+        logins: Arc<Logins>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Failure> {
+        let folder = settings.root.join("layers");
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made.map_err(Failure::at(folder.display()))?;
+        Ok(Self {
+            folder,
+            settings,
+            store,
+            logins,
+            metrics,
+            busy: Mutex::default(),
+            free: Condvar::new(),
+            no_erofs: Mutex::default(),
+            slow: Mutex::default(),
+        })
+    }
+
+    fn lock<'m, T>(&self, mutex: &'m Mutex<T>) -> MutexGuard<'m, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a layer is mounted.
+    pub fn point(&self, id: u64) -> PathBuf {
+        self.folder.join(id.to_string())
+    }
+
+    /// Mount points of layers.
+    pub fn mounted(&self) -> Vec<PathBuf> {
+        mounted(&self.folder).unwrap_or_default()
+    }
+
+    /// Waits until nobody else mounts or unmounts the layer.
+    pub fn hold(&self, digest: &str, deadline: Instant) -> Result<Held<'_>, Failure> {
+        let mut busy = self.lock(&self.busy);
+        while busy.contains(digest) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let why = format!("layer {digest}: another mount of it is not ready in time");
+                return Err(Failure::Unavailable(why));
+            }
+            let waited = self.free.wait_timeout(busy, left);
+            busy = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        busy.insert(digest.to_owned());
+        Ok(self.held(digest))
+    }
+
+    /// None if somebody mounts or unmounts it now.
+    fn try_hold(&self, digest: &str) -> Option<Held<'_>> {
+        let mut busy = self.lock(&self.busy);
+        busy.insert(digest.to_owned()).then(|| self.held(digest))
+    }
+
+    fn held(&self, digest: &str) -> Held<'_> {
+        Held {
+            layers: self,
+            digest: digest.to_owned(),
+        }
+    }
+
+    /// Whether the layer was found to be something else than EROFS.
+    pub fn is_known_as_other(&self, digest: &str) -> bool {
+        self.lock(&self.no_erofs).contains(digest)
+    }
+
+    /// Whether another layer of the image was not ready in time just now: the time limit is not
+    /// spent on each of them.
+    pub fn is_slow(&self, image: &str) -> bool {
+        let slow = self.lock(&self.slow);
+        slow.get(image).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// The layers of the image are not tried for as long as `limit`.
+    pub fn note_slow(&self, image: &str, limit: Duration) {
+        let (mut slow, now) = (self.lock(&self.slow), Instant::now());
+        slow.retain(|_, until| now < *until);
+        slow.insert(image.to_owned(), now + limit);
+    }
+
+    /// Takes away what is mounted and belongs to no snapshot: what a program that was killed left.
+    pub fn clean(&self) -> Result<(), Failure> {
+        let known = self.store.layers()?;
+        for (digest, _) in &known {
+            if let Some(held) = self.try_hold(digest) {
+                held.release_if_unused()?;
+            }
+        }
+        // First what is there: a layer is written down before its mount point is made.
+        let entries = fs::read_dir(&self.folder).map_err(Failure::at(self.folder.display()))?;
+        let present: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        let known = self.store.layers()?;
+        let owned: HashSet<_> = known
+            .iter()
+            .map(|(_, layer)| self.point(layer.id))
+            .collect();
+        for path in present.iter().filter(|path| !owned.contains(*path)) {
+            remove_point(path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Held<'_> {
+    /// Mounts the layer, unless it is mounted.
+    pub fn mount(&self, image: &str, deadline: Instant) -> Result<Mounted, Failure> {
+        let layers = self.layers;
+        if let Some(known) = layers.store.layer(&self.digest)?
+            && let Some(point) = self.usable(layers.point(known.id), image)?
+        {
+            return Ok(Mounted::At(point));
+        }
+        // Written down first: what is mounted without an owner is taken away.
+        let record = layers.store.insert_layer(&self.digest, image)?;
+        let point = layers.point(record.id);
+        let begun = Instant::now();
+        let mounted = self.mount_from_hosts(&record, &point, deadline);
+        match &mounted {
+            Ok(Mounted::At(_)) => layers.metrics.ready(begun.elapsed()),
+            _ => self.take_back(&point),
+        }
+        mounted
+    }
+
+    /// The mount that is there, if it is; a dead one is taken away.
+    fn usable(&self, point: PathBuf, image: &str) -> Result<Option<PathBuf>, Failure> {
+        if !self.layers.mounted().contains(&point) {
+            return Ok(None);
+        }
+        match health(&point, ANSWER) {
+            Health::Answers => Ok(Some(point)),
+            Health::Dead => {
+                detach(&point).map_err(Failure::at(point.display()))?;
+                Ok(None)
+            }
+            Health::Silent => {
+                let why = format!("the mount {} does not answer", point.display());
+                Err(Failure::Unavailable(self.line(image, &why)))
+            }
+        }
+    }
+
+    fn line(&self, image: &str, why: &str) -> String {
+        format!("image {image}: layer {}: {why}", self.digest)
+    }
+
+    /// Nothing stays: a server that comes late finds no place to mount.
+    fn take_back(&self, point: &Path) {
+        if let Err(error) = remove_point(point) {
+            self.layers.metrics.log(&error.to_string());
+        }
+    }
+
+    fn mount_from_hosts(
+        &self,
+        record: &LayerRecord,
+        point: &Path,
+        deadline: Instant,
+    ) -> Result<Mounted, Failure> {
+        let image = &record.image;
+        let unavailable = |why: &str| Failure::Unavailable(self.line(image, why));
+        let (host, repository) =
+            repository(image).ok_or_else(|| unavailable("its name has no registry"))?;
+        let layers = self.layers;
+        let found = hosts(&layers.settings.hosts, host).map_err(|why| unavailable(&why))?;
+        for notice in &found.notices {
+            layers.metrics.log_once(notice);
+        }
+        make_point(point).map_err(Failure::at(point.display()))?;
+        let mut last = unavailable("no host of its registry can be asked for layers");
+        for host in &found.hosts {
+            match self.mount_from(host, repository, record, point, deadline) {
+                Ok(()) => return Ok(Mounted::At(point.to_owned())),
+                Err(why) if why.contains(NO_EROFS) => {
+                    self.remember_as_other();
+                    return Ok(Mounted::NotErofs);
+                }
+                Err(why) => last = unavailable(&why),
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    fn remember_as_other(&self) {
+        let mut known = self.layers.lock(&self.layers.no_erofs);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(self.digest.clone());
+    }
+
+    fn mount_from(
+        &self,
+        host: &Host,
+        repository: &str,
+        record: &LayerRecord,
+        point: &Path,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let layers = self.layers;
+        let Host {
+            address, prefix, ..
+        } = host;
+        let url = format!("oci://{address}/{prefix}{repository}@{}#blob", self.digest);
+        let logins = layers.logins.options(record.id, &record.image, host);
+        let mut options = logins.map_err(|error| format!("its login: {error}"))?;
+        let plain = host.plain.map(|plain| if plain { "on" } else { "off" });
+        options.extend(plain.map(|plain| format!("oci.plain_http={plain}")));
+        // Pods with user namespaces; the name in /proc/mounts.
+        options.push("ro,idmap,silent".into());
+        options.push(format!("fsname={}", self.digest));
+        options.extend(layers.settings.options.iter().cloned());
+        let options = options.join(",");
+        let arguments = ["mount", "-o", &options, &url].map(OsStr::new);
+        let arguments = [&arguments[..], &[point.as_os_str()]].concat();
+        layers.settings.program.run(&arguments, deadline).map(drop)
+    }
+
+    /// Unmounts the layer and forgets it unless a snapshot has it.
+    pub fn release_if_unused(&self) -> Result<(), Failure> {
+        let layers = self.layers;
+        if let Some(gone) = layers.store.remove_unused_layer(&self.digest)? {
+            remove_point(&layers.point(gone.id))?;
+            layers.logins.forget(gone.id);
+        }
+        Ok(())
+    }
+}
+
+fn make_point(point: &Path) -> std::io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(point) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+fn remove_point(point: &Path) -> Result<(), Failure> {
+    detach(point).map_err(Failure::at(point.display()))?;
+    match fs::remove_dir(point) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Failure::at(point.display())),
+    }
+}

@@ -1,0 +1,90 @@
+//! What is mounted below a folder, and whether it answers.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+/// Mount points directly in `folder`, each as often as something is mounted on it.
+pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    let lines = table.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    let paths = points.map(|point| PathBuf::from(OsString::from_vec(unescaped(point))));
+    Ok(paths.filter(|path| path.parent() == Some(folder)).collect())
+}
+
+/// Blanks and other marks are written as a backslash and three octal digits.
+fn unescaped(mut field: &[u8]) -> Vec<u8> {
+    let mut path = Vec::new();
+    while let [first, rest @ ..] = field {
+        let octal = |digits: &[u8]| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        };
+        let code = rest.get(..3).filter(|_| *first == b'\\').and_then(octal);
+        path.push(code.unwrap_or(*first));
+        field = if code.is_some() { &rest[3..] } else { rest };
+    }
+    path
+}
+
+/// How a mount answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Answers,
+    /// Its server is gone.
+    Dead,
+    /// Not within the time.
+    Silent,
+}
+
+/// Asks for the size of the filesystem, which the kernel never knows by itself.
+pub fn health(point: &Path, limit: Duration) -> Health {
+    let (answer, answers) = mpsc::channel();
+    let asked = point.to_owned();
+    // A thread of its own: nothing ends a question to a server that was stopped.
+    thread::spawn(move || {
+        let _ = answer.send(rustix::fs::statfs(&asked).is_ok());
+    });
+    match answers.recv_timeout(limit) {
+        Ok(true) => Health::Answers,
+        Ok(false) => Health::Dead,
+        Err(_) => Health::Silent,
+    }
+}
+
+/// Takes all that is mounted on `point` out of the tree. What a container has of it stays until the
+/// container ends.
+pub fn detach(point: &Path) -> io::Result<()> {
+    let folder = point.parent().unwrap_or(Path::new("/"));
+    for _ in mounted(folder)?.iter().filter(|path| *path == point) {
+        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        unmount(point.as_os_str().as_bytes(), flags)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_in_names_are_read() {
+        assert_eq!(unescaped(br"/a\040b\134c\"), b"/a b\\c\\");
+        assert_eq!(unescaped(br"/a\09"), br"/a\09");
+    }
+
+    #[test]
+    fn the_table_of_mounts_is_read() {
+        let root = mounted(Path::new("/")).unwrap();
+        assert!(root.contains(&PathBuf::from("/proc")), "{root:?}");
+    }
+}

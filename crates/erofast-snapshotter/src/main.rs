@@ -1,0 +1,152 @@
+//! A snapshotter of containerd. Layers that are EROFS images are mounted by `erofast` from their
+//! registry; the mounts are processes of their own, which outlive this one.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+
+use erofast_snapshotter::failure::Failure;
+use erofast_snapshotter::grpc::front::Front;
+use erofast_snapshotter::grpc::images::Images;
+use erofast_snapshotter::grpc::service::Service;
+use erofast_snapshotter::layer::layers::{Layers, Settings};
+use erofast_snapshotter::layer::login::Logins;
+use erofast_snapshotter::layer::program::Program;
+use erofast_snapshotter::metrics::Metrics;
+use erofast_snapshotter::options::Options;
+use erofast_snapshotter::page::{self, Page};
+use erofast_snapshotter::snapshot::snapshotter::Snapshotter;
+use erofast_snapshotter::snapshot::store::Store;
+use erofast_snapshotter::socket;
+
+/// For calls that are being answered, when the program is told to end.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let ended = runtime
+        .map_err(|error| error.to_string())
+        .and_then(|runtime| {
+            let ended = runtime.block_on(run(options));
+            runtime.shutdown_timeout(GOODBYE);
+            ended
+        });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("erofast-snapshotter: {}", why.replace('\n', " "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What serves.
+struct Parts {
+    snapshotter: Arc<Snapshotter>,
+    logins: Arc<Logins>,
+    metrics: Arc<Metrics>,
+    program: Program,
+}
+
+fn parts(options: &Options) -> Result<Parts, String> {
+    let line = |error: Failure| error.to_string();
+    std::fs::create_dir_all(&options.root)
+        .map_err(|error| format!("--root={}: {error}", options.root.display()))?;
+    let root = options.root.canonicalize();
+    let root = root.map_err(|error| format!("--root={}: {error}", options.root.display()))?;
+    if let Some(mark) = [',', ':', '\\']
+        .iter()
+        .find(|mark| root.display().to_string().contains(**mark))
+    {
+        return Err(format!(
+            "--root={}: overlayfs takes no directory with {mark:?}",
+            root.display()
+        ));
+    }
+    let store = Arc::new(Store::open(&root.join("snapshots.redb")).map_err(line)?);
+    let logins = Logins::new(&options.run);
+    let logins = logins.map_err(|error| format!("--run={}: {error}", options.run.display()))?;
+    let (logins, metrics) = (Arc::new(logins), Arc::new(Metrics::default()));
+    let program = Program::find(options.erofast.as_deref());
+    let settings = Settings {
+        root: root.clone(),
+        hosts: options.hosts_dir.clone(),
+        program: program.clone(),
+        options: options.mount_options.clone(),
+    };
+    let shared = (
+        Arc::clone(&store),
+        Arc::clone(&logins),
+        Arc::clone(&metrics),
+    );
+    let layers = Layers::new(settings, shared.0, shared.1, shared.2).map_err(line)?;
+    let limit = Duration::from_secs(options.time_limit);
+    let snapshotter = Snapshotter::new(&root, store, layers, Arc::clone(&metrics), limit);
+    Ok(Parts {
+        snapshotter: Arc::new(snapshotter.map_err(line)?),
+        logins,
+        metrics,
+        program,
+    })
+}
+
+async fn run(options: Options) -> Result<(), String> {
+    let parts = parts(&options)?;
+    let socket = options.socket.clone();
+    let socket = socket.unwrap_or_else(|| options.run.join("snapshotter.sock"));
+    let failed = |error: std::io::Error| format!("socket {}: {error}", socket.display());
+    let listener = socket::listen(&socket).map_err(failed)?;
+    let listener = UnixListener::from_std(listener).map_err(failed)?;
+    let images = Images::new(&options.containerd, Arc::clone(&parts.logins))?;
+    let front = Front::new(Service(Arc::clone(&parts.snapshotter)), images);
+    if let Some(address) = options.metrics {
+        let listener = page::listen(address).await?;
+        let page = Page {
+            metrics: Arc::clone(&parts.metrics),
+            snapshotter: Arc::clone(&parts.snapshotter),
+            program: parts.program.clone(),
+        };
+        tokio::spawn(page::serve(listener, Arc::new(page)));
+    }
+    let end = end().map_err(|error| format!("signals: {error}"))?;
+    socket::report_ready();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async { drop(stopped.await) };
+    let incoming = UnixListenerStream::new(listener);
+    let serving = Server::builder().serve_with_incoming_shutdown(front, incoming, stopped);
+    tokio::pin!(serving);
+    tokio::select! {
+        served = &mut serving =>
+            return served.map_err(|error| format!("socket {}: {error}", socket.display())),
+        () = end => {}
+    }
+    let _ = std::fs::remove_file(&socket);
+    drop(stop);
+    // Calls that are being answered; containerd keeps its connection for longer.
+    let _ = tokio::time::timeout(GOODBYE, serving).await;
+    Ok(())
+}
+
+/// The signals to end.
+fn end() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,100 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// A snapshotter of containerd: layers that are EROFS images are mounted from their registry, and
+/// read when a container reads them. Other layers are unpacked by containerd.
+#[derive(Debug, Parser)]
+#[command(name = "erofast-snapshotter", version)]
+pub struct Options {
+    /// Directory of snapshots, mounts of layers and the database
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/erofast-snapshotter"
+    )]
+    pub root: PathBuf,
+
+    /// Directory of the socket and of logins, which a reboot empties
+    #[arg(long, value_name = "DIR", default_value = "/run/erofast-snapshotter")]
+    pub run: PathBuf,
+
+    /// Socket for containerd and kubelet (snapshotter.sock in --run)
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Socket of containerd, for kubelet's image service
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/containerd/containerd.sock"
+    )]
+    pub containerd: PathBuf,
+
+    /// Directory with HOST/hosts.toml, as containerd's config_path
+    #[arg(long, value_name = "DIR", default_value = "/etc/containerd/certs.d")]
+    pub hosts_dir: PathBuf,
+
+    /// The program erofast (beside this one, or in PATH)
+    #[arg(long, value_name = "PATH")]
+    pub erofast: Option<PathBuf>,
+
+    /// Options of erofast mount for each layer, separated by commas
+    #[arg(short = 'o', long = "options", value_name = "OPTIONS")]
+    pub mount_options: Vec<String>,
+
+    /// Most seconds until a layer is mounted
+    ///
+    /// containerd unpacks a layer that is not ready by then.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub time_limit: u64,
+
+    /// Serve figures for Prometheus at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn text(path: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    #[test]
+    fn the_man_page_has_every_option() {
+        let page = text("packaging/erofast-snapshotter.1").replace('\\', "");
+        for option in Options::command().get_arguments() {
+            let name = format!("fB--{}fR", option.get_long().unwrap());
+            assert!(page.contains(&name), "no {name}");
+        }
+    }
+
+    #[test]
+    fn the_unit_and_the_page_have_options_that_exist() {
+        let unit = text("contrib/systemd/erofast-snapshotter.service");
+        let start = unit
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart="));
+        Options::try_parse_from(start.unwrap().split(' ')).unwrap();
+        let page = text("docs/containerd.md");
+        let marked = page.split('`').filter(|word| word.starts_with("--"));
+        for option in marked.filter_map(|words| words.split(' ').next()) {
+            let known = Options::command();
+            let known = known.get_arguments().filter_map(clap::Arg::get_long);
+            let known: Vec<_> = known.map(|name| format!("--{name}")).collect();
+            assert!(known.iter().any(|name| name == option), "{option}");
+        }
+    }
+}

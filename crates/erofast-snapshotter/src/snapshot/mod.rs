@@ -1,0 +1,8 @@
+//! Snapshots: what is known of each, their directories, and the mounts that containerd makes of
+//! them.
+
+pub mod directories;
+pub mod mounts;
+pub mod record;
+pub mod snapshotter;
+pub mod store;

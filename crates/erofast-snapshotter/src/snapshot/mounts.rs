@@ -1,0 +1,153 @@
+//! The mounts that make a snapshot: overlayfs over its layers, or a bind mount where there is one
+//! directory only.
+
+use std::path::{Path, PathBuf};
+
+use super::record::Labels;
+
+/// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, several with commas.
+const MAPPINGS: [(&str, &str); 2] = [
+    ("containerd.io/snapshot/uidmapping", "uidmap"),
+    ("containerd.io/snapshot/gidmapping", "gidmap"),
+];
+
+/// What containerd is to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// `overlay` or `bind`.
+    pub kind: &'static str,
+    /// A directory, or the word `overlay`.
+    pub source: String,
+    /// Options.
+    pub options: Vec<String>,
+}
+
+/// The directories of a snapshot that is written to.
+#[derive(Debug)]
+pub struct Upper {
+    /// Changed files.
+    pub files: PathBuf,
+    /// overlayfs's own.
+    pub work: PathBuf,
+}
+
+/// The mount of `layers`, the top one first, below `upper`; read-only without one.
+pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>, labels: &Labels) -> Vec<Mount> {
+    let mut mount = match (layers, upper) {
+        ([], Some(upper)) => bind(&upper.files, "rw"),
+        ([one], None) => bind(one, "ro"),
+        (layers, upper) => overlay(layers, upper),
+    };
+    mount.options.extend(mapped(labels));
+    vec![mount]
+}
+
+fn bind(folder: &Path, access: &str) -> Mount {
+    Mount {
+        kind: "bind",
+        source: folder.display().to_string(),
+        options: vec![access.into(), "rbind".into()],
+    }
+}
+
+fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
+    let mut options = Vec::new();
+    // Layers are below several containers; that costs nothing without the index.
+    if Path::new("/sys/module/overlay/parameters/index").exists() {
+        options.push("index=off".into());
+    }
+    if let Some(upper) = upper {
+        options.push(format!("workdir={}", upper.work.display()));
+        options.push(format!("upperdir={}", upper.files.display()));
+    }
+    let layers: Vec<_> = layers
+        .iter()
+        .map(|layer| layer.display().to_string())
+        .collect();
+    options.push(format!("lowerdir={}", layers.join(":")));
+    Mount {
+        kind: "overlay",
+        source: "overlay".into(),
+        options,
+    }
+}
+
+/// containerd 2 maps the owners of the layers by these options.
+fn mapped(labels: &Labels) -> impl Iterator<Item = String> {
+    MAPPINGS
+        .into_iter()
+        .filter_map(|(label, option)| Some(format!("{option}={}", labels.get(label)?)))
+}
+
+/// User and group on this machine that are root in the container; none without a mapping.
+pub fn root_of(labels: &Labels) -> Option<(u32, u32)> {
+    let [user, group] = MAPPINGS.map(|(label, _)| host_of_root(labels.get(label)?));
+    Some((user?, group?))
+}
+
+fn host_of_root(mapping: &str) -> Option<u32> {
+    mapping.split(',').find_map(|range| {
+        let mut numbers = range.split(':');
+        let inside = numbers.next()?;
+        let outside = numbers.next()?.parse().ok();
+        outside.filter(|_| inside == "0")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upper() -> Upper {
+        Upper {
+            files: "/r/snapshots/3/fs".into(),
+            work: "/r/snapshots/3/work".into(),
+        }
+    }
+
+    fn one(layers: &[&str], upper: Option<&Upper>, labels: &Labels) -> Mount {
+        let layers: Vec<_> = layers.iter().map(PathBuf::from).collect();
+        let mut mounts = mounts(&layers, upper, labels);
+        assert_eq!(mounts.len(), 1);
+        let mut mount = mounts.remove(0);
+        mount.options.retain(|option| option != "index=off");
+        mount
+    }
+
+    #[test]
+    fn one_directory_is_bound_and_several_are_an_overlay() {
+        let none = Labels::new();
+        let bare = one(&[], Some(&upper()), &none);
+        assert_eq!(
+            (bare.kind, bare.options),
+            ("bind", vec!["rw".into(), "rbind".into()])
+        );
+        let view = one(&["/r/layers/1"], None, &none);
+        assert_eq!((view.kind, &*view.source), ("bind", "/r/layers/1"));
+        assert_eq!(view.options, ["ro", "rbind"]);
+        let view = one(&["/r/layers/2", "/r/layers/1"], None, &none);
+        assert_eq!(view.options, ["lowerdir=/r/layers/2:/r/layers/1"]);
+        let active = one(&["/r/layers/1"], Some(&upper()), &none);
+        assert_eq!(active.kind, "overlay");
+        let options = [
+            "workdir=/r/snapshots/3/work",
+            "upperdir=/r/snapshots/3/fs",
+            "lowerdir=/r/layers/1",
+        ];
+        assert_eq!(active.options, options);
+    }
+
+    #[test]
+    fn mappings_of_owners_are_passed_on_and_name_the_root() {
+        let mut labels = Labels::new();
+        labels.insert(MAPPINGS[0].0.into(), "5:7:1,0:100000:65536".into());
+        assert_eq!(root_of(&labels), None, "one of them");
+        labels.insert(MAPPINGS[1].0.into(), "0:200000:65536".into());
+        assert_eq!(root_of(&labels), Some((100_000, 200_000)));
+        let mount = one(&["/r/layers/1"], Some(&upper()), &labels);
+        let maps = ["uidmap=5:7:1,0:100000:65536", "gidmap=0:200000:65536"];
+        assert_eq!(mount.options[3..], maps);
+        labels.insert(MAPPINGS[0].0.into(), "none".into());
+        assert_eq!(root_of(&labels), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! The calls of containerd, on the database, the directories and the mounts of layers.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::directories::{Directories, usage};
+use super::mounts::{Mount, Upper, mounts, root_of};
+use super::record::{Kind, Labels, Record, TARGET, Usage};
+use super::store::{Store, must_be_active};
+use crate::failure::Failure;
+use crate::layer::layers::{Layers, Mounted};
+use crate::layer::reference::Wanted;
+use crate::metrics::{Metrics, Outcome};
+
+type Result<T> = std::result::Result<T, Failure>;
+
+/// The snapshotter.
+#[derive(Debug)]
+pub struct Snapshotter {
+    store: Arc<Store>,
+    directories: Directories,
+    layers: Layers,
+    metrics: Arc<Metrics>,
+    /// No call takes longer.
+    limit: Duration,
+}
+
+impl Snapshotter {
+    /// Takes away what a program that was killed left.
+    pub fn new(
+        root: &Path,
+        store: Arc<Store>,
+        layers: Layers,
+        metrics: Arc<Metrics>,
+        limit: Duration,
+    ) -> Result<Self> {
+        let directories = Directories::new(root).map_err(Failure::at(root.display()))?;
+        let snapshotter = Self {
+            store,
+            directories,
+            layers,
+            metrics,
+            limit,
+        };
+        snapshotter.cleanup()?;
+        Ok(snapshotter)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limit
+    }
+
+    /// All snapshots with their names.
+    pub fn list(&self) -> Result<Vec<(String, Record)>> {
+        self.store.snapshots()
+    }
+
+    /// A snapshot.
+    pub fn stat(&self, key: &str) -> Result<Record> {
+        self.store.snapshot(key)
+    }
+
+    /// A writable snapshot. Where the labels name a layer that is EROFS, there is none: the layer is
+    /// mounted and committed, and the error says that it exists.
+    pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
+        match self.store.snapshot(key) {
+            Err(Failure::NotFound(_)) => {}
+            Ok(_) => return Err(Failure::AlreadyExists(format!("snapshot {key}"))),
+            Err(other) => return Err(other),
+        }
+        let deadline = self.deadline();
+        if let Some(target) = labels.get(TARGET).cloned() {
+            match self.commit_mounted(&target, parent, &labels, deadline) {
+                Ok(false) => {}
+                Ok(true) => return Err(Failure::AlreadyExists(format!("snapshot {target}"))),
+                // containerd tries it: every image is to run.
+                Err(Failure::Unavailable(why)) => self.metrics.log(&why),
+                Err(other) => return Err(other),
+            }
+        }
+        self.create(key, Kind::Active, parent, labels, deadline)
+    }
+
+    /// Whether the chain of layers `target` is there as a snapshot now.
+    fn commit_mounted(
+        &self,
+        target: &str,
+        parent: &str,
+        labels: &Labels,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let Some(Wanted { image, digest }) = Wanted::of(labels)? else {
+            return Ok(false);
+        };
+        if self.has_target(target, parent)? {
+            self.metrics.pulled(Outcome::Shared);
+            return Ok(true);
+        }
+        if self.layers.is_known_as_other(&digest) {
+            self.metrics.pulled(Outcome::Unpacked);
+            return Ok(false);
+        }
+        if self.layers.is_slow(&image) {
+            self.metrics.pulled(Outcome::Failed);
+            return Ok(false);
+        }
+        let held = self.layers.hold(&digest, deadline)?;
+        let mounted = held.mount(&image, deadline);
+        self.metrics.pulled(match &mounted {
+            Ok(Mounted::At(_)) => Outcome::Mounted,
+            Ok(Mounted::NotErofs) => Outcome::Unpacked,
+            Err(_) => Outcome::Failed,
+        });
+        let committed = match mounted {
+            Ok(Mounted::At(_)) => self
+                .insert_layer(target, parent, labels, &digest)
+                .map(|()| true),
+            other => other.map(|_| false),
+        };
+        if !matches!(committed, Ok(true)) {
+            held.release_if_unused()?;
+        }
+        if committed.is_err() && Instant::now() >= deadline {
+            self.layers.note_slow(&image, self.limit);
+        }
+        committed
+    }
+
+    fn has_target(&self, target: &str, parent: &str) -> Result<bool> {
+        let snapshots = self.store.snapshots()?;
+        Ok(snapshots.iter().any(|(_, record)| {
+            record.kind == Kind::Committed
+                && record.parent == parent
+                && record.labels.get(TARGET).map(String::as_str) == Some(target)
+        }))
+    }
+
+    /// The name is that of the chain. Above another parent, which has the same layers unpacked, it
+    /// needs another one; containerd finds it by its label.
+    fn insert_layer(
+        &self,
+        target: &str,
+        parent: &str,
+        labels: &Labels,
+        digest: &str,
+    ) -> Result<()> {
+        let insert = |name: &str| {
+            let (kind, labels) = (Kind::Committed, labels.clone());
+            self.store.insert(name, kind, parent, labels, Some(digest))
+        };
+        match insert(target) {
+            Err(Failure::AlreadyExists(_)) if self.has_target(target, parent)? => Ok(()),
+            Err(Failure::AlreadyExists(_)) => insert(&format!("{target} above {parent}")).map(drop),
+            other => other.map(drop),
+        }
+    }
+
+    /// A read-only snapshot.
+    pub fn view(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
+        self.create(key, Kind::View, parent, labels, self.deadline())
+    }
+
+    fn create(
+        &self,
+        key: &str,
+        kind: Kind,
+        parent: &str,
+        labels: Labels,
+        deadline: Instant,
+    ) -> Result<Vec<Mount>> {
+        // Written down first: a directory without an owner is taken away.
+        let record = self.store.insert(key, kind, parent, labels, None)?;
+        self.mounts_of(&record, deadline).inspect_err(|_| {
+            if self.store.remove(key).is_ok() {
+                let _ = self.directories.remove(record.id);
+            }
+        })
+    }
+
+    /// The mounts of a snapshot of a container. Layers below it that are not mounted, such as after
+    /// a reboot, are mounted.
+    pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
+        let record = self.store.snapshot(key)?;
+        if record.kind == Kind::Committed {
+            return Err(Failure::Precondition(format!(
+                "snapshot {key} is Committed: no container has it"
+            )));
+        }
+        self.mounts_of(&record, self.deadline())
+    }
+
+    fn mounts_of(&self, record: &Record, deadline: Instant) -> Result<Vec<Mount>> {
+        let below = self.below(&record.parent, deadline)?;
+        let labels = &record.labels;
+        let made = self.directories.make(
+            record.id,
+            below.first().map(PathBuf::as_path),
+            root_of(labels),
+        );
+        let files = self.directories.files(record.id);
+        made.map_err(Failure::at(files.display()))?;
+        let work = self.directories.work(record.id);
+        Ok(match (record.kind, &below[..]) {
+            (Kind::View, []) => mounts(&[files], None, labels),
+            (Kind::View, below) => mounts(below, None, labels),
+            (_, below) => mounts(below, Some(&Upper { files, work }), labels),
+        })
+    }
+
+    /// Directories of the layers from `parent` down, all of them mounted.
+    fn below(&self, parent: &str, deadline: Instant) -> Result<Vec<PathBuf>> {
+        let (mut paths, mut name) = (Vec::new(), parent.to_owned());
+        while !name.is_empty() {
+            let record = self.store.snapshot(&name)?;
+            paths.push(match &record.layer {
+                None => self.directories.files(record.id),
+                Some(digest) => self.mounted(digest, deadline)?,
+            });
+            name = record.parent;
+        }
+        Ok(paths)
+    }
+
+    fn mounted(&self, digest: &str, deadline: Instant) -> Result<PathBuf> {
+        let known = self.store.layer(digest)?;
+        let known = known.ok_or_else(|| Failure::NotFound(format!("layer {digest}")))?;
+        let held = self.layers.hold(digest, deadline)?;
+        match held.mount(&known.image, deadline)? {
+            Mounted::At(path) => Ok(path),
+            Mounted::NotErofs => Err(Failure::Unavailable(format!(
+                "image {}: layer {digest}: not an EROFS image any more",
+                known.image
+            ))),
+        }
+    }
+
+    /// What was written to `key` becomes the layer `name`.
+    pub fn commit(&self, name: &str, key: &str, labels: Labels) -> Result<()> {
+        let record = self.store.snapshot(key)?;
+        must_be_active(key, &record)?;
+        let usage = self.directory_usage(record.id)?;
+        self.store.commit(name, key, labels, usage)
+    }
+
+    fn directory_usage(&self, id: u64) -> Result<Usage> {
+        let files = self.directories.files(id);
+        usage(&files).map_err(Failure::at(files.display()))
+    }
+
+    /// Removes a snapshot and, with the last one that has it, the mount of a layer.
+    pub fn remove(&self, key: &str) -> Result<()> {
+        let record = self.store.remove(key)?;
+        if let Some(digest) = &record.layer {
+            // Where somebody mounts it just now, a later clean-up looks whether it is unused.
+            let held = self.layers.hold(digest, self.deadline());
+            return held.map_or(Ok(()), |held| held.release_if_unused());
+        }
+        let removed = self.directories.remove(record.id);
+        removed.map_err(Failure::at(self.directories.files(record.id).display()))
+    }
+
+    /// Bytes and files that go with the snapshot. A mounted layer has none: what is fetched of it is
+    /// in erofast's cache, which has a limit of its own.
+    pub fn usage(&self, key: &str) -> Result<Usage> {
+        let record = self.store.snapshot(key)?;
+        match (record.kind, &record.layer) {
+            (Kind::Active, _) => self.directory_usage(record.id),
+            _ => Ok(record.usage),
+        }
+    }
+
+    /// Changes labels: all of them, or those that `paths` name (`labels`, `labels.NAME`).
+    pub fn update(&self, key: &str, labels: Labels, paths: Option<Vec<String>>) -> Result<Record> {
+        let paths = paths.unwrap_or_default();
+        let is_label = |path: &&String| *path == "labels" || path.starts_with("labels.");
+        if let Some(other) = paths.iter().find(|path| !is_label(path)) {
+            return Err(Failure::Invalid(format!(
+                "cannot update {other:?} of snapshot {key}: only labels change"
+            )));
+        }
+        self.store.update(key, |known| {
+            if paths.is_empty() || paths.iter().any(|path| path == "labels") {
+                *known = labels;
+                return;
+            }
+            for name in paths.iter().filter_map(|path| path.strip_prefix("labels.")) {
+                match labels.get(name).filter(|value| !value.is_empty()) {
+                    Some(value) => drop(known.insert(name.into(), value.clone())),
+                    None => drop(known.remove(name)),
+                }
+            }
+        })
+    }
+
+    /// Takes away directories and mounts that belong to no snapshot.
+    pub fn cleanup(&self) -> Result<()> {
+        self.layers.clean()?;
+        // First what is there: the owner of a directory is written down before it is made.
+        let failed = "cannot clean up directories of snapshots";
+        let present = self.directories.present().map_err(Failure::at(failed))?;
+        let snapshots = self.store.snapshots()?;
+        let owned: HashSet<_> = snapshots.iter().map(|(_, record)| record.id).collect();
+        for id in present.into_iter().filter(|id| !owned.contains(id)) {
+            self.directories.remove(id).map_err(Failure::at(failed))?;
+        }
+        Ok(())
+    }
+
+    /// Mount points of layers.
+    pub fn mounted_layers(&self) -> Vec<PathBuf> {
+        self.layers.mounted()
+    }
+}

@@ -1,0 +1,45 @@
+//! The socket, and the word to the service manager that it is there.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::path::Path;
+
+/// Listens at the path, which only root may open. The database is open, so a socket that is there
+/// is that of a program that was killed.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(_) => return Err(io::Error::other("it is there, and is no socket")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if let Some(folder) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Tells systemd (`Type=notify`).
+pub fn report_ready() {
+    let Ok(name) = std::env::var("NOTIFY_SOCKET") else {
+        return;
+    };
+    let address = match name.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&name),
+    };
+    let sent =
+        address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address));
+    if let Err(error) = sent {
+        eprintln!("erofast-snapshotter: NOTIFY_SOCKET={name}: {error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Registries that fail: a call ends within its limit, with one line, and leaves nothing.
+
+use std::fs;
+use std::time::Instant;
+
+use crate::node::{LONG, Labels, Node, Site, mounts};
+use crate::server::Fault;
+
+fn limited(seconds: u32) -> Node {
+    let mut node = Node::new();
+    node.arguments
+        .extend(["--time-limit".into(), seconds.to_string()]);
+    node.start();
+    node
+}
+
+/// Nothing is mounted, no mount point is left, and the log has one line more with these words.
+fn left_to_containerd(node: &Node, lines: usize, words: &[&str]) {
+    assert_eq!(node.points().len(), 0);
+    let left = fs::read_dir(node.path("root/layers")).unwrap().count();
+    assert_eq!(left, 0, "mount points");
+    let log = node.log();
+    assert_eq!(log.lines().count(), lines, "{log}");
+    let last = log.lines().last().unwrap();
+    assert!(
+        words.iter().all(|word| last.contains(word)),
+        "{words:?}: {log}"
+    );
+}
+
+#[test]
+fn a_registry_that_fails_is_one_line_and_containerd_tries() {
+    if !mounts() {
+        return;
+    }
+    let (site, node) = (Site::new(), limited(30));
+    let image = site.image();
+    let faults = [
+        (Fault::Status(401), "401"),
+        (Fault::Status(429), "429"),
+        (Fault::Status(500), "500"),
+        (Fault::Closed, "closed"),
+    ];
+    for (number, (fault, _)) in faults.iter().enumerate() {
+        site.registry.0.state().always = Some(fault.clone());
+        assert!(!node.pull(
+            &format!("k/{number}/a"),
+            "",
+            "sha256:c",
+            &image,
+            &site.digest
+        ));
+        left_to_containerd(&node, number + 1, &[&image, &site.digest]);
+    }
+    site.registry.0.state().always = None;
+    let missing = format!("sha256:{}", "0".repeat(64));
+    assert!(!node.pull("k/8/a", "", "sha256:c", &image, &missing));
+    left_to_containerd(&node, faults.len() + 1, &[&image, &missing, "404"]);
+    // What is right afterwards is not remembered as wrong.
+    assert!(node.pull("k/9/a", "", "sha256:c", &image, &site.digest));
+    site.compare(&node.points()[0]);
+}
+
+#[test]
+fn a_registry_that_never_answers_keeps_no_call_longer_than_its_limit() {
+    if !mounts() {
+        return;
+    }
+    let (site, node) = (Site::new(), limited(1));
+    site.registry.0.state().latency = LONG;
+    let begun = Instant::now();
+    assert!(!node.pull("k/1/a", "", "sha256:c", &site.image(), &site.digest));
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    left_to_containerd(&node, 1, &[&site.digest, "time limit"]);
+    // The next layer of the image does not wait for the same.
+    let other = format!("sha256:{}", "0".repeat(64));
+    assert!(!node.pull("k/2/a", "", "sha256:d", &site.image(), &other));
+    left_to_containerd(&node, 1, &[&site.digest]);
+    for key in ["k/1/a", "k/2/a"] {
+        node.remove(key).unwrap();
+    }
+    assert_eq!(node.names(), [""; 0]);
+}
+
+#[test]
+fn requests_that_make_no_sense_are_one_line() {
+    let node = Node::started();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for (number, odd) in ["sha256:../../x", "", "sha512:00\n1"].iter().enumerate() {
+        let key = format!("k/odd/{number}");
+        assert!(!node.pull(&key, "", "sha256:c", "registry.example/a:v1", odd));
+        let log = node.log();
+        assert_eq!(log.lines().count(), number + 1, "{log}");
+        let last = log.lines().last().unwrap();
+        assert!(last.contains(&format!("{odd:?}")), "{log}");
+    }
+    // A name of an image that no URL can have: containerd may know what to do.
+    let odd = "registry.example/a b,allow_root:v1";
+    assert!(!node.pull("k/1/a", "", "sha256:c", odd, &digest));
+    assert!(
+        node.log().contains("its name has no registry"),
+        "{}",
+        node.log()
+    );
+    fs::create_dir_all(node.path("hosts/registry.example")).unwrap();
+    fs::write(node.path("hosts/registry.example/hosts.toml"), "[host").unwrap();
+    assert!(!node.pull("k/2/a", "", "sha256:c", "registry.example/a:v1", &digest));
+    let log = node.log();
+    assert!(
+        log.lines().last().unwrap().contains("hosts.toml: line 1"),
+        "{log}"
+    );
+    let long = node.prepare(&"k".repeat(100_000), "", &Labels::new());
+    assert!(long.is_ok());
+}

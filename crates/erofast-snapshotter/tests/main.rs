@@ -1,0 +1,15 @@
+//! Tests of the snapshotter through its socket, as containerd speaks with it, and with containerd.
+
+mod containerd;
+mod credentials;
+mod deaths;
+mod faults;
+mod layers;
+mod node;
+#[allow(dead_code)]
+#[path = "../../erofast-fetch/tests/repository.rs"]
+mod repository;
+#[allow(dead_code)]
+#[path = "../../erofast-fetch/tests/server.rs"]
+mod server;
+mod snapshots;
