@@ -76,6 +76,17 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
     Ok(body)
 }
 
+/// The first bytes of an answer, as many as that or more, unless it has fewer.
+pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Failure> {
+    let mut begin = Vec::new();
+    while begin.len() < least
+        && let Some(chunk) = response.chunk().await?
+    {
+        begin.extend_from_slice(&chunk);
+    }
+    Ok(begin)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,8 @@ pub struct Failure {
     pub missing: bool,
     /// The server did not understand, or was not understood: it may speak TLS, or not.
     pub garbled: bool,
+    /// The time was over before there was an answer.
+    pub late: bool,
     /// The server asks to wait so long.
     pub retry_after: Option<Duration>,
 }
@@ -41,7 +43,10 @@ pub async fn in_time<T>(
     options: &Options,
     asked: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let late = |_| Failure::lasting("the answer comes too slowly");
+    let late = |_| Failure {
+        late: true,
+        ..Failure::lasting("the answer comes too slowly")
+    };
     timeout(options.timeout, asked).await.map_err(late)?
 }
 
@@ -54,6 +59,7 @@ impl Failure {
             lasting: false,
             missing: false,
             garbled: false,
+            late: false,
             retry_after: None,
         }
     }
@@ -64,6 +70,11 @@ impl Failure {
             lasting: true,
             ..Failure::new(text.to_string())
         }
+    }
+
+    /// Whether the server has not said which image it has, and may do so another time.
+    pub fn is_of_absence(&self) -> bool {
+        !self.lasting || self.late
     }
 
     /// Another image is at the URL.

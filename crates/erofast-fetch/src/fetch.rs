@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use remote_image::message::{ALIVE, Class, Counters, Identity, News, Question, Reply, send};
-use remote_image::store::{BLOCK, blocks};
+use remote_image::store::{BLOCK, Store, blocks};
 use remote_image::{ImageUrl, Options};
 use rustix::io::Errno;
 use tokio::sync::Notify;
@@ -58,6 +58,8 @@ pub struct Fetch {
     asked: Notify,
     counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
+    /// Other layers of the image: nothing removes them from the cache meanwhile.
+    kept: RefCell<Vec<Store>>,
 }
 
 impl Fetch {
@@ -85,6 +87,7 @@ impl Fetch {
             asked: Notify::new(),
             counters: RefCell::default(),
             given_up: RefCell::default(),
+            kept: RefCell::default(),
         });
         fetch.look_for_end(0);
         fetch
@@ -95,12 +98,25 @@ impl Fetch {
         self.early.replace(Some(Vec::new()));
     }
 
-    /// Reports to the parent which image it is, then the lines that were kept.
-    pub fn report(&self, devices: Vec<ImageUrl>) -> std::io::Result<()> {
+    /// Keeps other layers in the cache as long as this image is open.
+    pub fn keep_layers(&self, layers: Vec<Store>) {
+        self.kept.replace(layers);
+    }
+
+    /// Reports to the parent which image it is, then the lines that were kept. `offline`: the
+    /// server did not say so.
+    pub fn report(
+        &self,
+        devices: Vec<ImageUrl>,
+        layers: Vec<ImageUrl>,
+        offline: Option<String>,
+    ) -> std::io::Result<()> {
         let opened = News::Opened {
             identity: self.identity.clone(),
             devices,
+            layers,
             not_kept: self.room.not_kept(),
+            offline,
         };
         send(&self.parent, &opened, &self.room.files())?;
         let lines = self.early.take().into_iter().flatten();
@@ -150,6 +166,9 @@ impl Fetch {
         if asked.missing.is_empty() {
             return self.answer_complete(asked);
         }
+        if self.identity.diff_id.is_some() {
+            return self.refuse_damaged(asked);
+        }
         if let Some(text) = self.was_given_up(&asked) {
             return self.answer(asked, Errno::TIMEDOUT.raw_os_error(), text);
         }
@@ -167,6 +186,17 @@ impl Fetch {
         self.waiting.borrow_mut().push(asked);
         self.read_ahead(ahead);
         self.asked.notify_one();
+    }
+
+    /// What was made of an archive cannot be fetched block by block.
+    fn refuse_damaged(&self, asked: Asked) {
+        asked
+            .missing
+            .iter()
+            .for_each(|&block| self.room.forget(block));
+        let why = "damaged in the cache; the next to open the image converts the layer again";
+        let text = self.about(&asked, why);
+        self.answer(asked, Errno::IO.raw_os_error(), text);
     }
 
     fn within(&self, blocks: Range<u64>) -> Range<u64> {

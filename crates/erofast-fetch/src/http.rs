@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use remote_image::message::Identity;
 use remote_image::{ImageUrl, Options};
@@ -29,7 +30,7 @@ pub struct Server {
     client: Client,
     url: Url,
     /// For the origin of `url` alone.
-    credentials: Credentials,
+    credentials: Rc<Credentials>,
     /// Where redirects led to, until an answer from there is none.
     location: RefCell<Option<Url>>,
 }
@@ -48,7 +49,7 @@ impl Server {
         };
         Ok(Server {
             client: connections.client(options)?,
-            credentials: Credentials::new(options, &url, reference.is_some()),
+            credentials: Rc::new(Credentials::new(options, &url, reference.is_some())),
             url,
             location: RefCell::new(None),
         })
@@ -58,6 +59,16 @@ impl Server {
     pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
         self.url = endpoint::blob(&self.url, digest)?;
         Ok(())
+    }
+
+    /// The same registry, of which another blob is fetched.
+    pub fn blob(&self, digest: &str) -> Result<Server, Failure> {
+        Ok(Server {
+            client: self.client.clone(),
+            url: endpoint::blob(&self.url, digest)?,
+            credentials: Rc::clone(&self.credentials),
+            location: RefCell::new(None),
+        })
     }
 
     /// What a registry answers that is asked with TLS instead of without, or the other way round:
@@ -220,7 +231,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         length,
         etag: validator_of(headers, ETAG, "an ETag")?,
         modified: validator_of(headers, LAST_MODIFIED, "a Last-Modified")?,
-        digest: None,
+        ..Identity::default()
     })
 }
 

@@ -1,5 +1,6 @@
 //! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
 //! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
+//! It starts itself again to [convert] layers.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -7,6 +8,7 @@ mod challenge;
 mod client;
 mod clients;
 mod connections;
+mod convert;
 mod credentials;
 mod dispatch;
 mod endpoint;
@@ -14,8 +16,10 @@ mod failure;
 mod fetch;
 mod given_up;
 mod http;
+mod layers;
 mod logins;
 mod netrc;
+mod offline;
 mod opening;
 mod pace;
 mod proxy;
@@ -44,6 +48,9 @@ use fetch::Fetch;
 use readers::Readers;
 
 fn main() -> ExitCode {
+    if let Some(code) = convert::child::run() {
+        return code;
+    }
     let socket = rustix::stdio::stdin().try_clone_to_owned();
     let Some((socket, order)) = socket.ok().and_then(first) else {
         eprintln!("erofast-fetch: programs start it, with their orders on standard input");

@@ -4,23 +4,30 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use remote_image::answers::Answer;
 use remote_image::message::Identity;
-use remote_image::registry::Reference;
-use remote_image::store::BLOCK;
-use remote_image::{ImageUrl, Options};
+use remote_image::registry::TarLayer;
+use remote_image::store::{BLOCK, Store};
+use remote_image::{ImageUrl, Offline, Options, converted};
 use reqwest::{Response, StatusCode};
 
 use crate::connections::Connections;
+use crate::convert::{Named, convert, find};
 use crate::failure::{Failure, NO_TLS, in_time};
 use crate::fetch::Fetch;
 use crate::http::{Server, check_range, identity};
+use crate::layers::Layer;
+use crate::offline;
 use crate::range::{NO_RANGES, take};
 use crate::readers::Readers;
-use crate::registry::{self, Blob};
+use crate::registry;
 use crate::room::{NOT_KEPT, Room};
 
 /// Where a registry that is asked without TLS speaks it.
 const HAS_TLS: &str = "the server has TLS (a registry is asked with it by oci.plain_http=off)";
+
+/// What tar archives have near their beginning, and where (POSIX, ustar).
+const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -68,30 +75,213 @@ pub fn resume(
     Ok(wanted.fetch(identity, server, room))
 }
 
-/// Asks for the first block, and reports to the parent which image it is of.
+/// Finds out which image it is, and reports that to the parent.
 pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
-    let mut server = wanted.server()?;
-    let options = &wanted.options;
-    let (blob, response) = match wanted.source.reference() {
-        Some(reference) => {
-            let opened = first_of_registry(&mut server, options, &reference).await;
-            match opened {
-                Ok((blob, response)) => (Some(blob), response),
-                Err(failure) => return Err(with_scheme(&server, options, failure).await),
-            }
-        }
-        None => (None, first_block(&server, options).await?),
+    let (source, options) = (&wanted.source, &wanted.options);
+    let known = offline::find(source, options);
+    if let Some(known) = &known
+        && (options.offline == Offline::On || known.is_certain)
+    {
+        return from_cache(wanted, &known.answer, None).await;
+    }
+    if options.offline == Offline::On {
+        return Err(Failure::lasting(offline::NOT_THERE));
+    }
+    // The next question may be the last one.
+    let patience = match &known {
+        Some(_) => options.timeout.min(offline::PATIENCE),
+        None => options.timeout,
     };
-    let identity = identify(&response, blob.as_ref())?;
-    let part = response.status() == StatusCode::PARTIAL_CONTENT;
-    check(&response, &identity, part || options.whole)?;
-    let room = Room::open(&wanted.source, options, &identity)?;
+    match (ask(&wanted, patience).await, known) {
+        (Err(failure), Some(known)) if failure.is_of_absence() => {
+            let line = known.instead_of(&failure);
+            from_cache(wanted, &known.answer, Some(line)).await
+        }
+        (Err(failure), _) => Err(failure),
+        (Ok(Found::Blob(blob)), _) => from_server(wanted, *blob).await,
+        (Ok(Found::Converted { answer, kept }), _) => {
+            offline::keep(&wanted.source, &wanted.options, &answer);
+            let fetch = from_cache(wanted, &answer, None).await?;
+            fetch.keep_layers(kept);
+            Ok(fetch)
+        }
+    }
+}
+
+/// What a server has at a URL.
+enum Found {
+    Blob(Box<FirstBlock>),
+    /// Its top layer is in the cache.
+    Converted {
+        answer: Answer,
+        kept: Vec<Store>,
+    },
+}
+
+/// The beginning of an image.
+struct FirstBlock {
+    server: Server,
+    response: Response,
+    answer: Answer,
+    /// Lines for the log.
+    pinned: Option<String>,
+    /// Layers that were converted.
+    kept: Vec<Store>,
+}
+
+/// Asks the server, and has archives converted.
+async fn ask(wanted: &Wanted<'_>, patience: Duration) -> Result<Found, Failure> {
+    let (source, mut server) = (&wanted.source, wanted.server()?);
+    let options = &Options {
+        timeout: patience,
+        ..wanted.options.clone()
+    };
+    let Some(reference) = source.reference() else {
+        let response = first_block(&server, options).await?;
+        let answer = Answer::of(identity(&response)?);
+        return Ok(Found::Blob(Box::new(FirstBlock {
+            server,
+            response,
+            answer,
+            pinned: None,
+            kept: Vec::new(),
+        })));
+    };
+    let resolve = async || registry::resolve(&server, &reference).await;
+    let resolved = match patiently(options, resolve).await {
+        Ok(resolved) => resolved,
+        Err(failure) => return Err(with_scheme(&server, options, failure).await),
+    };
+    let (pinned, mut layers) = (resolved.pinned(), resolved.layers);
+    if layers.may_be_image && !is_archive(&server, options, &layers.top).await? {
+        layers.take_for_image();
+    }
+    let archives = layers.archives().map(|(name, layer)| Named {
+        layer: layer.clone(),
+        name,
+    });
+    let archives = archives.collect();
+    let kept = convert(source, &wanted.options, wanted.parent, &server, archives).await?;
+    let url = |layer: &Layer| match layer {
+        Layer::Image { digest, length } => source.blob(digest, length.unwrap_or(0)),
+        Layer::Tar(layer) => source.tar(layer),
+    };
+    let answer = Answer {
+        identity: Identity::default(),
+        devices: layers
+            .devices
+            .iter()
+            .filter_map(|(digest, bytes)| source.blob(digest, *bytes))
+            .collect(),
+        layers: layers.below.iter().filter_map(url).collect(),
+    };
+    match layers.top {
+        Layer::Tar(layer) => {
+            let none = || Failure::lasting("the layer has left the cache");
+            let (identity, _) = find(source, &wanted.options, &layer).ok_or_else(none)?;
+            Ok(Found::Converted {
+                answer: Answer { identity, ..answer },
+                kept,
+            })
+        }
+        Layer::Image { digest, length } => {
+            server.choose_blob(&digest)?;
+            let response = first_block_of_blob(&server, options).await;
+            let response = match response {
+                Ok(response) => response,
+                Err(failure) => return Err(with_scheme(&server, options, failure).await),
+            };
+            let identity = identify(&response, digest, length)?;
+            Ok(Found::Blob(Box::new(FirstBlock {
+                server,
+                response,
+                answer: Answer { identity, ..answer },
+                pinned,
+                kept,
+            })))
+        }
+    }
+}
+
+/// Whether a layer that is said to be an archive is one: images are found under that type, too.
+async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
+    let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
+        return Ok(false);
+    };
+    let server = server.blob(digest)?;
+    let begin = async || {
+        let response = server.get(&(0..BLOCK.min(*bytes)), None).await?;
+        crate::answer::begin(response, TAR_MAGIC.1 + TAR_MAGIC.0.len()).await
+    };
+    let begin = patiently(options, begin).await?;
+    Ok(begin
+        .get(TAR_MAGIC.1..)
+        .is_some_and(|rest| rest.starts_with(TAR_MAGIC.0)))
+}
+
+/// Opens what is in the cache, all of it. `offline`: why the server did not say that it is this.
+async fn from_cache(
+    wanted: Wanted<'_>,
+    answer: &Answer,
+    offline: Option<String>,
+) -> Result<Rc<Fetch>, Failure> {
+    let (source, options) = (&wanted.source, &wanted.options);
+    let mut server = wanted.server()?;
+    let Answer {
+        identity,
+        devices,
+        layers,
+    } = answer.clone();
+    if let Some(digest) = &identity.digest {
+        server.choose_blob(digest)?;
+    }
+    let (identity, room) = match &identity.diff_id {
+        Some(diff_id) => {
+            let found = converted::find(source, options, diff_id);
+            let none = || Failure::lasting("the layer has left the cache");
+            let (identity, store) = found.ok_or_else(none)?;
+            (identity, Room::whole(store, options)?)
+        }
+        None => {
+            let room = Room::open(source, options, &identity)?;
+            (identity, room)
+        }
+    };
     let fetch = wanted.fetch(identity, server, room);
     fetch.keep_notes();
-    let pinned = blob.iter().filter_map(Blob::pinned);
+    if let Some(line) = fetch.compared_refusal().await {
+        return Err(Failure::lasting(line));
+    }
+    let reported = fetch.report(devices, layers, offline);
+    reported.map_err(Failure::lasting)?;
+    Ok(fetch)
+}
+
+/// Opens an image of which the first block comes.
+async fn from_server(wanted: Wanted<'_>, first: FirstBlock) -> Result<Rc<Fetch>, Failure> {
+    let FirstBlock {
+        server,
+        response,
+        answer,
+        pinned,
+        kept,
+    } = first;
+    let (source, options, identity) = (&wanted.source, &wanted.options, answer.identity.clone());
+    let part = response.status() == StatusCode::PARTIAL_CONTENT;
+    check(&response, &identity, part || options.whole)?;
+    let room = Room::open(source, options, &identity)?;
+    if room.is_kept() {
+        offline::keep(source, options, &answer);
+    }
+    let fetch = wanted.fetch(identity, server, room);
+    fetch.keep_notes();
+    fetch.keep_layers(kept);
     let not_kept = fetch.room.not_kept();
     let not_kept = not_kept.iter().map(|why| format!("{NOT_KEPT}: {why}"));
-    pinned.chain(not_kept).for_each(|line| fetch.note(&line));
+    pinned
+        .into_iter()
+        .chain(not_kept)
+        .for_each(|line| fetch.note(&line));
     match part {
         // What it is short of is asked for again.
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
@@ -101,25 +291,9 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     if let Some(line) = fetch.compared_refusal().await {
         return Err(Failure::lasting(line));
     }
-    let devices = blob.into_iter().flat_map(|blob| blob.devices);
-    let devices = devices
-        .filter_map(|(digest, bytes)| fetch.source.blob(&digest, bytes))
-        .collect();
-    fetch.report(devices).map_err(Failure::lasting)?;
+    let reported = fetch.report(answer.devices, answer.layers, None);
+    reported.map_err(Failure::lasting)?;
     Ok(fetch)
-}
-
-/// The blob that is fetched from now on, and the answer with its first block.
-async fn first_of_registry(
-    server: &mut Server,
-    options: &Options,
-    reference: &Reference,
-) -> Result<(Blob, Response), Failure> {
-    let resolve = async || registry::resolve(server, reference).await;
-    let blob = patiently(options, resolve).await?;
-    server.choose_blob(&blob.digest)?;
-    let response = first_block_of_blob(server, options).await?;
-    Ok((blob, response))
 }
 
 /// Names the option where a registry is asked without TLS and has it, or the other way round.
@@ -134,18 +308,17 @@ async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Fa
     }
 }
 
-/// Which image the answer is of.
-fn identify(response: &Response, blob: Option<&Blob>) -> Result<Identity, Failure> {
+/// Which image the answer is of, which must be of this blob.
+fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<Identity, Failure> {
     let found = identity(response)?;
-    let Some(blob) = blob else { return Ok(found) };
-    match blob.length {
+    match length {
         Some(length) if length != found.length => Err(Failure::lasting(format!(
             "the blob has {} bytes, in the manifest {length}",
             found.length
         ))),
         _ => Ok(Identity {
             length: found.length,
-            digest: Some(blob.digest.clone()),
+            digest: Some(digest),
             ..Identity::default()
         }),
     }

@@ -1,9 +1,6 @@
-//! Images in registries: which blob a tag or a digest leads to.
+//! Images in registries: which blobs a tag or a digest leads to.
 //!
-//! The manifests are those of the OCI image specification and Docker's. The media types of layers
-//! are those of the draft of the EROFS image specification and of containerd.
-
-use std::collections::BTreeMap;
+//! The manifests are those of the OCI image specification and Docker's.
 
 use remote_image::registry::{Reference, Version, is_digest};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
@@ -14,13 +11,12 @@ use sha2::{Digest, Sha256};
 use crate::answer::{body, text};
 use crate::failure::Failure;
 use crate::http::Server;
+use crate::layers::{Descriptor, Layer, Layers, Platform};
 
-/// Bytes of a manifest, as other programs limit them.
+/// Bytes of a manifest, or of an image's config, as other programs limit them.
 const LONGEST: usize = 4 << 20;
 /// Indexes in indexes.
 const DEPTH: usize = 3;
-/// Their names have to fit in a packet.
-const DEVICES: usize = 50;
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
      application/vnd.oci.image.index.v1+json, \
@@ -29,13 +25,9 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
 
 /// What a reference leads to.
 #[derive(Debug)]
-pub struct Blob {
-    /// Of the image.
-    pub digest: String,
-    /// Its bytes, where a manifest says.
-    pub length: Option<u64>,
-    /// Digests of its extra devices, and their bytes.
-    pub devices: Vec<(String, u64)>,
+pub struct Resolved {
+    /// What the image is made of.
+    pub layers: Layers,
     /// The manifest of a tag.
     pub manifest: Option<String>,
 }
@@ -44,8 +36,22 @@ pub struct Blob {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Manifest {
+    config: Option<Descriptor>,
     layers: Vec<Descriptor>,
     manifests: Vec<Descriptor>,
+}
+
+/// What a container runtime knows of an image.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Config {
+    rootfs: RootFs,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RootFs {
+    diff_ids: Vec<String>,
 }
 
 /// Why a registry refuses something.
@@ -65,52 +71,43 @@ struct Said {
 /// The code where there is no such repository.
 const NO_REPOSITORY: &str = "NAME_UNKNOWN";
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Descriptor {
-    media_type: String,
-    digest: String,
-    size: u64,
-    #[serde(default)]
-    platform: Platform,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-struct Platform {
-    architecture: String,
-    os: String,
-    #[serde(rename = "os.features")]
-    features: Vec<String>,
-}
-
-impl Blob {
-    fn alone(digest: &str, length: Option<u64>) -> Blob {
-        Blob {
-            digest: digest.to_owned(),
-            length,
-            devices: Vec::new(),
+impl Resolved {
+    fn alone(digest: &str, length: Option<u64>) -> Resolved {
+        Resolved {
+            layers: Layers::of(Layer::Image {
+                digest: digest.to_owned(),
+                length,
+            }),
             manifest: None,
         }
     }
 
     /// What a tag leads to now, for the log.
     pub fn pinned(&self) -> Option<String> {
-        let manifest = self.manifest.as_ref()?;
-        Some(format!("is {manifest}, the image is blob {}", self.digest))
+        let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
+        Some(match (layers.below.len(), &layers.top) {
+            (0, Layer::Image { digest, .. }) => {
+                format!("is {manifest}, the image is blob {digest}")
+            }
+            (below, _) => format!("is {manifest}, of layers: {}", below + 1),
+        })
     }
 }
 
-/// Follows a reference to its blob.
-pub async fn resolve(server: &Server, reference: &Reference) -> Result<Blob, Failure> {
+/// Follows a reference to its blobs.
+pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved, Failure> {
     let (digest, mut manifest) = match &reference.version {
-        Version::Blob(digest, length) => return Ok(Blob::alone(digest, *length)),
+        Version::Blob(digest, length) => return Ok(Resolved::alone(digest, *length)),
+        Version::Tar(layer) => {
+            return Ok(Resolved {
+                layers: Layers::of(Layer::Tar(layer.clone())),
+                manifest: None,
+            });
+        }
         version => match (fetch(server, version).await, version) {
             // Some registries answer 500 where a blob has the digest.
             (Err(_), Version::Digest(digest)) if has_blob(server, digest).await => {
-                return Ok(Blob::alone(digest, None));
+                return Ok(Resolved::alone(digest, None));
             }
             (fetched, _) => fetched?,
         },
@@ -118,12 +115,36 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Blob, Fai
     let pinned = matches!(reference.version, Version::Tag(_)).then_some(digest);
     for _ in 0..DEPTH {
         if manifest.manifests.is_empty() {
-            return choose_layers(&manifest, pinned);
+            let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
+            return Ok(Resolved {
+                layers: Layers::choose(&manifest.layers, diff_ids).await?,
+                manifest: pinned,
+            });
         }
         let chosen = choose_platform(&manifest)?.digest()?;
         (_, manifest) = fetch(server, &Version::Digest(chosen)).await?;
     }
     Err(Failure::lasting("indexes in indexes in indexes"))
+}
+
+/// Digests of the layers without compression.
+async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<String>, Failure> {
+    let config = config.ok_or_else(|| Failure::lasting("the manifest has no config"))?;
+    let expected = config.digest()?;
+    let path = format!("../blobs/{expected}");
+    let response = server.get_beside(&path, &HeaderMap::new()).await?;
+    if response.status() != StatusCode::OK {
+        return Err(server.refused(&response).about("the config of the image"));
+    }
+    let body = body(response, LONGEST).await?;
+    let digest = format!("sha256:{:x}", Sha256::digest(&body));
+    if digest != expected {
+        let line = format!("the config of the image has another digest: {digest}");
+        return Err(Failure::lasting(line));
+    }
+    let config: Result<Config, _> = serde_json::from_slice(&body);
+    let config = config.map_err(|error| Failure::lasting(format!("the config: {error}")))?;
+    Ok(config.rootfs.diff_ids)
 }
 
 async fn has_blob(server: &Server, digest: &str) -> bool {
@@ -235,88 +256,6 @@ fn architecture(rust: &str, little_endian: bool) -> &str {
         ("powerpc64", false) => "ppc64",
         (other, _) => other,
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Image,
-    Device,
-    /// An index of chunks: blocks are fetched without it.
-    Skipped,
-    /// Has no ranges of bytes of an image.
-    Compressed,
-    Other,
-}
-
-impl Descriptor {
-    fn digest(&self) -> Result<String, Failure> {
-        let digest = self.digest.clone();
-        let other = || Failure::lasting(format!("the manifest: no sha256 digest: {digest}"));
-        is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
-    }
-
-    fn kind(&self) -> Kind {
-        let media = self.media_type.as_str();
-        let vendor = media.strip_prefix("application/vnd.erofs");
-        match (
-            self.annotations.get("org.erofs.role").map(String::as_str),
-            vendor,
-        ) {
-            (_, Some(rest)) if rest.starts_with(".chunk-index.") => Kind::Skipped,
-            _ if media.contains('+') || media.ends_with("gzip") => Kind::Compressed,
-            (Some("device"), _) => Kind::Device,
-            (_, Some(rest)) if rest.is_empty() || rest.starts_with(".layer.") => Kind::Image,
-            _ if media.ends_with(".erofs") => Kind::Image,
-            _ if media.ends_with(".tar") => Kind::Device,
-            _ => Kind::Other,
-        }
-    }
-}
-
-/// One EROFS layer is the image, and layers beside it that are devices are its devices. A single
-/// layer is the image whatever its media type says: it has a superblock or not.
-fn choose_layers(manifest: &Manifest, pinned: Option<String>) -> Result<Blob, Failure> {
-    let with_kind = manifest.layers.iter().map(|layer| (layer.kind(), layer));
-    let layers: Vec<_> = with_kind
-        .filter(|(kind, _)| *kind != Kind::Skipped)
-        .collect();
-    let of = |kind| {
-        layers
-            .iter()
-            .filter(move |layer| layer.0 == kind)
-            .map(|layer| layer.1)
-    };
-    let unknown = of(Kind::Compressed).chain(of(Kind::Other)).count();
-    let images: Vec<_> = of(Kind::Image).collect();
-    let image = match (&layers[..], &images[..]) {
-        ([(kind, layer)], _) if *kind != Kind::Compressed => layer,
-        (_, [layer]) if unknown == 0 => layer,
-        _ => return Err(Failure::lasting(unsuitable(manifest))),
-    };
-    let devices = of(Kind::Device).filter(|layer| layer.digest != image.digest);
-    let sized = |layer: &Descriptor| layer.digest().map(|digest| (digest, layer.size));
-    let devices: Vec<_> = devices.map(sized).collect::<Result<_, _>>()?;
-    if devices.len() > DEVICES {
-        return Err(Failure::lasting(format!("more than {DEVICES} devices")));
-    }
-    Ok(Blob {
-        digest: image.digest()?,
-        length: Some(image.size),
-        devices,
-        manifest: pinned,
-    })
-}
-
-fn unsuitable(manifest: &Manifest) -> String {
-    let types = manifest
-        .layers
-        .iter()
-        .map(|layer| layer.media_type.as_str());
-    let types = types.collect::<Vec<_>>().join(", ");
-    format!(
-        "needs one uncompressed EROFS layer, alone or above uncompressed devices; its layers: \
-         {types}"
-    )
 }
 
 #[cfg(test)]

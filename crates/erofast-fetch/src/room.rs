@@ -7,10 +7,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use remote_image::cache;
 use remote_image::message::Identity;
 use remote_image::store::{BLOCK, Store};
-use remote_image::{ImageUrl, Options, shared_cache};
+use remote_image::{ImageUrl, Options, answers, cache, shared_cache};
 use rustix::fs::{
     CWD, MemfdFlags, Mode, OFlags, fcntl_getfl, fstat, ftruncate, memfd_create, openat,
 };
@@ -55,6 +54,7 @@ impl Room {
             etag,
             modified,
             digest,
+            diff_id: _,
         } = identity;
         check_limit(*length)?;
         let known = [etag, modified, digest, &options.root_hash]
@@ -76,6 +76,16 @@ impl Room {
         let room = Room::new(store, spare, options);
         room.prune();
         room.not_kept.replace(why);
+        Ok(room)
+    }
+
+    /// Of an image that is there, all of it.
+    pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
+        check_limit(store.length())?;
+        let spare = in_memory(store.length());
+        let spare = spare.map_err(|error| Failure::lasting(format!("no room: {error}")))?;
+        let room = Room::new(store, spare, options);
+        room.prune();
         Ok(room)
     }
 
@@ -243,6 +253,7 @@ impl Room {
         if let Some((directory, size)) = &self.cache {
             // What cannot be removed now is tried again.
             let _ = cache::prune(directory, *size);
+            answers::prune(directory);
         }
     }
 }

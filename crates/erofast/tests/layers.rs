@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "erofs-fuse",
         &[
+            "confinement",
             "erofs-engine",
             "figures",
             "fuse-transport",
@@ -64,7 +65,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("look-ahead", &["launch-profile", "sys"]),
     ("dm-verity", &[]),
     // No code of the network in a program that parses images, and no parser where the network is.
-    ("erofast-fetch", &["remote-image"]),
+    ("erofast-fetch", &["confinement", "remote-image"]),
+    ("confinement", &[]),
     ("remote-image", &["figures"]),
     ("figures", &[]),
     ("sys", &[]),

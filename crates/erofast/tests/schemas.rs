@@ -292,8 +292,7 @@ fn what_is_printed_about_the_cache_fits() {
     let identity = Identity {
         length: 100_000,
         etag: Some("1".into()),
-        modified: None,
-        digest: None,
+        ..Identity::default()
     };
     let store = cache::open(&source, &options, &identity).expect("an entry");
     store.write_block(0, &[7; BLOCK as usize]).expect("a block");

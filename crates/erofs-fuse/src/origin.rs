@@ -1,8 +1,8 @@
 //! The user that started this process. A server of root becomes another one itself.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
+use confinement::user;
 use rustix::process::{Uid, getuid};
 
 struct Origin {
@@ -13,13 +13,8 @@ struct Origin {
 /// Read at the start: later neither a non-dumpable process nor the sandbox may.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
-    // Without /proc the system is just starting.
-    in_first_namespace: std::fs::metadata("/proc/self/ns/user")
-        .map_or(true, |namespace| namespace.ino() == FIRST),
+    in_first_namespace: user::in_first_namespace(),
 });
-
-/// PROC_USER_INIT_INO of the kernel.
-const FIRST: u64 = 0xEFFF_FFFD;
 
 /// To be called with all rights.
 pub(crate) fn remember() {

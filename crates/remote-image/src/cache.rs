@@ -12,7 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, openat, renameat};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, openat, renameat,
+    unlinkat,
+};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -28,6 +31,12 @@ const SYSTEM_CACHES: &str = "/var/cache";
 
 /// What says which image it is; as long as a packet at most, in which its parts came.
 const RECORD: &str = "image.json";
+
+/// In the directory of an image that is [made](crate::converted): its maker holds a lock on it.
+pub(crate) const LOCK: &str = "lock";
+
+/// How images are made of tar layers: those that were made otherwise are other images.
+const RECIPE: u32 = 1;
 
 /// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
 pub fn default_directory() -> Option<PathBuf> {
@@ -97,8 +106,7 @@ pub struct Entry {
 
 /// The files of an image, made where they are not there, and marked as used now.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
-    let root = options.cache_dir.clone().or_else(default_directory);
-    let root = root.ok_or_else(|| io::Error::other(NO_DIRECTORY))?;
+    let root = root(options)?;
     let open = || open_entry(&root, source, options, identity);
     let opened = match open() {
         // It was removed between two steps.
@@ -106,6 +114,24 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Re
         opened => opened,
     };
     opened.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
+}
+
+/// The directory of the cache that the options name, or else the default one.
+pub(crate) fn root(options: &Options) -> io::Result<PathBuf> {
+    let root = options.cache_dir.clone().or_else(default_directory);
+    root.ok_or_else(|| io::Error::other(NO_DIRECTORY))
+}
+
+/// The files of an image that is there, in part at least.
+pub fn find(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
+    let record = Record::new(source, options, identity);
+    let folder = Folder::open(&root(options).ok()?.join(record.directory())).ok()?;
+    folder.check_owner().ok()?;
+    let there = Record::read(&folder).filter(|there| there.is_of(&record))?;
+    let file = |name| folder.file(name, OFlags::RDWR).ok();
+    let (data, map) = (file("data")?, file("map")?);
+    flock(&map, FlockOperation::LockShared).ok()?;
+    Some(Store::new(data.into(), map.into(), there.identity.length))
 }
 
 fn open_entry(
@@ -130,7 +156,11 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
         etag,
         modified,
         digest,
+        diff_id,
     } = identity;
+    if let Some(diff_id) = diff_id {
+        return format!("{BLOCK} tar {RECIPE} {diff_id}");
+    }
     match digest.as_ref().or(options.root_hash.as_ref()) {
         Some(hash) => format!("{BLOCK} {length} {hash}"),
         None => format!("{BLOCK} {length} {} {etag:?} {modified:?}", source.url()),
@@ -138,6 +168,7 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
 }
 
 /// A directory. Nothing in it but a regular file is opened, and no link followed.
+#[derive(Debug)]
 pub(crate) struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
@@ -181,6 +212,25 @@ impl Folder {
             data.set_len(length)?;
         }
         Ok(Store::new(data.into(), map.into(), length))
+    }
+
+    /// Gives a file of it another name in it.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let descriptor = &self.descriptor;
+        Ok(renameat(descriptor, from, descriptor, to)?)
+    }
+
+    /// Takes the record away: there is no image then.
+    pub(crate) fn remove_record(&self) -> io::Result<()> {
+        match unlinkat(&self.descriptor, RECORD, AtFlags::empty()) {
+            Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Of files that are made in it.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// The owner can choose the bytes in it: the checksums are no signatures.
@@ -233,7 +283,7 @@ impl Record {
     }
 
     /// Writes the record, or finds it as it is to be, but for the URL.
-    fn settle(mut self, folder: &Folder) -> io::Result<()> {
+    pub(crate) fn settle(mut self, folder: &Folder) -> io::Result<()> {
         if let Some(mut there) = Record::read(folder) {
             if !there.is_of(&self) {
                 return Err(io::Error::other(format!(
@@ -254,8 +304,7 @@ impl Record {
         folder
             .file(&new, made)?
             .write_all(&serde_json::to_vec(&self)?)?;
-        let descriptor = &folder.descriptor;
-        Ok(renameat(descriptor, new, descriptor, RECORD)?)
+        folder.rename(&new, RECORD)
     }
 
     /// All URLs that it was fetched from, without their queries.
@@ -293,7 +342,31 @@ pub(crate) fn list_kind(directory: &Path, shared: bool) -> io::Result<Vec<Entry>
 /// Removes images that nobody uses, the one not used for longest first, until the cache has at
 /// most so many bytes. Returns what was removed.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
-    prune_entries(list(directory)?, size)
+    let removed = prune_entries(list(directory)?, size)?;
+    remove_leftovers(directory)?;
+    Ok(removed)
+}
+
+/// Removes what makers left behind that were killed.
+pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    let Ok(folders) = fs::read_dir(directory) else {
+        return Ok(());
+    };
+    for path in folders.filter_map(|folder| Some(folder.ok()?.path())) {
+        if is_left_over(&path).unwrap_or(false) {
+            fs::remove_dir_all(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an image was begun here that nobody makes any more.
+fn is_left_over(path: &Path) -> io::Result<bool> {
+    let folder = Folder::open(path)?;
+    let lock = folder.file(LOCK, OFlags::RDONLY)?;
+    folder.check_owner()?;
+    let is_free = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    Ok(is_free && Record::read(&folder).is_none())
 }
 
 pub(crate) fn prune_entries(entries: Vec<Entry>, size: u64) -> io::Result<Vec<Entry>> {
@@ -389,8 +462,7 @@ mod tests {
         Identity {
             length: 10 * BLOCK,
             etag: Some(etag.into()),
-            modified: None,
-            digest: None,
+            ..Identity::default()
         }
     }
 

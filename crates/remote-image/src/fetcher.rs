@@ -50,7 +50,9 @@ struct Image {
     options: Options,
     identity: Identity,
     devices: Vec<ImageUrl>,
+    layers: Vec<ImageUrl>,
     not_kept: Option<String>,
+    offline: Option<String>,
     /// Bytes and map of the store, and of the spare: writable.
     files: Vec<OwnedFd>,
     /// The fetcher's ends of the sockets.
@@ -84,16 +86,31 @@ impl Fetcher {
         source: &ImageUrl,
         options: &Options,
     ) -> io::Result<Fetcher> {
-        let process = Process::start(&program)?;
-        let mut fetcher = Fetcher {
-            program,
-            images: Vec::new(),
-            process,
-            heard: VecDeque::new(),
-            ends_with_readers: false,
-        };
+        let mut fetcher = Fetcher::new(program)?;
         fetcher.open(waiting, source, options)?;
         Ok(fetcher)
+    }
+
+    /// As [`start`](Self::start); `note` gets lines for the log as they come, also of what takes
+    /// long before the image is open.
+    pub fn start_noting(
+        source: &ImageUrl,
+        options: &Options,
+        note: &mut dyn FnMut(String),
+    ) -> io::Result<Fetcher> {
+        let mut fetcher = Fetcher::new(program())?;
+        fetcher.open_noting(&[], (source, options), note)?;
+        Ok(fetcher)
+    }
+
+    fn new(program: PathBuf) -> io::Result<Fetcher> {
+        Ok(Fetcher {
+            process: Process::start(&program)?,
+            program,
+            images: Vec::new(),
+            heard: VecDeque::new(),
+            ends_with_readers: false,
+        })
     }
 
     /// Opens another image, and returns its number. For `waiting` and the error see
@@ -104,6 +121,20 @@ impl Fetcher {
         source: &ImageUrl,
         options: &Options,
     ) -> io::Result<usize> {
+        let mut heard = std::mem::take(&mut self.heard);
+        let opened = self.open_noting(waiting, (source, options), &mut |line| {
+            heard.push_back(line)
+        });
+        self.heard = heard;
+        opened
+    }
+
+    fn open_noting(
+        &mut self,
+        waiting: &[BorrowedFd],
+        (source, options): (&ImageUrl, &Options),
+        note: &mut dyn FnMut(String),
+    ) -> io::Result<usize> {
         let number = self.images.len();
         let (source, options) = (source.clone(), options.clone());
         self.process
@@ -111,12 +142,14 @@ impl Fetcher {
         loop {
             self.process.wait_while(waiting)?;
             match receive(&self.process.socket)? {
-                Some((News::Note(line), _)) => self.heard.push_back(line),
+                Some((News::Note(line), _)) => note(line),
                 Some((
                     News::Opened {
                         identity,
                         devices,
+                        layers,
                         not_kept,
+                        offline,
                     },
                     files,
                 )) if files.len() == 4 => {
@@ -125,7 +158,9 @@ impl Fetcher {
                         options,
                         identity,
                         devices,
+                        layers,
                         not_kept,
+                        offline,
                         files,
                         clients: Vec::new(),
                     });
@@ -148,6 +183,11 @@ impl Fetcher {
     /// Its extra devices, as its manifest in a registry lists them.
     pub fn devices(&self) -> &[ImageUrl] {
         &self.images[0].devices
+    }
+
+    /// The layers below it, from top to bottom, as its manifest in a registry lists them.
+    pub fn layers(&self) -> &[ImageUrl] {
+        &self.images[0].layers
     }
 
     /// What a new reader of the first image needs.
@@ -180,6 +220,8 @@ impl Fetcher {
                 compared: image.identity.digest.is_some(),
                 timeout: image.options.timeout,
                 devices: image.devices.clone(),
+                layers: image.layers.clone(),
+                offline: image.offline.clone(),
                 not_kept: image.not_kept.clone(),
             },
         })

@@ -60,6 +60,17 @@ impl RemoteFile {
         &self.about.devices
     }
 
+    /// The layers below this one, from top to bottom, as the image's manifest in a registry lists
+    /// them.
+    pub fn layers(&self) -> &[ImageUrl] {
+        &self.about.layers
+    }
+
+    /// Why the image is out of the cache, if its server did not answer: one line.
+    pub fn offline(&self) -> Option<&str> {
+        self.about.offline.as_deref()
+    }
+
     /// Why nothing is kept for the next to open the image, if that was wanted.
     pub fn not_kept(&self) -> Option<&str> {
         self.about.not_kept.as_deref()
@@ -220,17 +231,19 @@ pub fn open(
     Ok(file)
 }
 
-/// The same of an image and the devices that its manifest in a registry lists, with one fetcher.
-pub fn open_with_devices(
+/// The same of an image, and of the devices and layers that its manifest in a registry lists, with
+/// one fetcher.
+pub fn open_all(
     source: &ImageUrl,
     options: &Options,
     note: impl Fn(&str) + Send + 'static,
 ) -> io::Result<Vec<(ImageUrl, RemoteFile)>> {
-    let mut fetcher = Fetcher::start(&[], source, options)?;
+    let mut fetcher = Fetcher::start_noting(source, options, &mut |line| note(&line))?;
     let mut files = vec![(source.clone(), RemoteFile::new(fetcher.client()?))];
-    for device in fetcher.devices().to_vec() {
-        let number = fetcher.open(&[], &device, options)?;
-        files.push((device, RemoteFile::new(fetcher.client_of(number)?)));
+    let others = [fetcher.devices(), fetcher.layers()].concat();
+    for other in others {
+        let number = fetcher.open(&[], &other, options)?;
+        files.push((other, RemoteFile::new(fetcher.client_of(number)?)));
     }
     fetcher.watch(note)?;
     Ok(files)

@@ -18,8 +18,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod cache;
 mod checked;
+pub mod converted;
 mod fetcher;
 mod file;
 pub mod last_use;
@@ -33,8 +35,8 @@ pub mod store;
 mod url;
 
 pub use fetcher::{Event, Fetcher};
-pub use file::{RemoteFile, open, open_with_devices};
+pub use file::{RemoteFile, open, open_all};
 pub use message::{Class, Counters};
 pub use parts::{About, Parts};
 pub use receiver::Request;
-pub use url::{ImageUrl, Options};
+pub use url::{ImageUrl, Offline, Options};

@@ -14,8 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ImageUrl, Options};
 
-/// The longest packet.
+/// The longest packet of a reader, or of its fetcher to it.
 pub const PACKET: usize = 16 << 10;
+/// The longest message about an image, which may name its layers: more than 128 of them take.
+pub(crate) const MESSAGE: usize = 128 << 10;
+/// Layers of an image, as many as overlayfs of a container runtime takes.
+pub const LAYERS: usize = 128;
 /// Most ranges in one question.
 pub const RANGES: usize = (PACKET - 9) / 16;
 /// The number of a reply by which a fetcher says that it is new: readers ask again.
@@ -178,6 +182,10 @@ pub struct Identity {
     pub modified: Option<String>,
     /// Of a blob in a registry: `sha256:` and 64 hexadecimal digits. Then the headers are none.
     pub digest: Option<String>,
+    /// Of a tar layer of which the image was made: the digest of the archive without compression.
+    /// Then the others are none.
+    #[serde(default)]
+    pub diff_id: Option<String>,
 }
 
 /// From a parent to its fetcher. The parent may be the mount helper of an earlier version, which
@@ -217,8 +225,14 @@ pub enum News {
         identity: Identity,
         /// Its extra devices, as its manifest in a registry lists them.
         devices: Vec<ImageUrl>,
+        /// The layers below it that its manifest lists, from top to bottom.
+        #[serde(default)]
+        layers: Vec<ImageUrl>,
         /// Why nothing is kept for the next to open it, if that was wanted.
         not_kept: Option<String>,
+        /// Why the server was not asked which image it has, if it did not answer.
+        #[serde(default)]
+        offline: Option<String>,
     },
     /// It cannot be opened: one line without secrets, and whether there is nothing at the URL.
     Failed {
@@ -240,9 +254,9 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Sends a message with descriptors.
 pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
-    if text.len() > PACKET {
+    if text.len() > MESSAGE {
         let bytes = text.len();
-        let line = format!("a message of {bytes} bytes; {PACKET} are the most");
+        let line = format!("a message of {bytes} bytes; {MESSAGE} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, line));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
@@ -262,7 +276,7 @@ pub fn receive<T: for<'a> Deserialize<'a>>(
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = vec![0; PACKET];
+    let mut bytes = vec![0; MESSAGE];
     let received = rustix::io::retry_on_intr(|| {
         let mut slices = [IoSliceMut::new(&mut bytes)];
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)

@@ -34,9 +34,15 @@ pub struct About {
     /// The image's extra devices, as its manifest in a registry lists them.
     #[serde(default)]
     pub devices: Vec<ImageUrl>,
+    /// The layers below it that its manifest in a registry lists, from top to bottom.
+    #[serde(default)]
+    pub layers: Vec<ImageUrl>,
     /// Why nothing is kept for the next to open the image, if that was wanted.
     #[serde(default)]
     pub not_kept: Option<String>,
+    /// Of an image out of the cache whose server did not answer: why, and since when it is there.
+    #[serde(default)]
+    pub offline: Option<String>,
 }
 
 impl Parts {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A repository of a registry, and what in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
@@ -22,30 +24,93 @@ pub enum Version {
     Digest(String),
     /// A blob, and its bytes where a manifest says.
     Blob(String, Option<u64>),
+    /// A blob that becomes an image.
+    Tar(TarLayer),
+}
+
+/// A layer that is a tar archive, of which an image is made in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TarLayer {
+    /// Of the blob: `sha256:` and 64 hexadecimal digits.
+    pub digest: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What it is compressed with.
+    pub packing: Packing,
+    /// Digest of the archive without compression.
+    pub diff_id: String,
+}
+
+/// What a layer is compressed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Packing {
+    /// It is not.
+    Plain,
+    /// gzip, of one or more members.
+    Gzip,
+    /// Zstandard, of one or more frames.
+    Zstd,
+}
+
+impl Packing {
+    /// All of them.
+    pub const ALL: [Packing; 3] = [Packing::Plain, Packing::Gzip, Packing::Zstd];
+
+    /// The end of the media type in the OCI image specification.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Packing::Plain => "tar",
+            Packing::Gzip => "tar+gzip",
+            Packing::Zstd => "tar+zstd",
+        }
+    }
+}
+
+impl TarLayer {
+    /// Behind the `#` of an address: `tar+gzip=BYTES,DIFF_ID`.
+    fn parse(digest: &str, text: &str) -> Option<TarLayer> {
+        let (name, rest) = text.split_once('=')?;
+        let packings = Packing::ALL.into_iter();
+        let packing = packings.into_iter().find(|it| it.media_type() == name)?;
+        let (bytes, diff_id) = rest.split_once(',')?;
+        Some(TarLayer {
+            digest: digest.to_owned(),
+            bytes: bytes.parse().ok()?,
+            packing,
+            diff_id: is_digest(diff_id).then(|| diff_id.to_owned())?,
+        })
+    }
+
+    /// What [`parse`](Self::parse) reads.
+    pub(crate) fn fragment(&self) -> String {
+        let TarLayer {
+            bytes,
+            packing,
+            diff_id,
+            ..
+        } = self;
+        format!("{}={bytes},{diff_id}", packing.media_type())
+    }
 }
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Version::{Blob, Digest, Tag};
-        let (Tag(text) | Digest(text) | Blob(text, _)) = self;
+        use Version::{Blob, Digest, Tag, Tar};
+        let (Tag(text) | Digest(text) | Blob(text, _) | Tar(TarLayer { digest: text, .. })) = self;
         f.write_str(text)
     }
 }
 
 impl Reference {
-    /// Of `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, of a blob,
-    /// `HOST[:PORT]/NAME@DIGEST#blob[=BYTES]`. A tag before a digest is ignored, as other programs
-    /// do. The error says what is wrong with it.
+    /// Of `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, of a layer, with `#blob[=BYTES]` or
+    /// `#tar[+gzip|+zstd]=BYTES,DIFF_ID` behind its digest. A tag before a digest is ignored, as
+    /// other programs do. The error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Reference, String> {
-        let (text, blob) = match text.split_once("#blob") {
-            Some((text, "")) => (text, Some(None)),
-            Some((rest, bytes)) => match bytes.strip_prefix('=').map(str::parse) {
-                Some(Ok(bytes)) => (rest, Some(Some(bytes))),
-                _ => (text, None),
-            },
+        let (text, fragment) = match text.split_once('#') {
+            Some((text, fragment)) => (text, Some(fragment)),
             None => (text, None),
         };
-        if text.contains(['?', '#']) {
+        if text.contains('?') || fragment.is_some_and(|fragment| !is_fragment(fragment)) {
             return Err("an image in a registry has no query and no files beside it".into());
         }
         let (registry, path) = text.split_once('/').unwrap_or((text, ""));
@@ -61,12 +126,15 @@ impl Reference {
             return Err("must be oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST".into());
         }
         let version = match (digest, tag) {
-            (Some(digest), _) if is_digest(digest) => match blob {
-                Some(bytes) => Version::Blob(digest.into(), bytes),
+            (Some(digest), _) if is_digest(digest) => match fragment {
+                Some(fragment) => layer(digest, fragment).ok_or("the fragment is not valid")?,
                 None => Version::Digest(digest.into()),
             },
             (Some(_), _) => return Err("the digest must be sha256: and 64 hex digits".into()),
-            _ if blob.is_some() => return Err("#blob belongs behind a digest".into()),
+            _ if fragment.is_some() => {
+                let fragment = fragment.unwrap_or_default();
+                return Err(format!("#{fragment} belongs behind a digest"));
+            }
             (None, Some(tag)) if is_tag(tag) => Version::Tag(tag.into()),
             (None, Some(_)) => return Err("the tag is not valid".into()),
             (None, None) => return Err("a tag (:TAG) or digest (@sha256:DIGEST) is missing".into()),
@@ -77,6 +145,24 @@ impl Reference {
             name,
             version,
         })
+    }
+}
+
+/// Whether it may say what a blob is.
+fn is_fragment(text: &str) -> bool {
+    let any = format!("sha256:{}", "0".repeat(64));
+    layer(&any, text).is_some()
+}
+
+/// The blob with this digest, as the fragment says what it is.
+fn layer(digest: &str, fragment: &str) -> Option<Version> {
+    match fragment.strip_prefix("blob") {
+        Some("") => Some(Version::Blob(digest.to_owned(), None)),
+        Some(rest) => {
+            let bytes = rest.strip_prefix('=')?.parse().ok()?;
+            Some(Version::Blob(digest.to_owned(), Some(bytes)))
+        }
+        None => TarLayer::parse(digest, fragment).map(Version::Tar),
     }
 }
 
@@ -119,6 +205,17 @@ mod tests {
             let expected = Ok(("h".into(), "a".into(), blob));
             assert_eq!(of(&format!("h/a@{digest}{mark}")), expected);
         }
+        for packing in Packing::ALL {
+            let layer = TarLayer {
+                digest: digest.clone(),
+                bytes: 7,
+                packing,
+                diff_id: format!("sha256:{}", "b1".repeat(32)),
+            };
+            let text = format!("h/a@{digest}#{}", layer.fragment());
+            let expected = Ok(("h".into(), "a".into(), Version::Tar(layer)));
+            assert_eq!(of(&text), expected);
+        }
         for (text, why) in [
             ("h", "must be oci://"),
             ("h/A:v1", "must be oci://"),
@@ -133,7 +230,8 @@ mod tests {
             ("h/a:v1?b", "no query"),
             ("h/a:v1#b", "no query"),
             ("h/a:v1#blob=x", "no query"),
-            ("h/a:v1#blob", "behind a digest"),
+            ("h/a:v1#blob", "#blob belongs behind a digest"),
+            ("h/a@sha256:12#tar=7", "no query"),
         ] {
             let error = of(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -33,11 +33,9 @@ pub fn directory(named: Option<&PathBuf>) -> PathBuf {
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
     let root = directory(options.shared_dir.as_ref());
     let record = Record::new(source, options, identity);
-    let is_trusted = |folder: &Folder| folder.stat().is_ok_and(|stat| is_trusted(&stat));
-    let _root = Folder::open(&root).ok().filter(is_trusted)?;
-    let folder = Folder::open(&root.join(record.directory())).ok();
-    let folder = folder.filter(is_trusted)?;
-    Record::read(&folder).filter(|there| there.is_of(&record))?;
+    let _root = trusted_folder(&root)?;
+    let folder = trusted_folder(&root.join(record.directory()))?;
+    let there = Record::read(&folder).filter(|there| there.is_of(&record))?;
     let file = |name| {
         folder
             .file(name, OFlags::RDONLY)
@@ -45,11 +43,16 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option
             .filter(is_file_trusted)
     };
     let (data, map) = (file("data")?, file("map")?);
-    let length = identity.length;
-    let store = Store::new(data.into(), map.into(), length);
-    let is_whole = store.present().is_ok_and(|bytes| bytes == length);
-    let is_compared = identity.digest.is_none() || store.is_verified();
-    (is_whole && is_compared).then_some(store)
+    let store = Store::new(data.into(), map.into(), there.identity.length);
+    let has_digest = identity.digest.is_some() || identity.diff_id.is_some();
+    let is_compared = !has_digest || store.is_verified();
+    (store.is_whole() && is_compared).then_some(store)
+}
+
+/// A directory of it, if nobody but root and the caller can have written in it.
+pub(crate) fn trusted_folder(path: &Path) -> Option<Folder> {
+    let is_trusted = |folder: &Folder| folder.stat().is_ok_and(|stat| is_trusted(&stat));
+    Folder::open(path).ok().filter(is_trusted)
 }
 
 fn is_trusted(stat: &Stat) -> bool {
@@ -81,7 +84,7 @@ pub fn fill(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Re
 }
 
 /// A directory of the caller's own, which all may read.
-fn make(path: &Path) -> io::Result<Folder> {
+pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     let made = fs::DirBuilder::new().mode(MODE).create(path);
     let is_new = match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
@@ -107,7 +110,9 @@ pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
 /// Removes images, the one that was fetched longest ago first, until the cache has at most so many
 /// bytes. Those who read them keep what they have open.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
-    cache::prune_entries(list(directory)?, size)
+    let removed = cache::prune_entries(list(directory)?, size)?;
+    cache::remove_leftovers(directory)?;
+    Ok(removed)
 }
 
 #[cfg(test)]
@@ -134,8 +139,8 @@ mod tests {
             let identity = Identity {
                 length: 2 * BLOCK,
                 etag: Some("1".into()),
-                modified: None,
                 digest,
+                ..Identity::default()
             };
             let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
             Shared {

@@ -129,6 +129,25 @@ impl Store {
         self.length.div_ceil(BLOCK)
     }
 
+    /// Whether the map has all blocks.
+    pub fn is_whole(&self) -> bool {
+        self.present().is_ok_and(|bytes| bytes == self.length)
+    }
+
+    /// Takes the bytes that are in the file for those of the image, all of them.
+    pub(crate) fn adopt(&self) -> io::Result<()> {
+        let mut map = Vec::with_capacity(8 * self.count() as usize);
+        let mut bytes = vec![0; BLOCK as usize];
+        for block in 0..self.count() {
+            let range = self.range(block);
+            let bytes = &mut bytes[..(range.end - range.start) as usize];
+            self.data.read_exact_at(bytes, range.start)?;
+            map.extend(checksum(bytes).to_le_bytes());
+        }
+        self.map.write_all_at(&map, 0)?;
+        self.mark_verified()
+    }
+
     /// Bytes of the blocks that the map has.
     pub fn present(&self) -> io::Result<u64> {
         let length = self.map.metadata()?.len().min(8 * self.count());

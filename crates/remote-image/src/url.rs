@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::registry::Reference;
+use crate::registry::{Reference, TarLayer};
 
 /// The scheme of images in a registry.
 const OCI: &str = "oci";
@@ -84,6 +84,14 @@ impl ImageUrl {
         Some(ImageUrl { url })
     }
 
+    /// A layer of the same repository that becomes an image; none: it is in no registry.
+    pub fn tar(&self, layer: &TarLayer) -> Option<ImageUrl> {
+        let Reference { registry, name, .. } = self.reference()?;
+        let (digest, fragment) = (&layer.digest, layer.fragment());
+        let url = format!("{OCI}://{registry}/{name}@{digest}#{fragment}");
+        Some(ImageUrl { url })
+    }
+
     /// A file beside the image: its path with `suffix`, for example `.roothash`; the query stays.
     /// In a registry there is none: the URL is not valid.
     pub fn beside(&self, suffix: &str) -> ImageUrl {
@@ -111,6 +119,18 @@ impl fmt::Display for ImageUrl {
     }
 }
 
+/// Whether a server is asked which image it has, where all of one is in the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offline {
+    /// It is, unless the URL has a digest; if it does not answer, the image is the last one.
+    #[default]
+    Auto,
+    /// Never.
+    On,
+    /// Always: without an answer there is no image.
+    Off,
+}
+
 /// How a source is fetched and kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -127,6 +147,8 @@ pub struct Options {
     pub keep: bool,
     /// Fetch the whole image first where the server has no ranges.
     pub whole: bool,
+    /// Whether the server is asked which image it has.
+    pub offline: Offline,
     /// How long a read may wait without a byte of its blocks.
     pub timeout: Duration,
     /// After a read has waited for so long, others fail at once for as long: of a command,
@@ -180,6 +202,7 @@ impl Default for Options {
             cache_size: 16 << 30,
             keep: true,
             whole: false,
+            offline: Offline::Auto,
             timeout: Duration::from_secs(30),
             gives_up: false,
             header_file: None,

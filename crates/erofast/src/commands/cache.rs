@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, open_with_devices, shared_cache};
+use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, answers, open_all, shared_cache};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
@@ -54,6 +54,9 @@ fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
         if let Some(digest) = &entry.record.identity.digest {
             outln!("  {digest}");
         }
+        if let Some(diff_id) = &entry.record.identity.diff_id {
+            outln!("  made of the layer with the diff ID {diff_id}");
+        }
         if let Some(root_hash) = &entry.record.root_hash {
             outln!("  root hash {root_hash}");
         }
@@ -83,6 +86,7 @@ fn report(entry: &Entry) -> anyhow::Result<Value> {
         "disk_bytes": entry.allocated,
         "used": used(entry),
         "digest": entry.record.identity.digest,
+        "diff_id": entry.record.identity.diff_id,
         "root_hash": entry.record.root_hash,
         "shared": entry.shared,
         "in_use": entry.busy,
@@ -108,6 +112,7 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
         true => shared_cache::prune(&folder, most),
         false => cache::prune(&folder, most),
     };
+    answers::prune(&folder);
     let removed = removed.with_context(|| folder.display().to_string())?;
     if removed.is_empty() {
         let kept = cache::list(&folder).with_context(|| folder.display().to_string())?;
@@ -157,9 +162,9 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The file at a URL, and the devices that its manifest lists.
+/// The file at a URL, and the devices and layers that its manifest lists.
 fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
-    let files = open_with_devices(source, options, |_| {})?;
+    let files = open_all(source, options, |line| erofs_fuse::note(line))?;
     let fetch = |(name, file): &(ImageUrl, RemoteFile)| fetch_all(&name.to_string(), file);
     files.iter().try_for_each(fetch)
 }

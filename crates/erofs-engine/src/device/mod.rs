@@ -125,6 +125,17 @@ impl Device {
         ))
     }
 
+    /// That a file at a URL is out of the cache, and why, in one line that names it.
+    pub(crate) fn offline(&self) -> Option<String> {
+        let why = self.remote()?.offline()?;
+        Some(format!("{}: {why}", self.name()))
+    }
+
+    /// The layers below this one that the image's manifest in a registry lists.
+    pub(crate) fn layers(&self) -> usize {
+        self.remote().map_or(0, |file| file.layers().len())
+    }
+
     /// From now on it is compared with what another process opened before this one.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {

@@ -118,6 +118,7 @@ impl Place<'_> {
             ..
         } = files;
         let primary = Arc::clone(&devices[0]);
+        notices.extend(devices.iter().filter_map(|device| device.offline()));
         notices.extend(devices.iter().filter_map(|device| device.not_kept()));
         let devices = StoredDevice::all(&name, devices, hash_area, self.count, request)?;
         let scope = request.begin(0);

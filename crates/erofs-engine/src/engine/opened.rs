@@ -183,6 +183,10 @@ impl ImageFiles {
             Some(primary) => primary,
             None => Device::open_named(path, base(options), &open)?,
         };
+        if let below @ 1.. = primary.layers() {
+            let line = format!("has {} layers; images of one layer are read", below + 1);
+            return Err(Error::open(path, io::Error::other(line)));
+        }
         let devices = with_extra_devices(primary, options, &open)?;
         let hash_area = HashArea::open(path, &devices[0], options, &open)?;
         Ok(Self {

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use remote_image::Offline;
+
 use super::value::{choice_option, number_option, size_option};
 
 /// Longest time limit of a read, in seconds.
@@ -28,6 +30,14 @@ pub(super) fn set(
         "cache_size" => options.cache_size = size_option(name, &text)?,
         "fetch" => {
             options.whole = choice_option(name, &text, &[("ranges", false), ("whole", true)])?;
+        }
+        "offline" => {
+            let known = [
+                ("auto", Offline::Auto),
+                ("on", Offline::On),
+                ("off", Offline::Off),
+            ];
+            options.offline = choice_option(name, &text, &known)?;
         }
         "timeout.read" => options.timeout = timeout(name, &text)?,
         "http.header_file" => options.header_file = path()?,
@@ -67,6 +77,7 @@ mod tests {
             ("timeout.read", "86401"),
             ("cache_dir", ""),
             ("oci.plain_http", "yes"),
+            ("offline", "maybe"),
         ] {
             let error = set(name, value).unwrap_err();
             assert!(error.starts_with(&format!("{name}={value}: ")), "{error}");

@@ -63,6 +63,8 @@ pub const KNOWN: &[KnownOption] = options! {
         "most bytes kept of all images at URLs; K, M and G are understood (16G)";
     "fetch=ranges|whole" is "fetch"
         "fetch what is read, or first the whole image if the server has no ranges (ranges)";
+    "offline=auto|on|off" is "offline"
+        "mount what is all in the cache: if the server does not answer, always, never (auto)";
     "timeout.read=SECONDS" is "timeout-read"
         "how long a read waits for the server of a URL (30)";
     "http.header_file=FILE" is "http-header-file"

@@ -20,10 +20,8 @@
     target_arch = "riscv64"
 ))]
 mod calls;
-mod capabilities;
 mod files;
 mod limits;
-mod user;
 /// The filters are made for few architectures.
 #[cfg(not(any(
     target_arch = "x86_64",
@@ -50,12 +48,14 @@ pub use calls::allowed_calls;
 
 use std::os::fd::OwnedFd;
 
+use confinement::{capabilities, user};
 use erofs_engine::Hipri;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::origin;
 
 figures::figures! {
     /// The restrictions in force in this process.
@@ -109,7 +109,7 @@ impl Sandbox {
         if !self.on {
             return;
         }
-        if let Err(error) = user::leave_root() {
+        if let Err(error) = user::leave_root(origin::in_first_namespace()) {
             self.misses("a user of its own", &error);
         }
         let kept = capabilities::keep(self.wanted());
@@ -125,7 +125,7 @@ impl Sandbox {
             Ok(landlock) => {
                 self.landlock = Some(landlock.version);
                 if !landlock.complete {
-                    let (has, of) = (landlock.version, files::NEWEST_VERSION);
+                    let (has, of) = (landlock.version, confinement::files::NEWEST_VERSION);
                     self.misses("parts of Landlock", &format!("version {has} of {of}"));
                 }
             }

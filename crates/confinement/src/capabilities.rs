@@ -6,13 +6,16 @@ use rustix::thread::{
 };
 
 /// What the change of user takes.
-pub(super) const CHANGE_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+pub const CHANGE_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
 /// For real-time workers.
-pub(super) const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
+pub const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
 
 /// Drops all that are not `wanted`. Returns those that are left.
-pub(super) fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
+///
+/// # Errors
+/// Those of capset(2).
+pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
     let left = had & wanted;
     // Kernels before 4.3 know no ambient set, and have none to clear.

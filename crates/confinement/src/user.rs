@@ -1,4 +1,6 @@
-//! The user of a server that root started.
+//! The user of a process that root started.
+
+use std::os::unix::fs::MetadataExt;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -9,17 +11,29 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use crate::origin;
-
 /// `nobody` and `nogroup`, as the kernel and all distributions have them.
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
+
+/// PROC_USER_INIT_INO of the kernel.
+const FIRST: u64 = 0xEFFF_FFFD;
+
+/// Whether this process is in the system's first user namespace.
+pub fn in_first_namespace() -> bool {
+    // Without /proc the system is just starting.
+    let namespace = std::fs::metadata("/proc/self/ns/user");
+    namespace.map_or(true, |namespace| namespace.ino() == FIRST)
+}
 
 /// Makes a calling thread of root one of `nobody`, and of no group; permitted capabilities stay.
 /// Root inside a user namespace is already unprivileged outside; it keeps its id.
 ///
-/// The caller has no other threads: they would keep their ids.
-pub(super) fn leave_root() -> Result<(), String> {
-    if !geteuid().is_root() || !origin::in_first_namespace() {
+/// The caller has no other threads: they would keep their ids. `in_first_namespace`: as
+/// [`in_first_namespace`] says, which a process without rights may not find out.
+///
+/// # Errors
+/// One line: it stays root.
+pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
+    if !geteuid().is_root() || !in_first_namespace {
         return Ok(());
     }
     if !everyone_enters("/") {

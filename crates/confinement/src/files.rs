@@ -1,0 +1,73 @@
+//! Landlock: the files that can still be opened, and nothing over TCP.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessNet, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+pub use landlock::{AccessFs, BitFlags};
+
+/// The newest ABI whose rights are known to be unnecessary. Older kernels enforce fewer of them.
+const NEWEST: ABI = ABI::V7;
+
+/// The requested version.
+pub const NEWEST_VERSION: i32 = NEWEST as i32;
+
+/// The restrictions of Landlock.
+#[derive(Clone, Copy, Debug)]
+pub struct Landlock {
+    /// Version of the kernel's interface.
+    pub version: i32,
+    /// Whether the kernel knows every right that is dropped.
+    pub complete: bool,
+}
+
+/// What may be done at and below a place.
+pub type Rule = (OwnedFd, BitFlags<AccessFs>);
+
+/// Rules of paths. What does not exist needs no permission.
+pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
+    let rules = paths.iter().filter_map(|(path, access)| {
+        let place = PathFd::new(path).ok()?;
+        Some((place.as_fd().try_clone_to_owned().ok()?, *access))
+    });
+    rules.collect()
+}
+
+/// Restricts the calling thread and those it makes to what the rules allow.
+///
+/// # Errors
+/// One line: Landlock is not there.
+pub fn restrict_to(rules: Vec<Rule>) -> Result<Landlock, String> {
+    let describe = |error: landlock::RulesetError| error.to_string();
+    let mut set = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|set| set.handle_access(AccessNet::from_all(NEWEST)))
+        .and_then(|set| set.scope(Scope::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .map_err(describe)?;
+    for (place, access) in rules {
+        set = set
+            .add_rule(PathBeneath::new(place, access))
+            .map_err(describe)?;
+    }
+    let outcome = set.restrict_self().map_err(describe)?;
+    let complete = outcome.ruleset == RulesetStatus::FullyEnforced;
+    match (outcome.ruleset, outcome.landlock) {
+        (
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+            LandlockStatus::Available {
+                effective_abi,
+                kernel_abi,
+            },
+        ) => Ok(Landlock {
+            version: kernel_abi.unwrap_or(effective_abi as i32),
+            complete,
+        }),
+        (_, LandlockStatus::NotEnabled) => Err("not enabled in this kernel".to_owned()),
+        _ => Err("not in this kernel".to_owned()),
+    }
+}

@@ -1,0 +1,106 @@
+//! A whole blob as a stream, from where it broke off.
+
+use std::time::{Duration, Instant};
+
+use remote_image::Options;
+use reqwest::{Response, StatusCode};
+use sha2::{Digest, Sha256};
+use tokio::net::unix::pipe::Sender;
+use tokio::time::sleep;
+
+use crate::failure::Failure;
+use crate::http::{Server, check_range};
+
+/// Between two tries without a byte.
+const PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What became of the sending.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it: its digest.
+    All(String),
+    /// Nobody reads any more.
+    Unread,
+}
+
+/// Sends the bytes of a blob. `came` hears how many are there.
+pub async fn send(
+    server: &Server,
+    options: &Options,
+    length: u64,
+    to: &Sender,
+    came: impl Fn(u64),
+) -> Result<Sent, Failure> {
+    let (mut hash, mut done, mut pause) = (Sha256::new(), 0, PAUSE);
+    let mut heard = Instant::now();
+    while done < length {
+        let before = done;
+        let part = async {
+            let mut response = server.get(&(done..length), None).await?;
+            check(&response, done, length)?;
+            while let Some(bytes) = response.chunk().await? {
+                if bytes.len() as u64 > length - done {
+                    let line =
+                        format!("the server sends more than the {length} bytes of the layer");
+                    return Err(Failure::lasting(line));
+                }
+                hash.update(&bytes);
+                done += bytes.len() as u64;
+                came(bytes.len() as u64);
+                if !write(to, &bytes).await {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let failure = match part.await {
+            Ok(false) => return Ok(Sent::Unread),
+            Ok(true) => Failure::new("the server sends less than asked"),
+            Err(failure) => failure,
+        };
+        if done > before {
+            (heard, pause) = (Instant::now(), PAUSE);
+        }
+        if done < length {
+            if failure.lasting || heard.elapsed() >= options.timeout {
+                return Err(failure);
+            }
+            sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+    Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
+}
+
+/// A server without ranges may send all, as long as nothing came before.
+fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => check_range(response, &(done..length)),
+        _ if done > 0 => Err(Failure::lasting(
+            "the answer broke off, and the server has no ranges to go on from there",
+        )),
+        _ => match response.content_length() {
+            Some(found) if found != length => Err(Failure::lasting(format!(
+                "the blob has {found} bytes, in the manifest {length}"
+            ))),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// False: nobody reads any more.
+async fn write(to: &Sender, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match to.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if to.writable().await.is_err() {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,279 @@
+//! Layers that are tar archives become images in the cache, each of them once.
+//!
+//! The fetcher streams a blob to a process that unpacks it, from there it goes to mkfs.erofs; what
+//! comes out is kept if digest, diff ID and both processes are fine. Nothing here reads an archive.
+
+mod blob;
+pub mod child;
+mod pipeline;
+mod zstandard;
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use confinement::user::{self, NOBODY};
+use remote_image::converted::{self, Begun, Making};
+use remote_image::message::{Identity, News, send};
+use remote_image::registry::TarLayer;
+use remote_image::store::Store;
+use remote_image::{ImageUrl, Options, cache};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
+
+use crate::failure::Failure;
+use crate::http::Server;
+use blob::Sent;
+use pipeline::{Mkfs, Pipeline};
+
+/// Between looks at a layer that another process converts.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between lines about progress.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Layers at the same time: each takes two processes and a connection.
+const MOST: usize = 4;
+
+/// A layer, and what it is called in messages.
+#[derive(Debug, Clone)]
+pub struct Named {
+    pub layer: TarLayer,
+    /// Of an image with several layers: which.
+    pub name: String,
+}
+
+/// What conversions of an image share.
+struct Shared {
+    source: ImageUrl,
+    options: Options,
+    parent: Rc<OwnedFd>,
+    turns: Semaphore,
+    mkfs: RefCell<Option<Mkfs>>,
+    progress: Progress,
+}
+
+/// Bytes of layers.
+struct Progress {
+    came: Cell<u64>,
+    all: Cell<u64>,
+    said: Cell<Instant>,
+}
+
+/// Converts the layers that are not in the cache; what is returned keeps them there. A failure ends
+/// all conversions, and names the layer.
+pub async fn convert(
+    source: &ImageUrl,
+    options: &Options,
+    parent: &Rc<OwnedFd>,
+    server: &Server,
+    layers: Vec<Named>,
+) -> Result<Vec<Store>, Failure> {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for named in layers {
+        match find(source, options, &named.layer) {
+            Some((_, store)) => there.push(store),
+            None => missing.push(named),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(there);
+    }
+    let shared = Rc::new(Shared {
+        source: source.clone(),
+        options: options.clone(),
+        parent: Rc::clone(parent),
+        turns: Semaphore::new(MOST),
+        mkfs: RefCell::default(),
+        progress: Progress {
+            came: Cell::new(0),
+            all: Cell::new(missing.iter().map(|named| named.layer.bytes).sum()),
+            said: Cell::new(Instant::now()),
+        },
+    });
+    shared.note(&format!(
+        "converts {} of {}",
+        count(missing.len()),
+        megabytes(shared.progress.all.get())
+    ));
+    let mut tasks = Vec::new();
+    for named in missing {
+        let (shared, server) = (Rc::clone(&shared), server.blob(&named.layer.digest)?);
+        tasks.push(Task(spawn_local(async move {
+            let outcome = shared.one(&server, &named.layer).await;
+            outcome.map_err(|failure| failure.about(&named.name))
+        })));
+    }
+    // The first that fails ends the others, which are dropped.
+    while !tasks.is_empty() {
+        match tasks.iter().position(|task| task.0.is_finished()) {
+            Some(at) => {
+                let ended = (&mut tasks.swap_remove(at).0).await;
+                there.push(ended.map_err(Failure::lasting)??);
+            }
+            None => sleep(LOOK / 10).await,
+        }
+    }
+    Ok(there)
+}
+
+/// The image of a layer, if it is there.
+pub fn find(source: &ImageUrl, options: &Options, layer: &TarLayer) -> Option<(Identity, Store)> {
+    let source = source.tar(layer).unwrap_or_else(|| source.clone());
+    converted::find(&source, options, &layer.diff_id)
+}
+
+/// Ends with its value.
+struct Task(JoinHandle<Result<Store, Failure>>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Shared {
+    /// One line for the log.
+    fn note(&self, line: &str) {
+        let line = format!("{}: {line}", self.source);
+        let _ = send(&self.parent, &News::Note(line), &[]);
+    }
+
+    /// Unless another process does it meanwhile.
+    async fn one(&self, server: &Server, layer: &TarLayer) -> Result<Store, Failure> {
+        let source = self
+            .source
+            .tar(layer)
+            .unwrap_or_else(|| self.source.clone());
+        let _turn = self.turns.acquire().await.map_err(Failure::lasting)?;
+        loop {
+            let begun = converted::begin(&source, &self.options, &layer.diff_id);
+            match begun.map_err(no_room)? {
+                Begun::There(store) => return Ok(store),
+                Begun::Elsewhere => sleep(LOOK).await,
+                Begun::Here(making) => match self.make(server, layer, making).await {
+                    Err(failure) if is_full(&failure) && self.shrink(layer) => {}
+                    done => return done,
+                },
+            }
+        }
+    }
+
+    /// Makes room on a full disk. False: there is nothing to remove.
+    fn shrink(&self, layer: &TarLayer) -> bool {
+        let root = self
+            .options
+            .cache_dir
+            .clone()
+            .or_else(cache::default_directory);
+        let mut freed = 0;
+        while freed < layer.bytes
+            && !self.options.share
+            && root
+                .as_deref()
+                .is_some_and(|root| cache::shrink(root).unwrap_or(false))
+        {
+            freed += layer.bytes / 4 + 1;
+        }
+        freed > 0
+    }
+
+    async fn make(
+        &self,
+        server: &Server,
+        layer: &TarLayer,
+        making: Making,
+    ) -> Result<Store, Failure> {
+        let (begun, work) = (Instant::now(), making.work());
+        hand_over(&work).map_err(no_room)?;
+        let mkfs = self.mkfs(&work).await?;
+        let most = self.options.cache_size;
+        let started = Pipeline::start(&mkfs, layer, most, &work);
+        let (pipeline, to) = started.map_err(Failure::lasting)?;
+        let came = |bytes| self.came(bytes);
+        let sent = blob::send(server, &self.options, layer.bytes, &to, came).await?;
+        drop(to);
+        match sent {
+            Sent::All(digest) if digest != layer.digest => {
+                let line = format!("the blob has another digest: {digest}");
+                return Err(Failure::lasting(line));
+            }
+            Sent::All(_) | Sent::Unread => {}
+        }
+        let diff_id = pipeline.end(|line| self.note(line)).await?;
+        if sent == Sent::Unread {
+            return Err(Failure::lasting("unpacking ended before the layer did"));
+        }
+        if diff_id != layer.diff_id {
+            let line = format!("unpacks to another diff ID: {diff_id}");
+            return Err(Failure::lasting(line));
+        }
+        let finish = tokio::task::spawn_blocking(|| making.finish());
+        let (identity, store) = finish.await.map_err(Failure::lasting)?.map_err(no_room)?;
+        self.note(&format!(
+            "{} is {} by {} in {:.1} s",
+            layer.digest,
+            megabytes(identity.length),
+            mkfs.name,
+            begun.elapsed().as_secs_f64()
+        ));
+        Ok(store)
+    }
+
+    /// Asked once for its version.
+    async fn mkfs(&self, empty: &Path) -> Result<Mkfs, Failure> {
+        let known = self.mkfs.borrow().clone();
+        match known {
+            Some(known) => Ok(known),
+            None => {
+                let found = Mkfs::find(empty).await?;
+                self.mkfs.replace(Some(found.clone()));
+                Ok(found)
+            }
+        }
+    }
+
+    fn came(&self, bytes: u64) {
+        let Progress { came, all, said } = &self.progress;
+        came.set(came.get() + bytes);
+        if said.get().elapsed() >= PROGRESS {
+            said.set(Instant::now());
+            let line = format!("{} of {} came", megabytes(came.get()), megabytes(all.get()));
+            self.note(&line);
+        }
+    }
+}
+
+/// Whoever makes the image is nobody, if this is root.
+fn hand_over(work: &Path) -> io::Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    match is_root && user::in_first_namespace() {
+        true => std::os::unix::fs::chown(work, Some(NOBODY), Some(NOBODY)),
+        false => fs::metadata(work).map(drop),
+    }
+}
+
+fn no_room(error: io::Error) -> Failure {
+    Failure::lasting(format!("the image cannot be kept: {error}"))
+}
+
+/// As the system words it, whoever says it.
+fn is_full(failure: &Failure) -> bool {
+    ["No space left on device", "Disk quota exceeded"]
+        .iter()
+        .any(|words| failure.text.contains(words))
+}
+
+fn count(layers: usize) -> String {
+    match layers {
+        1 => "a layer".to_owned(),
+        _ => format!("{layers} layers"),
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,285 @@
+//! The processes that convert a layer, as their parent sees them.
+
+use std::ffi::OsStr;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use remote_image::converted::IMAGE;
+use remote_image::registry::TarLayer;
+use tokio::net::unix::pipe::Sender;
+use tokio::task::JoinHandle;
+
+use super::child::{CONVERT, MAKE, NOTE, UNPACK};
+use crate::failure::Failure;
+
+const PROGRAM: &str = "mkfs.erofs";
+/// The first that reads an archive from standard input.
+const OLDEST: [u32; 2] = [1, 7];
+/// The first that applies a fixed time to the image and not to its files.
+const HAS_MKFS_TIME: [u32; 2] = [1, 8];
+const INSTALL: &str = "layers that are tar archives are converted by erofs-utils 1.7 or later \
+     (Debian 13, Ubuntu 24.04, Fedora 39)";
+
+/// Bytes of what a process says that are kept.
+const SAID: usize = 4096;
+
+/// Between looks at a process that ends soon.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The program that makes images.
+#[derive(Debug, Clone)]
+pub struct Mkfs {
+    path: PathBuf,
+    /// Its first two numbers.
+    version: [u32; 2],
+    /// As it says.
+    pub name: String,
+}
+
+impl Mkfs {
+    /// The one in `PATH`, if it is recent enough. `empty`: a directory.
+    pub async fn find(empty: &Path) -> Result<Mkfs, Failure> {
+        let path = in_path()
+            .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
+        // The second has no such option, and says its version before it fails.
+        let mut found = None;
+        for options in [&["--version"][..], &["no", "such"]] {
+            let said = ask(&path, options, empty).await?;
+            found = found.or_else(|| version(&said));
+        }
+        let shown = path.display();
+        match found {
+            Some((numbers, text)) if numbers >= OLDEST => Ok(Mkfs {
+                path,
+                version: numbers,
+                name: format!("{PROGRAM} {text}"),
+            }),
+            Some((_, text)) => {
+                let line = format!("{shown} is {text}, which is too old: {INSTALL}");
+                Err(Failure::lasting(line))
+            }
+            None => {
+                let line = format!("{shown} does not say its version: {INSTALL}");
+                Err(Failure::lasting(line))
+            }
+        }
+    }
+
+    /// The image is the same on each machine that has the same version.
+    fn options(&self, diff_id: &str) -> Vec<String> {
+        let digits = diff_id.trim_start_matches("sha256:");
+        let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
+        let mut options = ["--quiet", "--tar=f", "--aufs", "-zlz4"]
+            .map(str::to_owned)
+            .to_vec();
+        options.push(format!("-U{}", uuid.join("-")));
+        if self.version >= HAS_MKFS_TIME {
+            options.extend(["-T0", "--mkfs-time"].map(str::to_owned));
+        }
+        options.push(IMAGE.to_owned());
+        options
+    }
+}
+
+fn in_path() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+    programs.find(|program| {
+        let file = program.metadata();
+        program.is_absolute()
+            && file.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// What the program says.
+async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Failure> {
+    let mut command = maker(path, empty);
+    command
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut process = Process::start(command).map_err(Failure::lasting)?;
+    let output = process.child.stdout.take();
+    let (said, _) = process.end().await;
+    let output = output.map_or_else(String::new, read_most);
+    Ok(format!("{output}\n{said}"))
+}
+
+/// The first version in a text, as numbers and as it is.
+fn version(text: &str) -> Option<([u32; 2], String)> {
+    text.split_whitespace().find_map(|word| {
+        let mut parts = word.split(['.', '-', '~']);
+        let mut number = || parts.next()?.parse().ok();
+        Some(([number()?, number()?], word.to_owned()))
+    })
+}
+
+/// This program, which confines itself and becomes another one.
+fn maker(program: &Path, directory: &Path) -> Command {
+    let mut command = own();
+    command.args([OsStr::new(MAKE), program.as_os_str()]);
+    command.current_dir(directory).env("TMPDIR", ".");
+    command
+}
+
+/// This program, to convert. Nothing of its environment is for the other processes, but where
+/// libraries are.
+fn own() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(CONVERT).env_clear();
+    for name in ["LD_LIBRARY_PATH", "PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command
+}
+
+/// A child, and what it says. It is killed when this is dropped.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    said: Option<JoinHandle<String>>,
+}
+
+impl Process {
+    fn start(mut command: Command) -> io::Result<Process> {
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        let errors = child.stderr.take();
+        let said = tokio::task::spawn_blocking(|| errors.map_or_else(String::new, read_most));
+        Ok(Process {
+            child,
+            said: Some(said),
+        })
+    }
+
+    /// What it said, and how it ended.
+    async fn end(&mut self) -> (String, Option<ExitStatus>) {
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(None) => tokio::time::sleep(LOOK).await,
+                Ok(status) => break status,
+                Err(_) => break None,
+            }
+        };
+        let said = match self.said.take() {
+            Some(said) => said.await.unwrap_or_default(),
+            None => String::new(),
+        };
+        (said, status)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The beginning of what comes, of all that comes.
+fn read_most(mut from: impl Read) -> String {
+    let mut kept = Vec::new();
+    let _ = (&mut from).take(SAID as u64).read_to_end(&mut kept);
+    // It must not wait for a reader.
+    let _ = io::copy(&mut from, &mut io::sink());
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Both processes of a layer.
+#[derive(Debug)]
+pub struct Pipeline {
+    unpacker: Process,
+    maker: Process,
+}
+
+impl Pipeline {
+    /// Starts them, with `directory` for the image. The layer goes where the sender leads.
+    pub fn start(
+        mkfs: &Mkfs,
+        layer: &TarLayer,
+        most: u64,
+        directory: &Path,
+    ) -> io::Result<(Pipeline, Sender)> {
+        let (archive, unpacked) = io::pipe()?;
+        let mut command = maker(&mkfs.path, directory);
+        command.args(mkfs.options(&layer.diff_id));
+        command.stdin(Stdio::from(archive)).stdout(Stdio::null());
+        let maker = Process::start(command)?;
+        let (packed, sender) = io::pipe()?;
+        let mut command = own();
+        command.args([UNPACK, layer.packing.media_type(), &most.to_string()]);
+        command
+            .stdin(Stdio::from(packed))
+            .stdout(Stdio::from(unpacked));
+        let unpacker = Process::start(command)?;
+        let sender = Sender::from_owned_fd(OwnedFd::from(sender))?;
+        Ok((Pipeline { unpacker, maker }, sender))
+    }
+
+    /// The diff ID of what was sent, once the image is there. `note` gets lines for the log.
+    pub async fn end(mut self, note: impl Fn(&str)) -> Result<String, Failure> {
+        let (unpacked, status) = self.unpacker.end().await;
+        let (made, maker_status) = self.maker.end().await;
+        let said = [&unpacked, &made].map(|said| {
+            let (notes, rest): (Vec<_>, Vec<_>) =
+                said.lines().partition(|line| line.starts_with(NOTE));
+            notes.iter().for_each(|line| note(&line[NOTE.len()..]));
+            rest
+        });
+        let [unpacked, made] = &said;
+        let is_fine = |status: Option<ExitStatus>| status.is_some_and(|status| status.success());
+        if !is_fine(status) {
+            return Err(Failure::lasting(reason("unpacking", unpacked, status)));
+        }
+        if !is_fine(maker_status) {
+            return Err(Failure::lasting(reason(PROGRAM, made, maker_status)));
+        }
+        let diff_id = unpacked.last().copied().unwrap_or_default();
+        Ok(diff_id.to_owned())
+    }
+}
+
+/// Why a process failed: what it says of errors, or else how it ended.
+fn reason(what: &str, said: &[&str], status: Option<ExitStatus>) -> String {
+    let is_error = |line: &&&str| line.contains("<E>");
+    let line = said
+        .iter()
+        .find(is_error)
+        .or(said.iter().find(|line| !line.trim().is_empty()));
+    let why = line.map(|line| line.trim_start_matches("<E>").trim());
+    let how = status.map_or_else(|| "no status".to_owned(), |status| status.to_string());
+    match why {
+        Some(why) if what == PROGRAM => format!("{PROGRAM}: {why}"),
+        Some(why) => why.to_owned(),
+        None => format!("{what} ended: {how}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_in_what_programs_print() {
+        for (text, expected) in [
+            (
+                "mkfs.erofs (erofs-utils) 1.9.4\navailable compressors: lz4",
+                Some([1, 9]),
+            ),
+            ("mkfs.erofs 1.5\n", Some([1, 5])),
+            ("mkfs.erofs 1.7-g12ab", Some([1, 7])),
+            ("usage: [options] FILE DIRECTORY", None),
+        ] {
+            assert_eq!(
+                version(text).map(|(numbers, _)| numbers),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The layers of an image: what each is, and which of them is on top.
+//!
+//! Media types are those of the OCI image specification and Docker's, of the draft of the EROFS
+//! image specification, and of containerd.
+
+use std::collections::BTreeMap;
+
+use remote_image::message::LAYERS;
+use remote_image::registry::{Packing, TarLayer, is_digest};
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// Devices of an image: their names have to fit in a packet.
+const DEVICES: usize = 50;
+
+/// What a manifest or an index says of a blob.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default)]
+    pub platform: Platform,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// Where an image runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Platform {
+    pub architecture: String,
+    pub os: String,
+    #[serde(rename = "os.features")]
+    pub features: Vec<String>,
+}
+
+/// One layer.
+#[derive(Debug, Clone)]
+pub enum Layer {
+    /// An image as it is.
+    Image {
+        digest: String,
+        /// Its bytes, where a manifest says.
+        length: Option<u64>,
+    },
+    /// An archive, of which an image is made.
+    Tar(TarLayer),
+}
+
+/// All of an image.
+#[derive(Debug)]
+pub struct Layers {
+    pub top: Layer,
+    /// From top to bottom.
+    pub below: Vec<Layer>,
+    /// Digests of the image's extra devices, and their bytes.
+    pub devices: Vec<(String, u64)>,
+    /// The media type of the only layer says that it is an archive, which its bytes may belie.
+    pub may_be_image: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Image,
+    Device,
+    Tar(Packing),
+    /// An index of chunks: blocks are fetched without it.
+    Skipped,
+    /// Has no ranges of bytes of an image.
+    Compressed,
+    Other,
+}
+
+impl Descriptor {
+    /// What the blob must have.
+    pub fn digest(&self) -> Result<String, Failure> {
+        let digest = self.digest.clone();
+        let other = || Failure::lasting(format!("the manifest: no sha256 digest: {digest}"));
+        is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
+    }
+
+    fn kind(&self) -> Kind {
+        let media = self.media_type.as_str();
+        let vendor = media.strip_prefix("application/vnd.erofs");
+        let is_device = self
+            .annotations
+            .get("org.erofs.role")
+            .is_some_and(|role| role == "device");
+        if let Some(packing) = packing(media).filter(|_| !is_device) {
+            return Kind::Tar(packing);
+        }
+        match vendor {
+            Some(rest) if rest.starts_with(".chunk-index.") => Kind::Skipped,
+            _ if is_compressed(media) => Kind::Compressed,
+            _ if is_device => Kind::Device,
+            Some(rest) if rest.is_empty() || rest.starts_with(".layer.") => Kind::Image,
+            _ if media.ends_with(".erofs") => Kind::Image,
+            _ => Kind::Other,
+        }
+    }
+
+    fn image(&self) -> Result<Layer, Failure> {
+        Ok(Layer::Image {
+            digest: self.digest()?,
+            length: Some(self.size),
+        })
+    }
+
+    fn tar(&self, packing: Packing, diff_id: &str) -> Result<Layer, Failure> {
+        let digest = self.digest()?;
+        if !is_digest(diff_id) {
+            let line = format!("the config: no sha256 diff ID: {diff_id}");
+            return Err(Failure::lasting(line));
+        }
+        match self.size {
+            0 => Err(Failure::lasting(format!("the layer {digest} has no bytes"))),
+            bytes => Ok(Layer::Tar(TarLayer {
+                digest,
+                bytes,
+                packing,
+                diff_id: diff_id.to_owned(),
+            })),
+        }
+    }
+}
+
+fn is_compressed(media: &str) -> bool {
+    media.contains('+') || media.ends_with("gzip")
+}
+
+/// How an archive is packed; none: the media type is not that of one.
+fn packing(media: &str) -> Option<Packing> {
+    match media.rsplit_once(".tar")?.1 {
+        "" => Some(Packing::Plain),
+        "+gzip" | ".gzip" => Some(Packing::Gzip),
+        "+zstd" | ".zstd" => Some(Packing::Zstd),
+        _ => None,
+    }
+}
+
+impl Layers {
+    /// Of one.
+    pub fn of(top: Layer) -> Layers {
+        Layers {
+            top,
+            below: Vec::new(),
+            devices: Vec::new(),
+            may_be_image: false,
+        }
+    }
+
+    /// One layer of the manifest is the image whatever its media type says, unless that says that
+    /// it is compressed. One EROFS layer above uncompressed ones has them for its devices. All else
+    /// are layers of EROFS and archives, whose diff IDs are asked for.
+    pub async fn choose(
+        listed: &[Descriptor],
+        diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
+    ) -> Result<Layers, Failure> {
+        if listed.len() > LAYERS.max(DEVICES + 2) {
+            let line = format!("has {} layers; {LAYERS} are the most", listed.len());
+            return Err(Failure::lasting(line));
+        }
+        let kinds: Vec<_> = listed.iter().map(|layer| (layer.kind(), layer)).collect();
+        let count = |wanted| kinds.iter().filter(|(kind, _)| *kind == wanted).count();
+        let plain = Kind::Tar(Packing::Plain);
+        match &kinds[..] {
+            [(Kind::Tar(Packing::Plain), layer)] => {
+                let layers = Layers::of(layer.tar(Packing::Plain, &layer.digest)?);
+                return Ok(Layers {
+                    may_be_image: true,
+                    ..layers
+                });
+            }
+            [(Kind::Image | Kind::Device | Kind::Other | Kind::Skipped, layer)] => {
+                return Ok(Layers::of(layer.image()?));
+            }
+            _ => {}
+        }
+        let others = kinds.len() - count(Kind::Image) - count(Kind::Skipped);
+        if count(Kind::Image) == 1 && others == count(Kind::Device) + count(plain) {
+            return with_devices(&kinds);
+        }
+        let is_layer = |kind| matches!(kind, Kind::Image | Kind::Skipped | Kind::Tar(_));
+        if kinds.is_empty() || !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
+            return Err(Failure::lasting(unsuitable(listed)));
+        }
+        let is_packed = |kind| matches!(kind, Kind::Tar(packing) if packing != Packing::Plain);
+        let diff_ids = match kinds.iter().any(|(kind, _)| is_packed(*kind)) {
+            true => diff_ids().await?,
+            // What is not compressed has the same digest.
+            false => listed.iter().map(|layer| layer.digest.clone()).collect(),
+        };
+        merged(&kinds, &diff_ids)
+    }
+}
+
+fn with_devices(kinds: &[(Kind, &Descriptor)]) -> Result<Layers, Failure> {
+    let (mut image, mut devices) = (None, Vec::new());
+    for (kind, layer) in kinds {
+        match kind {
+            Kind::Skipped => {}
+            Kind::Image => image = Some(layer.image()?),
+            _ => devices.push((layer.digest()?, layer.size)),
+        }
+    }
+    if let Some(Layer::Image { digest, .. }) = &image {
+        devices.retain(|(device, _)| device != digest);
+    }
+    if devices.len() > DEVICES {
+        return Err(Failure::lasting(format!("more than {DEVICES} devices")));
+    }
+    let image = image.ok_or_else(|| Failure::lasting("no image"))?;
+    Ok(Layers {
+        devices,
+        ..Layers::of(image)
+    })
+}
+
+impl Layers {
+    /// Those that are archives, with what they are called in messages.
+    pub fn archives(&self) -> impl Iterator<Item = (String, &TarLayer)> {
+        let (all, count) = (self.all(), 1 + self.below.len());
+        all.zip((1..=count).rev())
+            .filter_map(move |(layer, number)| match layer {
+                Layer::Image { .. } => None,
+                Layer::Tar(tar) if count == 1 => Some((format!("layer {}", tar.digest), tar)),
+                Layer::Tar(tar) => {
+                    let name = format!("layer {number} of {count} ({})", tar.digest);
+                    Some((name, tar))
+                }
+            })
+    }
+
+    /// The only layer is an image, whatever its media type says.
+    pub fn take_for_image(&mut self) {
+        if let Layer::Tar(TarLayer { digest, bytes, .. }) = &self.top {
+            let (digest, length) = (digest.clone(), Some(*bytes));
+            self.top = Layer::Image { digest, length };
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Layer> {
+        std::iter::once(&self.top).chain(&self.below)
+    }
+}
+
+/// The manifest begins with the lowest.
+fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, Failure> {
+    if diff_ids.len() != kinds.len() {
+        return Err(Failure::lasting(format!(
+            "the config lists {} diff IDs for {} layers",
+            diff_ids.len(),
+            kinds.len()
+        )));
+    }
+    let mut layers = Vec::new();
+    for ((kind, layer), diff_id) in kinds.iter().zip(diff_ids).rev() {
+        match kind {
+            Kind::Tar(packing) => layers.push(layer.tar(*packing, diff_id)?),
+            Kind::Image => layers.push(layer.image()?),
+            _ => {}
+        }
+    }
+    if layers.len() > LAYERS {
+        let line = format!("has {} layers; {LAYERS} are the most", layers.len());
+        return Err(Failure::lasting(line));
+    }
+    let mut layers = layers.into_iter();
+    let top = layers.next().ok_or_else(|| Failure::lasting("no layers"))?;
+    Ok(Layers {
+        below: layers.collect(),
+        ..Layers::of(top)
+    })
+}
+
+fn unsuitable(listed: &[Descriptor]) -> String {
+    let types = listed.iter().map(|layer| layer.media_type.as_str());
+    let types = types.collect::<Vec<_>>().join(", ");
+    format!(
+        "needs layers of EROFS or tar (tar, tar+gzip, tar+zstd), or one of EROFS above \
+         uncompressed devices; its layers: {types}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_are_known_by_the_media_types_of_oci_and_docker() {
+        for (media, expected) in [
+            (
+                "application/vnd.oci.image.layer.v1.tar",
+                Some(Packing::Plain),
+            ),
+            (
+                "application/vnd.oci.image.layer.v1.tar+gzip",
+                Some(Packing::Gzip),
+            ),
+            (
+                "application/vnd.oci.image.layer.v1.tar+zstd",
+                Some(Packing::Zstd),
+            ),
+            (
+                "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
+                Some(Packing::Gzip),
+            ),
+            (
+                "application/vnd.docker.image.rootfs.diff.tar",
+                Some(Packing::Plain),
+            ),
+            (
+                "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                Some(Packing::Gzip),
+            ),
+            (
+                "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+                Some(Packing::Gzip),
+            ),
+            (
+                "application/vnd.docker.image.rootfs.diff.tar.zstd",
+                Some(Packing::Zstd),
+            ),
+            (
+                "application/vnd.oci.image.layer.v1.tar+gzip+encrypted",
+                None,
+            ),
+            ("application/vnd.oci.image.layer.v1.tar+xz", None),
+            ("application/vnd.erofs", None),
+        ] {
+            assert_eq!(packing(media), expected, "{media}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Images out of the cache, without a server that says which image it has.
+
+use std::time::{Duration, SystemTime};
+
+use remote_image::answers::{self, Answer};
+use remote_image::registry::Version;
+use remote_image::{ImageUrl, Offline, Options};
+
+use crate::failure::Failure;
+
+/// Where there is another way, a server is asked for no longer: a machine that starts without its
+/// network has many images to mount.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why an image is not opened.
+pub const NOT_THERE: &str = "offline=on, and not all of the image is in the cache";
+
+/// An image that is in the cache, all of it.
+#[derive(Debug)]
+pub struct Known {
+    pub answer: Answer,
+    /// When the server said so; none: the URL does.
+    since: Option<SystemTime>,
+    /// The URL has a digest: nobody else need be asked.
+    pub is_certain: bool,
+}
+
+/// What is known of a URL, unless the options want it from the server.
+pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
+    if options.offline == Offline::Off || options.share {
+        return None;
+    }
+    let version = source.reference().map(|reference| reference.version);
+    let of_url = answers::of_digest(source).map(|answer| (answer, None));
+    let (answer, since) = of_url.or_else(|| {
+        let (answer, since) = answers::find(source, options)?;
+        Some((answer, Some(since)))
+    })?;
+    answer.is_cached(source, options).then_some(Known {
+        answer,
+        since,
+        is_certain: version.is_some_and(|version| !matches!(version, Version::Tag(_))),
+    })
+}
+
+/// Keeps an answer for the time when there is none. Where that fails, none is known then.
+pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
+    if options.keep {
+        let _ = answers::keep(source, options, answer);
+    }
+}
+
+impl Known {
+    /// Why it is opened though the server did not say that it is this: one line.
+    pub fn instead_of(&self, failure: &Failure) -> String {
+        let since = self.since.map_or_else(String::new, |since| {
+            format!(" of {}", httpdate::fmt_http_date(since))
+        });
+        format!("out of the cache, by the answer{since}: {}", failure.text)
+    }
+}

@@ -1,0 +1,221 @@
+//! What a URL led to when its server answered last, for the time when it does not.
+//!
+//! A file of the cache for each URL, under a hash of it: its query may be a secret.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
+
+use crate::cache::{self, Folder, Record};
+use crate::message::{Identity, MESSAGE};
+use crate::registry::{TarLayer, Version};
+use crate::{ImageUrl, Options, converted, shared_cache};
+
+/// Beside the directories of images.
+const DIRECTORY: &str = "answers";
+
+/// Files that are kept when the cache is pruned, the latest ones: URLs may be signed anew each time.
+const MOST: usize = 1000;
+
+/// Which image is at a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Which bytes.
+    pub identity: Identity,
+    /// Its extra devices.
+    pub devices: Vec<ImageUrl>,
+    /// The layers below it.
+    pub layers: Vec<ImageUrl>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// A second hash of the URL.
+    key: u64,
+    /// The directory of the image.
+    entry: String,
+    answer: Answer,
+}
+
+fn hashes(source: &ImageUrl) -> (String, u64) {
+    let url = source.url().as_bytes();
+    let name = format!("{:016x}.json", XxHash3_64::oneshot(url));
+    (name, XxHash3_64::oneshot_with_seed(1, url))
+}
+
+/// Keeps an answer in the cache where the image is kept.
+pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result<()> {
+    let folder = match options.share {
+        true => {
+            let root = shared_cache::directory(options.shared_dir.as_ref());
+            shared_cache::make(&root.join(DIRECTORY))?.readable_by_all()
+        }
+        false => {
+            let path = cache::root(options)?.join(DIRECTORY);
+            cache::make_directory(&path)?;
+            Folder::open(&path)?
+        }
+    };
+    folder.check_owner()?;
+    let (name, key) = hashes(source);
+    let kept = Kept {
+        key,
+        entry: Record::new(source, options, &answer.identity).directory(),
+        answer: answer.clone(),
+    };
+    let new = format!("{name}.{}", std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = folder.file(&new, flags)?;
+    file.write_all(&serde_json::to_vec(&kept)?)?;
+    folder.rename(&new, &name)
+}
+
+/// The last answer for a URL, and since when it is there.
+pub fn find(source: &ImageUrl, options: &Options) -> Option<(Answer, SystemTime)> {
+    let own = || {
+        let folder = Folder::open(&cache::root(options).ok()?.join(DIRECTORY)).ok()?;
+        folder.check_owner().ok()?;
+        read(&folder, source)
+    };
+    let shared = || {
+        let root = shared_cache::directory(options.shared_dir.as_ref());
+        let _root = shared_cache::trusted_folder(&root)?;
+        read(
+            &shared_cache::trusted_folder(&root.join(DIRECTORY))?,
+            source,
+        )
+    };
+    let found = [own(), shared()].into_iter().flatten();
+    found.max_by_key(|(_, since)| *since)
+}
+
+fn read(folder: &Folder, source: &ImageUrl) -> Option<(Answer, SystemTime)> {
+    let (name, key) = hashes(source);
+    let file = folder.file(&name, OFlags::RDONLY).ok()?;
+    let since = file.metadata().ok()?.modified().ok()?;
+    let mut text = Vec::new();
+    file.take(MESSAGE as u64).read_to_end(&mut text).ok()?;
+    let kept: Kept = serde_json::from_slice(&text).ok()?;
+    (kept.key == key).then_some((kept.answer, since))
+}
+
+/// Which image a URL is of that says so itself: its layers have digests.
+pub fn of_digest(source: &ImageUrl) -> Option<Answer> {
+    let identity = match source.reference()?.version {
+        Version::Blob(digest, Some(length)) => Identity {
+            length,
+            digest: Some(digest),
+            ..Identity::default()
+        },
+        Version::Tar(TarLayer { diff_id, .. }) => Identity {
+            diff_id: Some(diff_id),
+            ..Identity::default()
+        },
+        _ => return None,
+    };
+    Some(Answer::of(identity))
+}
+
+impl Answer {
+    /// Of an image without devices and other layers.
+    pub fn of(identity: Identity) -> Answer {
+        Answer {
+            identity,
+            devices: Vec::new(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Whether all bytes of the image are in the cache, and those of its devices and layers.
+    pub fn is_cached(&self, source: &ImageUrl, options: &Options) -> bool {
+        let others = self.devices.iter().chain(&self.layers);
+        let mut others = others.map(|url| Some((url, of_digest(url)?.identity)));
+        is_whole(source, options, &self.identity)
+            && others
+                .all(|other| other.is_some_and(|(url, identity)| is_whole(url, options, &identity)))
+    }
+}
+
+fn is_whole(source: &ImageUrl, options: &Options, identity: &Identity) -> bool {
+    if let Some(diff_id) = &identity.diff_id {
+        return converted::find(source, options, diff_id).is_some();
+    }
+    let shared = || shared_cache::open(source, options, identity);
+    let own = cache::find(source, options, identity);
+    own.or_else(shared).is_some_and(|store| store.is_whole())
+}
+
+/// Removes the answers whose images are gone from the cache in this directory, and all but the
+/// latest ones.
+pub fn prune(root: &Path) {
+    let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
+        return;
+    };
+    let files = files.filter_map(|file| Some(file.ok()?.path()));
+    let mut kept: Vec<_> = files
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .map(|path| (path.metadata().and_then(|file| file.modified()).ok(), path))
+        .collect();
+    kept.sort();
+    let surplus = kept.len().saturating_sub(MOST);
+    for (number, (_, path)) in kept.iter().enumerate() {
+        let text = fs::read(path).unwrap_or_default();
+        let entry = serde_json::from_slice(&text).map(|kept: Kept| kept.entry);
+        if number < surplus || !entry.is_ok_and(|entry| root.join(entry).is_dir()) {
+            // What stays is tried again.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::BLOCK;
+
+    #[test]
+    fn an_answer_is_there_as_long_as_its_image() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Options {
+            cache_dir: Some(place.path().to_owned()),
+            shared_dir: Some(place.path().join("shared")),
+            ..Options::default()
+        };
+        let url = |text: &str| ImageUrl::parse(text).unwrap().unwrap();
+        let source = url("http://host/a?sign=secret");
+        let answer = Answer::of(Identity {
+            length: BLOCK + 1,
+            etag: Some("1".into()),
+            ..Identity::default()
+        });
+        assert_eq!(find(&source, &options), None);
+        let store = cache::open(&source, &options, &answer.identity).unwrap();
+        keep(&source, &options, &answer).unwrap();
+        let (found, _) = find(&source, &options).unwrap();
+        assert_eq!(found, answer);
+        assert_eq!(find(&url("http://host/a?sign=other"), &options), None);
+        assert!(!found.is_cached(&source, &options));
+        store.write_block(0, &[1; BLOCK as usize]).unwrap();
+        store.write_block(1, &[1]).unwrap();
+        assert!(found.is_cached(&source, &options));
+        let prune_all = || {
+            cache::prune(place.path(), 0).unwrap();
+            prune(place.path());
+        };
+        prune_all();
+        assert!(find(&source, &options).is_some(), "it is in use");
+        drop(store);
+        prune_all();
+        assert_eq!(find(&source, &options), None);
+        let secret = fs::read_dir(place.path().join(DIRECTORY)).unwrap().count();
+        assert_eq!(secret, 0);
+    }
+}
