@@ -32,4 +32,4 @@ pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
 }
 
 /// What a companion of root needs to open what a launch may: files of any owner, to read.
-pub(super) const READ_ANY: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+pub const READ_ANY: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod asking;
 mod challenge;
 mod client;
 mod clients;
@@ -32,6 +33,7 @@ mod streams;
 mod trust;
 mod verification;
 mod waiting;
+mod wanted;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,6 +48,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use connections::Connections;
 use fetch::Fetch;
 use readers::Readers;
+use wanted::Wanted;
 
 fn main() -> ExitCode {
     if let Some(code) = convert::child::run() {
@@ -180,8 +183,8 @@ impl Images {
         }
     }
 
-    fn with(&self, source: ImageUrl, options: Options) -> opening::Wanted<'_> {
-        opening::Wanted {
+    fn with(&self, source: ImageUrl, options: Options) -> Wanted<'_> {
+        Wanted {
             source,
             options,
             parent: &self.parent,

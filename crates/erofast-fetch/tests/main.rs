@@ -1,8 +1,10 @@
 //! Tests of the fetcher against a web server of their own.
 
+mod convert;
 mod deaths;
 mod faults;
 mod hostile;
+mod offline;
 mod origins;
 mod reading;
 mod registry;

@@ -194,10 +194,10 @@ fn an_image_that_cannot_be_kept_is_one_line() {
     }
 }
 
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(pub(crate) tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount() -> Option<SmallDisk> {
+    pub(crate) fn mount() -> Option<SmallDisk> {
         let place = cache();
         let mut mount = std::process::Command::new("mount");
         mount

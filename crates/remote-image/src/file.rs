@@ -232,19 +232,19 @@ pub fn open(
 }
 
 /// The same of an image, and of the devices and layers that its manifest in a registry lists, with
-/// one fetcher.
+/// one fetcher. `progress` gets a line now and then where layers are converted.
 pub fn open_all(
     source: &ImageUrl,
     options: &Options,
-    note: impl Fn(&str) + Send + 'static,
+    progress: &mut dyn FnMut(String),
 ) -> io::Result<Vec<(ImageUrl, RemoteFile)>> {
-    let mut fetcher = Fetcher::start_noting(source, options, &mut |line| note(&line))?;
+    let mut fetcher = Fetcher::start_noting(source, options, progress)?;
     let mut files = vec![(source.clone(), RemoteFile::new(fetcher.client()?))];
     let others = [fetcher.devices(), fetcher.layers()].concat();
     for other in others {
         let number = fetcher.open(&[], &other, options)?;
         files.push((other, RemoteFile::new(fetcher.client_of(number)?)));
     }
-    fetcher.watch(note)?;
+    fetcher.watch(|_| {})?;
     Ok(files)
 }

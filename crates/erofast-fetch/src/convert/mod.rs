@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use confinement::user::{self, NOBODY};
@@ -54,6 +55,8 @@ struct Shared {
     turns: Semaphore,
     mkfs: RefCell<Option<Mkfs>>,
     progress: Progress,
+    /// Held by threads that put an image into the cache.
+    finishing: Arc<()>,
 }
 
 /// Bytes of layers.
@@ -93,6 +96,7 @@ pub async fn convert(
             all: Cell::new(missing.iter().map(|named| named.layer.bytes).sum()),
             said: Cell::new(Instant::now()),
         },
+        finishing: Arc::default(),
     });
     shared.note(&format!(
         "converts {} of {}",
@@ -102,37 +106,37 @@ pub async fn convert(
     let mut tasks = Vec::new();
     for named in missing {
         let (shared, server) = (Rc::clone(&shared), server.blob(&named.layer.digest)?);
-        tasks.push(Task(spawn_local(async move {
+        tasks.push(spawn_local(async move {
             let outcome = shared.one(&server, &named.layer).await;
             outcome.map_err(|failure| failure.about(&named.name))
-        })));
+        }));
     }
-    // The first that fails ends the others, which are dropped.
-    while !tasks.is_empty() {
-        match tasks.iter().position(|task| task.0.is_finished()) {
+    let mut outcome = Ok(());
+    while !tasks.is_empty() && outcome.is_ok() {
+        match tasks.iter().position(JoinHandle::is_finished) {
             Some(at) => {
-                let ended = (&mut tasks.swap_remove(at).0).await;
-                there.push(ended.map_err(Failure::lasting)??);
+                let ended = tasks.swap_remove(at).await.map_err(Failure::lasting);
+                outcome = ended.and_then(|ended| ended).map(|store| there.push(store));
             }
             None => sleep(LOOK / 10).await,
         }
     }
-    Ok(there)
+    // The first that fails ends the others. What they have made so far goes before it is reported:
+    // then this process is killed.
+    tasks.iter().for_each(JoinHandle::abort);
+    for task in tasks {
+        let _ = task.await;
+    }
+    while Arc::strong_count(&shared.finishing) > 1 {
+        sleep(LOOK / 10).await;
+    }
+    outcome.map(|()| there)
 }
 
 /// The image of a layer, if it is there.
 pub fn find(source: &ImageUrl, options: &Options, layer: &TarLayer) -> Option<(Identity, Store)> {
     let source = source.tar(layer).unwrap_or_else(|| source.clone());
     converted::find(&source, options, &layer.diff_id)
-}
-
-/// Ends with its value.
-struct Task(JoinHandle<Result<Store, Failure>>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Shared {
@@ -211,7 +215,12 @@ impl Shared {
             let line = format!("unpacks to another diff ID: {diff_id}");
             return Err(Failure::lasting(line));
         }
-        let finish = tokio::task::spawn_blocking(|| making.finish());
+        let finishing = Arc::clone(&self.finishing);
+        let finish = tokio::task::spawn_blocking(move || {
+            let finished = making.finish();
+            drop(finishing);
+            finished
+        });
         let (identity, store) = finish.await.map_err(Failure::lasting)?.map_err(no_room)?;
         self.note(&format!(
             "{} is {} by {} in {:.1} s",

@@ -46,10 +46,14 @@ impl Mkfs {
         let path = in_path()
             .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
         // The second has no such option, and says its version before it fails.
-        let mut found = None;
+        let (mut found, mut last) = (None, String::new());
         for options in [&["--version"][..], &["no", "such"]] {
             let said = ask(&path, options, empty).await?;
-            found = found.or_else(|| version(&said));
+            found = version(&said);
+            last = said;
+            if found.is_some() {
+                break;
+            }
         }
         let shown = path.display();
         match found {
@@ -63,7 +67,9 @@ impl Mkfs {
                 Err(Failure::lasting(line))
             }
             None => {
-                let line = format!("{shown} does not say its version: {INSTALL}");
+                let last = last.lines().find(|line| !line.trim().is_empty());
+                let last = last.map_or_else(String::new, |line| format!(" ({line})"));
+                let line = format!("{shown} does not say its version{last}: {INSTALL}");
                 Err(Failure::lasting(line))
             }
         }

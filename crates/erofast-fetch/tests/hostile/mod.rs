@@ -112,31 +112,37 @@ fn indexes_have_an_end() {
     assert!(registry.asked().len() <= 4);
 }
 
-/// The names of devices come in one packet, with the name of the repository.
+/// The names of devices come in one packet, each with the name of the repository.
 #[test]
-fn devices_of_a_long_name_are_one_line() {
+fn names_that_are_too_long_for_a_packet_are_one_line() {
     let (registry, cache) = (Repository::new(), cache());
-    let name = vec!["a".repeat(100); 5].join("/");
     let layer = registry.put_blob(&image(LENGTH), EROFS);
     let device = |number: usize| json!({ "mediaType": "a.tar", "digest": digest(&[number as u8]), "size": 1 });
     let layers: Vec<_> = std::iter::once(layer.clone())
         .chain((0..40).map(device))
         .collect();
     registry.put_manifest("v1", &json!({ "layers": layers }));
-    let mut state = registry.0.state();
-    let manifest = state.answers["/v2/tools/manifests/v1"].clone();
-    state
-        .answers
-        .insert(format!("/v2/{name}/manifests/v1"), manifest);
-    let blob = layer["digest"].as_str().unwrap();
-    let bytes = state.files[&Repository::blob_path(blob)].clone();
-    state
-        .files
-        .insert(format!("/v2/{name}/blobs/{blob}"), bytes);
-    drop(state);
-    let url = format!("oci://{}/{name}:v1", registry.0.address);
-    let line = start(&url, &options(&cache)).unwrap_err().to_string();
-    assert!(line.ends_with(" bytes; 16384 are the most"), "{line}");
+    let start_as = |name: &str| {
+        let mut state = registry.0.state();
+        let manifest = state.answers["/v2/tools/manifests/v1"].clone();
+        state
+            .answers
+            .insert(format!("/v2/{name}/manifests/v1"), manifest);
+        let blob = layer["digest"].as_str().unwrap();
+        let bytes = state.files[&Repository::blob_path(blob)].clone();
+        state
+            .files
+            .insert(format!("/v2/{name}/blobs/{blob}"), bytes);
+        drop(state);
+        let url = format!("oci://{}/{name}:v1", registry.0.address);
+        start(&url, &options(&cache))
+    };
+    // Twice as long as registries take them.
+    let long = vec!["a".repeat(100); 5].join("/");
+    assert_eq!(start_as(&long).unwrap().devices().len(), 40);
+    let longer = vec!["a".repeat(100); 40].join("/");
+    let line = start_as(&longer).unwrap_err().to_string();
+    assert!(line.ends_with(" bytes; 131072 are the most"), "{line}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 #[macro_use]
 mod harness;
 
+mod archives;
 mod deaths;
 mod faults;
 mod registry;
@@ -25,6 +26,7 @@ mod writer;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use archives::a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry;
 use deaths::{
     a_mount_whose_helper_is_dead_goes_on_fetching, deaths_are_noticed_by_no_reader,
     no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before,
@@ -55,6 +57,7 @@ const TESTS: &[harness::Test] = tests![
     one_read_has_one_time_limit,
     a_cache_that_cannot_be_used_is_a_notice,
     an_image_of_a_registry_has_its_device_and_stays_when_processes_die,
+    a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry,
     a_mount_whose_helper_is_dead_goes_on_fetching,
     no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before,
     why_no_fetcher_can_be_started_is_logged_once,
@@ -73,7 +76,8 @@ fn main() -> ExitCode {
     harness::run(TESTS, site::cannot_mount(), |_| ())
 }
 
-/// Runs this program again with the fetcher in PATH, where it is searched for, and a proxy.
+/// Runs this program again with the fetcher and other programs in PATH, where they are searched
+/// for, and a proxy.
 fn again_with_fetcher() -> Option<ExitCode> {
     let folder = Path::new(env!("CARGO_BIN_EXE_erofast-fetch")).parent()?;
     let path = std::env::var("PATH").unwrap_or_default();
@@ -81,10 +85,13 @@ fn again_with_fetcher() -> Option<ExitCode> {
     if path.starts_with(&begin) {
         return None;
     }
+    let programs = archives::Programs::new().ok()?;
+    let path = format!("{begin}{}:{path}", programs.path().display());
     let mut again = Command::new(std::env::current_exe().ok()?);
     again
         .args(std::env::args_os().skip(1))
-        .env("PATH", begin + &path)
+        .env("PATH", path)
+        .env(archives::PROGRAMS, programs.path())
         .envs([secrets::PROXY]);
     let status = again.status().ok()?;
     Some(ExitCode::from(u8::from(!status.success())))

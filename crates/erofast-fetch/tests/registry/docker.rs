@@ -11,9 +11,9 @@ use super::*;
 const PASSWORDS: &str = "me:$2y$04$3mRcaTJKW.zdyeQkAQ1wTOr6xSOi1LeWpA7NndBT0F1aKgUzmAByq\n";
 const BASIC: &str = "Authorization: Basic bWU6c2VjcmV0\r\n";
 
-struct Registry {
+pub(crate) struct Registry {
     process: Child,
-    address: String,
+    pub(crate) address: String,
     _directory: tempfile::TempDir,
 }
 
@@ -26,7 +26,7 @@ impl Drop for Registry {
 
 impl Registry {
     /// None, and a line, without the program.
-    fn start(passwords: bool) -> Option<Registry> {
+    pub(crate) fn start(passwords: bool) -> Option<Registry> {
         let directory = cache();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("a port").to_string();

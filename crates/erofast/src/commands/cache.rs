@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::{count, size};
-use erofast_cli::{Outcome, Usage, print_json};
+use erofast_cli::{Outcome, Usage, bar, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
 use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, answers, open_all, shared_cache};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
@@ -164,9 +164,19 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
 
 /// The file at a URL, and the devices and layers that its manifest lists.
 fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
-    let files = open_all(source, options, |line| erofs_fuse::note(line))?;
-    let fetch = |(name, file): &(ImageUrl, RemoteFile)| fetch_all(&name.to_string(), file);
-    files.iter().try_for_each(fetch)
+    let mut progress = |line| {
+        if bar::is_watched() {
+            erofs_fuse::note(line);
+        }
+    };
+    let files = open_all(source, options, &mut progress)?;
+    for (name, file) in &files {
+        if let Some(line) = file.offline() {
+            erofs_fuse::note(format_args!("{name}: {line}"));
+        }
+        fetch_all(&name.to_string(), file)?;
+    }
+    Ok(())
 }
 
 fn fetch_all(name: &str, file: &RemoteFile) -> anyhow::Result<()> {

@@ -1,0 +1,37 @@
+//! An image that is to be opened.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use remote_image::message::Identity;
+use remote_image::{ImageUrl, Options};
+
+use crate::connections::Connections;
+use crate::failure::Failure;
+use crate::fetch::Fetch;
+use crate::http::Server;
+use crate::readers::Readers;
+use crate::room::Room;
+
+/// An image that is to be opened, and what it shares with others.
+pub struct Wanted<'w> {
+    pub source: ImageUrl,
+    pub options: Options,
+    pub parent: &'w Rc<OwnedFd>,
+    pub connections: &'w Connections,
+    pub readers: &'w Rc<Readers>,
+}
+
+impl Wanted<'_> {
+    /// The server that the URL names. Connects to nothing.
+    pub fn server(&self) -> Result<Server, Failure> {
+        Server::new(&self.source, &self.options, self.connections)
+    }
+
+    /// The image with what was found.
+    pub fn fetch(self, identity: Identity, server: Server, room: Room) -> Rc<Fetch> {
+        let (parent, readers) = (Rc::clone(self.parent), Rc::clone(self.readers));
+        let what = (self.source, self.options);
+        Fetch::new(what, identity, (server, room), (parent, readers))
+    }
+}

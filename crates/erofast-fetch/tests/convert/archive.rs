@@ -1,0 +1,179 @@
+//! Layers of archives, and a program in the place of mkfs.erofs: images are as they are made, and
+//! no test depends on what is installed.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use remote_image::cache as image_cache;
+use serde_json::{Value, json};
+
+use crate::repository::{EROFS, Repository, digest};
+use crate::*;
+
+pub(crate) const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(crate) const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+
+/// Says that it is recent, and puts the archive into the place of the image.
+pub(crate) const COPY: &str = "\
+case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
+exec dd of=image bs=64k status=none";
+
+/// As the beginning of an archive, and bytes in which each block differs.
+pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
+    let mut bytes = image(length);
+    bytes[0] ^= seed;
+    bytes[257..262].copy_from_slice(b"ustar");
+    bytes
+}
+
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    // Two members, as some programs write them.
+    let member = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let (first, second) = bytes.split_at(bytes.len() / 3);
+    [member(first), member(second)].concat()
+}
+
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+    zstd_safe::compress(&mut frame, bytes, 3).unwrap();
+    frame
+}
+
+/// A registry, a cache, and a fetcher with a `mkfs.erofs` in its `PATH`.
+pub(crate) struct Place {
+    pub(crate) registry: Repository,
+    pub(crate) cache: tempfile::TempDir,
+}
+
+impl Place {
+    /// Without the program.
+    pub(crate) fn empty() -> Place {
+        Place {
+            registry: Repository::new(),
+            cache: cache(),
+        }
+    }
+
+    /// With one that this script is.
+    pub(crate) fn new(script: &str) -> Place {
+        let place = Place::empty();
+        place.program(script);
+        place
+    }
+
+    pub(crate) fn program(&self, script: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = self.cache.path().join("bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        // Whoever runs it may be nobody.
+        mode(self.cache.path(), 0o755);
+        let program = folder.join("mkfs.erofs");
+        let new = folder.join("new");
+        std::fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
+        mode(&new, 0o755);
+        std::fs::rename(&new, program).unwrap();
+    }
+
+    pub(crate) fn fetcher(&self) -> PathBuf {
+        let path = format!("{}/bin:/usr/bin:/bin", self.cache.path().display());
+        program_with(self.cache.path(), &[("PATH", Path::new(&path))])
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        options(&self.cache)
+    }
+
+    pub(crate) fn start(&self, version: &str) -> std::io::Result<Fetcher> {
+        self.start_with(version, &self.options())
+    }
+
+    pub(crate) fn start_with(&self, version: &str, options: &Options) -> std::io::Result<Fetcher> {
+        let url = source(&self.registry.url(version));
+        Fetcher::start_program(self.fetcher(), &[], &url, options)
+    }
+
+    /// The one line of an image that cannot be opened, of which nothing is left.
+    pub(crate) fn refused(&self, version: &str) -> String {
+        let line = self.start(version).unwrap_err().to_string();
+        assert!(line.starts_with(&self.registry.url(version)), "{line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        // Layers that were fine are images; of others nothing is left.
+        let images = image_cache::list(&self.cache.path().join("cache")).unwrap();
+        assert_eq!(self.left().len(), images.len(), "after {line}");
+        line
+    }
+
+    /// What is in the cache besides answers.
+    pub(crate) fn left(&self) -> Vec<PathBuf> {
+        let folders = std::fs::read_dir(self.cache.path().join("cache"));
+        let folders = folders.into_iter().flatten().flatten();
+        let folders = folders.map(|folder| folder.path());
+        folders.filter(|path| !path.ends_with("answers")).collect()
+    }
+
+    /// The layer of an archive.
+    pub(crate) fn put(&self, archive: &[u8], media_type: &str) -> Value {
+        let packed = match media_type {
+            _ if media_type.ends_with("gzip") => gzip(archive),
+            _ if media_type.ends_with("zstd") => zstd(archive),
+            _ => archive.to_vec(),
+        };
+        self.registry.put_blob(&packed, media_type)
+    }
+
+    /// An image with these layers, the lowest first, and the diff IDs of its config.
+    pub(crate) fn put_image(&self, tag: &str, layers: &[Value], diff_ids: &[String]) {
+        let config = json!({ "rootfs": { "type": "layers", "diff_ids": diff_ids } });
+        let media_type = "application/vnd.oci.image.config.v1+json";
+        let config = self
+            .registry
+            .put_blob(config.to_string().as_bytes(), media_type);
+        let manifest = json!({ "config": config, "layers": layers });
+        self.registry.put_manifest(tag, &manifest);
+    }
+
+    /// Archives as the layers of an image.
+    pub(crate) fn put_archives(&self, tag: &str, archives: &[(&[u8], &str)]) -> Vec<Value> {
+        let put = |(archive, media_type): &(&[u8], &str)| self.put(archive, media_type);
+        let layers: Vec<_> = archives.iter().map(put).collect();
+        let diff_ids: Vec<_> = archives
+            .iter()
+            .map(|(archive, _)| digest(archive))
+            .collect();
+        self.put_image(tag, &layers, &diff_ids);
+        layers
+    }
+
+    /// Paths of blobs that were asked for since the last call, each as often as it was.
+    pub(crate) fn asked_blobs(&self) -> Vec<String> {
+        let asked = self.registry.asked().into_iter();
+        asked.filter(|path| path.contains("/blobs/")).collect()
+    }
+}
+
+/// Bytes of the images of a fetcher, from the top layer to the lowest.
+pub(crate) fn read_layers(fetcher: &mut Fetcher, options: &Options) -> Vec<Vec<u8>> {
+    let mut numbers = vec![0];
+    for layer in fetcher.layers().to_vec() {
+        numbers.push(fetcher.open(&[], &layer, options).unwrap());
+    }
+    let read_all = |number| {
+        let file = RemoteFile::new(fetcher.client_of(number).unwrap());
+        read(&file, 0..file.length() as usize).unwrap()
+    };
+    numbers.into_iter().map(read_all).collect()
+}
+
+/// An EROFS layer.
+pub(crate) fn put_erofs(place: &Place, bytes: &[u8]) -> Value {
+    place.registry.put_blob(bytes, EROFS)
+}

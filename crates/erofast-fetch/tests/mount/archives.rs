@@ -1,0 +1,99 @@
+//! An image of a layer that is an archive.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustix::mount::{UnmountFlags, unmount};
+use serde_json::json;
+
+use crate::deaths::{Process, replace};
+use crate::repository::{Repository, digest};
+use crate::server::Fault;
+use crate::site::{self, Site};
+
+const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+/// Where a program stands in the place of mkfs.erofs: whoever runs it may be nobody, and the
+/// directory of these tests root's alone.
+pub const PROGRAMS: &str = "EROFAST_TEST_PROGRAMS";
+
+/// The archive is an image already.
+const COPY: &str = "#!/bin/sh
+case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
+exec dd of=image bs=64k status=none
+";
+
+fn put_program() {
+    let folder: PathBuf = std::env::var_os(PROGRAMS).expect("a directory").into();
+    let program = folder.join("mkfs.erofs");
+    fs::write(&program, COPY).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
+    put_program();
+    let mut archive = fs::read(site::image()).unwrap();
+    // In front of the superblock, as archives have it.
+    archive[257..262].copy_from_slice(b"ustar");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&archive).unwrap();
+    let registry = Repository::new();
+    let layer = registry.put_blob(&encoder.finish().unwrap(), GZIP);
+    let config = json!({ "rootfs": { "diff_ids": [digest(&archive)] } });
+    let config = registry.put_blob(config.to_string().as_bytes(), "config");
+    registry.put_manifest("v1", &json!({ "config": config, "layers": [layer] }));
+    let (site, url) = (Site::new(), registry.url(":v1"));
+    let files = site::files();
+    let check = |site: &Site| {
+        for (path, bytes) in &files {
+            let read = fs::read(site.path(path));
+            assert!(read.is_ok_and(|read| read == *bytes), "{}", path.display());
+        }
+    };
+    site.mount_url(&url, "restart=on").unwrap();
+    check(&site);
+    let log = site.log();
+    assert!(
+        log.contains(": converts a layer of ") && log.contains(" by mkfs.erofs 1.9.9"),
+        "{log}"
+    );
+    replace(&site, Process::Fetcher);
+    replace(&site, Process::Server);
+    check(&site);
+    unmount(site.point(), UnmountFlags::empty()).unwrap();
+    registry.asked();
+    registry.0.state().always = Some(Fault::Closed);
+    site.mount_url(&url, "").unwrap();
+    check(&site);
+    let (log, begin) = (
+        site.log(),
+        format!("{url}: out of the cache, by the answer of "),
+    );
+    assert_eq!(log.matches(&begin).count(), 1, "{log}");
+    unmount(site.point(), UnmountFlags::empty()).unwrap();
+    let error = site.mount_url(&url, "offline=off").unwrap_err().to_string();
+    assert!(error.contains("the answer broke off"), "{error}");
+    registry.asked();
+    site.mount_url(&url, "offline=on").unwrap();
+    check(&site);
+    assert!(registry.asked().is_empty());
+}
+
+/// A directory for programs, which goes with this value.
+pub struct Programs(tempfile::TempDir);
+
+impl Programs {
+    pub fn new() -> std::io::Result<Programs> {
+        let folder = tempfile::tempdir()?;
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
+        Ok(Programs(folder))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
