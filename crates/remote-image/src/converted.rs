@@ -76,7 +76,7 @@ pub enum Begun {
     /// Another process does.
     Elsewhere,
     /// The caller.
-    Here(Making),
+    Here(Box<Making>),
 }
 
 /// Begins to make the image of a layer.
@@ -133,7 +133,7 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
     };
     remove_directory(&making.work())?;
     DirBuilder::new().mode(0o700).create(making.work())?;
-    Ok(Begun::Here(making))
+    Ok(Begun::Here(Box::new(making)))
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {
@@ -210,7 +210,7 @@ mod tests {
 
     fn begun(source: &ImageUrl, options: &Options) -> Making {
         match begin(source, options, &diff_id()).unwrap() {
-            Begun::Here(making) => making,
+            Begun::Here(making) => *making,
             other => panic!("{other:?}"),
         }
     }

@@ -158,7 +158,7 @@ impl Shared {
             match begun.map_err(no_room)? {
                 Begun::There(store) => return Ok(store),
                 Begun::Elsewhere => sleep(LOOK).await,
-                Begun::Here(making) => match self.make(server, layer, making).await {
+                Begun::Here(making) => match self.make(server, layer, *making).await {
                     Err(failure) if is_full(&failure) && self.shrink(layer) => {}
                     done => return done,
                 },
