@@ -131,9 +131,11 @@ impl Device {
         Some(format!("{}: {why}", self.name()))
     }
 
-    /// The layers below this one that the image's manifest in a registry lists.
-    pub(crate) fn layers(&self) -> usize {
-        self.remote().map_or(0, |file| file.layers().len())
+    /// URLs of the layers below this one that the image's manifest in a registry lists, from top to
+    /// bottom.
+    pub(crate) fn layers(&self) -> Vec<PathBuf> {
+        let layers = self.remote().map_or(&[][..], |file| file.layers());
+        layers.iter().map(|layer| layer.url().into()).collect()
     }
 
     /// From now on it is compared with what another process opened before this one.
