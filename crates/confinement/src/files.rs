@@ -1,6 +1,6 @@
 //! Landlock: the files that can still be opened, and nothing over TCP.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
@@ -25,26 +25,23 @@ pub struct Landlock {
     pub complete: bool,
 }
 
-/// Restricts the calling thread and those it makes to what the rules allow at and below their
-/// paths. What does not exist needs no permission.
-///
-/// # Errors
-/// One line: Landlock is not there.
-pub fn restrict(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<Landlock, String> {
-    let places = rules.iter().filter_map(|(path, access)| {
+/// What may be done at and below a place.
+pub type Rule = (OwnedFd, BitFlags<AccessFs>);
+
+/// Rules of paths. What does not exist needs no permission.
+pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
+    let rules = paths.iter().filter_map(|(path, access)| {
         let place = PathFd::new(path).ok()?;
-        Some((place, *access))
+        Some((place.as_fd().try_clone_to_owned().ok()?, *access))
     });
-    restrict_to(places)
+    rules.collect()
 }
 
-/// As [`restrict`], at and below what descriptors refer to.
+/// Restricts the calling thread and those it makes to what the rules allow.
 ///
 /// # Errors
 /// One line: Landlock is not there.
-pub fn restrict_to<F: AsFd>(
-    places: impl IntoIterator<Item = (F, BitFlags<AccessFs>)>,
-) -> Result<Landlock, String> {
+pub fn restrict_to(rules: Vec<Rule>) -> Result<Landlock, String> {
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))
@@ -52,7 +49,7 @@ pub fn restrict_to<F: AsFd>(
         .and_then(|set| set.scope(Scope::from_all(NEWEST)))
         .and_then(Ruleset::create)
         .map_err(describe)?;
-    for (place, access) in places {
+    for (place, access) in rules {
         set = set
             .add_rule(PathBeneath::new(place, access))
             .map_err(describe)?;

@@ -2,7 +2,7 @@
 //!
 //! The manifests are those of the OCI image specification and Docker's.
 
-use remote_image::registry::{Reference, Version, is_digest};
+use remote_image::registry::{Reference, TarLayer, Version, is_digest};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
@@ -88,6 +88,9 @@ impl Resolved {
         Some(match (layers.below.len(), &layers.top) {
             (0, Layer::Image { digest, .. }) => {
                 format!("is {manifest}, the image is blob {digest}")
+            }
+            (0, Layer::Tar(TarLayer { digest, .. })) => {
+                format!("is {manifest}, the image is made of blob {digest}")
             }
             (below, _) => format!("is {manifest}, of layers: {}", below + 1),
         })

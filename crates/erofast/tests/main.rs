@@ -43,10 +43,15 @@ mod package;
 #[cfg(feature = "tools")]
 mod profile;
 mod prose;
+#[cfg(feature = "tools")]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../erofast-fetch/tests/repository.rs"]
+mod repository;
 #[path = "../../latency-lab/tests/common/schema.rs"]
 mod schema;
 #[cfg(feature = "tools")]
 mod schemas;
+#[cfg(feature = "tools")]
 mod several_images;
 mod streams;
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -59,3 +64,7 @@ mod verity;
 mod web_server;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;
+
+// As the registry of those tests names it.
+#[cfg(feature = "tools")]
+use web_server as server;

@@ -59,9 +59,9 @@ fn inode_number(nid: Nid) -> u64 {
     (nid / LOW * 2 + in_metabox) * LOW + nid % LOW
 }
 
-/// How programs see the inodes of a mount numbered. Those of several images have the number of their
-/// image behind the one they have alone: the same at each mount of these images, and as small as
-/// that of the largest one allows.
+/// How programs see the inodes of a mount numbered. Those of several images have the number of
+/// their image behind the one they have alone: the same at each mount of these images, and as small
+/// as that of the largest one allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeNumbers(pub(crate) Numbers);
 

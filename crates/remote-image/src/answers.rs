@@ -19,7 +19,7 @@ use crate::{ImageUrl, Options, converted, shared_cache};
 /// Beside the directories of images.
 const DIRECTORY: &str = "answers";
 
-/// Files that are kept when the cache is pruned, the latest ones: URLs may be signed anew each time.
+/// Files that are kept when the cache is pruned, the latest: URLs may be signed anew each time.
 const MOST: usize = 1000;
 
 /// Which image is at a URL.

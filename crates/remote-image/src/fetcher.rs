@@ -190,6 +190,13 @@ impl Fetcher {
         &self.images[0].layers
     }
 
+    /// What the manifest of the image with this number lists besides it, in a registry: its extra
+    /// devices, then the layers below it from top to bottom.
+    pub fn listed(&self, number: usize) -> impl Iterator<Item = &ImageUrl> {
+        let image = &self.images[number];
+        image.devices.iter().chain(&image.layers)
+    }
+
     /// What a new reader of the first image needs.
     pub fn client(&mut self) -> io::Result<Parts> {
         self.client_of(0)

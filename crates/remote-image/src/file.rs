@@ -240,7 +240,7 @@ pub fn open_all(
 ) -> io::Result<Vec<(ImageUrl, RemoteFile)>> {
     let mut fetcher = Fetcher::start_noting(source, options, progress)?;
     let mut files = vec![(source.clone(), RemoteFile::new(fetcher.client()?))];
-    let others = [fetcher.devices(), fetcher.layers()].concat();
+    let others: Vec<_> = fetcher.listed(0).cloned().collect();
     for other in others {
         let number = fetcher.open(&[], &other, options)?;
         files.push((other, RemoteFile::new(fetcher.client_of(number)?)));

@@ -173,7 +173,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     }
     // The change of user has taken it away.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    if let Err(error) = files::restrict(rules) {
+    if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));
     }
     // Without it there is a network.

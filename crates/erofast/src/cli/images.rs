@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use erofast_cli::examples_help;
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::files::FileArgs;
 use super::flags::{RemoteArgs, VerityArgs};
@@ -56,6 +57,15 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
     }
 }
 
+/// An image at a URL takes ten descriptors: the usual limit, which is for programs that call
+/// select(2), is not enough for a tree of 128.
+pub fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without it most trees can be opened, and an error names what is missing.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
 impl ImageArgs {
     /// Has the image read with these workers; see [`read_with`](Self::read_with).
     pub fn read<T>(
@@ -94,6 +104,7 @@ impl ImageArgs {
         self.verity.apply(&mut options)?;
         self.remote.apply(&mut options)?;
         options.remote.gives_up = true;
+        allow_many_files();
         Ok(Engine::open(&self.image, &options)?)
     }
 }

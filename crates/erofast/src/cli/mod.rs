@@ -30,7 +30,7 @@ pub use fuse_style::{FuseStyleArgs, is_fuse_style, option};
 #[cfg(feature = "tools")]
 pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]
-pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs};
+pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs, allow_many_files};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
 pub use profile::{

@@ -12,7 +12,7 @@ use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_fuse::text;
 use serde_json::{Value, json};
 
-use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, set_flag};
+use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, allow_many_files, set_flag};
 
 /// Runs `cache list`.
 pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
@@ -135,6 +135,7 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `cache fetch`.
 pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
+    allow_many_files();
     let shown = args.url.display();
     let no_url = || Usage(format!("{shown}: is no http://, https:// or oci:// URL"));
     let source = remote::url(&args.url).ok_or_else(no_url)?;

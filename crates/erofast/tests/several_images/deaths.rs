@@ -23,7 +23,7 @@ fn server(mount: &Path) -> Option<String> {
 }
 
 /// Kills the server and waits for another one; false if none comes here.
-fn replace(mount: &Path) -> bool {
+pub fn replace(mount: &Path) -> bool {
     let Some(first) = server(mount) else {
         println!("skipped: servers are not replaced here");
         return false;

@@ -5,6 +5,7 @@ mod bad;
 mod compare;
 mod deaths;
 mod generate;
+mod registry;
 mod tar;
 mod urls;
 

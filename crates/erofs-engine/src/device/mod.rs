@@ -131,6 +131,13 @@ impl Device {
         Some(format!("{}: {why}", self.name()))
     }
 
+    /// URLs of the layers below this one that the image's manifest in a registry lists, from top to
+    /// bottom.
+    pub(crate) fn layers(&self) -> Vec<PathBuf> {
+        let layers = self.remote().map_or(&[][..], |file| file.layers());
+        layers.iter().map(|layer| layer.url().into()).collect()
+    }
+
     /// From now on it is compared with what another process opened before this one.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {

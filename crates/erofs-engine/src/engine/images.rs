@@ -118,10 +118,8 @@ impl Place<'_> {
             ..
         } = files;
         let primary = Arc::clone(&devices[0]);
-        let of_cache = devices
-            .iter()
-            .flat_map(|device| [device.offline(), device.not_kept()]);
-        notices.extend(of_cache.flatten());
+        notices.extend(devices.iter().filter_map(|device| device.offline()));
+        notices.extend(devices.iter().filter_map(|device| device.not_kept()));
         let devices = StoredDevice::all(&name, devices, hash_area, self.count, request)?;
         let scope = request.begin(0);
         let whole = |source| Error::Image {

@@ -1,5 +1,6 @@
 //! Resources that need privileges: opened and locked before the image is read.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::device::verified::HashArea;
 use crate::device::version::{Change, Version};
 use crate::device::{Device, OpenFile, open_file};
 use crate::load::LoadFiles;
-use crate::options::{EngineOptions, Offset, OneImage};
+use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
 
@@ -135,10 +136,18 @@ impl Opened {
         options: &EngineOptions,
         open: OpenOf<'_>,
     ) -> Result<Opened, Error> {
-        options.check_images(path)?;
-        let images = options.images(path).into_iter();
-        let images = images.map(|image| ImageFiles::open(primary.take(), image, open));
-        let images = images.collect::<Result<Vec<_>, _>>()?;
+        options.check_images(path, options.lower.len() + 1)?;
+        let mut images = Vec::new();
+        let mut waiting = VecDeque::from(options.images(path));
+        while let Some(image) = waiting.pop_front() {
+            let files = ImageFiles::open(primary.take(), image, open)?;
+            let listed = files.devices[0].layers().into_iter().map(LowerImage::new);
+            images.push(files);
+            for layer in listed.rev() {
+                waiting.push_front(options.lower_image(&layer));
+            }
+            options.check_images(path, images.len() + waiting.len())?;
+        }
         let cpus = options.workers.mode().map(|_| SystemCpus::new());
         let cpus = cpus.transpose().map_err(Error::start)?;
         Ok(Opened {

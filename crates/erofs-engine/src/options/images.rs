@@ -23,10 +23,7 @@ impl EngineOptions {
 
     /// The images of the tree, the top one first.
     pub(crate) fn images(&self, top: &Path) -> Vec<OneImage> {
-        let lower = self.lower.iter().map(|lower| OneImage {
-            path: lower.image.clone(),
-            options: self.of_lower(lower),
-        });
+        let lower = self.lower.iter().map(|lower| self.lower_image(lower));
         let top = OneImage {
             path: top.to_owned(),
             options: self.clone(),
@@ -34,8 +31,8 @@ impl EngineOptions {
         std::iter::once(top).chain(lower).collect()
     }
 
-    /// Of one that is below: what belongs to a single file is left out.
-    fn of_lower(&self, lower: &LowerImage) -> Self {
+    /// One that is below: what belongs to a single file is left out.
+    pub(crate) fn lower_image(&self, lower: &LowerImage) -> OneImage {
         let verity = match self.verity.auto {
             true => VerityOptions {
                 auto: true,
@@ -44,21 +41,22 @@ impl EngineOptions {
             },
             false => VerityOptions::default(),
         };
-        Self {
+        let options = Self {
             devices: lower.devices.clone(),
             lower: Vec::new(),
             offset: Offset::default(),
             verity,
             ..self.clone()
-        }
+        };
+        let path = lower.image.clone();
+        OneImage { path, options }
     }
 
-    /// Whether these options fit a tree of several images.
+    /// Whether these options fit a tree of so many images.
     ///
     /// # Errors
     /// There are too many, or only one of them would be verified.
-    pub(crate) fn check_images(&self, top: &Path) -> Result<(), Error> {
-        let count = self.lower.len() + 1;
+    pub(crate) fn check_images(&self, top: &Path, count: usize) -> Result<(), Error> {
         if count > MOST_IMAGES {
             let what = format!("a tree of {count} images, {MOST_IMAGES} are the most");
             return Err(Error::layers(remote::shown(top), what));
@@ -69,8 +67,8 @@ impl EngineOptions {
             ..VerityOptions::default()
         };
         if count > 1 && self.verity != is_of_each {
-            let what = "these options verify one image, and lower= has others: verity=auto takes \
-                        the files beside each";
+            let what = "these options verify one image, and there are others below: verity=auto \
+                        takes the files beside each";
             return Err(Error::verity(remote::shown(top), what.to_owned()));
         }
         Ok(())
@@ -115,7 +113,10 @@ mod tests {
 
     #[test]
     fn what_verifies_one_image_is_refused_for_several() {
-        let check = |given: &[(&str, &str)]| options(given).check_images(Path::new("top"));
+        let check = |given: &[(&str, &str)]| {
+            let options = options(given);
+            options.check_images(Path::new("top"), options.lower.len() + 1)
+        };
         assert!(check(&[("verity", "auto"), ("lower", "b")]).is_ok());
         assert!(check(&[("verity.hashdevice", "h")]).is_ok());
         let error = check(&[("verity.hashdevice", "h"), ("lower", "b")]).unwrap_err();

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use confinement::files::{AccessFs, Landlock};
+use confinement::files::{AccessFs, Landlock, beneath, restrict_to};
 
 /// Opened by each serving thread, also by those that come with a CPU later. IOCTL_DEV: for the
 /// call that ties it to the mount.
@@ -31,11 +31,12 @@ pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
         (CPUS, AccessFs::ReadFile.into()),
         (processes, AccessFs::ReadFile.into()),
     ];
-    confinement::files::restrict(&rules.map(|(path, access)| (Path::new(path), access)))
+    let rules = rules.map(|(path, access)| (Path::new(path), access));
+    restrict_to(beneath(&rules))
 }
 
 /// Restricts a companion to the mount with this root, if there is one.
 pub(super) fn restrict_companion(root: Option<&OwnedFd>) -> Result<Landlock, String> {
     let access = AccessFs::ReadFile | AccessFs::ReadDir;
-    confinement::files::restrict_to(root.map(|root| (root, access)))
+    restrict_to(root.map(|root| (root, access)).into_iter().collect())
 }

@@ -29,6 +29,8 @@ struct Kept {
     fetcher: Fetcher,
     /// What the fetcher calls the files of the mount with these numbers.
     images: BTreeMap<usize, usize>,
+    /// What the manifests of images list besides them, in the order in which those were opened.
+    listed: Vec<PathBuf>,
     /// When it died, it is started again at this time.
     due: Option<Instant>,
     started: Instant,
@@ -75,19 +77,19 @@ impl MountFetcher {
         }
         let image = match kept.images.entry(number) {
             Entry::Occupied(image) => *image.get(),
-            Entry::Vacant(place) => *place.insert(kept.fetcher.open(&ends, source, options)?),
+            Entry::Vacant(place) => {
+                let image = kept.fetcher.open(&ends, source, options)?;
+                kept.listed.extend(listed(&kept.fetcher, image));
+                *place.insert(image)
+            }
         };
         kept.fetcher.client_of(image)
     }
 
-    /// URLs of the devices that the manifest of the image lists, the first file of the mount.
-    pub(crate) fn listed_devices(&self) -> impl Iterator<Item = PathBuf> {
-        let first = self
-            .kept
-            .iter()
-            .filter(|kept| kept.images.get(&0) == Some(&0));
-        let listed = first.flat_map(|kept| kept.fetcher.devices());
-        listed.map(|device| device.url().into())
+    /// URLs of devices and layers that the manifests of images list, in the order in which a server
+    /// opens them.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &PathBuf> {
+        self.kept.iter().flat_map(|kept| &kept.listed)
     }
 
     /// Readable when it has something to say, or is dead.
@@ -131,10 +133,15 @@ impl MountFetcher {
     }
 }
 
+fn listed(fetcher: &Fetcher, image: usize) -> impl Iterator<Item = PathBuf> {
+    fetcher.listed(image).map(|url| url.url().into())
+}
+
 impl Kept {
     /// With the first file, which has this number in the mount.
     fn new(fetcher: Fetcher, number: usize) -> Kept {
         Kept {
+            listed: listed(&fetcher, 0).collect(),
             fetcher,
             images: BTreeMap::from([(number, 0)]),
             due: None,

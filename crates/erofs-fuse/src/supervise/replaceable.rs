@@ -59,7 +59,13 @@ impl Replaceable {
     /// A file of the mount.
     pub(crate) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        paths.extend(self.fetcher.listed_devices());
+        // As the server counts them: those that have no number yet.
+        let listed = self.fetcher.listed();
+        let listed: Vec<_> = listed
+            .filter(|path| !paths.contains(path))
+            .cloned()
+            .collect();
+        paths.extend(listed);
         let none = || Error::Protocol(format!("there is no file {number}"));
         let path = paths.get(number).ok_or_else(none)?;
         let url = remote::url(path).transpose().map_err(Error::Server)?;
