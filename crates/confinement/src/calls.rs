@@ -41,9 +41,11 @@ const REFUSED: &[&[c_long]] = &[
 ];
 
 /// Calls of the x32 ABI have their number with this bit: the table of x86-64 ends before it.
+#[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 
 /// Those of x32 that have numbers of their own: ptrace, process_vm_readv, process_vm_writev.
+#[cfg(target_arch = "x86_64")]
 const OF_X32: [c_long; 3] = [521, 539, 540];
 
 /// Refuses with EPERM whatever is no business of a program that turns one file into another, in

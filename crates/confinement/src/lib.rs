@@ -5,7 +5,28 @@
 //! decide. The server of a mount and the processes that convert layers each put their own together.
 #![forbid(unsafe_code)]
 
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
 pub mod calls;
 pub mod capabilities;
 pub mod files;
 pub mod user;
+
+/// The filters are made for few architectures.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
+pub mod calls {
+    /// There is none for this one.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn refuse() -> Result<(), String> {
+        Err(format!("not for {}", std::env::consts::ARCH))
+    }
+}

@@ -201,6 +201,6 @@ fn a_crate_names_the_version_that_the_others_have() {
         .lines()
         .filter(|line| line.contains("path = \"crates/"));
     let version = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
-    assert_eq!(ours.clone().count(), 16, "of [workspace.dependencies]");
+    assert_eq!(ours.clone().count(), 17, "of [workspace.dependencies]");
     assert_eq!(ours.find(|line| !line.contains(version)), None, "{version}");
 }

@@ -70,8 +70,8 @@ impl TarLayer {
     /// Behind the `#` of an address: `tar+gzip=BYTES,DIFF_ID`.
     fn parse(digest: &str, text: &str) -> Option<TarLayer> {
         let (name, rest) = text.split_once('=')?;
-        let packings = Packing::ALL.into_iter();
-        let packing = packings.into_iter().find(|it| it.media_type() == name)?;
+        let mut packings = Packing::ALL.into_iter();
+        let packing = packings.find(|it| it.media_type() == name)?;
         let (bytes, diff_id) = rest.split_once(',')?;
         Some(TarLayer {
             digest: digest.to_owned(),
