@@ -37,6 +37,8 @@ pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
 
 /// Restricts a companion to the mount with this root, if there is one.
 pub(super) fn restrict_companion(root: Option<&OwnedFd>) -> Result<Landlock, String> {
+    let root = root.map(OwnedFd::try_clone).transpose();
+    let root = root.map_err(|error| error.to_string())?;
     let access = AccessFs::ReadFile | AccessFs::ReadDir;
     restrict_to(root.map(|root| (root, access)).into_iter().collect())
 }
