@@ -192,7 +192,7 @@ const EXAMPLES: &[Example] = &[
     example(
         "erofast lab run",
         "A parameter, with cold caches before each launch",
-        "erofast lab run --scan threads=1,2,4 --prepare 'echo 3 > /proc/sys/vm/drop_caches' -- xz -kfT{threads} big",
+        "erofast lab run --scan threads=1,2,4 --prepare ./drop-caches -- xz -kfT{threads} big",
     ),
     example(
         "erofast lab read",
