@@ -36,7 +36,12 @@ pub struct Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
-        for point in self.points() {
+        let mapped = fs::read_dir(self.path("root/mapped")).into_iter().flatten();
+        let mapped = mapped.flatten().flat_map(|snapshot| {
+            let clones = fs::read_dir(snapshot.path()).into_iter().flatten().flatten();
+            clones.map(|clone| clone.path())
+        });
+        for point in mapped.chain(self.points()) {
             let _ = detach(&point);
         }
     }

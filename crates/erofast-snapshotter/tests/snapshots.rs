@@ -106,7 +106,12 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
     });
     node.prepare("layer", "", &Labels::new()).unwrap();
     node.commit("below", "layer").unwrap();
-    let mounts = node.prepare("pod", "below", &labels.into()).unwrap();
+    let mounts = match node.prepare("pod", "below", &labels.into()) {
+        Err(status) if status.message().contains("Invalid argument") => {
+            return println!("skipped: no owners are mapped here: {}", status.message());
+        }
+        mounts => mounts.unwrap(),
+    };
     let option = |name: &str| {
         let options = &mounts[0].options;
         let found = options.iter().find_map(|option| option.strip_prefix(name));
@@ -114,9 +119,12 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
             .unwrap_or_else(|| panic!("{name}: {options:?}"))
             .to_owned()
     };
-    assert_eq!(option("uidmap="), "0:100000:65536");
-    assert_eq!(option("gidmap="), "0:100000:65536");
+    // Mapped by the snapshotter, not by containerd.
+    assert!(!mounts[0].options.iter().any(|option| option.contains("map=")));
+    assert!(option("lowerdir=").contains("/mapped/"), "{mounts:?}");
     assert_eq!(fs::metadata(option("upperdir=")).unwrap().uid(), 100_000);
+    node.remove("pod").unwrap();
+    assert_eq!(fs::read_dir(node.path("root/mapped")).unwrap().count(), 0);
 }
 
 /// Killed between any two writes, it finds what it said it had.

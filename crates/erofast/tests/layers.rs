@@ -67,6 +67,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // No code of the network in a program that parses images, and no parser where the network is.
     ("erofast-fetch", &["confinement", "remote-image"]),
     ("confinement", &[]),
+    // Starts programs; speaks with containerd and the cluster's kubelet.
+    ("erofast-snapshotter", &["sys"]),
     ("remote-image", &["figures"]),
     ("figures", &[]),
     ("sys", &[]),

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// In the place of erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with these
-/// tests.
+/// In the place of erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with
+/// these tests.
 const LAB: &str = "/bin/true";
 
 fn root() -> PathBuf {

@@ -21,6 +21,7 @@ pub mod fuse_ring;
 pub mod fuse_signals;
 pub mod inherited;
 pub mod lend;
+pub mod mapped_owners;
 pub mod mapping;
 pub mod memory;
 pub mod microlzma;

@@ -171,7 +171,7 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
         return Err("its address is no host and port");
     }
     let path = path.trim_matches('/');
-    // containerd puts /v2 behind the path unless that is overridden; paths of erofast begin with it.
+    // containerd puts /v2 behind the path unless that is overridden; erofast begins with it.
     let prefix = match path
         .strip_prefix("v2")
         .map(|rest| rest.trim_start_matches('/'))

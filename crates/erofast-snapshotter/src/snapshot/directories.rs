@@ -38,7 +38,8 @@ impl Directories {
         self.of(id).join("work")
     }
 
-    /// Makes both, unless they are there. The root of the files is as `like`, or belongs to `owner`.
+    /// Makes both, unless they are there. The root of the files is as `like`, or belongs to
+    /// `owner`.
     pub fn make(&self, id: u64, like: Option<&Path>, owner: Option<(u32, u32)>) -> io::Result<()> {
         let files = self.files(id);
         match fs::create_dir_all(self.work(id)).and_then(|()| fs::create_dir(&files)) {

@@ -2,6 +2,7 @@
 //! them.
 
 pub mod directories;
+pub mod mapped;
 pub mod mounts;
 pub mod record;
 pub mod snapshotter;

@@ -5,11 +5,34 @@ use std::path::{Path, PathBuf};
 
 use super::record::Labels;
 
-/// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, several with commas.
-const MAPPINGS: [(&str, &str); 2] = [
-    ("containerd.io/snapshot/uidmapping", "uidmap"),
-    ("containerd.io/snapshot/gidmapping", "gidmap"),
+/// Labels with the mappings of a user namespace.
+const LABELS: [&str; 2] = [
+    "containerd.io/snapshot/uidmapping",
+    "containerd.io/snapshot/gidmapping",
 ];
+
+/// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, several with commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mappings {
+    /// Of users.
+    pub users: String,
+    /// Of groups.
+    pub groups: String,
+}
+
+impl Mappings {
+    /// Those of a snapshot, if it has both.
+    pub fn of(labels: &Labels) -> Option<Self> {
+        let [users, groups] = LABELS.map(|label| labels.get(label).cloned());
+        let (users, groups) = (users?, groups?);
+        Some(Self { users, groups })
+    }
+
+    /// User and group on this machine that are root in the container.
+    pub fn root(&self) -> Option<(u32, u32)> {
+        Some((host_of_root(&self.users)?, host_of_root(&self.groups)?))
+    }
+}
 
 /// What containerd is to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +55,12 @@ pub struct Upper {
 }
 
 /// The mount of `layers`, the top one first, below `upper`; read-only without one.
-pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>, labels: &Labels) -> Vec<Mount> {
-    let mut mount = match (layers, upper) {
+pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>) -> Vec<Mount> {
+    vec![match (layers, upper) {
         ([], Some(upper)) => bind(&upper.files, "rw"),
         ([one], None) => bind(one, "ro"),
         (layers, upper) => overlay(layers, upper),
-    };
-    mount.options.extend(mapped(labels));
-    vec![mount]
+    }]
 }
 
 fn bind(folder: &Path, access: &str) -> Mount {
@@ -72,19 +93,6 @@ fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
     }
 }
 
-/// containerd 2 maps the owners of the layers by these options.
-fn mapped(labels: &Labels) -> impl Iterator<Item = String> {
-    MAPPINGS
-        .into_iter()
-        .filter_map(|(label, option)| Some(format!("{option}={}", labels.get(label)?)))
-}
-
-/// User and group on this machine that are root in the container; none without a mapping.
-pub fn root_of(labels: &Labels) -> Option<(u32, u32)> {
-    let [user, group] = MAPPINGS.map(|(label, _)| host_of_root(labels.get(label)?));
-    Some((user?, group?))
-}
-
 fn host_of_root(mapping: &str) -> Option<u32> {
     mapping.split(',').find_map(|range| {
         let mut numbers = range.split(':');
@@ -105,9 +113,9 @@ mod tests {
         }
     }
 
-    fn one(layers: &[&str], upper: Option<&Upper>, labels: &Labels) -> Mount {
+    fn one(layers: &[&str], upper: Option<&Upper>) -> Mount {
         let layers: Vec<_> = layers.iter().map(PathBuf::from).collect();
-        let mut mounts = mounts(&layers, upper, labels);
+        let mut mounts = mounts(&layers, upper);
         assert_eq!(mounts.len(), 1);
         let mut mount = mounts.remove(0);
         mount.options.retain(|option| option != "index=off");
@@ -116,18 +124,17 @@ mod tests {
 
     #[test]
     fn one_directory_is_bound_and_several_are_an_overlay() {
-        let none = Labels::new();
-        let bare = one(&[], Some(&upper()), &none);
+        let bare = one(&[], Some(&upper()));
         assert_eq!(
             (bare.kind, bare.options),
             ("bind", vec!["rw".into(), "rbind".into()])
         );
-        let view = one(&["/r/layers/1"], None, &none);
+        let view = one(&["/r/layers/1"], None);
         assert_eq!((view.kind, &*view.source), ("bind", "/r/layers/1"));
         assert_eq!(view.options, ["ro", "rbind"]);
-        let view = one(&["/r/layers/2", "/r/layers/1"], None, &none);
+        let view = one(&["/r/layers/2", "/r/layers/1"], None);
         assert_eq!(view.options, ["lowerdir=/r/layers/2:/r/layers/1"]);
-        let active = one(&["/r/layers/1"], Some(&upper()), &none);
+        let active = one(&["/r/layers/1"], Some(&upper()));
         assert_eq!(active.kind, "overlay");
         let options = [
             "workdir=/r/snapshots/3/work",
@@ -138,16 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn mappings_of_owners_are_passed_on_and_name_the_root() {
+    fn mappings_of_owners_name_the_root() {
         let mut labels = Labels::new();
-        labels.insert(MAPPINGS[0].0.into(), "5:7:1,0:100000:65536".into());
-        assert_eq!(root_of(&labels), None, "one of them");
-        labels.insert(MAPPINGS[1].0.into(), "0:200000:65536".into());
-        assert_eq!(root_of(&labels), Some((100_000, 200_000)));
-        let mount = one(&["/r/layers/1"], Some(&upper()), &labels);
-        let maps = ["uidmap=5:7:1,0:100000:65536", "gidmap=0:200000:65536"];
-        assert_eq!(mount.options[3..], maps);
-        labels.insert(MAPPINGS[0].0.into(), "none".into());
-        assert_eq!(root_of(&labels), None);
+        labels.insert(LABELS[0].into(), "5:7:1,0:100000:65536".into());
+        assert_eq!(Mappings::of(&labels), None, "one of them");
+        labels.insert(LABELS[1].into(), "0:200000:65536".into());
+        let root = || Mappings::of(&labels).and_then(|mappings| mappings.root());
+        assert_eq!(root(), Some((100_000, 200_000)));
+        labels.insert(LABELS[0].into(), "none".into());
+        let root = Mappings::of(&labels).and_then(|mappings| mappings.root());
+        assert_eq!(root, None);
     }
 }

@@ -1,12 +1,14 @@
 //! The calls of containerd, on the database, the directories and the mounts of layers.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::directories::{Directories, usage};
-use super::mounts::{Mount, Upper, mounts, root_of};
+use super::mapped::Mapped;
+use super::mounts::{Mappings, Mount, Upper, mounts};
 use super::record::{Kind, Labels, Record, TARGET, Usage};
 use super::store::{Store, must_be_active};
 use crate::failure::Failure;
@@ -21,6 +23,7 @@ type Result<T> = std::result::Result<T, Failure>;
 pub struct Snapshotter {
     store: Arc<Store>,
     directories: Directories,
+    mapped: Mapped,
     layers: Layers,
     metrics: Arc<Metrics>,
     /// No call takes longer.
@@ -37,9 +40,11 @@ impl Snapshotter {
         limit: Duration,
     ) -> Result<Self> {
         let directories = Directories::new(root).map_err(Failure::at(root.display()))?;
+        let mapped = Mapped::new(root).map_err(Failure::at(root.display()))?;
         let snapshotter = Self {
             store,
             directories,
+            mapped,
             layers,
             metrics,
             limit,
@@ -62,8 +67,8 @@ impl Snapshotter {
         self.store.snapshot(key)
     }
 
-    /// A writable snapshot. Where the labels name a layer that is EROFS, there is none: the layer is
-    /// mounted and committed, and the error says that it exists.
+    /// A writable snapshot. Where the labels name a layer that is EROFS, there is none: the layer
+    /// is mounted and committed, and the error says that it exists.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -174,7 +179,7 @@ impl Snapshotter {
         let record = self.store.insert(key, kind, parent, labels, None)?;
         self.mounts_of(&record, deadline).inspect_err(|_| {
             if self.store.remove(key).is_ok() {
-                let _ = self.directories.remove(record.id);
+                let _ = self.remove_files(record.id);
             }
         })
     }
@@ -192,20 +197,22 @@ impl Snapshotter {
     }
 
     fn mounts_of(&self, record: &Record, deadline: Instant) -> Result<Vec<Mount>> {
-        let below = self.below(&record.parent, deadline)?;
-        let labels = &record.labels;
-        let made = self.directories.make(
-            record.id,
-            below.first().map(PathBuf::as_path),
-            root_of(labels),
-        );
+        let mut below = self.below(&record.parent, deadline)?;
         let files = self.directories.files(record.id);
+        let mappings = Mappings::of(&record.labels);
+        let root = mappings.as_ref().and_then(Mappings::root);
+        let like = below.first().map(PathBuf::as_path);
+        let made = self.directories.make(record.id, like, root);
         made.map_err(Failure::at(files.display()))?;
+        if let Some(mappings) = mappings {
+            let mapped = self.mapped.make(record.id, &below, &mappings);
+            below = mapped.map_err(Failure::at("cannot map the owners of layers"))?;
+        }
         let work = self.directories.work(record.id);
         Ok(match (record.kind, &below[..]) {
-            (Kind::View, []) => mounts(&[files], None, labels),
-            (Kind::View, below) => mounts(below, None, labels),
-            (_, below) => mounts(below, Some(&Upper { files, work }), labels),
+            (Kind::View, []) => mounts(&[files], None),
+            (Kind::View, below) => mounts(below, None),
+            (_, below) => mounts(below, Some(&Upper { files, work })),
         })
     }
 
@@ -257,12 +264,17 @@ impl Snapshotter {
             let held = self.layers.hold(digest, self.deadline());
             return held.map_or(Ok(()), |held| held.release_if_unused());
         }
-        let removed = self.directories.remove(record.id);
-        removed.map_err(Failure::at(self.directories.files(record.id).display()))
+        let removed = self.remove_files(record.id);
+        removed.map_err(Failure::at(format!("cannot remove files of snapshot {key}")))
     }
 
-    /// Bytes and files that go with the snapshot. A mounted layer has none: what is fetched of it is
-    /// in erofast's cache, which has a limit of its own.
+    fn remove_files(&self, id: u64) -> io::Result<()> {
+        self.mapped.remove(id)?;
+        self.directories.remove(id)
+    }
+
+    /// Bytes and files that go with the snapshot. A mounted layer has none: what is fetched of it
+    /// is in erofast's cache, which has a limit of its own.
     pub fn usage(&self, key: &str) -> Result<Usage> {
         let record = self.store.snapshot(key)?;
         match (record.kind, &record.layer) {
@@ -299,11 +311,13 @@ impl Snapshotter {
         self.layers.clean()?;
         // First what is there: the owner of a directory is written down before it is made.
         let failed = "cannot clean up directories of snapshots";
-        let present = self.directories.present().map_err(Failure::at(failed))?;
+        let present = self.directories.present();
+        let mut present = present.map_err(Failure::at(failed))?;
+        present.extend(self.mapped.present().map_err(Failure::at(failed))?);
         let snapshots = self.store.snapshots()?;
         let owned: HashSet<_> = snapshots.iter().map(|(_, record)| record.id).collect();
         for id in present.into_iter().filter(|id| !owned.contains(id)) {
-            self.directories.remove(id).map_err(Failure::at(failed))?;
+            self.remove_files(id).map_err(Failure::at(failed))?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A client of the CRI plugin: the few calls that make a pod with one container. The fields are those
-//! of `runtime.v1`.
+//! A client of the CRI plugin: the few calls that make a pod with one container. The fields are
+//! those of `runtime.v1`.
 
 use std::path::Path;
 

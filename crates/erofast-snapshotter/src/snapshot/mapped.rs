@@ -1,0 +1,148 @@
+//! Layers of a pod with a user namespace, with its owners: clones of their mounts, `mapped/ID/N`.
+//!
+//! containerd can map owners by itself, but maps the folder that the layers are in, which shows no
+//! layer that is a mount of its own (2.1.5, 2.2).
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use sys::mapped_owners::mount_mapped;
+
+use super::mounts::Mappings;
+use crate::layer::mount_table::detach;
+
+/// Below the root of the snapshotter.
+#[derive(Debug)]
+pub struct Mapped(PathBuf);
+
+impl Mapped {
+    /// Makes the folder where it is missing.
+    pub fn new(root: &Path) -> io::Result<Self> {
+        let folder = root.join("mapped");
+        let mut new = DirBuilder::new();
+        new.recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self(folder))
+    }
+
+    fn of(&self, id: u64) -> PathBuf {
+        self.0.join(id.to_string())
+    }
+
+    /// The layers of a snapshot, with its owners.
+    pub fn make(
+        &self,
+        id: u64,
+        layers: &[PathBuf],
+        mappings: &Mappings,
+    ) -> io::Result<Vec<PathBuf>> {
+        // A layer may have been mounted anew since the last time.
+        self.remove(id)?;
+        let namespace = user_namespace(mappings)?;
+        let mut clones = Vec::new();
+        for (number, layer) in layers.iter().enumerate() {
+            let clone = self.of(id).join(number.to_string());
+            fs::create_dir_all(&clone)?;
+            mount_mapped(layer, &clone, namespace.as_fd())?;
+            clones.push(clone);
+        }
+        Ok(clones)
+    }
+
+    /// Takes away those of a snapshot; containers keep what they have.
+    pub fn remove(&self, id: u64) -> io::Result<()> {
+        let entries = match fs::read_dir(self.of(id)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            detach(&path)?;
+            fs::remove_dir(&path)?;
+        }
+        fs::remove_dir(self.of(id))
+    }
+
+    /// The snapshots that have some.
+    pub fn present(&self) -> io::Result<Vec<u64>> {
+        let names = fs::read_dir(&self.0)?.flatten().map(|entry| entry.file_name());
+        Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+    }
+}
+
+/// A namespace of a process that only waits, with these mappings. It goes when nobody has it open.
+fn user_namespace(mappings: &Mappings) -> io::Result<File> {
+    let mut process = Command::new("unshare")
+        .args(["--user", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("unshare: {error}")))?;
+    let namespace = mapped_namespace(&mut process, mappings);
+    let _ = process.kill();
+    let _ = process.wait();
+    namespace
+}
+
+fn mapped_namespace(process: &mut Child, mappings: &Mappings) -> io::Result<File> {
+    // It answers once it is in its namespace.
+    if let (Some(input), Some(output)) = (&mut process.stdin, &mut process.stdout) {
+        input.write_all(b"\n")?;
+        output.read_exact(&mut [0])?;
+    }
+    let folder = Path::new("/proc").join(process.id().to_string());
+    for (file, mapping) in [("uid_map", &mappings.users), ("gid_map", &mappings.groups)] {
+        let lines = mapping.replace(':', " ").replace(',', "\n");
+        fs::write(folder.join(file), lines)?;
+    }
+    File::open(folder.join("ns/user"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn owners_are_mapped_and_nothing_stays() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: not root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let layer = folder.path().join("layer");
+        fs::create_dir(&layer).unwrap();
+        fs::write(layer.join("file"), "").unwrap();
+        let mapped = Mapped::new(folder.path()).unwrap();
+        let mappings = Mappings {
+            users: "0:100000:65536".into(),
+            groups: "0:200000:1000,1000:300000:1".into(),
+        };
+        let layers = [layer.clone(), layer.clone()];
+        for _ in 0..2 {
+            let clones = match mapped.make(7, &layers, &mappings) {
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                    return println!("skipped: no owners are mapped here: {error}");
+                }
+                clones => clones.unwrap(),
+            };
+            assert_eq!(clones.len(), 2);
+            for clone in &clones {
+                let file = fs::metadata(clone.join("file")).unwrap();
+                assert_eq!((file.uid(), file.gid()), (100_000, 200_000));
+            }
+        }
+        assert_eq!(mapped.present().unwrap(), [7]);
+        mapped.remove(7).unwrap();
+        assert!(mapped.present().unwrap().is_empty());
+        let wrong = Mappings {
+            users: "none".into(),
+            groups: "none".into(),
+        };
+        assert!(mapped.make(8, &layers, &wrong).is_err());
+    }
+}
