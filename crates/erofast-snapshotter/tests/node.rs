@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +39,10 @@ impl Drop for Node {
         self.kill();
         let mapped = fs::read_dir(self.path("root/mapped")).into_iter().flatten();
         let mapped = mapped.flatten().flat_map(|snapshot| {
-            let clones = fs::read_dir(snapshot.path()).into_iter().flatten().flatten();
+            let clones = fs::read_dir(snapshot.path())
+                .into_iter()
+                .flatten()
+                .flatten();
             clones.map(|clone| clone.path())
         });
         for point in mapped.chain(self.points()) {
@@ -134,7 +138,7 @@ impl Node {
             .spawn();
         self.process = Some(process.unwrap());
         let begun = Instant::now();
-        while !socket.exists() {
+        while UnixStream::connect(&socket).is_err() {
             assert!(begun.elapsed() < LONG, "it does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }

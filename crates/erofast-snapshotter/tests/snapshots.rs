@@ -120,7 +120,12 @@ fn the_root_of_a_pod_with_a_user_namespace_belongs_to_its_root() {
             .to_owned()
     };
     // Mapped by the snapshotter, not by containerd.
-    assert!(!mounts[0].options.iter().any(|option| option.contains("map=")));
+    assert!(
+        !mounts[0]
+            .options
+            .iter()
+            .any(|option| option.contains("map="))
+    );
     assert!(option("lowerdir=").contains("/mapped/"), "{mounts:?}");
     assert_eq!(fs::metadata(option("upperdir=")).unwrap().uid(), 100_000);
     node.remove("pod").unwrap();

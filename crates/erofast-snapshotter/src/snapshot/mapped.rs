@@ -68,8 +68,12 @@ impl Mapped {
 
     /// The snapshots that have some.
     pub fn present(&self) -> io::Result<Vec<u64>> {
-        let names = fs::read_dir(&self.0)?.flatten().map(|entry| entry.file_name());
-        Ok(names.filter_map(|name| name.to_str()?.parse().ok()).collect())
+        let names = fs::read_dir(&self.0)?
+            .flatten()
+            .map(|entry| entry.file_name());
+        Ok(names
+            .filter_map(|name| name.to_str()?.parse().ok())
+            .collect())
     }
 }
 

@@ -265,7 +265,9 @@ impl Snapshotter {
             return held.map_or(Ok(()), |held| held.release_if_unused());
         }
         let removed = self.remove_files(record.id);
-        removed.map_err(Failure::at(format!("cannot remove files of snapshot {key}")))
+        removed.map_err(Failure::at(format!(
+            "cannot remove files of snapshot {key}"
+        )))
     }
 
     fn remove_files(&self, id: u64) -> io::Result<()> {

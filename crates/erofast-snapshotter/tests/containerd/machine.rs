@@ -353,6 +353,14 @@ pub fn containerd_version() -> u32 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
+/// From 1.2 on. Without runc, another reason is printed.
+pub fn runc_maps_owners() -> bool {
+    let features = Command::new("runc").arg("features").output();
+    features.map_or(true, |output| {
+        String::from_utf8_lossy(&output.stdout).contains("mountExtensions")
+    })
+}
+
 /// A network of the CRI plugin that does nothing, for pods that are not in the host's.
 const NETWORK: &str = r#"#!/bin/sh
 cat >/dev/null
