@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use remote_image::Options;
+use remote_image::store::BLOCK;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest, Sha256};
 use tokio::net::unix::pipe::Sender;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
 use crate::http::{Server, check_range};
@@ -33,24 +34,26 @@ pub async fn send(
     came: impl Fn(u64),
 ) -> Result<Sent, Failure> {
     let (mut hash, mut done, mut pause) = (Sha256::new(), 0, PAUSE);
-    let mut heard = Instant::now();
+    let mut pace = Pace::new(options.timeout);
     while done < length {
-        let before = done;
         let part = async {
             let mut response = server.get(&(done..length), None).await?;
             check(&response, done, length)?;
-            while let Some(bytes) = response.chunk().await? {
+            while let Some(bytes) = pace.next(&mut response).await? {
+                let bytes = bytes.as_ref();
                 if bytes.len() as u64 > length - done {
                     let line =
                         format!("the server sends more than the {length} bytes of the layer");
                     return Err(Failure::lasting(line));
                 }
-                hash.update(&bytes);
+                hash.update(bytes);
                 done += bytes.len() as u64;
                 came(bytes.len() as u64);
-                if !write(to, &bytes).await {
+                let begun = Instant::now();
+                if !write(to, bytes).await {
                     return Ok(false);
                 }
+                pace.resume(begun.elapsed());
             }
             Ok(true)
         };
@@ -59,11 +62,11 @@ pub async fn send(
             Ok(true) => Failure::new("the server sends less than asked"),
             Err(failure) => failure,
         };
-        if done > before {
-            (heard, pause) = (Instant::now(), PAUSE);
+        if pace.is_new() {
+            pause = PAUSE;
         }
         if done < length {
-            if failure.lasting || heard.elapsed() >= options.timeout {
+            if failure.lasting || pace.is_over() {
                 return Err(failure);
             }
             sleep(failure.retry_after.unwrap_or(pause).min(options.timeout)).await;
@@ -71,6 +74,48 @@ pub async fn send(
         }
     }
     Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
+}
+
+/// As much as a block must come within the time limit, however a server drips.
+struct Pace {
+    limit: Duration,
+    since: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    fn new(limit: Duration) -> Pace {
+        Pace {
+            limit,
+            since: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    /// The next bytes of an answer.
+    async fn next(&mut self, response: &mut Response) -> Result<Option<impl AsRef<[u8]>>, Failure> {
+        let drips = |_| Failure::new("the server sends less than a block of 16 KiB in time");
+        let left = self.limit.saturating_sub(self.since.elapsed());
+        let bytes = timeout(left, response.chunk()).await.map_err(drips)??;
+        self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// The server was kept waiting for so long, by whoever takes the bytes.
+    fn resume(&mut self, waited: Duration) {
+        self.since += waited;
+        if self.bytes >= BLOCK {
+            *self = Pace::new(self.limit);
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.bytes == 0
+    }
+
+    fn is_over(&self) -> bool {
+        self.since.elapsed() >= self.limit
+    }
 }
 
 /// A server without ranges may send all, as long as nothing came before.

@@ -299,7 +299,7 @@ fn a_stream_that_breaks_off_goes_on_where_it_was() {
         Fault::Status(500),
         Fault::Status(429),
         Fault::Closed,
-        Fault::Stalled,
+        Fault::Drip,
     ] {
         let options = Options {
             timeout: Duration::from_secs(3),
