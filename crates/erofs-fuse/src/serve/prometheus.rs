@@ -152,7 +152,7 @@ fn named_apart(mounts: &[Value]) -> Vec<Value> {
         let mut number = 1;
         while !names.insert(name.clone()) {
             number += 1;
-            name = format!("{own} ({number})");
+            name = format!("{own}#{number}");
         }
         mount["mountpoint"] = name.into();
     }
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn mounts_of_one_name_have_series_of_their_own() {
         let down = |name: &str| json!({"mountpoint": name, "error": "x", "private": false});
-        let text = prometheus(&[down("/a"), down("/a (2)"), down("/a")]);
-        for name in ["/a", "/a (2)", "/a (3)"] {
+        let text = prometheus(&[down("/a"), down("/a#2"), down("/a")]);
+        for name in ["/a", "/a#2", "/a#3"] {
             let line = format!("erofast_up{{mountpoint=\"{name}\"}} 0\n");
             assert_eq!(text.matches(&line).count(), 1, "{text}");
         }
