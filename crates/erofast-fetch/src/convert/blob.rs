@@ -40,17 +40,16 @@ pub async fn send(
             let mut response = server.get(&(done..length), None).await?;
             check(&response, done, length)?;
             while let Some(bytes) = pace.next(&mut response).await? {
-                let bytes = bytes.as_ref();
                 if bytes.len() as u64 > length - done {
                     let line =
                         format!("the server sends more than the {length} bytes of the layer");
                     return Err(Failure::lasting(line));
                 }
-                hash.update(bytes);
+                hash.update(&bytes);
                 done += bytes.len() as u64;
                 came(bytes.len() as u64);
                 let begun = Instant::now();
-                if !write(to, bytes).await {
+                if !write(to, &bytes).await {
                     return Ok(false);
                 }
                 pace.resume(begun.elapsed());
@@ -93,12 +92,12 @@ impl Pace {
     }
 
     /// The next bytes of an answer.
-    async fn next(&mut self, response: &mut Response) -> Result<Option<impl AsRef<[u8]>>, Failure> {
+    async fn next(&mut self, response: &mut Response) -> Result<Option<Vec<u8>>, Failure> {
         let drips = |_| Failure::new("the server sends less than a block of 16 KiB in time");
         let left = self.limit.saturating_sub(self.since.elapsed());
         let bytes = timeout(left, response.chunk()).await.map_err(drips)??;
         self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-        Ok(bytes)
+        Ok(bytes.map(Vec::from))
     }
 
     /// The server was kept waiting for so long, by whoever takes the bytes.
