@@ -118,8 +118,8 @@ const FIGURE: &[Edit] = &[
     ),
     (
         "erofs-engine/src/engine.rs",
-        "add(&self.path.counters.own().reads, 1);",
-        "add(&self.path.counters.own().reads, 1); add(&self.path.counters.own().example, 1);",
+        "add(&self.common.counters.own().reads, 1);",
+        "add(&self.common.counters.own().reads, 1); add(&self.common.counters.own().example, 1);",
     ),
 ];
 
