@@ -113,7 +113,7 @@ mod tests {
         ] {
             assert_eq!(shown(name.as_bytes()), None, "{name}");
         }
-        for name in ["user.a", "trusted.overlayed", "security.overlay.x"] {
+        for name in ["user.a", "trusted.overlays", "security.overlay.x"] {
             assert_eq!(shown(name.as_bytes()).as_deref(), Some(name.as_bytes()));
             assert_eq!(&*stored(name.as_bytes()), name.as_bytes());
         }
