@@ -115,6 +115,13 @@ impl LaunchOptions {
     pub(super) fn check(&self) -> Result<()> {
         let lab = format!("lab {}", self.experiment().word());
         let wrong = |text: &str| Err(LabError::Usage(format!("{lab}: {text}")));
+        if let LoadChoice::Line(line) = &self.load
+            && is_no_program(line)
+        {
+            return wrong(&format!(
+                "--load {line}: must be fio, none, or a command line; there is no such program"
+            ));
+        }
         match self.experiment() {
             Experiment::Launch => self.check_launch()?,
             Experiment::Run => self.commands.iter().try_for_each(is_installed)?,
@@ -236,15 +243,21 @@ impl LaunchOptions {
     }
 }
 
-/// Before anything is started. A path may be made by the preparation.
+/// Before anything is started.
 fn is_installed(side: &Side) -> Result<()> {
     let program = side.command[0].to_string_lossy();
-    match program.contains('/') || in_path(&program).is_some() {
-        true => Ok(()),
-        false => Err(LabError::Usage(format!(
+    match is_no_program(&program) {
+        false => Ok(()),
+        true => Err(LabError::Usage(format!(
             "lab run: {program}: there is no such program"
         ))),
     }
+}
+
+/// Whether a word is the name of a program that is not there. A path may be made by a preparation.
+fn is_no_program(word: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    word.chars().all(is_name) && in_path(word).is_none()
 }
 
 /// Whether `{}`, the mount point, is in a word.
