@@ -6,7 +6,7 @@ mod window;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -122,6 +122,12 @@ impl Fetch {
         let lines = self.early.take().into_iter().flatten();
         lines.for_each(|line| self.note(&line));
         Ok(())
+    }
+
+    /// Gives the parent the launch profile that travels with the image.
+    pub fn report_launches(&self, file: &std::fs::File) {
+        // A parent that is gone reads none.
+        let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
     /// One line for the log.
