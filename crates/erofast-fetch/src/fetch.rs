@@ -284,7 +284,8 @@ impl Fetch {
 
     /// The blocks of the next range, which is in flight from now on.
     pub fn next_run(&self) -> Option<Range<u64>> {
-        self.waiting.borrow_mut().next_run(self.pace.ranges())
+        let (ranges, together) = (self.pace.ranges(), self.pace.together());
+        self.waiting.borrow_mut().next_run(ranges, together)
     }
 
     /// What became of a range.
