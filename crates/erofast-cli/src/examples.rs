@@ -77,6 +77,26 @@ const EXAMPLES: &[Example] = &[
         "Only the first two seconds, and 64 MiB at the most",
         "erofast profile trim --until 2000 --size 64 app.erofs",
     ),
+    example(
+        "erofast profile export",
+        "What was learned of an image here, as a file that travels with it",
+        "erofast profile export app.erofs -o app.erofs.launches",
+    ),
+    example(
+        "erofast profile merge",
+        "One file of two",
+        "erofast profile merge one.launches two.launches -o app.erofs.launches",
+    ),
+    example(
+        "erofast profile record",
+        "In a build job: app.erofs.launches has what three launches read",
+        "erofast profile record app.erofs --runs 3 -- {}/bin/app --version",
+    ),
+    example(
+        "erofast profile record",
+        "A program that needs its libraries at their places",
+        "erofast profile record tools.erofs --root -- /usr/bin/gdb -batch",
+    ),
     example("erofast umount", "Unmount", "erofast umount /mnt"),
     example(
         "erofast umount",

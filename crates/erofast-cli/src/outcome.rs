@@ -12,6 +12,8 @@ pub enum Outcome {
     Fine,
     /// The operation failed in part, or found corruption, and has reported it: exit status 1.
     Faulty,
+    /// A program that was run has ended with this exit status, which is passed on.
+    Ended(u8),
 }
 
 impl Outcome {
@@ -42,6 +44,7 @@ pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> b
     match result {
         Ok(Outcome::Fine) => 0,
         Ok(Outcome::Faulty) => 1,
+        Ok(Outcome::Ended(status)) => status,
         // The reader of the output closed it: nothing is wrong.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {

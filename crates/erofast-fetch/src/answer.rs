@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use remote_image::launches::LONGEST;
 use reqwest::header::{AsHeaderName, DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
@@ -85,6 +86,23 @@ pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Fail
         begin.extend_from_slice(&chunk);
     }
     Ok(begin)
+}
+
+/// All bytes of a launch profile, or one more than it may have; of what does not begin so, the
+/// beginning.
+pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    while body.len() <= LONGEST
+        && let Some(chunk) = response.chunk().await?
+    {
+        body.extend_from_slice(&chunk);
+        let is_other = |begin: &[u8]| body.len() >= begin.len() && !body.starts_with(begin);
+        if begin.is_some_and(is_other) {
+            break;
+        }
+    }
+    body.truncate(LONGEST + 1);
+    Ok(body)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::convert::{Named, convert, find};
 use crate::failure::{Failure, NO_TLS, in_time};
 use crate::http::{Server, identity};
 use crate::layers::Layer;
-use crate::registry;
+use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
 /// Where a registry that is asked without TLS speaks it.
@@ -42,6 +42,7 @@ pub enum Found {
         answer: Answer,
         pinned: Option<String>,
         kept: Vec<Store>,
+        attached: Attached,
     },
 }
 
@@ -54,6 +55,8 @@ pub struct FirstBlock {
     pub pinned: Option<String>,
     /// Layers that were converted.
     pub kept: Vec<Store>,
+    /// In a registry.
+    pub attached: Option<Attached>,
 }
 
 /// Asks the server, and has archives converted.
@@ -74,6 +77,7 @@ pub async fn ask(wanted: &Wanted<'_>, patience: Duration) -> Result<Found, Failu
                 answer,
                 pinned: None,
                 kept: Vec::new(),
+                attached: None,
             })))
         }
     }
@@ -93,6 +97,7 @@ async fn ask_registry(
         Err(failure) => return Err(with_scheme(&server, options, failure).await),
     };
     let (pinned, mut layers) = (resolved.pinned(), resolved.layers);
+    let attached = resolved.attached;
     if layers.may_be_image && !is_archive(&server, options, &layers.top).await? {
         layers.take_for_image();
     }
@@ -123,6 +128,7 @@ async fn ask_registry(
                 answer: Answer { identity, ..answer },
                 pinned,
                 kept,
+                attached,
             })
         }
         Layer::Image { digest, length } => {
@@ -139,6 +145,7 @@ async fn ask_registry(
                 answer: Answer { identity, ..answer },
                 pinned,
                 kept,
+                attached: Some(attached),
             })))
         }
     }

@@ -6,7 +6,7 @@ mod window;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -122,6 +122,12 @@ impl Fetch {
         let lines = self.early.take().into_iter().flatten();
         lines.for_each(|line| self.note(&line));
         Ok(())
+    }
+
+    /// Gives the parent the launch profile that travels with the image.
+    pub fn report_launches(&self, file: &std::fs::File) {
+        // A parent that is gone reads none.
+        let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
     /// One line for the log.
@@ -278,7 +284,8 @@ impl Fetch {
 
     /// The blocks of the next range, which is in flight from now on.
     pub fn next_run(&self) -> Option<Range<u64>> {
-        self.waiting.borrow_mut().next_run(self.pace.ranges())
+        let (ranges, together) = (self.pace.ranges(), self.pace.together());
+        self.waiting.borrow_mut().next_run(ranges, together)
     }
 
     /// What became of a range.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use remote_image::launches::MEDIA_TYPE;
 use remote_image::message::LAYERS;
 use remote_image::registry::{Packing, TarLayer, is_digest};
 use serde::Deserialize;
@@ -22,9 +23,11 @@ pub struct Descriptor {
     digest: String,
     size: u64,
     #[serde(default)]
+    pub artifact_type: String,
+    #[serde(default)]
     pub platform: Platform,
     #[serde(default)]
-    annotations: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// Where an image runs.
@@ -80,6 +83,11 @@ impl Descriptor {
         let digest = self.digest.clone();
         let other = || Failure::lasting(format!("the manifest: no sha256 digest: {digest}"));
         is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
+    }
+
+    /// Whether it is the launch profile of the image, and no layer of it.
+    pub fn is_launches(&self) -> bool {
+        self.media_type == MEDIA_TYPE
     }
 
     fn kind(&self) -> Kind {

@@ -17,6 +17,7 @@ mod failure;
 mod fetch;
 mod given_up;
 mod http;
+mod launches;
 mod layers;
 mod logins;
 mod netrc;

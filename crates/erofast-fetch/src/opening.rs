@@ -13,6 +13,7 @@ use crate::asking::{FirstBlock, Found, ask, first_block};
 use crate::failure::Failure;
 use crate::fetch::Fetch;
 use crate::http::check_range;
+use crate::launches::{self, Search};
 use crate::offline;
 use crate::range::{NO_RANGES, take};
 use crate::room::{NOT_KEPT, Room};
@@ -39,7 +40,9 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     if let Some(known) = &known
         && (options.offline == Offline::On || known.is_certain)
     {
-        return from_cache(wanted, &known.answer, None).await;
+        let fetch = from_cache(wanted, &known.answer, None).await?;
+        launches::deliver_known(&fetch);
+        return Ok(fetch);
     }
     if options.offline == Offline::On {
         return Err(Failure::lasting(offline::NOT_THERE));
@@ -49,18 +52,22 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
         Some(_) => options.timeout.min(offline::PATIENCE),
         None => options.timeout,
     };
+    let search = Search::begin(source, options, wanted.connections);
     match (ask(&wanted, patience).await, known) {
         (Err(failure), Some(known)) if failure.is_of_absence() => {
             let line = known.instead_of(&failure);
-            from_cache(wanted, &known.answer, Some(line)).await
+            let fetch = from_cache(wanted, &known.answer, Some(line)).await?;
+            launches::deliver_known(&fetch);
+            Ok(fetch)
         }
         (Err(failure), _) => Err(failure),
-        (Ok(Found::Blob(blob)), _) => from_server(wanted, *blob).await,
+        (Ok(Found::Blob(blob)), _) => from_server(wanted, *blob, search).await,
         (
             Ok(Found::Converted {
                 answer,
                 pinned,
                 kept,
+                attached,
             }),
             _,
         ) => {
@@ -68,6 +75,7 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
             let fetch = from_cache(wanted, &answer, None).await?;
             fetch.keep_layers(kept);
             pinned.iter().for_each(|line| fetch.note(line));
+            launches::deliver(&fetch, None, Some(attached));
             Ok(fetch)
         }
     }
@@ -112,13 +120,18 @@ async fn from_cache(
 }
 
 /// Opens an image of which the first block comes.
-async fn from_server(wanted: Wanted<'_>, first: FirstBlock) -> Result<Rc<Fetch>, Failure> {
+async fn from_server(
+    wanted: Wanted<'_>,
+    first: FirstBlock,
+    search: Option<Search>,
+) -> Result<Rc<Fetch>, Failure> {
     let FirstBlock {
         server,
         response,
         answer,
         pinned,
         kept,
+        attached,
     } = first;
     let (source, options, identity) = (&wanted.source, &wanted.options, answer.identity.clone());
     let part = response.status() == StatusCode::PARTIAL_CONTENT;
@@ -147,6 +160,7 @@ async fn from_server(wanted: Wanted<'_>, first: FirstBlock) -> Result<Rc<Fetch>,
     }
     let reported = fetch.report(answer.devices, answer.layers, None);
     reported.map_err(Failure::lasting)?;
+    launches::deliver(&fetch, search, attached);
     Ok(fetch)
 }
 

@@ -23,6 +23,8 @@ pub struct Pace {
     ranges: Cell<usize>,
     /// Of a block.
     transfer: Cell<Duration>,
+    /// The shortest one to the first byte of an answer.
+    wait: Cell<Duration>,
 }
 
 impl Default for Pace {
@@ -31,6 +33,7 @@ impl Default for Pace {
             blocks: Cell::new(1),
             ranges: Cell::new(4),
             transfer: Cell::new(QUICK),
+            wait: Cell::new(Duration::MAX),
         }
     }
 }
@@ -51,6 +54,16 @@ impl Pace {
         self.transfer.get() * RUN as u32 <= QUICK
     }
 
+    /// Blocks that arrive while a request is on its way, for each of the ranges in flight: as long
+    /// as a range has no more, those between two that are wanted cost nothing, and a request does.
+    pub fn together(&self) -> u64 {
+        let share = self.ranges() as u128 * self.transfer.get().as_nanos();
+        match self.wait.get() {
+            Duration::MAX => 1,
+            wait => (wait.as_nanos() / share.max(1)).clamp(1, RUN.into()) as u64,
+        }
+    }
+
     /// A range of so many blocks began to arrive after `wait`, and took `transfer` from then on.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let (now, ranges) = (self.blocks(), self.ranges.get());
@@ -60,6 +73,7 @@ impl Pace {
             self.blocks.set((now - 1).max(1));
         }
         self.transfer.set(transfer / blocks.max(1) as u32);
+        self.wait.set(self.wait.get().min(wait));
         // A link that is full answers the later, the more ranges share it.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
@@ -94,5 +108,20 @@ mod tests {
         assert_eq!((pace.ranges(), pace.is_quick()), (LEAST_RANGES, false));
         pace.learn(32, milliseconds(20), milliseconds(8));
         assert!(pace.is_quick());
+    }
+
+    #[test]
+    fn what_arrives_while_a_request_is_on_its_way_is_read_together() {
+        let (pace, milliseconds) = (Pace::default(), Duration::from_millis);
+        assert_eq!(pace.together(), 1, "nothing is known");
+        // 1 Gbit/s and 100 ms, then 100 Mbit/s and 20 ms.
+        for _ in 0..20 {
+            pace.learn(10, milliseconds(100), Duration::from_micros(1300));
+        }
+        assert_eq!(pace.together(), 48);
+        for _ in 0..20 {
+            pace.learn(4, milliseconds(20), Duration::from_micros(5200));
+        }
+        assert_eq!(pace.together(), 1);
     }
 }

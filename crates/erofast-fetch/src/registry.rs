@@ -2,13 +2,14 @@
 //!
 //! The manifests are those of the OCI image specification and Docker's.
 
+use remote_image::launches::{LONGEST as LONGEST_LAUNCHES, MEDIA_TYPE};
 use remote_image::registry::{Reference, TarLayer, Version, is_digest};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::answer::{body, text};
+use crate::answer::{body, few, text};
 use crate::failure::Failure;
 use crate::http::Server;
 use crate::layers::{Descriptor, Layer, Layers, Platform};
@@ -17,6 +18,9 @@ use crate::layers::{Descriptor, Layer, Layers, Platform};
 const LONGEST: usize = 4 << 20;
 /// Indexes in indexes.
 const DEPTH: usize = 3;
+
+/// When something was made, as an annotation: dates of RFC 3339, the later the greater.
+const CREATED: &str = "org.opencontainers.image.created";
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
      application/vnd.oci.image.index.v1+json, \
@@ -30,6 +34,17 @@ pub struct Resolved {
     pub layers: Layers,
     /// The manifest of a tag.
     pub manifest: Option<String>,
+    /// Where its launch profile may be.
+    pub attached: Attached,
+}
+
+/// Where the launch profile of an image may be.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// The digest of a layer beside the image.
+    layer: Option<String>,
+    /// Digests of the manifest and the index that lead to the image: something may refer to them.
+    subjects: Vec<String>,
 }
 
 /// A manifest or an index.
@@ -79,6 +94,7 @@ impl Resolved {
                 length,
             }),
             manifest: None,
+            attached: Attached::default(),
         }
     }
 
@@ -105,6 +121,7 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
             return Ok(Resolved {
                 layers: Layers::of(Layer::Tar(layer.clone())),
                 manifest: None,
+                attached: Attached::default(),
             });
         }
         version => match (fetch(server, version).await, version) {
@@ -115,16 +132,25 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
             (fetched, _) => fetched?,
         },
     };
-    let pinned = matches!(reference.version, Version::Tag(_)).then_some(digest);
+    let pinned = matches!(reference.version, Version::Tag(_)).then(|| digest.clone());
+    let mut subjects = vec![digest];
     for _ in 0..DEPTH {
         if manifest.manifests.is_empty() {
+            let (launches, layers): (Vec<_>, Vec<_>) = manifest
+                .layers
+                .into_iter()
+                .partition(Descriptor::is_launches);
             let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
+            let layer = launches.first().map(Descriptor::digest).transpose()?;
             return Ok(Resolved {
-                layers: Layers::choose(&manifest.layers, diff_ids).await?,
+                layers: Layers::choose(&layers, diff_ids).await?,
                 manifest: pinned,
+                attached: Attached { layer, subjects },
             });
         }
         let chosen = choose_platform(&manifest)?.digest()?;
+        // What refers to the image for this machine comes before what refers to the index.
+        subjects.insert(0, chosen.clone());
         (_, manifest) = fetch(server, &Version::Digest(chosen)).await?;
     }
     Err(Failure::lasting("indexes in indexes in indexes"))
@@ -161,7 +187,8 @@ async fn has_blob(server: &Server, digest: &str) -> bool {
 /// A manifest with its digest.
 async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest), Failure> {
     let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(MANIFESTS))]);
-    let response = server.get_beside(&format!("./{version}"), &accept).await?;
+    let name = format!("../manifests/{version}");
+    let response = server.get_beside(&name, &accept).await?;
     if response.status() != StatusCode::OK {
         return Err(refusal(server, version, response).await);
     }
@@ -258,6 +285,64 @@ fn architecture(rust: &str, little_endian: bool) -> &str {
         ("powerpc64", true) => "ppc64le",
         ("powerpc64", false) => "ppc64",
         (other, _) => other,
+    }
+}
+
+/// The launch profile of an image; empty: there is none. A layer beside the image comes first, then
+/// what refers to the image, also by the tag that stands in where a registry knows no referrers.
+pub async fn find_launches(server: &Server, attached: &Attached) -> Result<Vec<u8>, Failure> {
+    if let Some(digest) = &attached.layer {
+        return small_blob(server, digest).await;
+    }
+    for subject in &attached.subjects {
+        let refers = |entry: &&Descriptor| entry.artifact_type == MEDIA_TYPE;
+        let index = referrers(server, subject).await?;
+        let referrers = index.manifests.iter().filter(refers);
+        let Some(newest) = referrers.max_by_key(|entry| entry.annotations.get(CREATED)) else {
+            continue;
+        };
+        let (_, manifest) = fetch(server, &Version::Digest(newest.digest()?)).await?;
+        let mut layers = manifest.layers.iter();
+        let layer = layers.find(|layer| layer.is_launches());
+        if let Some(layer) = layer.or(manifest.layers.first()) {
+            return small_blob(server, &layer.digest()?).await;
+        }
+    }
+    Ok(Vec::new())
+}
+
+async fn referrers(server: &Server, subject: &str) -> Result<Manifest, Failure> {
+    let name = format!("../referrers/{subject}?artifactType={MEDIA_TYPE}");
+    let mut response = server.get_beside(&name, &HeaderMap::new()).await?;
+    if response.status() != StatusCode::OK {
+        let tag = format!("../manifests/{}", subject.replacen(':', "-", 1));
+        let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(MANIFESTS))]);
+        response = server.get_beside(&tag, &accept).await?;
+    }
+    match response.status() {
+        StatusCode::OK => {
+            let body = body(response, LONGEST).await?;
+            let index = serde_json::from_slice(&body);
+            index.map_err(|error| Failure::lasting(format!("the list of referrers: {error}")))
+        }
+        // A registry has none where it answers that something is wrong with the question.
+        status if status.is_client_error() => Ok(Manifest::default()),
+        _ => Err(server.refused(&response)),
+    }
+}
+
+/// A blob of a few bytes, which must be those of its digest.
+async fn small_blob(server: &Server, digest: &str) -> Result<Vec<u8>, Failure> {
+    let name = format!("../blobs/{digest}");
+    let response = server.get_beside(&name, &HeaderMap::new()).await?;
+    if !response.status().is_success() {
+        return Err(server.refused(&response));
+    }
+    let bytes = few(response, None).await?;
+    let found = format!("sha256:{:x}", Sha256::digest(&bytes));
+    match found == digest || bytes.len() > LONGEST_LAUNCHES {
+        true => Ok(bytes),
+        false => Err(Failure::lasting("it has another digest")),
     }
 }
 

@@ -171,8 +171,9 @@ impl Waiting {
     }
 
     /// The blocks to ask for next, which are in flight from now on.
-    /// `ranges`: in flight at the same time, for no reader that waits.
-    pub fn next_run(&mut self, ranges: usize) -> Option<Range<u64>> {
+    /// `ranges`: in flight at the same time, for no reader that waits. `together`: of a launch
+    /// profile, a range has so many blocks with those between that nobody wants.
+    pub fn next_run(&mut self, ranges: usize, together: u64) -> Option<Range<u64>> {
         let now = Instant::now();
         if now < self.hold {
             return None;
@@ -186,7 +187,13 @@ impl Waiting {
         let all = self.asked.iter().filter(|other| other.class <= with);
         let is_asked = |block: &u64| all.clone().any(|other| other.missing.contains(block));
         let wanted = |block: &u64| is_asked(block) && !self.in_flight.contains(block);
-        let end = (start..start + RUN).take_while(wanted).last()? + 1;
+        let mut end = (start..start + RUN).take_while(wanted).last()? + 1;
+        if asked.class == Class::Profile {
+            let near = start + together.min(RUN);
+            let free = |block: &u64| !self.in_flight.contains(block);
+            let others = (end..near).take_while(free).filter(is_asked);
+            end = others.last().map_or(end, |last| last + 1);
+        }
         self.in_flight.extend(start..end);
         self.runs += 1;
         Some(start..end)
@@ -301,13 +308,13 @@ mod tests {
     fn blocks_are_asked_for_in_the_order_of_the_question_and_demands_first() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Profile, &[30, 10, 20]));
-        assert_eq!(waiting.next_run(16), Some(30..31));
+        assert_eq!(waiting.next_run(16, 1), Some(30..31));
         waiting.push(asked(Class::Demand, &[5, 6, 7, 30]));
-        assert_eq!(waiting.next_run(16), Some(5..8));
-        assert_eq!(waiting.next_run(16), Some(10..11));
+        assert_eq!(waiting.next_run(16, 1), Some(5..8));
+        assert_eq!(waiting.next_run(16, 1), Some(10..11));
         assert_eq!(waiting.arrived(30).len(), 0);
-        assert_eq!(waiting.next_run(16), Some(20..21));
-        assert_eq!(waiting.next_run(16), None);
+        assert_eq!(waiting.next_run(16, 1), Some(20..21));
+        assert_eq!(waiting.next_run(16, 1), None);
         for block in [5, 6] {
             assert_eq!(waiting.arrived(block).len(), 0);
         }
@@ -343,19 +350,37 @@ mod tests {
         waiting.push(asked(Class::Fill, &[38, 39, 42]));
         waiting.push(asked(Class::Profile, &[40, 41]));
         waiting.push(asked(Class::Demand, &[39]));
-        assert_eq!(waiting.next_run(16), Some(39..42));
+        assert_eq!(waiting.next_run(16, 1), Some(39..42));
+    }
+
+    #[test]
+    fn of_a_profile_what_lies_near_comes_in_one_range() {
+        let mut waiting = Waiting::new();
+        waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
+        assert_eq!(waiting.next_run(16, 8), Some(10..18));
+        assert_eq!(waiting.next_run(16, 8), Some(30..31));
+        // Those between that nobody wants end as well.
+        for block in 10..18 {
+            assert!(waiting.arrived(block).is_empty());
+        }
+        assert_eq!(waiting.arrived(30).len(), 1);
+        waiting.push(asked(Class::Demand, &[50, 52]));
+        assert_eq!(waiting.next_run(16, 8), Some(50..51), "a reader waits");
+        waiting.push(asked(Class::Profile, &[49, 53]));
+        assert_eq!(waiting.next_run(16, 8), Some(52..54));
+        assert_eq!(waiting.next_run(16, 8), Some(49..50), "in flight between");
     }
 
     #[test]
     fn what_fails_is_asked_for_later_and_what_changed_never_again() {
         let mut waiting = Waiting::new();
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16), Some(1..2));
+        assert_eq!(waiting.next_run(16, 1), Some(1..2));
         assert!(waiting.ended(1..2, Some(&Failure::new("once"))).is_empty());
-        assert_eq!(waiting.next_run(16), None);
+        assert_eq!(waiting.next_run(16, 1), None);
         assert_eq!(waiting.expired(Duration::ZERO).len(), 1);
         waiting.push(asked(Class::Demand, &[1]));
-        assert_eq!(waiting.next_run(16), Some(1..2));
+        assert_eq!(waiting.next_run(16, 1), Some(1..2));
         assert_eq!(waiting.ended(1..2, Some(&Failure::changed("tag"))).len(), 1);
         assert_eq!(waiting.len(), 0);
     }
@@ -365,7 +390,7 @@ mod tests {
         let mut waiting = Waiting::new();
         let every_other: Vec<u64> = (0..40).map(|block| 2 * block).collect();
         waiting.push(asked(Class::Fill, &every_other));
-        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16)).count();
+        let runs = |waiting: &mut Waiting| std::iter::from_fn(|| waiting.next_run(16, 1)).count();
         assert_eq!(runs(&mut waiting), 4);
         waiting.push(asked(Class::Demand, &every_other));
         assert_eq!(runs(&mut waiting), 12);

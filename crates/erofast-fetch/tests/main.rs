@@ -4,6 +4,7 @@ mod convert;
 mod deaths;
 mod faults;
 mod hostile;
+mod launches;
 mod offline;
 mod origins;
 mod reading;

@@ -58,6 +58,8 @@ mod streams;
 #[path = "../../fuse-transport/tests/mount/switch.rs"]
 mod switch;
 mod tools;
+#[cfg(feature = "tools")]
+mod travelling;
 mod verity;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../erofast-fetch/tests/server.rs"]

@@ -49,7 +49,7 @@ pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
 }
 
 /// A file beside an image: its path or URL with `suffix`.
-pub(crate) fn beside(image: &Path, suffix: &str) -> PathBuf {
+pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     match url(image) {
         Some(Ok(source)) => source.beside(suffix).url().into(),
         _ => {

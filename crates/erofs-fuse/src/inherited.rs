@@ -56,7 +56,7 @@ fn named(request: &MountRequest) -> Vec<RawFd> {
 fn profile_number(profile: &ProfileLocation) -> Option<RawFd> {
     match profile {
         ProfileLocation::File(path) => number(path),
-        ProfileLocation::Auto | ProfileLocation::Learned => None,
+        ProfileLocation::Auto | ProfileLocation::Learned | ProfileLocation::Recorded(_) => None,
     }
 }
 

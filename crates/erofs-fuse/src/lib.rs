@@ -46,11 +46,12 @@ pub use ahead::profile_identity;
 pub use answer::take_spans;
 #[cfg(feature = "fail-points")]
 pub use answer::{ATTEMPTS_XATTR, CRASH_XATTR};
-pub use companion::profile_folder;
+pub use companion::{profile_beside, profile_folder};
 pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use error::{Error, HelperError};
 pub use inherited::close_inherited;
+pub use look_ahead::PATH_IN_MOUNT as PROFILE_IN_MOUNT;
 pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints, mounts_of_others};
 pub use note::note;
 pub use options::{KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode};

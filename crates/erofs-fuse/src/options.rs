@@ -103,6 +103,9 @@ pub enum ProfileLocation {
     Learned,
     /// This file; absolute.
     File(PathBuf),
+    /// There what launches from this mount read is written, and nothing is replayed: no option of a
+    /// mount, but what records a profile.
+    Recorded(PathBuf),
 }
 
 /// The options of one mount.
@@ -188,6 +191,18 @@ impl MountOptions {
             self.given.push("profile=learn".into());
         }
         self
+    }
+
+    /// Has what launches read written to a file, as if nothing was known of them.
+    #[must_use]
+    pub fn recording(mut self, file: PathBuf) -> Self {
+        self.profile = Some(ProfileLocation::Recorded(file));
+        self
+    }
+
+    /// Whether a profile is recorded: then nothing is stored that no program asked for.
+    pub(crate) fn records(&self) -> bool {
+        matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
 
     /// Unknown options are errors unless they are `ignored`.

@@ -66,7 +66,7 @@ impl MountRequest {
     pub(crate) fn keeps_decoded(&self) -> bool {
         let learns = match self.options.profile {
             Some(ProfileLocation::Learned | ProfileLocation::Auto) => true,
-            Some(ProfileLocation::File(_)) | None => false,
+            Some(ProfileLocation::File(_) | ProfileLocation::Recorded(_)) | None => false,
         };
         let is_ours = self.passed_device().is_none() && self.is_one_file();
         learns && is_ours && self.options.decoded_bytes() > 0

@@ -4,10 +4,10 @@
 //! ```text
 //! erofast-launches 4
 //! image 5b4a… 1700000000 0 17943 5210 1f3c…
-//! idle 0
+//! idle 1
 //! program usr/bin/python3.11
 //! launches 3
-//! idle-mounts 0
+//! idle-mounts 1
 //! file 6839960 usr/bin/python3.11
 //! read 0 0-31
 //! ```
@@ -16,15 +16,16 @@
 //! inodes and content of the image; without that line it is about any image. `idle` is the least of
 //! the programs' idle mounts. Behind a `program`, those launched last first, come its launches, its
 //! idle mounts, what it was trimmed to (`until` milliseconds, `bytes`), and
-//! [its steps](crate::text).
-//! Unknown lines are skipped.
+//! [its steps](crate::text). A number that is 0 may be missing. Unknown lines are skipped.
+//!
+//! A file that [travels](Learned::travelling) with an image is the same without `image` and `idle`.
 
 use std::fmt::Write;
 use std::io::Read;
 
 use crate::error::Error;
 use crate::identity::ImageIdentity;
-use crate::limits::{LEARNED_BYTES, PROFILE_BYTES};
+use crate::limits::{ALL_WINDOWS, LEARNED_BYTES, PROFILE_BYTES, PROGRAMS, TRAVELLING_BYTES};
 use crate::profile::Profile;
 use crate::text::{Reader, escaped, unescaped};
 use crate::trim::Trim;
@@ -72,11 +73,27 @@ impl Program {
         self.profile.trim(&trim);
     }
 
+    /// Whether it says no more than how many mounts did not launch it: its profile is another
+    /// file's.
+    pub fn is_note(&self) -> bool {
+        *self
+            == Self {
+                path: self.path.clone(),
+                idle_mounts: self.idle_mounts,
+                ..Self::default()
+            }
+    }
+
     fn to_text(&self) -> String {
         let mut text = format!("program {}\n", escaped(&self.path));
         let all = Trim::default();
-        let _ = writeln!(text, "launches {}", self.launches);
-        let _ = writeln!(text, "idle-mounts {}", self.idle_mounts);
+        let mut number = |word, number: u32| {
+            if number > 0 {
+                let _ = writeln!(text, "{word} {number}");
+            }
+        };
+        number("launches", self.launches);
+        number("idle-mounts", self.idle_mounts);
         if self.trim.until_ms != all.until_ms {
             let _ = writeln!(text, "until {}", self.trim.until_ms);
         }
@@ -150,7 +167,7 @@ impl Learned {
             None => return Err(wrong(1, "cut short")),
         }
         let mut this = Self::default();
-        let mut reader = Reader::default();
+        let (mut reader, mut windows) = (Reader::default(), 0);
         for (number, line) in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             let a_number = || rest.parse().map_err(|_| wrong(number, "no number"));
@@ -163,6 +180,10 @@ impl Learned {
                     let path = unescaped(rest).ok_or_else(|| wrong(number, "no path"))?;
                     if let Some(last) = last {
                         last.profile = std::mem::take(&mut reader).finish();
+                        windows += last.profile.windows.len();
+                    }
+                    if this.programs.len() == PROGRAMS {
+                        return Err(wrong(number, "too many programs"));
                     }
                     this.programs.push(Program {
                         path,
@@ -179,6 +200,9 @@ impl Learned {
                 (_, Some(_)) => reader.line(line, number)?,
                 (_, None) => {}
             }
+            if windows + reader.windows() > ALL_WINDOWS {
+                return Err(wrong(number, "too many windows of all programs"));
+            }
         }
         if let Some(last) = this.programs.last_mut() {
             last.profile = reader.finish();
@@ -186,23 +210,70 @@ impl Learned {
         Ok(this)
     }
 
+    /// Reads the bytes of a file that travels with an image: of any image, but no more than
+    /// [`TRAVELLING_BYTES`].
+    ///
+    /// # Errors
+    /// When they are none, are damaged, or are too many.
+    pub fn parse_travelling(bytes: &[u8]) -> Result<Self, Error> {
+        match bytes.len() {
+            have if have > TRAVELLING_BYTES => Err(Error::TooLarge {
+                have,
+                limit: TRAVELLING_BYTES,
+            }),
+            _ => Self::parse_any(bytes),
+        }
+    }
+
     /// The text of the file, without programs, those launched longest ago, that have no room in
     /// [`LEARNED_BYTES`].
     pub fn to_text(&self) -> String {
+        self.text_within(LEARNED_BYTES).0
+    }
+
+    /// The text that travels with images that have these files, and the programs that have no room
+    /// in [`TRAVELLING_BYTES`].
+    pub fn travelling(programs: Vec<Program>) -> (String, Vec<Program>) {
+        let programs = programs.into_iter().map(|program| Program {
+            idle_mounts: 0,
+            ..program
+        });
+        let this = Self {
+            image: None,
+            programs: programs.collect(),
+        };
+        let (text, left) = this.text_within(TRAVELLING_BYTES);
+        let left = left.into_iter().cloned().collect();
+        (text, left)
+    }
+
+    /// With the programs that have no room in so many bytes.
+    fn text_within(&self, most: usize) -> (String, Vec<&Program>) {
         let mut text = format!("{MAGIC}{VERSION}\n");
         if let Some(image) = &self.image {
             let _ = writeln!(text, "image {}", image.to_text());
         }
         let idle = self.programs.iter().map(|program| program.idle_mounts);
-        let _ = writeln!(text, "idle {}", idle.min().unwrap_or(0));
+        if let Some(idle) = idle.min().filter(|idle| *idle > 0) {
+            let _ = writeln!(text, "idle {idle}");
+        }
+        let (mut windows, mut programs, mut left) = (0, 0, Vec::new());
         for program in &self.programs {
-            let program = program.to_text();
-            if program.len() <= PROFILE_BYTES + ROOM && text.len() + program.len() <= LEARNED_BYTES
-            {
-                text.push_str(&program);
+            let lines = program.to_text();
+            let all = windows + program.profile.windows.len();
+            let has_room = lines.len() <= PROFILE_BYTES + ROOM
+                && text.len() + lines.len() <= most
+                && all <= ALL_WINDOWS
+                && programs < PROGRAMS;
+            match has_room {
+                true => {
+                    (windows, programs) = (all, programs + 1);
+                    text.push_str(&lines);
+                }
+                false => left.push(program),
             }
         }
-        text
+        (text, left)
     }
 }
 
@@ -286,7 +357,8 @@ mod tests {
         };
         let text = learned.to_text();
         let parse = |text: &str| Learned::parse_any(text.as_bytes());
-        let more = text.replace("idle 0\n", "idle 0\n\n# a note\nhint 7\n") + "whatever\n";
+        let first = "erofast-launches 4\n";
+        let more = text.replace(first, &format!("{first}\n# a note\nhint 7\n")) + "whatever\n";
         assert_eq!(parse(&more), Ok(learned));
         for (from, to, what) in [
             ("launches 2", "launches two", "no number"),
@@ -324,6 +396,61 @@ mod tests {
         }
         assert_eq!(parse("Dear reader"), Err(Error::Magic));
         assert!(Learned::parse_any(b"erofast-launches 4\n\xff").is_err());
+    }
+
+    #[test]
+    fn what_travels_is_short_fits_any_image_and_names_what_it_leaves_out() {
+        let programs = vec![program(2, b"cc", 3), program(1, b"large", 60_000)];
+        let (text, left) = Learned::travelling(programs);
+        assert_eq!(left.len(), 1, "of the second one");
+        assert!(!text.contains("idle") && !text.contains("image"), "{text}");
+        let read = Learned::parse_travelling(text.as_bytes()).unwrap();
+        assert_eq!((read.image, read.programs.len()), (None, 1));
+        assert_eq!(read.programs[0].profile, program(0, b"cc", 3).profile);
+        let long = format!("{text}# {}\n", "x".repeat(TRAVELLING_BYTES));
+        assert!(Learned::parse_any(long.as_bytes()).is_ok());
+        let error = Learned::parse_travelling(long.as_bytes()).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    }
+
+    /// A line may name millions of pages.
+    #[test]
+    fn short_texts_that_would_take_much_memory_are_refused() {
+        let line = "program a\nfile 9 a\nread 0 0-2097151\n";
+        let read = |times| {
+            let text = format!("{MAGIC}{VERSION}\n{}", line.repeat(times));
+            Learned::parse_any(text.as_bytes())
+        };
+        let fits = ALL_WINDOWS / crate::limits::WINDOWS;
+        assert_eq!(read(fits).unwrap().programs.len(), fits);
+        let why = read(fits + 1).unwrap_err().to_string();
+        assert!(why.contains("too many windows of all"), "{why}");
+        let text = format!("{MAGIC}{VERSION}\n{}", "program a\n".repeat(PROGRAMS + 1));
+        let why = Learned::parse_any(text.as_bytes()).unwrap_err().to_string();
+        assert!(why.contains("too many programs"), "{why}");
+    }
+
+    #[test]
+    fn a_note_is_a_program_that_was_never_launched_here() {
+        let note = Program {
+            path: b"a".to_vec(),
+            idle_mounts: 2,
+            ..Program::default()
+        };
+        assert!(note.is_note() && !program(0, b"a", 1).is_note());
+        let launched = Program {
+            launches: 1,
+            ..note.clone()
+        };
+        assert!(!launched.is_note(), "it is learned anew");
+        let learned = Learned {
+            image: None,
+            programs: vec![note],
+        };
+        assert_eq!(
+            Learned::parse_any(learned.to_text().as_bytes()),
+            Ok(learned)
+        );
     }
 
     #[test]

@@ -3,6 +3,15 @@
 /// Bytes of what was learned of one image.
 pub const LEARNED_BYTES: usize = 4 << 20;
 
+/// Bytes of a file of profiles that travels with an image.
+pub const TRAVELLING_BYTES: usize = 1 << 20;
+
+/// Programs of one image.
+pub const PROGRAMS: usize = 1024;
+
+/// Windows of all programs of one image: a short line may name many.
+pub const ALL_WINDOWS: usize = 4 * WINDOWS;
+
 /// Bytes of the profile of one program.
 pub const PROFILE_BYTES: usize = 1 << 20;
 

@@ -128,6 +128,11 @@ impl Reader {
         self.builder.finish()
     }
 
+    /// Windows that were read so far.
+    pub(crate) fn windows(&self) -> usize {
+        self.builder.profile.windows.len()
+    }
+
     /// `number`: of the line, for errors.
     pub(crate) fn line(&mut self, line: &str, number: usize) -> Result<(), Error> {
         let wrong = |what| Error::Line { number, what };

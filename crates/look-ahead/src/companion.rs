@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use launch_profile::text::escaped;
 use launch_profile::{Error, ImageIdentity, Learned, Profile, Program, learned, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::client::{self, Room};
@@ -28,6 +29,7 @@ use crate::reader::{Event, Reader, Until};
 use crate::recording::Recording;
 use crate::replay::{Limits, Replay};
 use crate::surroundings::{Mount, Settings, Store};
+use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT, Travelling};
 
 /// After this many mounts in a row without a launch, one is not expected.
 const IDLE_MOUNTS: u32 = 3;
@@ -83,6 +85,9 @@ const MOST: u64 = 256 << 10;
 /// Programs whose figures are published.
 const SHOWN: usize = 40;
 
+/// Profiles that travel with the image are asked for so often: one comes.
+const MOST_ARRIVALS: usize = 8;
+
 /// A launch under way. Times in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
@@ -111,6 +116,12 @@ pub struct Companion {
     replays: Vec<Arc<Replay>>,
     /// Programs that are replayed.
     replayed: HashSet<Vec<u8>>,
+    /// What came with the image, and which replays are of it, until it is known whether they fit.
+    travelling: Travelling,
+    unproved: Vec<(Known, Arc<Replay>)>,
+    /// How often it was announced when it was asked for last, and how often it was asked for.
+    arrivals: (u64, usize),
+    has_looked_inside: bool,
     /// Programs that were launched from this mount, and the windows that their last launch had to
     /// ask for, if they were known before.
     launched: HashMap<Vec<u8>, Option<usize>>,
@@ -163,6 +174,10 @@ impl Companion {
             recording: Recording::default(),
             replays: Vec::new(),
             replayed: HashSet::new(),
+            travelling: Travelling::default(),
+            unproved: Vec::new(),
+            arrivals: (0, 0),
+            has_looked_inside: false,
             launched: HashMap::new(),
             trouble,
             recent: VecDeque::new(),
@@ -189,7 +204,8 @@ impl Companion {
         settings: &Settings,
         end: BorrowedFd<'_>,
     ) -> bool {
-        if settings.learns && file.is_some_and(is_expected_by) {
+        let travels = || reader.arrivals() > 0 || reader.is_inside() == Some(true);
+        if settings.learns && (travels() || file.is_some_and(is_expected_by)) {
             return true;
         }
         let mut report = json!({"state": "learning", "programs": []});
@@ -206,7 +222,7 @@ impl Companion {
             let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
             wait(&watched, None);
             // Before the end: what was noted by then may be a launch.
-            !reader.may_sleep(until)
+            !reader.may_sleep(until) || settings.learns && travels()
         };
         reader.awake();
         woken
@@ -214,7 +230,7 @@ impl Companion {
 
     /// Until `end` is readable.
     pub fn run(mut self, file: Option<File>, end: BorrowedFd<'_>) {
-        self.reader.register();
+        let _registered = self.reader.register();
         if self.settings.learns {
             let known = match file {
                 Some(file) => self.parse(file),
@@ -224,11 +240,15 @@ impl Companion {
                 Ok(programs) => self.learned.programs = programs,
                 Err(()) => self.settings.learns = false,
             }
-            self.replay(|program| program.idle_mounts < IDLE_MOUNTS);
+            self.replay(is_expected);
+            // What takes longer may not keep what is known waiting.
+            self.look_inside();
         }
         loop {
+            self.take_travelling();
             self.drain();
             self.end_launch(false);
+            self.prove_replays();
             if self.pauses() {
                 self.catch_up();
                 self.find_some_names();
@@ -342,7 +362,7 @@ impl Companion {
                 offset,
                 length,
             } => {
-                if self.settings.any_file {
+                if self.settings.any_file && !self.launched_once {
                     self.begin(ino, at_ms);
                 }
                 if self.launch.is_some() {
@@ -383,7 +403,9 @@ impl Companion {
         let path = self.place(program).map(|place| place.path);
         let is_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());
-        if self.launch.is_some() || self.settings.any_file && self.launched_once {
+        self.look_inside();
+        let is_only = self.settings.any_file && self.settings.one_launch;
+        if self.launch.is_some() || is_only && self.launched_once {
             return;
         }
         self.launched_once = true;
@@ -414,9 +436,84 @@ impl Companion {
         }
     }
 
+    /// A profile that travels with the image may have come.
+    fn take_travelling(&mut self) {
+        let (seen, asked) = self.arrivals;
+        let arrivals = self.reader.arrivals();
+        if !self.settings.replays || arrivals == seen || asked == MOST_ARRIVALS {
+            return;
+        }
+        self.arrivals = (arrivals, asked + 1);
+        match self.store.travelling() {
+            Ok(Some(file)) => self.add_travelling(file, self.settings.origin),
+            Ok(None) => {}
+            Err(line) => self.complain(line),
+        }
+    }
+
+    /// The mount may have a profile itself.
+    fn look_inside(&mut self) {
+        let may_be_there = self.reader.is_inside() != Some(false) && !self.settings.is_named;
+        if !may_be_there || !self.settings.replays || self.has_looked_inside {
+            return;
+        }
+        // One beside the image comes first.
+        self.take_travelling();
+        self.has_looked_inside = true;
+        let Some(root) = self.mount.root() else {
+            return;
+        };
+        match client::open_file(&root, PATH_IN_MOUNT.as_bytes()) {
+            Ok((file, ..)) => self.add_travelling(file.into(), Origin::Image),
+            Err(Errno::NOENT) => {}
+            Err(error) => self.complain(format!("{PATH_IN_MOUNT}: {error}")),
+        }
+    }
+
+    fn add_travelling(&mut self, file: File, origin: Origin) {
+        match self.travelling.add(file, origin) {
+            Ok(()) => self.replay(is_expected),
+            Err(line) => self.complain(line),
+        }
+    }
+
+    /// For as long as the mount is there: what came with the image is wrong.
+    fn forget(&mut self, path: &[u8]) {
+        self.travelling.forget(path);
+        let of = self.unproved.iter();
+        let of = of.filter(|(known, _)| known.program.path == path);
+        of.for_each(|(_, replay)| replay.stop());
+    }
+
+    /// Of what came with the image: nothing of it is needed to learn.
+    fn complain(&mut self, line: String) {
+        self.store.note(&line);
+        self.trouble = Some(line);
+    }
+
+    /// Forgets profiles most of whose files are not there, or have other sizes.
+    fn prove_replays(&mut self) {
+        let (running, ended) = std::mem::take(&mut self.unproved)
+            .into_iter()
+            .partition(|(_, replay)| replay.is_running());
+        self.unproved = running;
+        for (Known { program, origin }, replay) in ended {
+            let (refused, windows) = replay.refused();
+            if 2 * refused > windows {
+                self.travelling.forget(&program.path);
+                self.complain(format!(
+                    "{} fits no more: {}: {refused} of {windows} windows are of files that are not \
+                     there or have other sizes",
+                    origin.subject(),
+                    escaped(&program.path),
+                ));
+            }
+        }
+    }
+
     fn replay_one(&mut self, path: Option<&[u8]>) {
         if let Some(path) = path {
-            self.replay(|program| program.path == path);
+            self.replay(|one| one.program.path == path);
         }
     }
 
@@ -555,38 +652,49 @@ impl Companion {
     }
 
     /// Begins to replay programs that are not replayed yet.
-    fn replay(&mut self, is_one: impl Fn(&Program) -> bool) {
+    fn replay(&mut self, is_one: impl Fn(&Candidate<'_>) -> bool) {
         if !self.settings.replays {
             return;
         }
-        let is_new = |program: &&Program| is_one(program) && !self.replayed.contains(&program.path);
-        let programs = self.learned.programs.iter().filter(is_new);
-        let programs: Vec<Program> = programs.take(MOST_REPLAYS).cloned().collect();
-        if programs.is_empty() || self.replays.len() + programs.len() > MOST_REPLAYS {
+        let is_new = |one: &Candidate<'_>| {
+            let known = self.replayed.contains(&one.program.path);
+            !known && is_one(one) && !one.program.profile.windows.is_empty()
+        };
+        let known = self.travelling.beside(&self.learned.programs);
+        let known = known.filter(is_new).map(Candidate::to_known);
+        let room = MOST_REPLAYS.saturating_sub(self.replays.len());
+        let known: Vec<Known> = known.take(room).collect();
+        let registrars: Vec<_> = (0..THREADS)
+            .map_while(|_| self.reader.registrar())
+            .collect();
+        if known.is_empty() || registrars.is_empty() {
             return;
         }
-        self.replayed
-            .extend(programs.iter().map(|program| program.path.clone()));
+        let paths = known.iter().map(|known| known.program.path.clone());
+        self.replayed.extend(paths);
         let memory = self.settings.memory.as_ref().map_or(0, free_memory);
         let limits = Limits {
-            budget: memory / 2 / programs.len() as u64,
+            budget: memory / 2 / known.len() as u64,
             at_a_time: self.settings.at_a_time.clamp(LEAST, MOST),
         };
-        let replays = programs.iter().map(|program| {
+        let replays = known.iter().map(|Known { program, .. }| {
+            let threads = registrars.len();
             Arc::new(Replay::new(
                 &program.profile,
                 &program.path,
                 limits,
-                THREADS,
+                threads,
             ))
         });
         let replays: Vec<Arc<Replay>> = replays.collect();
         self.replays.extend(replays.iter().cloned());
-        for place in 1..=THREADS {
+        let with_replays = known.into_iter().zip(replays.iter().cloned());
+        let travelling = with_replays.filter(|(known, _)| known.origin != Origin::Here);
+        self.unproved.extend(travelling);
+        for (number, shared) in registrars.into_iter().enumerate() {
             let replays_of_thread = replays.clone();
             let (replays, mount) = (replays.clone(), Arc::clone(&self.mount));
-            let shared = self.reader.registrar(place);
-            let name = format!("erofs_replay/{}", place - 1);
+            let name = format!("erofs_replay/{number}");
             let spawned = thread::Builder::new().name(name).spawn(move || {
                 shared.register();
                 for replay in &replays {
@@ -624,8 +732,12 @@ impl Companion {
         if was_known && at.is_none() {
             return false;
         }
-        let mut known = match at {
-            Some(at) => self.learned.programs.remove(at),
+        let here = at.map(|at| self.learned.programs.remove(at));
+        let here = here.filter(|program| !program.is_note());
+        let travelled = self.travelling.of(&path).map(|known| known.program.clone());
+        let is_new = here.is_none() && travelled.is_none();
+        let mut known = match here.or(travelled) {
+            Some(known) => known,
             None if asked.windows.is_empty() => return false,
             None => Program {
                 path: path.clone(),
@@ -645,13 +757,21 @@ impl Companion {
         if new * NEW_SHARE as u64 > known.profile.bytes() {
             known.profile = all;
         }
-        let missed = at.map(|_| asked.windows.len().min(windows));
+        let missed = (!is_new).then(|| asked.windows.len().min(windows));
         self.launched.insert(path, missed);
-        // One that has to be learned anew is forgotten, but for what it was trimmed to.
+        // One that has to be learned anew is forgotten, but for what it was trimmed to, and for
+        // that no profile of it that came with the image is good.
+        let travels = self.travelling.of(&known.path).map(|known| known.origin);
         if is_wrong {
             known.profile = Profile::default();
+            if let Some(origin) = travels {
+                self.forget(&known.path);
+                let (subject, path) = (origin.subject(), escaped(&known.path));
+                self.complain(format!("{subject} is not followed by launches of {path}"));
+            }
         }
-        if !known.profile.windows.is_empty() || known.trim != Default::default() {
+        let is_kept = !known.profile.windows.is_empty() || known.trim != Default::default();
+        if is_kept || travels.is_some() {
             self.learned.programs.insert(0, known);
         }
         true
@@ -672,14 +792,27 @@ impl Companion {
 
     /// Programs that were expected, and not launched, had one more mount without a launch.
     fn count_idle_mount(&mut self) {
-        let is_expected = |program: &Program| program.idle_mounts < IDLE_MOUNTS;
-        let expects = self.learned.programs.iter().any(is_expected);
+        let mut known = self.travelling.beside(&self.learned.programs);
+        let expects = known.any(|known| is_expected(&known));
+        drop(known);
         if !self.settings.learns || !expects || self.read().is_err() {
             return;
         }
         let mut changed = false;
+        // What came with the image and was not launched is noted.
+        for known in self.travelling.all() {
+            let path = &known.program.path;
+            let is_noted = self.learned.programs.iter().any(|one| one.path == *path);
+            if !is_noted && self.learned.programs.len() < limits::PROGRAMS {
+                self.learned.programs.push(Program {
+                    path: path.clone(),
+                    ..Program::default()
+                });
+            }
+        }
         for program in &mut self.learned.programs {
-            if is_expected(program) && !self.launched.contains_key(&program.path) {
+            let expected = program.idle_mounts < IDLE_MOUNTS;
+            if expected && !self.launched.contains_key(&program.path) {
                 program.idle_mounts += 1;
                 changed = true;
             }
@@ -706,8 +839,11 @@ impl Companion {
         if let Some(line) = &self.trouble {
             report["error"] = json!(line);
         }
-        let shown = |program: &Program| {
+        let shown = |Candidate {
+                         program, origin, ..
+                     }: Candidate<'_>| {
             json!({
+                "origin": origin.word(),
                 "path": escaped(&program.path),
                 "launches": program.launches,
                 "windows": program.profile.windows.len(),
@@ -715,7 +851,8 @@ impl Companion {
                 "windows_asked": self.launched.get(&program.path).copied().flatten(),
             })
         };
-        let programs = self.learned.programs.iter().take(SHOWN).map(shown);
+        let known = self.travelling.beside(&self.learned.programs);
+        let programs = known.take(SHOWN).map(shown);
         let mut programs: Vec<Value> = programs.collect();
         loop {
             report["programs"] = json!(programs);
@@ -728,6 +865,11 @@ impl Companion {
         }
         self.published = report;
     }
+}
+
+/// Whether it is replayed with the mount.
+fn is_expected(one: &Candidate<'_>) -> bool {
+    one.idle_mounts < IDLE_MOUNTS
 }
 
 /// Threads of a replay: with one, the launch waits for names more often; a third gains nothing.

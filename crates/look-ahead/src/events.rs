@@ -12,10 +12,10 @@ use sys::eventfd::EventFd;
 
 use crate::shared::{
     ABSENT, AWAKE, BEGAN, CLOSED, DROPPED, FILE_AT, FILE_BYTES, FILE_LENGTH, FIRST_NAME, HEAD,
-    Header, IMAGE_AT, IMAGE_BYTES, IMAGE_LENGTH, LINK_READ, LISTED, LONGEST_NAME, LOOKED_UP,
-    MORE_NAME, MOST_PARTS, MOST_THREADS, PART, PARTS, PARTS_AT, READ, RECORDS, REPORT_AT,
-    REPORT_BYTES, REPORT_LENGTH, REPORT_VERSION, ROOT, SLEEPS, SLOT, SLOTS, Shared, TAIL, THREADS,
-    UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
+    Header, IMAGE_AT, IMAGE_BYTES, IMAGE_LENGTH, INSIDE, IS_INSIDE, LINK_READ, LISTED,
+    LONGEST_NAME, LOOKED_UP, MORE_NAME, MOST_PARTS, MOST_THREADS, NOT_INSIDE, PART, PARTS,
+    PARTS_AT, READ, RECORDS, REPORT_AT, REPORT_BYTES, REPORT_LENGTH, REPORT_VERSION, ROOT, SLEEPS,
+    SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
 };
 
 /// What is known of an inode that a name leads to.
@@ -76,6 +76,16 @@ impl Events {
         };
         set(FILE_LENGTH, FILE_AT, file, FILE_BYTES);
         set(IMAGE_LENGTH, IMAGE_AT, &image.to_text(), IMAGE_BYTES);
+    }
+
+    /// Whether the mount has a profile in its root directory, if that is known.
+    pub fn set_inside(&self, inside: Option<bool>) {
+        let word = match inside {
+            None => 0,
+            Some(false) => NOT_INSIDE,
+            Some(true) => IS_INSIDE,
+        };
+        self.shared.set(INSIDE, word);
     }
 
     /// Notes all requests from now on, until the companion has seen enough: any file begins a

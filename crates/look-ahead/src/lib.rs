@@ -18,8 +18,10 @@ mod recording;
 mod replay;
 mod shared;
 mod surroundings;
+mod travelling;
 
 pub use companion::Companion;
 pub use events::{Events, Inode};
 pub use reader::Reader;
 pub use surroundings::{Mount, Settings, Store};
+pub use travelling::{Origin, PATH_IN_MOUNT};

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use launch_profile::ImageIdentity;
@@ -12,11 +12,11 @@ use sys::eventfd::EventFd;
 
 use crate::events::Inode;
 use crate::shared::{
-    ABSENT, AWAKE, BEGAN, CLOSED, DROPPED, FILE_AT, FILE_BYTES, FILE_LENGTH, FIRST_NAME, HEAD,
-    Header, IMAGE_AT, IMAGE_BYTES, IMAGE_LENGTH, LINK_READ, LISTED, LONGEST_NAME, LOOKED_UP,
-    MORE_NAME, MOST_PARTS, MOST_THREADS, PART, PARTS, PARTS_AT, READ, RECORDS, REPORT_AT,
-    REPORT_BYTES, REPORT_LENGTH, REPORT_VERSION, ROOT, SLEEPS, SLOT, SLOTS, Shared, TAIL, THREADS,
-    UNTIL_ANY, UNTIL_URGENT, WAITS, WANTED, slots_of,
+    ABSENT, ARRIVALS, AWAKE, BEGAN, CLOSED, DROPPED, FILE_AT, FILE_BYTES, FILE_LENGTH, FIRST_NAME,
+    HEAD, Header, IMAGE_AT, IMAGE_BYTES, IMAGE_LENGTH, INSIDE, IS_INSIDE, LINK_READ, LISTED,
+    LONGEST_NAME, LOOKED_UP, MORE_NAME, MOST_PARTS, MOST_THREADS, NOT_INSIDE, PART, PARTS,
+    PARTS_AT, READ, RECORDS, REPORT_AT, REPORT_BYTES, REPORT_LENGTH, REPORT_VERSION, ROOT, SLEEPS,
+    SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, UNTIL_URGENT, WAITS, WANTED, slots_of,
 };
 
 /// How long the record of a thread that was interrupted is waited for.
@@ -56,10 +56,23 @@ pub struct Reader {
     wake: EventFd,
     /// Since when the next record is incomplete.
     incomplete: Option<Instant>,
+    /// Atomic: places of [threads](Registrar) that are taken, a bit for each.
+    places: Arc<AtomicU64>,
 }
 
 /// Tells the server that a thread is one of the companion, and what it is about to read.
-pub(crate) struct Registrar(Arc<Shared>, usize);
+pub(crate) struct Registrar {
+    shared: Arc<Shared>,
+    places: Arc<AtomicU64>,
+    place: usize,
+}
+
+impl Drop for Registrar {
+    fn drop(&mut self) {
+        self.shared.set(THREADS + self.place, 0);
+        self.places.fetch_and(!(1 << self.place), Ordering::AcqRel);
+    }
+}
 
 impl Registrar {
     /// The calling thread is one. Where the CPUs are busy it has its turn soon, but no more of
@@ -67,16 +80,16 @@ impl Registrar {
     pub(crate) fn register(&self) {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let _ = sys::sched::set_short_slice(number, 0);
-        self.0
-            .set(THREADS + self.1, u64::from(number.unsigned_abs()));
+        self.shared
+            .set(THREADS + self.place, u64::from(number.unsigned_abs()));
     }
 
     /// It will read a part of a file: of one at a URL, parts are fetched together.
     pub(crate) fn will_read(&self, ino: u64, offset: u64, length: u64) {
-        let place = self.0.word(PARTS).fetch_add(1, Ordering::AcqRel) % MOST_PARTS;
+        let place = self.shared.word(PARTS).fetch_add(1, Ordering::AcqRel) % MOST_PARTS;
         let at = PARTS_AT + place as usize * PART;
         for (word, number) in (at..).zip([ino, offset, length]) {
-            self.0.set(word, number);
+            self.shared.set(word, number);
         }
     }
 }
@@ -98,6 +111,7 @@ impl Reader {
             shared: Arc::new(Shared::map(file)?),
             wake: wake.into(),
             incomplete: None,
+            places: Arc::default(),
         })
     }
 
@@ -121,14 +135,50 @@ impl Reader {
         ImageIdentity::parse(&line).unwrap_or_default()
     }
 
-    /// The calling thread is the main one of the companion.
-    pub(crate) fn register(&self) {
-        self.registrar(0).register();
+    /// The calling thread is the first one of the companion, until the result is dropped.
+    pub(crate) fn register(&self) -> Option<Registrar> {
+        // A companion that died has left its numbers.
+        (0..MOST_THREADS).for_each(|place| self.shared.set(THREADS + place, 0));
+        let own = self.registrar()?;
+        own.register();
+        Some(own)
     }
 
-    /// For another one, by its place.
-    pub(crate) fn registrar(&self, place: usize) -> Registrar {
-        Registrar(Arc::clone(&self.shared), place.min(MOST_THREADS - 1))
+    /// For another one; `None`: there are as many as may be.
+    pub(crate) fn registrar(&self) -> Option<Registrar> {
+        let free = |taken: u64| {
+            let place = taken.trailing_ones() as usize;
+            (place < MOST_THREADS).then_some(place)
+        };
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let taken = self.places.fetch_update(order.0, order.1, |taken| {
+            free(taken).map(|place| taken | 1 << place)
+        });
+        Some(Registrar {
+            shared: Arc::clone(&self.shared),
+            places: Arc::clone(&self.places),
+            place: free(taken.ok()?)?,
+        })
+    }
+
+    /// Whether the mount has a profile in its root directory, if its server knows.
+    pub(crate) fn is_inside(&self) -> Option<bool> {
+        match self.shared.get(INSIDE) {
+            NOT_INSIDE => Some(false),
+            IS_INSIDE => Some(true),
+            _ => None,
+        }
+    }
+
+    /// A profile that travels with the image is there: the companion asks for it.
+    pub fn announce(&self) {
+        self.shared.word(ARRIVALS).fetch_add(1, Ordering::AcqRel);
+        self.wake.wake();
+    }
+
+    /// How often one came.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.shared.get(ARRIVALS)
     }
 
     /// Nobody reads any more, or somebody does again.
@@ -467,7 +517,7 @@ mod tests {
     #[test]
     fn a_server_hears_what_the_companion_is_about_to_read() {
         let (events, reader) = pair();
-        let (tells, mut seen) = (reader.registrar(1), 0);
+        let (tells, mut seen) = (reader.registrar().unwrap(), 0);
         assert_eq!(events.parts(&mut seen), []);
         tells.will_read(7, 4096, 100);
         tells.will_read(8, 0, 1);
@@ -491,9 +541,35 @@ mod tests {
             assert!(reader.publish(odd));
             assert_eq!(events.report(), None);
         }
-        reader.register();
+    }
+
+    #[test]
+    fn threads_of_the_companion_are_known_until_they_end() {
+        let (events, reader) = pair();
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let registered = reader.register();
         assert!(events.is_of_companion(own) && !events.is_of_companion(own + 1));
         assert!(!events.is_of_companion(0));
+        let others: Vec<_> = std::iter::from_fn(|| reader.registrar()).collect();
+        assert_eq!(others.len(), MOST_THREADS - 1);
+        // They take no place of one that is there.
+        others.last().unwrap().register();
+        drop(registered);
+        assert!(events.is_of_companion(own), "twice");
+        drop(others);
+        assert!(!events.is_of_companion(own));
+        assert!(reader.registrar().is_some());
+    }
+
+    #[test]
+    fn profiles_that_travel_are_announced() {
+        let (events, reader) = pair();
+        assert_eq!((reader.is_inside(), reader.arrivals()), (None, 0));
+        for inside in [Some(true), Some(false), None] {
+            events.set_inside(inside);
+            assert_eq!(reader.is_inside(), inside);
+        }
+        reader.announce();
+        assert_eq!(reader.arrivals(), 1);
     }
 }

@@ -99,6 +99,8 @@ struct File {
     ino: AtomicU64,
     /// Atomic: the server knows what will be read of it.
     is_told: AtomicBool,
+    /// Set at start: places of what is read of it.
+    items: Vec<usize>,
 }
 
 impl Replay {
@@ -112,6 +114,7 @@ impl Replay {
                 size: file.size,
                 ino: AtomicU64::new(0),
                 is_told: AtomicBool::new(false),
+                items: Vec::new(),
             })
             .collect();
         let by_path = files.iter().enumerate();
@@ -182,6 +185,7 @@ impl Replay {
             }
             _ => {
                 self.items.push(Item::Read(file, vec![part]));
+                self.files[file].items.push(end);
                 (end, 0)
             }
         };
@@ -352,12 +356,9 @@ impl Replay {
 
     /// Tells the server which parts of a file follow.
     fn tell(&self, number: usize, ino: u64, tells: &Registrar) {
-        let items = self.items.iter().filter_map(|item| match item {
-            Item::Read(file, parts) if *file == number => Some(parts),
-            _ => None,
-        });
-        let size = self.files[number].size;
-        let windows = items.flatten().map(|part| &part.window);
+        let File { items, size, .. } = &self.files[number];
+        let parts = items.iter().flat_map(|place| self.parts(*place));
+        let windows = parts.map(|part| &part.window);
         for (offset, length) in windows.flat_map(Window::stretches) {
             tells.will_read(ino, offset, length.min(size.saturating_sub(offset)));
         }
@@ -393,6 +394,12 @@ impl Replay {
             let parts = self.parts(place).iter();
             parts.map(move |part| (path, part.window.number))
         })
+    }
+
+    /// Windows that could not be read, of how many.
+    pub(crate) fn refused(&self) -> (usize, usize) {
+        let refused = self.refused.load(Ordering::Relaxed);
+        (refused as usize, self.places.len())
     }
 
     /// Bytes that were read ahead.

@@ -37,15 +37,15 @@ pub(crate) const DROPPED: usize = 17;
 pub(crate) const CLOSED: usize = 24;
 /// Not 0: a launch is under way, and all requests are noted.
 pub(crate) const RECORDS: usize = 25;
-/// Thread numbers of the companion.
-pub(crate) const THREADS: usize = 26;
-pub(crate) const MOST_THREADS: usize = 4;
 /// Inode number of the mount's root.
 pub(crate) const ROOT: usize = 32;
 /// Name of the file of learned launches: its bytes, and where they are.
 pub(crate) const FILE_LENGTH: usize = 33;
 pub(crate) const FILE_AT: usize = 40;
 pub(crate) const FILE_BYTES: usize = 128;
+/// Thread numbers of the companion: a cache line. 0: there is none in this place.
+pub(crate) const THREADS: usize = 56;
+pub(crate) const MOST_THREADS: usize = 8;
 /// Figures of the companion: odd while they are written, bytes, and where they are.
 pub(crate) const REPORT_VERSION: usize = 34;
 pub(crate) const REPORT_LENGTH: usize = 35;
@@ -61,6 +61,13 @@ pub(crate) const PARTS: usize = 37;
 pub(crate) const PARTS_AT: usize = REPORT_AT + REPORT_BYTES / 8;
 pub(crate) const PART: usize = 3;
 pub(crate) const MOST_PARTS: u64 = 1024;
+/// Whether the mount has a profile in its root directory, as its server says; 0 where that is not
+/// known.
+pub(crate) const INSIDE: usize = 38;
+pub(crate) const NOT_INSIDE: u64 = 1;
+pub(crate) const IS_INSIDE: u64 = 2;
+/// How often the helper got a profile that travels with the image.
+pub(crate) const ARRIVALS: usize = 39;
 const RING_AT: usize = PARTS_AT + MOST_PARTS as usize * PART;
 const WORDS: usize = RING_AT + SLOTS as usize * SLOT;
 

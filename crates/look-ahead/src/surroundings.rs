@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::travelling::Origin;
+
 /// The mount, for its companion: never by its path, so that no program finds it busy.
 pub trait Mount: Send + Sync {
     /// The root directory; `None` when the mount is gone.
@@ -19,7 +21,7 @@ pub trait Mount: Send + Sync {
     fn release(&self);
 }
 
-/// The file of what launches taught. An error is one line for the user.
+/// The files of what launches taught. An error is one line for the user.
 pub trait Store {
     /// Opens it; `None` if there is none yet.
     ///
@@ -31,6 +33,13 @@ pub trait Store {
     /// # Errors
     /// It is as it was.
     fn write(&mut self, text: &str) -> Result<(), String>;
+    /// Opens the profile that was announced, which travels with the image; `None` if there is none.
+    ///
+    /// # Errors
+    /// It is out of reach.
+    fn travelling(&mut self) -> Result<Option<File>, String>;
+    /// A line for the log.
+    fn note(&mut self, line: &str);
 }
 
 /// What the mount was made with.
@@ -38,14 +47,18 @@ pub trait Store {
 pub struct Settings {
     /// Launches are learned and replayed.
     pub learns: bool,
-    /// Any file that is read begins a launch, the only one of the mount: not a program alone.
+    /// Any file that is read begins the first launch of the mount: not a program alone.
     pub any_file: bool,
+    /// With `any_file`: there is no other launch.
+    pub one_launch: bool,
     /// The user named the file: one that is something else is left alone.
     pub is_named: bool,
     /// Launches may be replayed: they may fetch from a URL.
     pub replays: bool,
     /// Bytes that the kernel reads ahead of this mount at a time.
     pub at_a_time: u64,
+    /// Where profiles come from that are announced.
+    pub origin: Origin,
     /// `/proc/meminfo`.
     pub memory: Option<File>,
     /// Why nothing is learned: a line for the user.

@@ -291,7 +291,7 @@ impl Record {
                     folder.path.display()
                 )));
             }
-            let is_known = there.urls().any(|url| *url == self.url);
+            let is_known = there.has(&self.url);
             there.other_urls.push(self.url);
             if is_known || serde_json::to_vec(&there)?.len() > PACKET {
                 let record = folder.file(RECORD, OFlags::RDONLY)?;
@@ -310,6 +310,11 @@ impl Record {
     /// All URLs that it was fetched from, without their queries.
     pub fn urls(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.url).chain(&self.other_urls)
+    }
+
+    /// Whether it was fetched from this URL, which has no query.
+    pub(crate) fn has(&self, url: &str) -> bool {
+        self.urls().any(|known| known == url)
     }
 
     pub(crate) fn read(folder: &Folder) -> Option<Record> {

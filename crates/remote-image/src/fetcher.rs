@@ -28,6 +28,8 @@ const MOST_CLIENTS: usize = 64;
 pub enum Event {
     /// One line for the log.
     Note(String),
+    /// A launch profile that travels with an image came: [`Fetcher::take_launches`].
+    Launches,
     /// It is dead: [`Fetcher::restart`].
     Died,
 }
@@ -40,6 +42,8 @@ pub struct Fetcher {
     process: Process,
     /// Lines that came while an image was opened.
     heard: VecDeque<String>,
+    /// Launch profiles that came.
+    launches: VecDeque<OwnedFd>,
     ends_with_readers: bool,
 }
 
@@ -109,6 +113,7 @@ impl Fetcher {
             program,
             images: Vec::new(),
             heard: VecDeque::new(),
+            launches: VecDeque::new(),
             ends_with_readers: false,
         })
     }
@@ -143,6 +148,7 @@ impl Fetcher {
             self.process.wait_while(waiting)?;
             match receive(&self.process.socket)? {
                 Some((News::Note(line), _)) => note(line),
+                Some((News::Launches, files)) => self.launches.extend(files),
                 Some((
                     News::Opened {
                         identity,
@@ -239,6 +245,11 @@ impl Fetcher {
         self.heard.pop_front()
     }
 
+    /// The next launch profile that came.
+    pub fn take_launches(&mut self) -> Option<OwnedFd> {
+        self.launches.pop_front()
+    }
+
     /// Waits for the next event.
     pub fn event(&mut self) -> io::Result<Event> {
         if let Some(line) = self.heard() {
@@ -248,6 +259,10 @@ impl Fetcher {
             match receive(&self.process.socket) {
                 Ok(Some((News::Note(line), _))) => return Ok(Event::Note(line)),
                 Ok(Some((News::Failed { line, .. }, _))) => return Err(io::Error::other(line)),
+                Ok(Some((News::Launches, files))) => {
+                    self.launches.extend(files);
+                    return Ok(Event::Launches);
+                }
                 Ok(Some((News::Opened { .. }, _))) => {}
                 Ok(None) => return Ok(Event::Died),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
@@ -280,6 +295,8 @@ impl Fetcher {
     fn attend(&mut self, note: &impl Fn(&str)) -> io::Result<bool> {
         match self.event()? {
             Event::Note(line) => note(&line),
+            // Not of a mount, which alone has launches.
+            Event::Launches => {}
             Event::Died if self.has_no_readers() => return Ok(false),
             Event::Died => self.restart()?,
         }

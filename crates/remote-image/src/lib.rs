@@ -25,6 +25,7 @@ pub mod converted;
 mod fetcher;
 mod file;
 pub mod last_use;
+pub mod launches;
 mod marks;
 pub mod message;
 mod parts;

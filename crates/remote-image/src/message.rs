@@ -243,6 +243,8 @@ pub enum News {
     },
     /// One line for the log.
     Note(String),
+    /// The launch profile that travels with an image came; it comes along, as a file in memory.
+    Launches,
 }
 
 /// Two ends of a packet socket, closed in programs that are started.

@@ -166,6 +166,8 @@ pub struct Options {
     pub ca_file: Option<PathBuf>,
     /// Whether registries are asked without TLS. None: those on this machine are.
     pub plain_http: Option<bool>,
+    /// The launch profile that travels with the image is fetched, too.
+    pub launches: bool,
     /// The image's root hash, in hexadecimal: then the same image at another URL is the same
     /// entry of the cache. Only for readers that verify each block.
     pub root_hash: Option<String>,
@@ -211,6 +213,7 @@ impl Default for Options {
             netrc_file: None,
             ca_file: None,
             plain_http: None,
+            launches: false,
             root_hash: None,
         }
     }

@@ -4,6 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Gives a process with one thread a mount namespace of its own: with a copy of each mount, which
@@ -27,6 +28,22 @@ pub fn own_mounts() -> io::Result<()> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     let _ = mount_change("/", private);
     Ok(())
+}
+
+/// The same; where that takes a user namespace, the user is root in it, and its only user.
+///
+/// # Errors
+/// As [`own_mounts`], or the user may not be mapped.
+pub fn own_mounts_as_root() -> io::Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    own_mounts()?;
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    // The kernel maps a group for those only who gave up to change their groups.
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {group} 1"))
 }
 
 #[cfg(test)]

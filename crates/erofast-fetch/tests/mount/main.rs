@@ -19,6 +19,7 @@ mod secrets;
 mod server;
 mod serving;
 mod site;
+mod travelling;
 mod verified;
 #[path = "../../../dm-verity/tests/common/writer.rs"]
 mod writer;
@@ -45,12 +46,18 @@ use serving::{
     cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
     what_is_asked_for_is_what_prefetch_says,
 };
+use travelling::{
+    a_profile_beside_a_url_that_cannot_be_read_is_a_line,
+    a_profile_beside_the_url_of_an_image_is_replayed,
+};
 use verified::a_flipped_byte_is_an_error_at_its_place_until_it_is_right;
 
 const TESTS: &[harness::Test] = tests![
     a_mount_has_what_the_image_has,
     cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed,
     what_is_asked_for_is_what_prefetch_says,
+    a_profile_beside_the_url_of_an_image_is_replayed,
+    a_profile_beside_a_url_that_cannot_be_read_is_a_line,
     a_flipped_byte_is_an_error_at_its_place_until_it_is_right,
     the_time_limit_is_an_error_until_the_server_returns,
     an_image_that_changed_is_an_error,

@@ -34,7 +34,8 @@ pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs, a
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
 pub use profile::{
-    ProfileCommand, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
+    ProfileCommand, ProfileExportArgs, ProfileListArgs, ProfileMergeArgs, ProfileRecordArgs,
+    ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
 };
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;

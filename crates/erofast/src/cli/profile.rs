@@ -1,5 +1,6 @@
 //! Arguments of `profile`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -18,6 +19,66 @@ pub enum ProfileCommand {
     Trim(ProfileTrimArgs),
     /// Remove programs from a profile, or all of it
     Remove(ProfileRemoveArgs),
+    /// Write what was learned of an image here, to travel with it
+    Export(ProfileExportArgs),
+    /// Join profiles that travel with images
+    Merge(ProfileMergeArgs),
+    /// Run a command from an image and write what it reads, to travel with the image
+    ///
+    /// The image is mounted in a mount namespace of the command, without root where user namespaces
+    /// are allowed. The exit status is that of the command.
+    Record(ProfileRecordArgs),
+}
+
+/// Arguments of `profile export`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile export"))]
+pub struct ProfileExportArgs {
+    /// Image that was launched from, or file that `profile list` names
+    #[arg(value_name = "IMAGE|FILE")]
+    pub profile: PathBuf,
+    /// Programs of the image, as `profile list` names them; without any all of them
+    pub programs: Vec<String>,
+    /// File to write (default: standard output)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+}
+
+/// Arguments of `profile merge`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile merge"))]
+pub struct ProfileMergeArgs {
+    /// Profiles; a program that is in several reads all that they say
+    #[arg(value_name = "FILE", required = true)]
+    pub profiles: Vec<PathBuf>,
+    /// File to write (default: standard output)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `profile record`.
+#[derive(Args, Debug)]
+#[command(after_long_help = examples_help("erofast profile record"))]
+pub struct ProfileRecordArgs {
+    /// Image file, block device, or URL (http, https, oci)
+    pub image: PathBuf,
+    /// Run the command so often, each time from a new mount, and write all that it reads
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Make the mount the root directory of the command
+    #[arg(long)]
+    pub root: bool,
+    /// Options of the mount, as `erofast mount -o` has them
+    #[arg(short = 'O', long = "options", value_name = "OPTIONS")]
+    pub options: Vec<OsString>,
+    /// File to write (default: IMAGE.launches; - for the standard output)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Command to run, and its arguments; {} stands for the mount point
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// Arguments of `profile remove`.

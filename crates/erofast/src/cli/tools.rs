@@ -21,7 +21,7 @@ pub enum ToolCommand {
     Check(CheckArgs),
     /// Write files of an image into a directory, or as a tar stream
     Extract(ExtractArgs),
-    /// List, show, trim and remove launch profiles
+    /// Record, export, merge, show, trim and remove launch profiles
     #[command(subcommand)]
     Profile(ProfileCommand),
     /// List, remove and fetch images at URLs

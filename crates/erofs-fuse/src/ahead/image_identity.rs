@@ -3,6 +3,7 @@
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
+use look_ahead::PATH_IN_MOUNT;
 
 /// By which the launch profiles of the image are known, or those of several images in this order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
@@ -35,6 +36,15 @@ fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
         inodes: superblock.inos,
         content: engine.with_image(&engine.waiting(), root, content),
     }
+}
+
+/// Whether there is a launch profile in the root directory of a mount; `None` where that cannot be
+/// known without waiting for a network.
+pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
+    let request = engine.waiting().without_waiting();
+    let directory = engine.borrow_inode(&request, root).ok()?;
+    let found = engine.lookup(&request, &directory, PATH_IN_MOUNT.as_bytes());
+    found.ok().map(|found| found.is_some())
 }
 
 /// Bytes of metadata that tell images apart, from the root inode on. Inodes there have sizes and

@@ -46,6 +46,8 @@ figures::figures! {
         path: String,
         /// Its inode; null, since profiles name programs by their paths.
         nid: Option<u64>,
+        /// Where its profile came from: here, beside (the image), registry or image.
+        origin: String,
         /// Launches that were learned.
         launches: u32,
         /// Windows of its profile.

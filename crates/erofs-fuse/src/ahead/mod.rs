@@ -13,6 +13,7 @@ mod storing_threads;
 
 pub(crate) use decoded::{DecodedBytes, Keeping};
 pub(crate) use directory_read_ahead::DirectoryReadAhead;
+pub(crate) use image_identity::has_launches;
 pub use image_identity::identity as profile_identity;
 pub(crate) use launch_figures::LaunchFigures;
 pub(crate) use notify_store::NotifyStoreWriter;

@@ -22,6 +22,9 @@ use crate::mounting::Mounted;
 use crate::poll::first_ready;
 use crate::protocol::{Request, receive_response, respond};
 
+/// Bytes of a line for the log.
+pub(super) const LONGEST_NOTE: usize = 500;
+
 /// How long a companion waits. A file of a network may take long.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -79,6 +82,20 @@ impl Store for StoredProfile {
         let length = text.len().to_string();
         let done = errands.ask(Request::WriteProfile, length.as_bytes());
         done.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn travelling(&mut self) -> Result<Option<File>, String> {
+        let file = self.errands.ask(Request::Travelling, b"");
+        let file = file.map_err(|error| error.to_string())?;
+        Ok(file.map(File::from))
+    }
+
+    fn note(&mut self, line: &str) {
+        let socket = &self.errands.socket;
+        let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = line.len().min(LONGEST_NOTE);
+        // Without a log there is nowhere to report that.
+        let _ = Request::Note.send(&*socket, &line.as_bytes()[..end]);
     }
 }
 

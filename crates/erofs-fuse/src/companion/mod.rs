@@ -9,9 +9,11 @@ mod detached_copy;
 mod errands;
 mod process;
 mod profile_file;
+pub(crate) mod travelling_file;
 
 pub use cache_folder::cache_folder as profile_folder;
 pub(crate) use decoded_file::DecodedFile;
 pub(crate) use decoded_keeper::DecodedKeeper;
 pub(crate) use process::CompanionOfMount;
 pub(crate) use profile_file::ProfileFile;
+pub use travelling_file::path_beside as profile_beside;

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use look_ahead::{Companion, Events, Reader, Settings};
+use erofs_engine::remote;
+use look_ahead::{Companion, Events, Origin, Reader, Settings};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::process::Signal;
 
 use super::copied_mount::CopiedMount;
 use super::detached_copy;
-use super::errands::{self, Errands, StoredProfile};
+use super::errands::{self, Errands, LONGEST_NOTE, StoredProfile};
 use super::profile_file::ProfileFile;
 use crate::child::ChildProcess;
 use crate::error::Error;
@@ -27,12 +28,15 @@ use crate::mounting::{Mounted, read_ahead, read_table};
 use crate::options::{Prefetch, ProfileLocation, SandboxMode};
 use crate::packets::socket_pair;
 use crate::poll::{first_ready, has_ended};
-use crate::protocol::receive;
+use crate::protocol::{Request, receive, respond};
 use crate::request::MountRequest;
 use crate::sandbox;
 
 /// Its name for `ps`.
 const NAME: &std::ffi::CStr = c"erofs_companion";
+
+/// Lines that the companion of one mount may have written to the log.
+const NOTES: usize = 4;
 
 /// How often it is started for one mount.
 const STARTS: u32 = 5;
@@ -60,6 +64,10 @@ pub(crate) struct CompanionOfMount {
     text: OwnedFd,
     mounted: Mounted,
     profile: Option<ProfileFile>,
+    /// Profiles that travel with the image.
+    travelling: Option<OwnedFd>,
+    /// Lines for the log that may still come.
+    notes: usize,
     running: Option<Running>,
     errands: Vec<ChildProcess>,
     /// Any event may begin the launch.
@@ -79,6 +87,7 @@ impl CompanionOfMount {
     pub(crate) fn new(
         mounted: &Mounted,
         profile: Option<ProfileFile>,
+        travelling: Option<OwnedFd>,
         null: &OwnedFd,
     ) -> Result<Self, Error> {
         const WHAT: &str = "memory for a companion";
@@ -86,10 +95,14 @@ impl CompanionOfMount {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(Error::io(WHAT))?;
         let reader = map(&events, &wake)?;
-        let any = profile.as_ref().is_some_and(ProfileFile::has_one_launch);
+        let any = profile
+            .as_ref()
+            .is_some_and(ProfileFile::begins_with_any_file);
         reader.set_unattended(any);
-        Ok(Self {
+        let mut this = Self {
             any,
+            travelling: None,
+            notes: NOTES,
             reader,
             events,
             wake,
@@ -100,7 +113,17 @@ impl CompanionOfMount {
             errands: Vec::new(),
             starts: 0,
             null: null.try_clone().map_err(Error::std_io("dup"))?,
-        })
+        };
+        if let Some(travelling) = travelling {
+            this.has_come(travelling);
+        }
+        Ok(this)
+    }
+
+    /// A profile that travels with the image is there.
+    pub(crate) fn has_come(&mut self, travelling: OwnedFd) {
+        self.travelling = Some(travelling);
+        self.reader.announce();
     }
 
     /// For a server: where it notes what happens.
@@ -160,12 +183,24 @@ impl CompanionOfMount {
         }
     }
 
-    /// To be called when [`watched`](Self::watched) is readable.
-    pub(crate) fn attend(&mut self, request: &MountRequest) {
+    /// To be called when [`watched`](Self::watched) is readable. Returns a line for the log.
+    pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
         let Some(running) = &self.running else {
-            return self.start(request);
+            self.start(request);
+            return None;
         };
         match receive(&running.socket) {
+            Ok((Request::Note, line)) => {
+                self.notes = self.notes.checked_sub(1)?;
+                let line = &line[..line.len().min(LONGEST_NOTE)];
+                return Some(String::from_utf8_lossy(line).into_owned());
+            }
+            Ok((Request::Travelling, _)) => {
+                let file = self.travelling.as_ref().map(OwnedFd::try_clone).transpose();
+                let file = file.map_err(Error::std_io("dup"));
+                let answer = file.map(Into::into).map_err(|error| (&error).into());
+                let _ = respond(&running.socket, &answer);
+            }
             Ok(asked) => {
                 let child = errands::run(
                     asked,
@@ -179,6 +214,7 @@ impl CompanionOfMount {
             // It has ended, or is not itself any more.
             Err(_) => self.end_process(),
         }
+        None
     }
 
     fn end_process(&mut self) {
@@ -241,7 +277,7 @@ impl CompanionOfMount {
             };
             let socket = self.watched().map(|socket| (socket, PollFlags::IN));
             match first_ready(socket.as_slice(), Some(limit)) {
-                Ok(Some(_)) => self.attend(request),
+                Ok(Some(_)) => drop(self.attend(request)),
                 _ if left.is_zero() => {
                     let _ = running.child.signal(Signal::KILL);
                     return;
@@ -322,11 +358,18 @@ impl CompanionOfMount {
 
     fn settings(&self, request: &MountRequest, trouble: Option<&Error>) -> Settings {
         let location = request.options.profile.as_ref();
+        let records = request.options.records();
+        let fetches = request.options.prefetch != Prefetch::None || !request.is_remote();
         Settings {
             learns: location.is_some() && trouble.is_none(),
             any_file: location.is_some_and(|location| *location != ProfileLocation::Learned),
+            one_launch: !records,
             is_named: matches!(location, Some(ProfileLocation::File(_))),
-            replays: request.options.prefetch != Prefetch::None || !request.is_remote(),
+            replays: fetches && !records,
+            origin: match remote::url(&request.image) {
+                Some(Ok(url)) if url.reference().is_some() => Origin::Registry,
+                _ => Origin::Beside,
+            },
             at_a_time: read_ahead::bytes(&self.mounted),
             memory: File::open("/proc/meminfo").ok(),
             trouble: trouble.map(ToString::to_string),

@@ -68,7 +68,9 @@ impl ProfileFile {
     /// One line. Reading it through the mount would wait for the server, which waits for it.
     pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
         let (path, option) = match location {
-            ProfileLocation::File(path) => (path.clone(), format!("profile={}", path.display())),
+            ProfileLocation::File(path) | ProfileLocation::Recorded(path) => {
+                (path.clone(), format!("profile={}", path.display()))
+            }
             ProfileLocation::Auto => (cache_folder()?, "profile=auto".to_owned()),
             ProfileLocation::Learned => (cache_folder()?, "profile=learn".to_owned()),
         };
@@ -146,8 +148,8 @@ impl ProfileFile {
         }
     }
 
-    /// Whether any file begins a launch, the only one of the mount.
-    pub(crate) fn has_one_launch(&self) -> bool {
+    /// Whether any file begins the first launch of the mount.
+    pub(crate) fn begins_with_any_file(&self) -> bool {
         self.location != ProfileLocation::Learned
     }
 
@@ -176,7 +178,10 @@ impl ProfileFile {
             return Err(not_regular(path));
         }
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let ours = !matches!(self.location, ProfileLocation::File(_));
+        let ours = matches!(
+            self.location,
+            ProfileLocation::Auto | ProfileLocation::Learned
+        );
         if ours {
             let made = make_directory(folder);
             made.map_err(Error::std_io(folder.display().to_string()))?;
@@ -199,7 +204,7 @@ impl ProfileFile {
 
     fn path_of(&self, name: &[u8]) -> Result<PathBuf, Error> {
         match &self.location {
-            ProfileLocation::File(path) => Ok(path.clone()),
+            ProfileLocation::File(path) | ProfileLocation::Recorded(path) => Ok(path.clone()),
             ProfileLocation::Auto | ProfileLocation::Learned => {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
                 let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");

@@ -6,12 +6,20 @@ use std::os::fd::OwnedFd;
 
 use super::mounted::Mounted;
 use crate::error::{Error, needs_root};
-use crate::options::READ_AHEAD_KB;
+use crate::options::{MountOptions, READ_AHEAD_KB};
+
+/// While a profile is recorded, in KiB, as the kernel has it for any mount: of more a launch needs
+/// less.
+const RECORDED_KB: u32 = 128;
 
 /// Sets the read-ahead of a mount, which only root may. Unless a value was requested, a refusal is
 /// no error: everything works with smaller requests.
-pub(crate) fn set(mounted: &Mounted, asked: Option<u32>) -> Result<(), Error> {
-    let kib = asked.unwrap_or(READ_AHEAD_KB);
+pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error> {
+    let asked = options.read_ahead_kb;
+    let kib = asked.unwrap_or(match options.records() {
+        true => RECORDED_KB,
+        false => READ_AHEAD_KB,
+    });
     match (write(mounted, kib), asked) {
         (Err(error), Some(_)) => {
             let why = needs_root(&error, "");

@@ -74,6 +74,10 @@ pub(crate) enum Request {
     Expire,
     /// Copy the mount; the answer carries the root of the copy.
     Copy,
+    /// Open the profile that travels with the image, if there is one.
+    Travelling,
+    /// A line for the log. No answer.
+    Note,
     /// Open the profile of this name for reading; no descriptor if there is none yet.
     OpenProfile,
     /// Write the profile: so many bytes of the memory that is there for it.

@@ -29,7 +29,7 @@ use crate::ahead::NotifyStoreWriter;
 use crate::ahead::RandomFaults;
 use crate::ahead::ReadAheadWindow;
 use crate::ahead::file_read_ahead::{self, FileReadAhead};
-use crate::ahead::{DecodedBytes, Keeping, profile_identity};
+use crate::ahead::{DecodedBytes, Keeping, has_launches, profile_identity};
 use crate::ahead::{First, StoringThreads};
 use crate::answer::ErofsFilesystem;
 use crate::answer::FaultRecorder;
@@ -206,7 +206,9 @@ impl Serving<'_> {
         }
         let writer = NotifyStoreWriter::start(engine, nodes, &session, unmount.helper, random)?;
         let first = writer.caller();
-        engine.set_page_cache(Box::new(writer));
+        if !options.records() {
+            engine.set_page_cache(Box::new(writer));
+        }
         let read_ahead = self.read_ahead(unmount.helper, &image, &session, &first, events)?;
         if options.prefetch == Prefetch::All {
             engine.fetch_all();
@@ -255,7 +257,8 @@ impl Serving<'_> {
         first: &First,
         events: Option<Arc<Events>>,
     ) -> Result<Option<file_read_ahead::Running>, Error> {
-        if self.request.options.read_ahead_kb == Some(0) {
+        let options = &self.request.options;
+        if options.read_ahead_kb == Some(0) || options.records() {
             return Ok(None);
         }
         let mut storing = StoringThreads {
@@ -374,8 +377,9 @@ impl Serving<'_> {
         if self.start == Start::First {
             let (identity, below) = (profile_identity(self.engine), root != self.engine.root());
             let name = identity.file_name(below.then_some(root));
-            let root = InodeNumbers(self.engine.numbers()).number(root);
-            events.describe(root, &name, &identity);
+            let number = InodeNumbers(self.engine.numbers()).number(root);
+            events.describe(number, &name, &identity);
+            events.set_inside(has_launches(self.engine, root));
             if learns && options.profile != Some(ProfileLocation::Learned) {
                 events.record();
             }

@@ -45,6 +45,11 @@ impl MountFetcher {
         Self { kept: None, ends }
     }
 
+    /// Launch profiles that came with the image, once.
+    pub(crate) fn take_launches(&mut self) -> Option<OwnedFd> {
+        self.kept.as_mut()?.fetcher.take_launches()
+    }
+
     /// The mount is served: what it opens from now on is for its readers.
     pub(crate) fn is_served(&mut self) {
         self.ends.clear();
@@ -110,6 +115,7 @@ impl MountFetcher {
         match kept.fetcher.event() {
             // Without a log there is nowhere to report that either.
             Ok(Event::Note(line)) => drop(log.line(&line)),
+            Ok(Event::Launches) => {}
             Ok(Event::Died) => kept.rest(),
             Err(error) => kept.fail(log, &error.to_string()),
         }

@@ -12,7 +12,9 @@ use super::mount_fetcher::MountFetcher;
 use super::replaceable::Replaceable;
 use super::watcher;
 use crate::child::ChildProcess;
-use crate::companion::{CompanionOfMount, DecodedFile, DecodedKeeper, ProfileFile};
+use crate::companion::{
+    CompanionOfMount, DecodedFile, DecodedKeeper, ProfileFile, travelling_file,
+};
 use crate::error::Error;
 use crate::mounting::{self, Connection, EnableUringGuard, Mounted, passed, read_ahead};
 use crate::options::ProfileLocation;
@@ -32,6 +34,8 @@ pub(crate) struct MountState {
     replaceable: Replaceable,
     /// With `profile=`, until the companion has it.
     profile: Option<ProfileFile>,
+    /// A profile that travels with the image, until the companion has it.
+    travelling: Option<OwnedFd>,
     /// Since the handshake.
     companion: Option<CompanionOfMount>,
     /// Decoded bytes of launches, until they are asked for; then what writes them, until its first
@@ -57,8 +61,12 @@ impl MountState {
     pub(crate) fn new(request: MountRequest, null: OwnedFd, ends: Vec<OwnedFd>) -> Self {
         let location = request.options.profile.clone();
         let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
+        let travelling = profile
+            .as_ref()
+            .and_then(|_| travelling_file::beside(&request));
         Self {
             profile,
+            travelling,
             companion: None,
             decoded: None,
             keeper: None,
@@ -111,7 +119,7 @@ impl MountState {
                 self.uring_guard = None;
                 self.handshake_done = true;
                 self.alive.iter().for_each(watcher::handshake_done);
-                read_ahead::set(mounted, self.request.options.read_ahead_kb)?;
+                read_ahead::set(mounted, &self.request.options)?;
                 self.alive()
             }
             (Request::Events, Some(_)) => self.companion()?.events().map(Some),
@@ -177,7 +185,8 @@ impl MountState {
             Some(companion) => companion,
             None => {
                 let (mounted, _) = self.mounted.as_ref().ok_or_else(none)?;
-                CompanionOfMount::new(mounted, self.profile.take(), &self.null)?
+                let (profile, travelling) = (self.profile.take(), self.travelling.take());
+                CompanionOfMount::new(mounted, profile, travelling, &self.null)?
             }
         };
         Ok(self.companion.insert(companion))
@@ -278,9 +287,19 @@ impl MountState {
         companion.and_then(CompanionOfMount::watched)
     }
 
-    pub(crate) fn attend_companion(&mut self) {
-        if let Some(companion) = &mut self.companion {
-            companion.attend(&self.request);
+    /// Returns a line for the log.
+    pub(crate) fn attend_companion(&mut self) -> Option<String> {
+        self.companion.as_mut()?.attend(&self.request)
+    }
+
+    /// A profile that travels with the image may have been fetched.
+    pub(crate) fn take_travelling(&mut self) {
+        let Some(file) = self.replaceable.fetcher.take_launches() else {
+            return;
+        };
+        match &mut self.companion {
+            Some(companion) => companion.has_come(file),
+            None => self.travelling = Some(file),
         }
     }
 

@@ -11,6 +11,7 @@ use fuse_transport::RequestsInFlight;
 use rustix::io::fcntl_dupfd_cloexec;
 
 use super::mount_fetcher::MountFetcher;
+use crate::companion::travelling_file;
 use crate::error::Error;
 use crate::request::MountRequest;
 
@@ -75,7 +76,8 @@ impl Replaceable {
         let opened = match url {
             Some(url) if !small => {
                 let root = self.root_hash(request, path, &paths)?;
-                let options = engine.fetching(&request.image, &url, root.as_ref());
+                let mut options = engine.fetching(&request.image, &url, root.as_ref());
+                options.launches = number == 0 && travelling_file::is_wanted(request);
                 return self.fetcher.client(number, &url, &options);
             }
             _ if self.files.get(number).is_some_and(Option::is_some) => None,

@@ -188,7 +188,11 @@ impl Helper {
         loop {
             match self.wait() {
                 Event::Time => {}
-                Event::Companion => self.state.attend_companion(),
+                Event::Companion => {
+                    if let Some(line) = self.state.attend_companion() {
+                        self.servers.report(&line);
+                    }
+                }
                 Event::Decoded => self.state.wake_decoded(),
                 Event::Fetcher => self.state.fetcher_mut().hear(&self.servers.log),
                 Event::End if !self.is_served() => {
@@ -220,6 +224,7 @@ impl Helper {
                 return self.give_up();
             }
             self.state.fetcher_mut().attend(&self.servers.log);
+            self.state.take_travelling();
             let refused = self.deaths.judge();
             self.refuse(&refused);
             if self.kill_at.is_some_and(|at| at <= Instant::now()) {

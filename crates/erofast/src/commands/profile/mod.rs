@@ -1,42 +1,51 @@
-//! `erofast profile`: lists, shows, trims and removes launch profiles.
+//! `erofast profile`: records, exports, merges, lists, shows, trims and removes launch profiles.
+
+mod files;
+mod record;
+mod travelling;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, one_line, print_json};
-use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
+use erofs_engine::remote;
 use erofs_fuse::note;
-use launch_profile::{
-    Decoded, Error, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim, limits,
-};
-use rustix::fs::OFlags;
+use launch_profile::{Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim};
 use serde_json::{Value, json};
 
 use crate::cli::{
     ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs, RemoteArgs,
 };
 use crate::text::{name, time};
+use files::{
+    Found, NONE, files, is_of_another_version, is_ours, learned_of, named, only, replace,
+    travelling_of,
+};
 
-/// Printed of an image that has none.
-const NONE: &str = "no launches were learned of it";
+pub use record::record;
+pub use travelling::{export, merge};
 
 /// Runs `profile list`.
 pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
-    let mut found = match args.images.is_empty() {
-        true => files(None)?,
+    let mut found: Vec<Found> = match args.images.is_empty() {
+        true => files(None)?.into_iter().map(Found::here).collect(),
         false => Vec::new(),
     };
     for image in &args.images {
         let (_, learned) = learned_of(image, &args.remote)?;
-        if learned.is_empty() && !args.json {
+        let is_profile = learned.iter().any(|(path, _)| path == image);
+        let travelling = match is_profile {
+            true => Vec::new(),
+            false => travelling_of(image, &args.remote)?,
+        };
+        if learned.is_empty() && travelling.is_empty() && !args.json {
             outln!("{}: {NONE}", remote::shown(image));
         }
-        found.extend(learned);
+        found.extend(learned.into_iter().map(Found::here).chain(travelling));
     }
     if found.is_empty() && args.images.is_empty() && !args.json {
         let folder = erofs_fuse::profile_folder()?;
@@ -45,9 +54,14 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
     // No fault: mounts write them anew.
     let mut of_other_versions = Vec::new();
-    for (path, learned) in found {
+    for Found {
+        path,
+        origin,
+        learned,
+    } in found
+    {
         match learned {
-            Ok(learned) => images.push((path, learned)),
+            Ok(learned) => images.push((path, origin, learned)),
             Err(error) if is_of_another_version(&error) => of_other_versions.push((path, error)),
             Err(error) => {
                 note(one_line(&error));
@@ -57,9 +71,10 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     note_other_versions(&of_other_versions);
     if args.json {
-        let image = |(path, learned): &(PathBuf, Learned)| {
+        let image = |(path, origin, learned): &(PathBuf, Option<&str>, Learned)| {
             json!({
                 "file": path.display().to_string(),
+                "origin": origin,
                 "uuid": learned.image.map(|image| image.to_string()),
                 "build_time": learned.image.map(|image| image.build_time),
                 "decoded_bytes": bytes_of(&kept(path, learned.image.as_ref())),
@@ -70,11 +85,13 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         print_json(&json!({"images": images}))?;
         return Ok(outcome);
     }
-    for (path, learned) in &images {
+    for (path, origin, learned) in &images {
         outln!("{}", path.display());
-        match &learned.image {
-            Some(image) => outln!("  image made {} UTC", time(image.build_time.cast_signed())),
-            None => outln!("  for any image with these files"),
+        match (origin, &learned.image) {
+            (Some("beside"), _) => outln!("  beside the image"),
+            (Some("image"), _) => outln!("  in the image"),
+            (_, Some(image)) => outln!("  image made {} UTC", time(image.build_time.cast_signed())),
+            (_, None) => outln!("  for any image with these files"),
         }
         for program in &learned.programs {
             outln!("  {}", line(program));
@@ -118,17 +135,20 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
         print_paths(&all, if args.null { 0 } else { b'\n' })?;
     } else if args.json {
         let program = |program: &Program| {
-            let (mut shown, one) = (report(&program.profile, &image), short(program));
+            let (mut shown, one) = (report(&program.profile, image), short(program));
             for (key, value) in one.as_object().into_iter().flatten() {
                 shown[key] = shown.get(key).unwrap_or(value).clone();
             }
             shown
         };
-        let mut shown = report(&all, &image);
+        let mut shown = report(&all, image);
         shown["programs"] = programs.iter().map(program).collect();
         print_json(&shown)?;
     } else {
-        outln!("image:       {image}");
+        match image {
+            Some(image) => outln!("image:       {image}"),
+            None => outln!("image:       any with these files"),
+        }
         for program in &programs {
             outln!("program:     {}", line(program));
             print(&program.profile)?;
@@ -145,7 +165,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
         let learned = match learned {
             // Whatever it holds, it is ours.
             Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
-                image: Some(image),
+                image,
                 ..Learned::default()
             },
             learned => learned?,
@@ -186,85 +206,6 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
         left if left < before => replace(file, learned.to_text().as_bytes()),
         _ => Ok(()),
     }
-}
-
-/// Profiles, or why a file has none.
-type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
-
-/// The profiles that mounts have learned, of one image or of all, or why a file has none.
-fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
-    let folder = erofs_fuse::profile_folder()?;
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&folder).into_iter().flatten() {
-        let path = entry.with_context(|| folder.display().to_string())?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Others write here at the same time, and not only these files.
-        let is_one = of.is_none_or(|image| image.is_named_by(&name));
-        if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
-            continue;
-        }
-        match read(&path) {
-            Ok(learned) if learned.programs.is_empty() => {}
-            learned => files.push((path, learned)),
-        }
-    }
-    files.sort_by(|one, other| one.0.cmp(&other.0));
-    Ok(files)
-}
-
-fn is_of_another_version(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(Error::Version(_)))
-}
-
-/// As [`learned_of`], but at least one.
-fn named(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
-    let (image, files) = learned_of(path, flags)?;
-    ensure!(!files.is_empty(), "{}: {NONE}", remote::shown(path));
-    Ok((image, files))
-}
-
-/// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
-/// have their own.
-fn learned_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<(ImageIdentity, Files)> {
-    let shown = remote::shown(path);
-    let image = match read(path) {
-        _ if remote::url(path).is_some() => image_at(path, flags)?,
-        Err(error) if !is_ours(path) && error.downcast_ref() == Some(&Error::Magic) => {
-            image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
-        }
-        read => {
-            let image = read
-                .as_ref()
-                .ok()
-                .and_then(|one| one.image)
-                .unwrap_or_default();
-            return Ok((image, vec![(path.to_owned(), read)]));
-        }
-    };
-    Ok((image, files(Some(&image))?))
-}
-
-/// Whether it has the place and the end of the name of a learned profile.
-fn is_ours(path: &Path) -> bool {
-    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    let ours = erofs_fuse::profile_folder().ok();
-    let ours = ours.and_then(|ours| ours.canonicalize().ok());
-    path.extension().is_some_and(|end| end == "profile") && ours.is_some() && folder == ours
-}
-
-fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
-    ensure!(
-        !path.is_dir(),
-        "{}: is a directory; profiles are named by the path of the image",
-        path.display()
-    );
-    let mut options = EngineOptions {
-        workers: WorkersMode::Inline,
-        ..EngineOptions::default()
-    };
-    flags.apply(&mut options)?;
-    let engine = Engine::open(path, &options)?;
-    Ok(erofs_fuse::profile_identity(&engine))
 }
 
 /// Files of decoded bytes of an image beside its profile, and their bytes.
@@ -330,17 +271,11 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
         until_ms: args.until.unwrap_or(u32::MAX),
         bytes: args.size.map_or(u64::MAX, mib),
     };
-    let (_, found) = named(&args.profile, &args.remote)?;
-    let shown = remote::shown(&args.profile);
-    ensure!(
-        args.output.is_none() || found.len() == 1,
-        "{shown}: -o takes one profile, and mounts with subdir= learned their own: name one of {}",
-        found
-            .iter()
-            .map(|(file, _)| file.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
-    );
+    let (_, mut found) = named(&args.profile, &args.remote)?;
+    if args.output.is_some() {
+        let shown = remote::shown(&args.profile);
+        found = vec![only(found, &shown, "-o takes one profile")?];
+    }
     for (file, learned) in found {
         let mut learned = learned?;
         learned
@@ -351,61 +286,6 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
         replace(path, learned.to_text().as_bytes()).with_context(|| path.display().to_string())?;
     }
     Ok(Outcome::Fine)
-}
-
-fn read(path: &Path) -> anyhow::Result<Learned> {
-    let context = || path.display().to_string();
-    if is_ours(path) && path.is_symlink() {
-        bail!(
-            "{}: is a symbolic link, which no mount follows: remove it",
-            path.display()
-        );
-    }
-    let mut bytes = Vec::new();
-    // A FIFO would wait for its writer.
-    let mut options = File::options();
-    let options = options
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.open(path).with_context(context)?;
-    let metadata = file.metadata().with_context(context)?;
-    if !metadata.is_file() {
-        return Err(Error::Magic).with_context(context);
-    }
-    let most = limits::LEARNED_BYTES as u64 + 1;
-    file.take(most)
-        .read_to_end(&mut bytes)
-        .with_context(context)?;
-    Learned::parse_any(&bytes).with_context(context)
-}
-
-/// All at once or not at all, with the mode of the file that is replaced, which a symbolic link may
-/// name. What is no regular file is written to.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if path.as_os_str() == "-" {
-        return erofast_cli::stdout().write_all(bytes);
-    }
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let before = fs::metadata(path).ok();
-    if before.as_ref().is_some_and(|before| !before.is_file()) {
-        return File::options().write(true).open(path)?.write_all(bytes);
-    }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}", std::process::id()));
-    let mut file = File::create_new(&temporary)?;
-    let written = file.write_all(bytes).and_then(|()| match &before {
-        Some(before) => {
-            // Only root can do that.
-            let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
-            fs::set_permissions(&temporary, before.permissions())
-        }
-        None => Ok(()),
-    });
-    written
-        .and_then(|()| fs::rename(&temporary, path))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
 }
 
 fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
@@ -438,11 +318,11 @@ fn path(profile: &Profile, file: &RecordedFile) -> String {
     String::from_utf8_lossy(&profile.path(&file.name)).into_owned()
 }
 
-fn report(profile: &Profile, image: &ImageIdentity) -> Value {
+fn report(profile: &Profile, image: Option<ImageIdentity>) -> Value {
     let files = files_with_bytes(profile);
     let listed = listed_directories(profile);
     json!({
-        "uuid": image.to_string(),
+        "uuid": image.map(|image| image.to_string()),
         "milliseconds": profile.lasts_ms(),
         "bytes": profile.bytes(),
         "pages": profile.windows.iter().map(|window| window.bytes() / PAGE).sum::<u64>(),

@@ -1,0 +1,115 @@
+//! The launch profile that travels with an image: beside its URL, or in its registry. The image is
+//! opened and read without a wait for it.
+
+use std::fs::File;
+use std::io::Write;
+use std::rc::Rc;
+
+use remote_image::launches::{BEGIN, SUFFIX, are_known, known, remember};
+use remote_image::{ImageUrl, Options};
+use reqwest::header::HeaderMap;
+use rustix::fs::{MemfdFlags, memfd_create};
+use tokio::task::JoinHandle;
+
+use crate::answer::few;
+use crate::connections::Connections;
+use crate::failure::{Failure, in_time};
+use crate::fetch::Fetch;
+use crate::http::Server;
+use crate::registry::{self, Attached};
+
+/// A search beside a URL, which has begun.
+pub struct Search(JoinHandle<Result<Vec<u8>, Failure>>);
+
+impl Search {
+    /// Together with the first range of the image, where nothing is known of the URL. `None`: it is
+    /// not wanted, or something is known.
+    pub fn begin(
+        source: &ImageUrl,
+        options: &Options,
+        connections: &Connections,
+    ) -> Option<Search> {
+        let is_first =
+            options.launches && source.reference().is_none() && !are_known(source, options);
+        let server = is_first.then(|| Server::new(source, options, connections).ok())??;
+        let (source, options) = (source.clone(), options.clone());
+        let search = async move { in_time(&options, beside(&server, &source)).await };
+        Some(Search(tokio::task::spawn_local(search)))
+    }
+}
+
+/// Gives the parent what is there, once it comes. `attached`: in a registry.
+pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attached>) {
+    if !fetch.options.launches {
+        return;
+    }
+    let fetch = Rc::clone(fetch);
+    tokio::task::spawn_local(async move {
+        let Fetch {
+            source,
+            options,
+            identity,
+            ..
+        } = &*fetch;
+        if let Some(bytes) = known(source, options, identity) {
+            return send(&fetch, &bytes);
+        }
+        let found = match (search, &attached) {
+            (Some(Search(search)), _) => search.await.unwrap_or_else(|_| Ok(Vec::new())),
+            (None, Some(attached)) => {
+                in_time(options, registry::find_launches(&fetch.server, attached)).await
+            }
+            (None, None) => in_time(options, beside(&fetch.server, source)).await,
+        };
+        match found {
+            Ok(bytes) => {
+                // Without it the next mount asks again.
+                let _ = remember(source, options, identity, &bytes);
+                send(&fetch, &bytes);
+            }
+            Err(failure) => fetch.note(&format!("its launch profile: {}", failure.text)),
+        }
+    });
+}
+
+/// The same of an image that is opened without its server.
+pub fn deliver_known(fetch: &Fetch) {
+    let is_wanted = fetch.options.launches;
+    let find = || known(&fetch.source, &fetch.options, &fetch.identity);
+    if let Some(bytes) = is_wanted.then(find).flatten() {
+        send(fetch, &bytes);
+    }
+}
+
+/// Empty: there is none.
+fn send(fetch: &Fetch, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let in_memory = || -> std::io::Result<File> {
+        let mut file = File::from(memfd_create("launches", MemfdFlags::CLOEXEC)?);
+        file.write_all(bytes)?;
+        Ok(file)
+    };
+    // Without it launches are learned.
+    if let Ok(file) = in_memory() {
+        fetch.report_launches(&file);
+    }
+}
+
+async fn beside(server: &Server, source: &ImageUrl) -> Result<Vec<u8>, Failure> {
+    let url = source.beside(SUFFIX);
+    let response = server.get_beside(url.url(), &HeaderMap::new()).await?;
+    if response.status().is_success() {
+        let bytes = few(response, Some(BEGIN)).await?;
+        // Some servers answer with a page, whatever is asked for.
+        let is_one = bytes.starts_with(BEGIN);
+        return Ok(if is_one { bytes } else { Vec::new() });
+    }
+    let failure = server.refused(&response);
+    // Servers of buckets answer 403 where nothing may be listed.
+    match failure.missing || response.status().is_client_error() && failure.lasting {
+        true => Ok(Vec::new()),
+        false => Err(failure),
+    }
+}

@@ -1,0 +1,227 @@
+//! Files of launch profiles: where they are, and how they are read and replaced.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use erofs_engine::erofs_format::FileType;
+use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
+use launch_profile::{Error, ImageIdentity, Learned, limits};
+use rustix::fs::OFlags;
+
+use crate::cli::RemoteArgs;
+
+/// Printed of an image that has none.
+pub(super) const NONE: &str = "no launches were learned of it";
+
+/// Profiles, or why a file has none.
+pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
+
+/// The profiles that mounts have learned, of one image or of all, or why a file has none.
+pub(super) fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
+    let folder = erofs_fuse::profile_folder()?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let path = entry.with_context(|| folder.display().to_string())?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Others write here at the same time, and not only these files.
+        let is_one = of.is_none_or(|image| image.is_named_by(&name));
+        if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
+            continue;
+        }
+        match read(&path) {
+            Ok(learned) if learned.programs.is_empty() => {}
+            learned => files.push((path, learned)),
+        }
+    }
+    files.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(files)
+}
+
+pub(super) fn is_of_another_version(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Error::Version(_)))
+}
+
+/// As [`learned_of`], but at least one.
+pub(super) fn named(
+    path: &Path,
+    flags: &RemoteArgs,
+) -> anyhow::Result<(Option<ImageIdentity>, Files)> {
+    let (image, files) = learned_of(path, flags)?;
+    ensure!(!files.is_empty(), "{}: {NONE}", remote::shown(path));
+    Ok((image, files))
+}
+
+/// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
+/// have their own.
+pub(super) fn learned_of(
+    path: &Path,
+    flags: &RemoteArgs,
+) -> anyhow::Result<(Option<ImageIdentity>, Files)> {
+    let shown = remote::shown(path);
+    let image = match read(path) {
+        _ if remote::url(path).is_some() => image_at(path, flags)?,
+        Err(error) if !is_ours(path) && error.downcast_ref() == Some(&Error::Magic) => {
+            image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
+        }
+        read => {
+            let image = read.as_ref().ok().and_then(|one| one.image);
+            return Ok((image, vec![(path.to_owned(), read)]));
+        }
+    };
+    Ok((Some(image), files(Some(&image))?))
+}
+
+/// A profile, where it came from (`None`: it was named), and what it has, or why nothing.
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) origin: Option<&'static str>,
+    pub(super) learned: anyhow::Result<Learned>,
+}
+
+impl Found {
+    /// Of what was learned here.
+    pub(super) fn here((path, learned): (PathBuf, anyhow::Result<Learned>)) -> Self {
+        Self {
+            origin: is_ours(&path).then_some("here"),
+            path,
+            learned,
+        }
+    }
+}
+
+/// The profiles that travel with an image: beside it, where it is a file, and in it.
+pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    let beside = erofs_fuse::profile_beside(image);
+    if remote::url(image).is_none() && beside.exists() {
+        found.push(Found {
+            learned: read(&beside),
+            path: beside,
+            origin: Some("beside"),
+        });
+    }
+    let engine = engine_of(image, flags)?;
+    let name = erofs_fuse::PROFILE_IN_MOUNT;
+    let inside = engine.resolve(name.as_bytes(), false);
+    if let Ok(inode) = inside.as_ref()
+        && inode.file_type() == FileType::Regular
+    {
+        let length = inode.size.min(limits::TRAVELLING_BYTES as u64 + 1);
+        let mut bytes = vec![0; usize::try_from(length)?];
+        let read = engine.read_at(&engine.waiting(), inode, 0, &mut bytes);
+        let path = image.join(name);
+        let learned = read.map_err(anyhow::Error::from).and_then(|_| {
+            let learned = Learned::parse_travelling(&bytes);
+            Ok(learned?)
+        });
+        found.push(Found {
+            learned: learned.with_context(|| remote::shown(&path)),
+            path,
+            origin: Some("image"),
+        });
+    }
+    Ok(found)
+}
+
+/// Whether it has the place and the end of the name of a learned profile.
+pub(super) fn is_ours(path: &Path) -> bool {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let ours = erofs_fuse::profile_folder().ok();
+    let ours = ours.and_then(|ours| ours.canonicalize().ok());
+    path.extension().is_some_and(|end| end == "profile") && ours.is_some() && folder == ours
+}
+
+pub(super) fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
+    let engine = engine_of(path, flags)?;
+    Ok(erofs_fuse::profile_identity(&engine))
+}
+
+fn engine_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Arc<Engine>> {
+    ensure!(
+        !path.is_dir(),
+        "{}: is a directory; profiles are named by the path of the image",
+        path.display()
+    );
+    let mut options = EngineOptions {
+        workers: WorkersMode::Inline,
+        ..EngineOptions::default()
+    };
+    flags.apply(&mut options)?;
+    Ok(Engine::open(path, &options)?)
+}
+
+pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
+    let context = || path.display().to_string();
+    if is_ours(path) && path.is_symlink() {
+        bail!(
+            "{}: is a symbolic link, which no mount follows: remove it",
+            path.display()
+        );
+    }
+    let mut bytes = Vec::new();
+    // A FIFO would wait for its writer.
+    let mut options = File::options();
+    let options = options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path).with_context(context)?;
+    let metadata = file.metadata().with_context(context)?;
+    if !metadata.is_file() {
+        return Err(Error::Magic).with_context(context);
+    }
+    let most = limits::LEARNED_BYTES as u64 + 1;
+    file.take(most)
+        .read_to_end(&mut bytes)
+        .with_context(context)?;
+    let mut learned = Learned::parse_any(&bytes).with_context(context)?;
+    learned.programs.retain(|program| !program.is_note());
+    Ok(learned)
+}
+
+/// The only one of them; what is done `takes` one.
+pub(super) fn only(
+    mut found: Files,
+    shown: &str,
+    takes: &str,
+) -> anyhow::Result<(PathBuf, anyhow::Result<Learned>)> {
+    let names = found.iter().map(|(file, _)| file.display().to_string());
+    let names = names.collect::<Vec<_>>().join(", ");
+    ensure!(
+        found.len() == 1,
+        "{shown}: {takes}, and mounts with subdir= learned their own: name one of {names}"
+    );
+    Ok(found.remove(0))
+}
+
+/// All at once or not at all, with the mode of the file that is replaced, which a symbolic link may
+/// name. What is no regular file is written to.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if path.as_os_str() == "-" {
+        return erofast_cli::stdout().write_all(bytes);
+    }
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(path).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        return File::options().write(true).open(path)?.write_all(bytes);
+    }
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let mut file = File::create_new(&temporary)?;
+    let written = file.write_all(bytes).and_then(|()| match &before {
+        Some(before) => {
+            // Only root can do that.
+            let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
+            fs::set_permissions(&temporary, before.permissions())
+        }
+        None => Ok(()),
+    });
+    written
+        .and_then(|()| fs::rename(&temporary, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&temporary);
+        })
+}

@@ -1,0 +1,315 @@
+//! `profile record`: runs a command from an image, and writes what it reads.
+//!
+//! The image is mounted in a mount namespace that this process and its children alone have. So no
+//! other program sees the mount, and nothing of it is left, however this process ends.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use erofast_cli::units::{count, size};
+use erofast_cli::{Outcome, Usage};
+use erofs_engine::remote;
+use erofs_fuse::{MountOptions, MountRequest, note};
+use launch_profile::Program;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::path_of;
+use super::travelling::{join, write};
+use crate::cli::ProfileRecordArgs;
+
+/// Interval of a look at signals.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long processes that the command has left may use the mount.
+const USED: Duration = Duration::from_secs(2);
+
+/// Directories of this system that a command with `--root` finds in its own.
+const OF_SYSTEM: [&str; 3] = ["dev", "proc", "sys"];
+
+/// Runs `profile record`.
+pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
+    let output = output(args)?;
+    let names_mount = |word: &OsString| word.as_bytes().windows(2).any(|pair| pair == b"{}");
+    if !args.root && !args.command.iter().any(names_mount) {
+        let line =
+            "{} in the command stands for the mount point; --root makes it the root directory";
+        return Err(Usage(line.into()).into());
+    }
+    let image = match remote::url(&args.image) {
+        Some(_) => args.image.clone(),
+        None => std::path::absolute(&args.image).with_context(|| remote::shown(&args.image))?,
+    };
+    let options = MountOptions::parse(&args.options)?;
+    sys::namespace::own_mounts_as_root()
+        .context("a mount of its own (user namespaces may be forbidden: root can do it)")?;
+    let ending = Ending::expect().context("signals")?;
+    let mut programs = Vec::new();
+    for number in 1..=args.runs {
+        let run = Run::new(&image, &options, &ending)?;
+        let status = run.command(args, &ending);
+        let recorded = run.end()?;
+        let status = status?;
+        let read = recorded.iter().map(described);
+        let read = read.collect::<Vec<_>>().join("; ");
+        note(match recorded.is_empty() {
+            true => format!("run {number} of {}: nothing was recorded", args.runs),
+            false => format!("run {number} of {}: {read}", args.runs),
+        });
+        join(&mut programs, recorded);
+        ending.obey();
+        if let Some(failure) = failure(status) {
+            if !programs.is_empty() {
+                write(programs, Some(&output))?;
+            }
+            return Ok(Outcome::Ended(failure));
+        }
+    }
+    let shown = remote::shown(&args.image);
+    ensure!(
+        !programs.is_empty(),
+        "{shown}: the command read no file of it, or as much as a copy does"
+    );
+    write(programs, Some(&output))
+}
+
+fn output(args: &ProfileRecordArgs) -> anyhow::Result<PathBuf> {
+    match (&args.output, remote::url(&args.image)) {
+        (Some(output), _) => Ok(output.clone()),
+        (None, Some(_)) => {
+            let line = "-o FILE: beside a URL nothing can be written";
+            Err(Usage(line.into()).into())
+        }
+        (None, None) => Ok(erofs_fuse::profile_beside(&args.image)),
+    }
+}
+
+fn described(program: &Program) -> String {
+    let (path, bytes) = (path_of(program), size(program.profile.bytes()));
+    let files = count(program.profile.files.len() as u64, "file");
+    format!("{path}: {bytes} in {files}")
+}
+
+/// The exit status that a shell would report; `None`: success.
+fn failure(status: ExitStatus) -> Option<u8> {
+    let signal = || Some(128 + status.signal()?);
+    let number = status.code().or_else(signal).unwrap_or(1);
+    (number != 0).then(|| u8::try_from(number).unwrap_or(1))
+}
+
+/// A mount for one run of the command.
+struct Run {
+    folder: tempfile::TempDir,
+    helper: Pid,
+}
+
+impl Run {
+    fn new(image: &Path, options: &MountOptions, ending: &Ending) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("erofast-record-")
+            .tempdir()
+            .context("a temporary folder")?;
+        let point = folder.path().join("mount");
+        std::fs::create_dir(&point).with_context(|| point.display().to_string())?;
+        let (ready, theirs) = io::pipe().context("a pipe")?;
+        let mut options = options.clone().recording(folder.path().join("launches"));
+        (options.ready_fd, options.silent) = (u32::try_from(theirs.as_raw_fd()).ok(), true);
+        let request = MountRequest {
+            image: image.to_owned(),
+            mountpoint: point,
+            options,
+            foreground: true,
+        };
+        let null = std::fs::File::open("/dev/null").context("/dev/null")?;
+        let parent = rustix::process::getpid();
+        let helper = sys::fork::fork(null.into(), &[theirs.as_raw_fd()], || {
+            serve(&request, parent)
+        });
+        let helper = Pid::from_raw(helper.context("a process")?).context("a process")?;
+        drop(theirs);
+        let this = Self { folder, helper };
+        let is_ready = ending.wait_for(&ready);
+        let mut line = [0; 1];
+        match is_ready && rustix::io::read(&ready, &mut line) == Ok(1) {
+            true => Ok(this),
+            false if !is_ready => {
+                let _ = this.end();
+                ending.obey();
+                anyhow::bail!("a signal ended the mount")
+            }
+            false => {
+                let _ = waitpid(Some(this.helper), WaitOptions::empty());
+                let why = std::fs::read_to_string(this.folder.path().join("failure"));
+                anyhow::bail!("{}", why.unwrap_or_else(|_| "it was not mounted".into()))
+            }
+        }
+    }
+
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    /// Runs the command to its end, which a signal of this process hastens.
+    fn command(&self, args: &ProfileRecordArgs, ending: &Ending) -> anyhow::Result<ExitStatus> {
+        let point = self.point();
+        let mut command = match args.root {
+            true => {
+                bind_system(&point);
+                let mut chroot = Command::new("chroot");
+                chroot.arg(&point);
+                chroot.args(args.command.iter().map(|word| filled(word, OsStr::new(""))));
+                chroot
+            }
+            false => {
+                let mut words = args.command.iter();
+                let words = words.by_ref().map(|word| filled(word, point.as_os_str()));
+                let words: Vec<OsString> = words.collect();
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                command
+            }
+        };
+        sys::parent::end_with_parent(&mut command);
+        let name = args.command[0].display();
+        let mut child = command.spawn().with_context(|| name.to_string())?;
+        let pid = Pid::from_child(&child);
+        let ended = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
+        if !ending.wait_for(&ended) {
+            // One from the terminal it has already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        child.wait().with_context(|| name.to_string())
+    }
+
+    /// Whether the mount goes on for long though it is at no path.
+    fn outlives(&self) -> bool {
+        let ended = pidfd_open(self.helper, PidfdFlags::empty());
+        ended.is_ok_and(|ended| {
+            let limit = Timespec::try_from(USED).ok();
+            let mut polled = [PollFd::new(&ended, PollFlags::IN)];
+            poll(&mut polled, limit.as_ref()) == Ok(0)
+        })
+    }
+
+    /// Takes the mount away, and reads what was recorded.
+    fn end(self) -> anyhow::Result<Vec<Program>> {
+        let point = self.point();
+        let in_use = || unmount(&point, UnmountFlags::empty()) == Err(Errno::BUSY);
+        // By what is mounted in it, or by processes that the command has left in the background.
+        if in_use() && (unmount(&point, UnmountFlags::DETACH).is_err() || self.outlives()) {
+            let _ = kill_process(self.helper, Signal::TERM);
+        }
+        let _ = waitpid(Some(self.helper), WaitOptions::empty());
+        let recorded = self.folder.path().join("launches");
+        match recorded.exists() {
+            true => Ok(super::files::read(&recorded)?.programs),
+            false => Ok(Vec::new()),
+        }
+    }
+}
+
+/// In the process that mounts and serves.
+fn serve(request: &MountRequest, parent: Pid) -> i32 {
+    // A command that is killed leaves no mount.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    if rustix::process::getppid() != Some(parent) {
+        return 1;
+    }
+    // What the terminal sends is for the command.
+    let _ = rustix::process::setpgid(None, None);
+    erofs_fuse::close_inherited(request);
+    match erofs_fuse::mount(request) {
+        Ok(()) => 0,
+        Err(error) => {
+            let place = request.mountpoint.with_file_name("failure");
+            let _ = std::fs::write(place, erofast_cli::one_line(&error.into()));
+            1
+        }
+    }
+}
+
+/// What many programs need, as far as the image has the places.
+fn bind_system(root: &Path) {
+    for name in OF_SYSTEM {
+        let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));
+    }
+    let _ = mount("tmpfs", root.join("tmp"), "tmpfs", MountFlags::NODEV, None);
+}
+
+/// A word of the command with the mount point in the place of `{}`.
+fn filled(word: &OsStr, point: &OsStr) -> OsString {
+    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    while let Some(place) = rest.windows(2).position(|pair| pair == b"{}") {
+        filled.extend(&rest[..place]);
+        filled.extend(point.as_bytes());
+        rest = &rest[place + 2..];
+    }
+    filled.extend(rest);
+    OsString::from_vec(filled)
+}
+
+/// The signals that ask this process to end: it takes the mount away first.
+struct Ending(Arc<AtomicUsize>);
+
+impl Ending {
+    fn expect() -> io::Result<Self> {
+        let came = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(1);
+            signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
+        }
+        Ok(Self(came))
+    }
+
+    /// Ends this process as the signal would have, if one came.
+    fn obey(&self) {
+        let came = i32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0);
+        if came != 0 {
+            let _ = signal_hook::low_level::emulate_default_handler(came);
+        }
+    }
+
+    /// Until it is readable, or its other end is closed; false if a signal came first.
+    fn wait_for(&self, descriptor: impl AsFd) -> bool {
+        while self.0.load(Ordering::Relaxed) == 0 {
+            let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+            let limit = Timespec::try_from(TICK).ok();
+            if poll(&mut polled, limit.as_ref()).is_ok_and(|ready| ready > 0) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_stand_for_the_mount_point() {
+        let at = |word: &str, point: &str| filled(OsStr::new(word), OsStr::new(point));
+        assert_eq!(at("{}/bin/tool", "/m"), "/m/bin/tool");
+        assert_eq!(at("--path={}:{}/x{", "/m"), "--path=/m:/m/x{");
+        assert_eq!(at("{}/bin/tool", ""), "/bin/tool");
+    }
+
+    #[test]
+    fn the_exit_status_is_that_of_a_shell() {
+        let of = |raw| failure(ExitStatus::from_raw(raw));
+        assert_eq!([of(0), of(3 << 8), of(9)], [None, Some(3), Some(137)]);
+    }
+}

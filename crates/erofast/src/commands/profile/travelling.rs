@@ -1,0 +1,67 @@
+//! Profiles that travel with an image: made of what was learned here, and joined.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use erofast_cli::Outcome;
+use erofs_engine::remote;
+use erofs_fuse::note;
+use launch_profile::{Learned, Program, limits};
+
+use super::files::{NONE, named, only, read, replace};
+use super::path_of;
+use crate::cli::{ProfileExportArgs, ProfileMergeArgs};
+
+/// Runs `profile export`.
+pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
+    let shown = remote::shown(&args.profile);
+    let (_, found) = named(&args.profile, &args.remote)?;
+    let (_, learned) = only(found, &shown, "an export is of one profile")?;
+    let mut programs = learned?.programs;
+    // One that is learned anew has none yet.
+    programs.retain(|program| !program.profile.windows.is_empty());
+    ensure!(!programs.is_empty(), "{shown}: {NONE}");
+    let known = |path: &String| programs.iter().any(|program| path_of(program) == *path);
+    if let Some(path) = args.programs.iter().find(|path| !known(path)) {
+        bail!("{shown}: {path}: was not learned");
+    }
+    let is_wanted =
+        |program: &Program| args.programs.is_empty() || args.programs.contains(&path_of(program));
+    programs.retain(is_wanted);
+    write(programs, args.output.as_ref())
+}
+
+/// Runs `profile merge`.
+pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
+    let mut programs = Vec::new();
+    for path in &args.profiles {
+        join(&mut programs, read(path)?.programs);
+    }
+    write(programs, args.output.as_ref())
+}
+
+/// Adds programs, and to those that are there what the others read.
+pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
+    for other in others {
+        match programs.iter_mut().find(|one| one.path == other.path) {
+            Some(one) => {
+                one.launches = one.launches.saturating_add(other.launches);
+                one.profile.merge(&other.profile);
+                one.profile.trim(&one.trim);
+            }
+            None => programs.push(other),
+        }
+    }
+}
+
+/// Writes what travels; a program without room is named, and a failure.
+pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow::Result<Outcome> {
+    let (text, left) = Learned::travelling(programs);
+    let path = output.map_or(Path::new("-"), PathBuf::as_path);
+    replace(path, text.as_bytes()).with_context(|| path.display().to_string())?;
+    for program in &left {
+        let (path, most) = (path_of(program), limits::TRAVELLING_BYTES);
+        note(format!("{path}: is left out: {most} bytes travel at most"));
+    }
+    Ok(Outcome::of(left.is_empty()))
+}

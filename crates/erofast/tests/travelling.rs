@@ -1,0 +1,557 @@
+//! Launch profiles that travel with an image.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use launch_profile::Learned;
+use serde_json::Value;
+
+use crate::forged::Forged;
+use crate::profile::image_of_a_script;
+
+/// A folder with an image, and a place for its mounts.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    /// With the image that `make` writes; `None` if nothing can be mounted.
+    fn new(make: impl FnOnce(&Path)) -> Option<Self> {
+        let site = Self(tempfile::tempdir().unwrap());
+        make(&site.image());
+        fs::create_dir(site.point()).unwrap();
+        let mounted = site.try_mount();
+        if !mounted.status.success() {
+            println!("skipped: {}", String::from_utf8_lossy(&mounted.stderr));
+            return None;
+        }
+        site.umount();
+        Some(site)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.0.path().join("app.erofs")
+    }
+
+    fn beside(&self) -> PathBuf {
+        self.0.path().join("app.erofs.launches")
+    }
+
+    fn point(&self) -> PathBuf {
+        self.0.path().join("mnt")
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = crate::common::erofast();
+        let output = command.args(words).current_dir(&self.0).output();
+        output.expect("erofast starts")
+    }
+
+    fn try_mount(&self) -> Output {
+        self.run(&["mount", "-o", "profile=learn,log=log", "app.erofs", "mnt"])
+    }
+
+    fn mount(&self) {
+        let mounted = self.try_mount();
+        assert!(mounted.status.success(), "{mounted:?}");
+    }
+
+    fn umount(&self) {
+        let unmounted = self.run(&["umount", "mnt"]);
+        assert!(unmounted.status.success(), "{unmounted:?}");
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.0.path().join("log")).unwrap_or_default()
+    }
+
+    /// Of a mount.
+    fn figures(&self) -> Value {
+        let shown = self.run(&["stat", "--json", "mnt"]);
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown["profile"].clone()
+    }
+
+    /// Waits until the figures are so.
+    fn soon(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let begin = Instant::now();
+        loop {
+            let figures = self.figures();
+            if is_so(&figures) {
+                return figures;
+            }
+            let late = begin.elapsed() > Duration::from_secs(60);
+            assert!(!late, "{what}: {figures}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.point()).output();
+        // What was learned of an image that is gone.
+        let _ = self.run(&["profile", "remove", "app.erofs"]);
+    }
+}
+
+const BEGIN: &str = "erofast-launches 4\n";
+
+/// Files that programs may have, and places that lead out of the mount.
+fn odd_tree(path: &Path) {
+    let mut image = Forged::default();
+    let mut program = b"\x7fELF".to_vec();
+    program.resize(4000, b'p');
+    let program = image.add(0o100_755, &program);
+    let data = image.add(0o100_644, &[b'd'; 3000]);
+    let out = image.add(0o120_777, b"/etc/passwd");
+    let up = image.add(0o120_777, b"../../../../..");
+    let fifo = image.add(0o010_666, b"");
+    let own = fs::read("/proc/sys/kernel/random/uuid").unwrap();
+    let folder = [("..", 1, 2), (".", 1, 2), ("data", data, 1)];
+    let folder = image.add_directory(&folder);
+    let root = image.add_directory(&[
+        (".", folder + 1, 2),
+        ("..", folder + 1, 2),
+        ("fifo", fifo, 5),
+        ("folder", folder, 2),
+        ("out", out, 7),
+        ("program", program, 1),
+        ("up", up, 7),
+    ]);
+    let mut bytes = image.bytes(root);
+    bytes[1024 + 48..][..16].copy_from_slice(&own[..16]);
+    fs::write(path, bytes).unwrap();
+}
+
+const GOOD: &str = "program program\nfile 4000 program\nread 0 0\nname 1 none\nname 1 out\n\
+                    list 2 folder\nfile 3000 folder/data\nread 3 0\n";
+
+fn has_content(site: &Site) {
+    let read = |name: &str| fs::read(site.point().join(name)).unwrap();
+    assert_eq!(read("folder/data"), [b'd'; 3000]);
+    assert_eq!(read("program")[4..], [b'p'; 3996]);
+}
+
+#[test]
+fn a_profile_beside_an_image_is_replayed_and_a_launch_makes_it_known_here() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    fs::write(site.beside(), format!("{BEGIN}{GOOD}")).unwrap();
+    site.mount();
+    let figures = site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+    let program = &figures["programs"][0];
+    assert_eq!(program["origin"], "beside", "{figures}");
+    assert_eq!(
+        (&program["path"], &program["launches"]),
+        (&"program".into(), &0.into())
+    );
+    assert!(figures["error"].is_null(), "{figures}");
+    has_content(&site);
+    site.soon("a launch", |it| it["programs"][0]["launches"] == 1);
+    assert_eq!(site.figures()["programs"][0]["origin"], "here");
+    site.umount();
+    let listed = site.run(&["profile", "list", "--json", "app.erofs"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    crate::schema::check("profile-list", &listed);
+    let origins = [0, 1].map(|at| listed["images"][at]["origin"].clone());
+    assert_eq!(origins, ["here", "beside"], "{listed}");
+    // Without that profile the next launch does as well.
+    fs::remove_file(site.beside()).unwrap();
+    site.mount();
+    let figures = site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+    assert_eq!(figures["programs"][0]["origin"], "here");
+    site.umount();
+}
+
+#[test]
+fn a_profile_in_the_image_is_found_where_there_is_none_beside_it() {
+    let make = |path: &Path| {
+        let mut image = Forged::default();
+        let launches = image.add(
+            0o100_644,
+            format!("{BEGIN}{}", GOOD.replace("folder/", "")).as_bytes(),
+        );
+        let program = image.add(0o100_755, &[b'p'; 4000]);
+        let data = image.add(0o100_644, &[b'd'; 3000]);
+        let root = image.add_directory(&[
+            (".", data + 1, 2),
+            ("..", data + 1, 2),
+            (".erofast-launches", launches, 1),
+            ("data", data, 1),
+            ("program", program, 1),
+        ]);
+        let own = fs::read("/proc/sys/kernel/random/uuid").unwrap();
+        let mut bytes = image.bytes(root);
+        bytes[1024 + 48..][..16].copy_from_slice(&own[..16]);
+        fs::write(path, bytes).unwrap();
+    };
+    let Some(site) = Site::new(make) else { return };
+    site.mount();
+    let figures = site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+    assert_eq!(figures["programs"][0]["origin"], "image", "{figures}");
+    site.umount();
+    let listed = site.run(&["profile", "list", "app.erofs"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.contains("in the image\n  program: 0 launches"),
+        "{listed}"
+    );
+    // One beside the image comes first, program by program.
+    let beside = format!("{BEGIN}{}", GOOD.replace("folder/", "")).replace("read 3 0\n", "");
+    let other = "program other\nfile 3000 data\nread 0 0\n";
+    fs::write(site.beside(), beside + other).unwrap();
+    site.mount();
+    let figures = site.soon("both", |it| {
+        it["programs"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let origin = |at: usize| figures["programs"][at]["origin"].clone();
+    assert_eq!([origin(0), origin(1)], ["beside", "beside"], "{figures}");
+    site.umount();
+}
+
+/// After three mounts without a launch it waits for one.
+#[test]
+fn programs_that_are_not_launched_are_not_replayed_with_each_mount() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    fs::write(site.beside(), format!("{BEGIN}{GOOD}")).unwrap();
+    for _ in 0..3 {
+        site.mount();
+        site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+        site.umount();
+    }
+    site.mount();
+    let figures = site.soon("the program", |it| it["programs"][0]["origin"] == "beside");
+    assert_eq!(figures["prefetched_bytes"], 0, "{figures}");
+    let mut program = fs::File::open(site.point().join("program")).unwrap();
+    std::io::Read::read_exact(&mut program, &mut [0; 4]).unwrap();
+    drop(program);
+    site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+    site.umount();
+    let listed = site.run(&["profile", "list", "--json", "app.erofs"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(
+        listed["images"][0]["programs"][0]["launches"], 1,
+        "{listed}"
+    );
+}
+
+#[test]
+fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    let long = format!("{BEGIN}{GOOD}# {}\n", "x".repeat(1 << 20));
+    let gone = GOOD
+        .replace("3000 folder", "3001 folder")
+        .replace("read 0 0\n", "");
+    for (text, why) in [
+        ("Dear reader".to_owned(), "not a launch profile"),
+        ("erofast-launches 5\n".to_owned(), "version 5"),
+        (
+            "erofast-launches 4\nprogram a\nread 0 0\n".to_owned(),
+            "line 3",
+        ),
+        (long, "at most 1048576 are read"),
+        (
+            format!("{BEGIN}{gone}"),
+            "fits no more: program: 1 of 1 windows",
+        ),
+    ] {
+        fs::write(site.beside(), &text).unwrap();
+        let before = site.log().lines().count();
+        site.mount();
+        let figures = site.soon(why, |it| it["error"].is_string());
+        let error = figures["error"].as_str().unwrap();
+        assert!(
+            error.starts_with("the launch profile beside the image"),
+            "{error}"
+        );
+        assert!(error.contains(why) && !error.contains('\n'), "{error}");
+        has_content(&site);
+        site.umount();
+        let log = site.log();
+        let lines: Vec<&str> = log.lines().skip(before).collect();
+        assert!(lines.len() == 1 && lines[0].contains(why), "{lines:?}");
+        let _ = site.run(&["profile", "remove", "app.erofs"]);
+    }
+}
+
+/// Whatever a profile says, a mount has the bytes of its image, and ends.
+#[test]
+fn hostile_profiles_lead_nowhere() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    let line = |text: &str| {
+        let end = "file 3000 folder/data\nread 9 0\n";
+        format!("{BEGIN}program program\n{text}{end}")
+    };
+    let attacks = [
+        line("file 9 ../../etc/passwd\nread 0 0\n"),
+        line("name 0 up/etc/passwd\nlist 0 up\nfile 4096 up/etc/passwd\nread 0 0\n"),
+        line("file 4096 out\nread 0 0\nfile 0 fifo\nread 0 0\nfile 9 folder\nread 0 0\n"),
+        line("list 0 fifo\nlist 0 program\nlist 0 out\nname 0 fifo/x\nname 0 program/x\n"),
+        line("file 18446744073709551615 program\nread 0 0-2097151\nread 0 4294967295\n"),
+        line(&"read 0 0\n".repeat(1000)),
+        line(&format!(
+            "file 3000 folder/data\n{}",
+            "read 0 0\n".repeat(60_000)
+        )),
+        line(&"name 0 none\n".repeat(60_000)),
+        line(&"list 0 folder\n".repeat(60_000)),
+        line(&format!("name 0 {}\n", "a/".repeat(5000))),
+        BEGIN.to_owned() + &"program program\nfile 3000 folder/data\nread 0 0\n".repeat(900),
+        BEGIN.to_owned() + &"x\n".repeat(500_000) + GOOD,
+    ];
+    let before = fs::read("/etc/passwd").unwrap();
+    for (number, attack) in attacks.iter().enumerate() {
+        fs::write(site.beside(), attack).unwrap();
+        site.mount();
+        let is_over = |it: &Value| it["error"].is_string() || it["state"] == "replayed";
+        site.soon(&format!("the end of attack {number}"), is_over);
+        has_content(&site);
+        site.umount();
+        let _ = site.run(&["profile", "remove", "app.erofs"]);
+    }
+    assert_eq!(fs::read("/etc/passwd").unwrap(), before);
+}
+
+/// `EROFAST_MUTANTS` is how many (40).
+#[test]
+fn mutated_profiles_change_no_byte() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    let count = std::env::var("EROFAST_MUTANTS").ok();
+    let count: u64 = count.and_then(|count| count.parse().ok()).unwrap_or(40);
+    let good = format!("{BEGIN}{}", GOOD.repeat(3));
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 8) as usize % limit
+    };
+    for number in 0..count {
+        let mut bytes = good.clone().into_bytes();
+        for _ in 0..1 + next(4) {
+            let at = next(bytes.len());
+            match next(5) {
+                0 => bytes[at] = next(256) as u8,
+                1 => bytes[at] ^= 1 << next(8),
+                2 => drop(bytes.splice(at..at, b"../".iter().copied())),
+                3 => drop(bytes.splice(at..at, next(usize::MAX).to_string().into_bytes())),
+                _ => drop(bytes.drain(at..bytes.len().min(at + next(40)))),
+            }
+        }
+        fs::File::create(site.beside())
+            .unwrap()
+            .write_all(&bytes)
+            .unwrap();
+        site.mount();
+        has_content(&site);
+        site.umount();
+        if number % 16 == 0 {
+            let _ = site.run(&["profile", "remove", "app.erofs"]);
+        }
+    }
+}
+
+#[test]
+fn a_link_beside_an_image_is_followed() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    let real = site.0.path().join("real");
+    fs::write(&real, format!("{BEGIN}{GOOD}")).unwrap();
+    symlink(&real, site.beside()).unwrap();
+    site.mount();
+    site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
+    site.umount();
+}
+
+#[test]
+fn what_was_learned_is_exported_and_files_are_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let run = |words: &[&str]| {
+        let mut command = crate::common::erofast();
+        command.args(words).current_dir(&folder).output().unwrap()
+    };
+    let image = "image 00000000-0000-0000-0000-000000000000 1 2 3 4 5\nidle 1\n";
+    let learned = format!(
+        "{BEGIN}{image}program bin/a\nlaunches 2\nidle-mounts 1\nfile 9 a\nread 0 0\n\
+         program bin/b\nlaunches 1\nfile 9 b\nread 0 0\n"
+    );
+    fs::write(at("one.profile"), learned).unwrap();
+    let output = run(&["profile", "export", "one.profile", "bin/a"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    let expected = format!("{BEGIN}program bin/a\nlaunches 2\nfile 9 a\nread 0 0\n");
+    assert_eq!(text, expected);
+    assert!(
+        run(&["profile", "export", "one.profile", "-o", "all"])
+            .status
+            .success()
+    );
+    fs::write(
+        at("more"),
+        text + "read 5 2-3\nprogram c\nfile 1 c\nread 0 0\n",
+    )
+    .unwrap();
+    let output = run(&["profile", "merge", "all", "more", "-o", "both"]);
+    assert!(output.status.success(), "{output:?}");
+    let both = Learned::parse_any(&fs::read(at("both")).unwrap()).unwrap();
+    let shown = both.programs.iter().map(|one| {
+        let path = String::from_utf8_lossy(&one.path).into_owned();
+        (path, one.launches, one.profile.bytes())
+    });
+    let shown: Vec<_> = shown.collect();
+    let expected = [("bin/a", 4, 9), ("bin/b", 1, 9), ("c", 0, 1)];
+    assert_eq!(
+        shown,
+        expected.map(|(path, launches, bytes)| (path.to_owned(), launches, bytes))
+    );
+    assert_eq!(both.image, None);
+    let shown = String::from_utf8(run(&["profile", "show", "both"]).stdout).unwrap();
+    assert!(
+        shown.starts_with("image:       any with these files\n"),
+        "{shown}"
+    );
+    for (words, why) in [
+        (
+            &["export", "one.profile", "bin/none"][..],
+            "bin/none: was not learned",
+        ),
+        (&["merge", "all", "none"], "none: No such file"),
+        (
+            &["merge", "all", "both", "one.profile", "-o", "no/where"],
+            "no/where: ",
+        ),
+    ] {
+        let output = run(&[&["profile"], words].concat());
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(line.contains(why) && line.lines().count() == 1, "{line}");
+    }
+    // Nobody launched from it.
+    image_of_a_script(&at("new.erofs"));
+    let output = run(&["profile", "export", "new.erofs"]);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(line, "erofast: new.erofs: no launches were learned of it\n");
+}
+
+fn mounts() -> usize {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table
+        .lines()
+        .filter(|line| line.contains("erofast-record-"))
+        .count()
+}
+
+#[test]
+fn a_command_is_recorded_in_a_mount_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    image_of_a_script(&folder.path().join("app.erofs"));
+    let run = |words: &[&str]| {
+        let mut command = crate::common::erofast();
+        let command = command.args(["profile", "record"]).args(words);
+        let output = command
+            .current_dir(&folder)
+            .env("TMPDIR", folder.path())
+            .output();
+        let output = output.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (status, printed, lines) = run(&[
+        "app.erofs",
+        "--runs",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "{}/script; echo $0",
+        "out",
+    ]);
+    if status == Some(1) && (lines.contains("Permission denied") || lines.contains("not permitted"))
+    {
+        return println!("skipped: {lines}");
+    }
+    assert_eq!((status, &*printed), (Some(0), "out\nout\n"), "{lines}");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(
+        lines.starts_with("erofast: run 1 of 2: script: 10 bytes in 1 file\n"),
+        "{lines}"
+    );
+    let names = || {
+        let entries = fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["app.erofs", "app.erofs.launches"]);
+    let text = fs::read_to_string(folder.path().join("app.erofs.launches")).unwrap();
+    let begin = format!("{BEGIN}program script\nlaunches 2\n");
+    assert!(
+        text.starts_with(&begin) && text.contains("file 10 script\nread "),
+        "{text}"
+    );
+    assert!(!text.contains("image "), "{text}");
+    // The exit status is that of the command, whatever became of the file.
+    let (status, _, lines) = run(&[
+        "app.erofs",
+        "-o",
+        "-",
+        "--",
+        "sh",
+        "-c",
+        "{}/script; exit 7",
+    ]);
+    assert_eq!(status, Some(7), "{lines}");
+    let (status, _, _) = run(&[
+        "app.erofs",
+        "-o",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "test -d {} && kill $$",
+    ]);
+    assert_eq!(status, Some(143));
+    for (words, code, why) in [
+        (&["app.erofs", "--", "true"][..], 2, "--root makes it"),
+        (
+            &["app.erofs", "--", "test", "-d", "{}"],
+            1,
+            "read no file of it",
+        ),
+        (
+            &["none.erofs", "--", "{}/script"],
+            1,
+            "none.erofs: No such file",
+        ),
+        (&["app.erofs", "--", "{}/none"], 1, "none: No such file"),
+        (&["http://127.0.0.1:1/a", "--", "{}/x"], 2, "-o FILE"),
+    ] {
+        let (status, _, lines) = run(words);
+        assert_eq!(status, Some(code), "{words:?}: {lines}");
+        assert!(
+            lines.lines().last().is_some_and(|line| line.contains(why)),
+            "{lines}"
+        );
+    }
+    assert_eq!(names(), ["app.erofs", "app.erofs.launches"]);
+    assert_eq!(mounts(), 0);
+}
