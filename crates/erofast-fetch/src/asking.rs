@@ -42,7 +42,7 @@ pub enum Found {
         answer: Answer,
         pinned: Option<String>,
         kept: Vec<Store>,
-        attached: Attached,
+        attached: Box<Attached>,
     },
 }
 
@@ -128,7 +128,7 @@ async fn ask_registry(
                 answer: Answer { identity, ..answer },
                 pinned,
                 kept,
-                attached,
+                attached: Box::new(attached),
             })
         }
         Layer::Image { digest, length } => {

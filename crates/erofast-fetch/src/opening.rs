@@ -75,7 +75,7 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
             let fetch = from_cache(wanted, &answer, None).await?;
             fetch.keep_layers(kept);
             pinned.iter().for_each(|line| fetch.note(line));
-            launches::deliver(&fetch, None, Some(attached));
+            launches::deliver(&fetch, None, Some(*attached));
             Ok(fetch)
         }
     }

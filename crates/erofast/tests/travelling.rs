@@ -555,3 +555,40 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
     assert_eq!(names(), ["app.erofs", "app.erofs.launches"]);
     assert_eq!(mounts(), 0);
 }
+
+/// As when a machine shuts down. Each reads what there is, adds its launch, and writes it.
+#[test]
+fn mounts_of_one_image_that_end_at_once_lose_no_launch() {
+    const MOUNTS: usize = 5;
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    let points: Vec<String> = (0..MOUNTS).map(|number| format!("mnt{number}")).collect();
+    for point in &points {
+        let point = &**point;
+        fs::create_dir(site.0.path().join(point)).unwrap();
+        let mounted = site.run(&["mount", "app.erofs", point]);
+        assert!(mounted.status.success(), "{mounted:?}");
+        fs::read(site.0.path().join(point).join("program")).unwrap();
+        fs::read(site.0.path().join(point).join("folder/data")).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for point in &points {
+            scope.spawn(|| {
+                let unmounted = site.run(&["umount", point]);
+                assert!(unmounted.status.success(), "{unmounted:?}");
+            });
+        }
+    });
+    let begin = Instant::now();
+    loop {
+        let listed = site.run(&["profile", "list", "--json", "app.erofs"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+        let launches = &listed["images"][0]["programs"][0]["launches"];
+        if *launches == MOUNTS {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{listed}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

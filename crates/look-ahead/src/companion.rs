@@ -31,6 +31,9 @@ use crate::replay::{Limits, Replay};
 use crate::surroundings::{Mount, Settings, Store};
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT, Travelling};
 
+/// How often a profile is read again that another mount of the image writes at the same time.
+const TRIES: usize = 20;
+
 /// After this many mounts in a row without a launch, one is not expected.
 const IDLE_MOUNTS: u32 = 3;
 
@@ -532,8 +535,11 @@ impl Companion {
         let recording = std::mem::take(&mut self.recording);
         self.searched.clear();
         self.entries.clear();
-        if self.learn(launch.program, &recording) {
-            self.write();
+        let before = self.learned.programs.clone();
+        let mut left = TRIES;
+        while left > 0 && self.learn(launch.program, &recording) && !self.write() {
+            self.learned.programs.clone_from(&before);
+            left -= 1;
         }
     }
 
@@ -792,11 +798,20 @@ impl Companion {
 
     /// Programs that were expected, and not launched, had one more mount without a launch.
     fn count_idle_mount(&mut self) {
+        for _ in 0..TRIES {
+            if self.has_counted_idle_mount() {
+                return;
+            }
+        }
+    }
+
+    /// False: another mount wrote the file meanwhile.
+    fn has_counted_idle_mount(&mut self) -> bool {
         let mut known = self.travelling.beside(&self.learned.programs);
         let expects = known.any(|known| is_expected(&known));
         drop(known);
         if !self.settings.learns || !expects || self.read().is_err() {
-            return;
+            return true;
         }
         let mut changed = false;
         // What came with the image and was not launched is noted.
@@ -817,20 +832,21 @@ impl Companion {
                 changed = true;
             }
         }
-        if changed {
-            self.write();
-        }
+        !changed || self.write()
     }
 
-    fn write(&mut self) {
+    /// False: another mount wrote the file since it was read.
+    fn write(&mut self) -> bool {
         let learned = Learned {
             image: Some(self.image),
             programs: std::mem::take(&mut self.learned.programs),
         };
-        if let Err(line) = self.store.write(&learned.to_text()) {
+        let written = self.store.write(&learned.to_text());
+        if let Err(line) = &written {
             self.trouble = Some(format!("nothing is kept: {line}"));
         }
         self.learned = learned;
+        written.unwrap_or(true)
     }
 
     /// For the counters.

@@ -28,11 +28,11 @@ pub trait Store {
     /// # Errors
     /// It is out of reach, or something else.
     fn open(&mut self) -> Result<Option<File>, String>;
-    /// Replaces it.
+    /// Replaces it, unless another mount did since it was opened: false.
     ///
     /// # Errors
     /// It is as it was.
-    fn write(&mut self, text: &str) -> Result<(), String>;
+    fn write(&mut self, text: &str) -> Result<bool, String>;
     /// Opens the profile that was announced, which travels with the image; `None` if there is none.
     ///
     /// # Errors

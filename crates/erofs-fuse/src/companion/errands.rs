@@ -66,22 +66,28 @@ impl Errands {
 pub(super) struct StoredProfile {
     pub(super) errands: std::sync::Arc<Errands>,
     pub(super) name: Vec<u8>,
+    /// Of the file as it was opened last.
+    pub(super) version: Option<String>,
 }
 
 impl Store for StoredProfile {
     fn open(&mut self) -> Result<Option<File>, String> {
         let file = self.errands.ask(Request::OpenProfile, &self.name);
         let file = file.map_err(|error| error.to_string())?;
-        Ok(file.map(File::from))
+        let file = file.map(File::from);
+        self.version = file.as_ref().and_then(version);
+        Ok(file)
     }
 
-    fn write(&mut self, text: &str) -> Result<(), String> {
+    fn write(&mut self, text: &str) -> Result<bool, String> {
         let errands = &self.errands;
         let written = errands.text.write_all_at(text.as_bytes(), 0);
         written.map_err(|error| error.to_string())?;
-        let length = text.len().to_string();
-        let done = errands.ask(Request::WriteProfile, length.as_bytes());
-        done.map(drop).map_err(|error| error.to_string())
+        let version = self.version.as_deref().unwrap_or(NONE);
+        let order = format!("{} {version}", text.len());
+        let done = errands.ask(Request::WriteProfile, order.as_bytes());
+        let other = done.map_err(|error| error.to_string())?;
+        Ok(other.is_none())
     }
 
     fn travelling(&mut self) -> Result<Option<File>, String> {
@@ -97,6 +103,16 @@ impl Store for StoredProfile {
         // Without a log there is nowhere to report that.
         let _ = Request::Note.send(&*socket, &line.as_bytes()[..end]);
     }
+}
+
+/// The version of a file that is not there.
+const NONE: &str = "-";
+
+/// What distinguishes a file from one that replaced it.
+fn version(file: &File) -> Option<String> {
+    let status = rustix::fs::fstat(file).ok()?;
+    let (seconds, nanoseconds) = (status.st_ctime, status.st_ctime_nsec);
+    Some(format!("{}.{seconds}.{nanoseconds}", status.st_ino))
 }
 
 /// Memory in which a companion puts what is written.
@@ -141,7 +157,7 @@ pub(super) fn run(
                 copy.map(Some).map_err(Error::io("cannot copy the mount"))
             }
             Some(profile) if request == Request::OpenProfile => profile.open(),
-            Some(profile) => write(profile, text, &bytes).map(|()| None),
+            Some(profile) => write(profile, text, &bytes),
         };
         let response = outcome.map(Into::into).map_err(|error| (&error).into());
         i32::from(respond(socket, &response).is_err())
@@ -153,15 +169,23 @@ pub(super) fn run(
     started.map_err(refused).ok()
 }
 
-/// `length` is what the companion says, which may cut its memory meanwhile.
-fn write(profile: &ProfileFile, text: &OwnedFd, length: &[u8]) -> Result<(), Error> {
-    let length = std::str::from_utf8(length)
-        .ok()
-        .and_then(|it| it.parse().ok());
+/// `order` is what the companion says: the length of the text, in memory that it may cut meanwhile,
+/// and the version of the file that the text was made from. Nothing is written if there is another
+/// one by now, which is returned.
+fn write(profile: &ProfileFile, text: &OwnedFd, order: &[u8]) -> Result<Option<OwnedFd>, Error> {
+    let order = String::from_utf8_lossy(order);
+    let (length, known) = order.split_once(' ').unwrap_or((&order, NONE));
+    let length = length.parse().ok();
     let length = length.unwrap_or(usize::MAX).min(limits::LEARNED_BYTES + 1);
     let mut bytes = vec![0; length];
     let file = File::from(text.try_clone().map_err(Error::std_io("dup"))?);
     let read = file.read_exact_at(&mut bytes, 0);
     read.map_err(Error::std_io("the text of a profile"))?;
-    profile.write(&bytes)
+    let _lock = profile.lock()?;
+    let found = profile.open()?.map(File::from);
+    let is_known = found.as_ref().and_then(version).as_deref().unwrap_or(NONE) == known;
+    match found.filter(|_| !is_known) {
+        Some(other) => Ok(Some(other.into())),
+        None => profile.write(&bytes).map(|()| None),
+    }
 }

@@ -349,7 +349,11 @@ impl CompanionOfMount {
             sandbox::enter_as_companion(root.as_ref());
         }
         mount.keep(root);
-        let store = Box::new(StoredProfile { errands, name });
+        let store = Box::new(StoredProfile {
+            errands,
+            name,
+            version: None,
+        });
         let reader = map(&self.events, &self.wake)?;
         let companion = Companion::new(reader, Arc::new(mount), store, settings);
         companion.run(known.ok().flatten(), end);

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use erofs_engine::remote_image::cache::make_directory;
 use launch_profile::{Learned, limits};
-use rustix::fs::{Access, FileType, Mode, OFlags};
+use rustix::fs::{Access, FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
 use super::cache_folder::{cache_folder, remove_oldest};
@@ -20,6 +22,9 @@ const NAME_BYTES: usize = 128;
 
 /// How often one mount writes them.
 const WRITES: usize = 64;
+
+/// How long another one may write.
+const LOCKED: Duration = Duration::from_secs(2);
 
 /// Bytes that all images may have taught together.
 const TOTAL: u64 = 64 << 20;
@@ -166,6 +171,23 @@ impl ProfileFile {
 
     fn chosen(&self) -> Result<&PathBuf, Error> {
         self.path.as_ref().ok_or_else(|| refused("it has no name"))
+    }
+
+    /// Keeps other mounts of this user from writing into the folder, for a moment at most: what
+    /// holds the lock longer has stopped. `None` if there is no folder yet.
+    pub(crate) fn lock(&self) -> Result<Option<OwnedFd>, Error> {
+        let folder = self.chosen()?.parent().unwrap_or(Path::new("/"));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) else {
+            return Ok(None);
+        };
+        let begin = Instant::now();
+        while flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err()
+            && begin.elapsed() < LOCKED
+        {
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(Some(folder))
     }
 
     /// Writes it, at once or not at all. The folder is made where it is ours to choose.
