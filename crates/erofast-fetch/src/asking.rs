@@ -37,13 +37,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(4);
 pub enum Found {
     /// An image as it is.
     Blob(Box<FirstBlock>),
-    /// Its top layer is in the cache.
-    Converted {
-        answer: Answer,
-        pinned: Option<String>,
-        kept: Vec<Store>,
-        attached: Box<Attached>,
-    },
+    /// One whose top layer was an archive.
+    Converted(Box<Converted>),
+}
+
+/// An image whose top layer is in the cache.
+pub struct Converted {
+    pub answer: Answer,
+    /// A line for the log.
+    pub pinned: Option<String>,
+    /// Layers that were converted.
+    pub kept: Vec<Store>,
+    pub attached: Attached,
 }
 
 /// The beginning of an image.
@@ -124,12 +129,12 @@ async fn ask_registry(
         Layer::Tar(layer) => {
             let none = || Failure::lasting("the layer has left the cache");
             let (identity, _) = find(source, &wanted.options, &layer).ok_or_else(none)?;
-            Ok(Found::Converted {
+            Ok(Found::Converted(Box::new(Converted {
                 answer: Answer { identity, ..answer },
                 pinned,
                 kept,
-                attached: Box::new(attached),
-            })
+                attached,
+            })))
         }
         Layer::Image { digest, length } => {
             server.choose_blob(&digest)?;

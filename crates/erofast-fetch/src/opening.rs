@@ -9,7 +9,7 @@ use remote_image::store::BLOCK;
 use remote_image::{Offline, converted};
 use reqwest::{Response, StatusCode};
 
-use crate::asking::{FirstBlock, Found, ask, first_block};
+use crate::asking::{Converted, FirstBlock, Found, ask, first_block};
 use crate::failure::Failure;
 use crate::fetch::Fetch;
 use crate::http::check_range;
@@ -62,20 +62,18 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
         }
         (Err(failure), _) => Err(failure),
         (Ok(Found::Blob(blob)), _) => from_server(wanted, *blob, search).await,
-        (
-            Ok(Found::Converted {
+        (Ok(Found::Converted(converted)), _) => {
+            let Converted {
                 answer,
                 pinned,
                 kept,
                 attached,
-            }),
-            _,
-        ) => {
+            } = *converted;
             offline::keep(&wanted.source, &wanted.options, &answer);
             let fetch = from_cache(wanted, &answer, None).await?;
             fetch.keep_layers(kept);
             pinned.iter().for_each(|line| fetch.note(line));
-            launches::deliver(&fetch, None, Some(*attached));
+            launches::deliver(&fetch, None, Some(attached));
             Ok(fetch)
         }
     }
