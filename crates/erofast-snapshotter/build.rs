@@ -1,4 +1,4 @@
-//! Writes the server and the client of containerd's service of snapshots. The messages are in
+//! Generates the server and the client of containerd's snapshots service. The messages are in
 //! `src/grpc/messages.rs`.
 
 use tonic_build::manual::{Builder, Method, Service};

@@ -1,13 +1,13 @@
-//! What `--version` of both programs says: the version, and the commit they were built from.
+//! The `--version` text of both programs: the version, and the commit they were built from.
 //!
-//! In a clone git knows it, in a source tarball the file `packaging/commit`; elsewhere nothing is
-//! shown. Programs for debugging say what they are instead: with the commit they would be compiled
-//! again after each one.
+//! In a clone git knows the commit, in a source tarball the file `packaging/commit`; elsewhere none
+//! is shown. Debug builds say that they are debug builds: with the commit in it, they would be
+//! compiled again after each commit.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What the program is made of, in the workspace.
+/// The parts of the workspace that the program is made of.
 const SOURCES: [&str; 4] = [
     ":(glob)crates/*/src/**",
     "crates/*/Cargo.toml",
@@ -38,10 +38,10 @@ fn commit() -> Option<String> {
     of_clone(&root).or_else(|| of_tarball(&root))
 }
 
-/// The commit, with a mark of changes that are not committed. Git is asked again after each commit
+/// The commit, with a mark if there are uncommitted changes. Git is asked again after each commit
 /// and each change of a source.
 fn of_clone(root: &Path) -> Option<String> {
-    // Another repository around an unpacked tarball knows nothing of it.
+    // Another repository around an unpacked tarball knows nothing about it.
     root.join(".git").exists().then_some(())?;
     let commit = git(root, &["rev-parse", "HEAD"])?;
     watch(root)?;
@@ -53,7 +53,7 @@ fn of_clone(root: &Path) -> Option<String> {
 }
 
 fn watch(root: &Path) -> Option<()> {
-    // The log of HEAD grows with each commit, and no other file is always written then.
+    // The log of HEAD grows with each commit; no other file is certain to be written then.
     let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
     let crates = root.join("crates").read_dir().ok()?.flatten();
     let sources =
@@ -63,7 +63,7 @@ fn watch(root: &Path) -> Option<()> {
         root.join("Cargo.toml"),
         root.join("Cargo.lock"),
     ];
-    // Cargo takes a path that is not there for one that has changed.
+    // Cargo takes a missing path for one that has changed.
     for path in sources.chain(others).filter(|path| path.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());
     }
@@ -80,7 +80,7 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// What `git archive` wrote.
+/// The commit that `git archive` wrote.
 fn of_tarball(root: &Path) -> Option<String> {
     let file = root.join("packaging/commit");
     println!("cargo::rerun-if-changed={}", file.display());

@@ -1,4 +1,4 @@
-//! The shared library carries the name that programs find it by when they run.
+//! Gives the shared library the name by which programs find it at run time.
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liberofast.so.0");
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! Cargo resolves build-dependencies only where there is a build script.
+//! Cargo resolves build-dependencies only if there is a build script.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -1,6 +1,6 @@
-//! seccomp: system calls that no program needs which turns one file into another.
+//! seccomp: system calls that are never needed by a program that turns one file into another.
 //!
-//! A list of what is refused, unlike that of a server: the program is another project's, in any
+//! A list of refused calls, unlike a server's: the program belongs to another project, in any
 //! version and with any C library.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
 
-/// Sockets, and rings that could make them; other processes; mounts and namespaces; the kernel
+/// Sockets, and rings that could create them; other processes; mounts and namespaces; the kernel
 /// itself.
 const REFUSED: &[&[c_long]] = &[
     calls! {
@@ -40,16 +40,17 @@ const REFUSED: &[&[c_long]] = &[
     },
 ];
 
-/// Calls of the x32 ABI have their number with this bit: the table of x86-64 ends before it.
+/// Calls of the x32 ABI have numbers with this bit set: the table of x86-64 ends below it.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 
-/// Those of x32 that have numbers of their own: ptrace, process_vm_readv, process_vm_writev.
+/// x32 calls with separate numbers: ptrace, process_vm_readv, process_vm_writev.
 #[cfg(target_arch = "x86_64")]
 const OF_X32: [c_long; 3] = [521, 539, 540];
 
-/// Refuses with EPERM whatever is no business of a program that turns one file into another, in
-/// this process and in the program that it becomes. Threads remain; processes do not.
+/// Refuses with EPERM every call that a program turning one file into another has no business
+/// making, in this process and in the program that it becomes. It can still create threads, but not
+/// processes.
 ///
 /// # Errors
 /// One line: there is no filter for this machine.
@@ -62,7 +63,7 @@ pub fn refuse() -> Result<(), String> {
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
         Ok(filter.try_into()?)
     };
-    // Its flags cannot be seen; the C library then takes clone, whose flags can.
+    // Its flags cannot be inspected; the C library then uses clone, whose flags can.
     let newer = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let newer = make(newer, libc::ENOSYS).map_err(describe)?;
     let refused = make(rules().map_err(describe)?, libc::EPERM).map_err(describe)?;

@@ -1,24 +1,24 @@
-//! Capabilities of the calling thread and of all that it makes.
+//! Capabilities of the calling thread and of all threads it creates.
 
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
 };
 
-/// What the change of user takes.
+/// Needed to change the user.
 pub const CHANGE_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
-/// For real-time workers.
+/// Needed for real-time workers.
 pub const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
 
 /// Drops all that are not `wanted`. Returns those that are left.
 ///
 /// # Errors
-/// Those of capset(2).
+/// The errors of capset(2).
 pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
     let left = had & wanted;
-    // Kernels before 4.3 know no ambient set, and have none to clear.
+    // Kernels before 4.3 have no ambient set, and nothing to clear.
     let _ = clear_ambient_capability_set();
     set_capabilities(
         None,
@@ -31,5 +31,6 @@ pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     Ok(left)
 }
 
-/// What a companion of root needs to open what a launch may: files of any owner, to read.
+/// The capability that root's companion needs to open whatever a launch may: reading files of any
+/// owner.
 pub const READ_ANY: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

@@ -1,4 +1,4 @@
-//! Landlock: the files that can still be opened, and nothing over TCP.
+//! Landlock: the files that can still be opened, and no TCP.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,10 +10,11 @@ use landlock::{
 
 pub use landlock::{AccessFs, BitFlags};
 
-/// The newest ABI whose rights are known to be unnecessary. Older kernels enforce fewer of them.
+/// The newest ABI whose rights are known to be unnecessary here. Older kernels enforce fewer of
+/// them.
 const NEWEST: ABI = ABI::V7;
 
-/// The requested version.
+/// The requested interface version.
 pub const NEWEST_VERSION: i32 = NEWEST as i32;
 
 /// The restrictions of Landlock.
@@ -28,7 +29,7 @@ pub struct Landlock {
 /// What may be done at and below a place.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
-/// Rules of paths. What does not exist needs no permission.
+/// Rules of paths. A path that does not exist needs no permission.
 pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
     let rules = paths.iter().filter_map(|(path, access)| {
         let place = PathFd::new(path).ok()?;

@@ -1,8 +1,8 @@
 //! What a process gives up for good before it touches bytes that others chose: its
 //! [capabilities], [root](user), [files] and [system calls](calls).
 //!
-//! Each step says why the kernel or a container refuses it; what that means is for the caller to
-//! decide. The server of a mount and the processes that convert layers each put their own together.
+//! Each step says why the kernel or a container refuses it; the caller decides what that means. The
+//! server of a mount and the processes that convert layers each combine the steps that they need.
 #![forbid(unsafe_code)]
 
 #[cfg(any(
@@ -15,7 +15,7 @@ pub mod capabilities;
 pub mod files;
 pub mod user;
 
-/// The filters are made for few architectures.
+/// The filters exist for only a few architectures.
 #[cfg(not(any(
     target_arch = "x86_64",
     target_arch = "aarch64",

@@ -11,24 +11,24 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// `nobody` and `nogroup`, as the kernel and all distributions have them.
+/// `nobody` and `nogroup`, as the kernel and all distributions number them.
 pub const NOBODY: u32 = 65534;
 
 /// PROC_USER_INIT_INO of the kernel.
 const FIRST: u64 = 0xEFFF_FFFD;
 
-/// Whether this process is in the system's first user namespace.
+/// Whether this process is in the initial user namespace.
 pub fn in_first_namespace() -> bool {
-    // Without /proc the system is just starting.
+    // Without /proc, the system is still starting.
     let namespace = std::fs::metadata("/proc/self/ns/user");
     namespace.map_or(true, |namespace| namespace.ino() == FIRST)
 }
 
-/// Makes a calling thread of root one of `nobody`, and of no group; permitted capabilities stay.
-/// Root inside a user namespace is already unprivileged outside; it keeps its id.
+/// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
+/// inside a user namespace is already unprivileged outside; it keeps its id.
 ///
-/// The caller has no other threads: they would keep their ids. `in_first_namespace`: as
-/// [`in_first_namespace`] says, which a process without rights may not find out.
+/// The caller must have no other threads: they would keep their IDs. `in_first_namespace` is the
+/// result of [`in_first_namespace`], which a process without rights may not be able to determine.
 ///
 /// # Errors
 /// One line: it stays root.
@@ -37,7 +37,7 @@ pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads read the counts of CPUs and the load below it at any time.
+        // Threads read CPU counts and the load below it at any time.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();
@@ -54,7 +54,7 @@ fn everyone_enters(directory: &str) -> bool {
     rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
-/// Ends this process with its parent (`setpriv --pdeathsig`), which may be gone by now.
+/// Ends this process together with its parent (`setpriv --pdeathsig`), which may already be gone.
 fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
     set_parent_process_death_signal(Some(signal))?;
     if getppid() != parent {

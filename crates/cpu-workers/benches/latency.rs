@@ -1,8 +1,8 @@
 //! From queueing to start, for a worker that sleeps: `cargo bench -p cpu-workers`.
 //!
-//! The thread that queues is pinned to the first CPU, so `same CPU` and `other CPU` mean something;
-//! the ways are interleaved so that a busy moment hits all alike. Then what a push costs when the
-//! worker is awake.
+//! The queueing thread is pinned to the first CPU, which gives `same CPU` and `other CPU` a
+//! meaning. The ways are interleaved so that a busy moment affects all of them alike. The last
+//! figure is the cost of a push to a worker that is awake.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The table of slots needs memory that is not there.
+    /// Not enough memory for the table of slots.
     #[error("no memory for the worker slots of {cpus} CPUs")]
     SlotTable {
         /// Possible CPUs.
@@ -15,7 +15,7 @@ pub enum Error {
     /// The set of CPUs cannot be read.
     #[error("cannot determine which CPUs are usable: {0}")]
     Cpus(#[source] io::Error),
-    /// Not one thread of the unbound pool could be made.
+    /// No thread of the unbound pool could be created.
     #[error("cannot create any of the {threads} threads of the unbound pool: {source}")]
     UnboundPool {
         /// Threads requested.
@@ -23,18 +23,18 @@ pub enum Error {
         /// The system's error for the first one.
         source: io::Error,
     },
-    /// No worker has a source now.
+    /// No worker has an event source now.
     #[error("none of the {workers} workers could open its source: {source}")]
     Attach {
-        /// Workers that tried.
+        /// Number of workers that tried.
         workers: usize,
         /// The error of the first of them.
         source: io::Error,
     },
-    /// A worker would wait for itself.
+    /// A worker would have to wait for itself.
     #[error("attach() was called on a worker's own thread")]
     OnWorker,
-    /// After shutdown.
+    /// The pool has been shut down.
     #[error("the workers have been shut down")]
     ShutDown,
 }

@@ -1,5 +1,5 @@
-//! Places where start-up can fail, so that the tests can make each of them fail. A test names them
-//! for its thread; the threads that this one makes inherit them.
+//! Fail points of start-up, so that tests can make each step fail. A test sets them for its own
+//! thread; threads created by that thread inherit them.
 
 #[cfg(test)]
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::io;
 #[cfg(test)]
 use std::sync::{Arc, Mutex};
 
-/// One rung of the ladder.
+/// One step of start-up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FailPoint {
     SlotTable,
@@ -25,7 +25,7 @@ pub(crate) enum FailPoint {
 #[cfg(test)]
 thread_local!(static POINTS: RefCell<Arc<Mutex<HashSet<FailPoint>>>> = RefCell::default());
 
-/// Without tests this never fails.
+/// Never fails outside of tests.
 #[cfg(not(test))]
 pub(crate) fn check(_point: FailPoint) -> io::Result<()> {
     Ok(())
@@ -39,7 +39,7 @@ pub(crate) fn check(point: FailPoint) -> io::Result<()> {
     }
 }
 
-/// What a new thread runs.
+/// Wraps the body of a new thread, so that it inherits the fail points.
 #[cfg(not(test))]
 pub(crate) fn inherited(body: impl FnOnce() + Send) -> impl FnOnce() + Send {
     body
@@ -54,7 +54,7 @@ pub(crate) fn inherited(body: impl FnOnce() + Send) -> impl FnOnce() + Send {
     }
 }
 
-/// What fails from here on.
+/// Makes these points fail on the calling thread from now on.
 #[cfg(all(test, not(feature = "loom")))]
 pub(crate) fn fail_at(points: &[FailPoint]) {
     let points = points.iter().copied().collect();

@@ -17,8 +17,7 @@ use crate::worker::queue::{JobQueue, Taken};
 
 type Queue = Arc<JobQueue<usize>>;
 
-/// What the loop of a worker does, without an event source: takes until the queue is closed and
-/// empty.
+/// Runs a worker's loop without an event source: takes items until the queue is closed and empty.
 fn work(queue: &Queue, me: &Arc<Parker>) -> usize {
     let mut sum = 0;
     loop {
@@ -57,7 +56,7 @@ fn loom_two_that_queue_and_one_that_sleeps_lose_nothing() {
 
 #[test]
 fn loom_shutdown_of_a_shared_queue_runs_what_is_queued_and_ends_both() {
-    // Three threads with two sleeps each: bounded as tokio bounds its own.
+    // Bounded as tokio bounds its own models, since there are three threads with two sleeps each.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -97,10 +96,10 @@ fn loom_offline_against_queueing_loses_no_job() {
         assert!(slot.publish(Arc::new(queue)).is_ok());
         let queueing = {
             let slot = Arc::clone(&slot);
-            // A slot that is empty leaves the job to the fallback.
+            // If the slot is empty, the job goes to the fallback.
             thread::spawn(move || {
                 slot.read(|queue: Option<&Arc<Queue>>| match queue {
-                    // Inside of the read section the queue cannot be closed yet.
+                    // Inside the read section the queue cannot be closed yet.
                     Some(queue) => queue.push(1).map(|_| 0).expect("closed while published"),
                     None => 1,
                 })
@@ -126,8 +125,8 @@ fn loom_of_two_that_publish_one_wins_and_the_other_gets_its_worker_back() {
     });
 }
 
-/// A source which sleeps on an eventfd: the kernel counts under a
-/// lock, and sleeping ends at once where the count is not zero.
+/// A source that sleeps on an eventfd: the kernel counts under a lock, and a sleep ends at once if
+/// the count is not zero.
 struct Bell {
     rung: Mutex<bool>,
     sleeper: Arc<Parker>,
@@ -191,7 +190,7 @@ fn loom_a_request_of_the_source_while_a_job_is_queued_hides_no_job() {
     });
 }
 
-/// Stays registered as idle while requests of the source end its sleep.
+/// Stays registered as idle while requests at the source end its sleep.
 fn serving_a_source(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let mut sum = 0;
@@ -230,8 +229,8 @@ fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
     });
 }
 
-/// Sleeps as a worker does: on the source until it closes, which any wake-up has it do; then,
-/// unless that wake-up was meant for this thread, on the token.
+/// Sleeps as a worker does: on the source until it closes, which any wake-up makes it do; then on
+/// the token, unless that wake-up was meant for this thread.
 fn behind_a_source_that_closes(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let (mut sum, mut source) = (0, Some(bell));

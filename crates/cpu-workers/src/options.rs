@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How often to [check the CPUs](crate::Workers::check_cpus) without an event, since a change of
+/// How often to [check the CPUs](crate::Workers::check_cpus) if no event comes, since a change of
 /// the cpuset sends none. A check costs one system call and one small read; five seconds keep an
 /// idle machine idle and follow a cpuset soon enough.
 pub const RESCAN_INTERVAL: Duration = Duration::from_secs(5);
@@ -19,13 +19,13 @@ pub enum Mode {
 /// Priority of the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Priority {
-    /// The policy and nice value that the creating thread has.
+    /// The policy and nice value of the creating thread.
     Normal,
-    /// `SCHED_FIFO` priority 1; where that is refused, the lowest nice value that is allowed and a
+    /// `SCHED_FIFO` priority 1; if that is refused, the lowest nice value that is allowed and a
     /// slice of 100 us (Linux 6.12 or later).
     High,
-    /// As `High` for pinned workers, and a refusal is no notice: what is granted will do. The
-    /// threads of the unbound pool are left as they are made.
+    /// Like `High` for pinned workers, but a refusal causes no notice: any priority granted will
+    /// do. The threads of the unbound pool keep the priority that they are created with.
     Best,
 }
 
@@ -39,8 +39,9 @@ pub struct WorkerOptions {
     /// Threads are called `NAME/N` (pinned to CPU N) and `NAME/uN` (unbound). The kernel keeps 15
     /// bytes of a thread's name, so a name of 12 bytes leaves room for two digits.
     pub name: String,
-    /// Most threads of the unbound pool; `None` for as many as there are usable CPUs. Behind pinned
-    /// workers it starts with none, and jobs which find none idle add more.
+    /// Largest number of threads in the unbound pool; `None` for as many as there are usable CPUs.
+    /// Behind pinned workers the pool starts empty, and each job that finds no idle thread adds
+    /// one.
     pub unbound_threads: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! The primitives that the queue, the parking and the slots are built on, with priority
-//! inheritance; with the feature `loom` those that the models in `models.rs` can replay.
+//! The primitives that the queue, the parker and the slots are built on, with priority inheritance.
+//! With the feature `loom` they are the ones that the models in `models.rs` can replay.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{
@@ -26,8 +26,8 @@ pub(crate) fn wait<'m, T>(changed: &Condvar, guard: MutexGuard<'m, T>) -> MutexG
     changed.wait(guard)
 }
 
-/// Jobs run outside of all locks and their panics are caught, so a poisoned lock would mean a
-/// panic between two statements that cannot panic. Its data is whole.
+/// Jobs run outside all locks and their panics are caught, so a poisoned lock would mean a panic
+/// between two statements that cannot panic. The data is intact in any case.
 #[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

@@ -1,16 +1,15 @@
-//! The set of workers: start-up, its mirror the shut-down, and the public interface.
+//! The set of workers: start-up, shut-down (its mirror), and the public interface.
 //!
-//! Start-up: 1. slots for all possible CPUs, empty. 2. the unbound pool, which makes its threads
-//! when jobs come, unless it is all there is. 3. pinned workers for the usable CPUs. A rung that
-//! fails takes down those below it.
+//! Start-up: 1. empty slots for all possible CPUs. 2. the unbound pool, which creates its threads
+//! when jobs come, unless it is the only pool. 3. pinned workers for the usable CPUs. A step that
+//! fails undoes those before it.
 //!
 //! Shut-down, so that no job is lost:
-//! 1. Only the first caller goes on; another one waits for it, or, on a worker, returns at once.
-//! 2. The slots are emptied for good and the pinned workers' queues closed; they run what is
-//!    queued, drop their sources and are joined. What their jobs queue meanwhile goes to the
-//!    unbound pool.
-//! 3. The unbound pool's queue is closed; its threads run what is queued and are joined. What
-//!    their jobs queue meanwhile, and all that comes later, runs on the thread that queues it.
+//! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns at once.
+//! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run what is
+//!    queued, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
+//! 3. The unbound pool's queue is closed; its threads run what is queued and are joined. Jobs
+//!    queued meanwhile or later run on the thread that queues them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -42,37 +41,36 @@ use sys::clock::now_ns;
 pub struct Workers {
     /// Set at start.
     mode: Mode,
-    /// Set at start: as it was started with.
+    /// Set at start: the requested priority.
     priority: Priority,
-    /// Set at start: what normal priority means here.
+    /// Set at start: the nice value of normal priority.
     base_nice: i32,
     /// Set at start.
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
     notices: Arc<Notices>,
-    /// Guarded by its own lock: threads that are no workers and have the pinned ones' priority,
-    /// with their IDs. Taken outside of the topology's locks.
+    /// Guarded by its own lock: threads outside the pool that have the pinned workers' priority,
+    /// with their IDs. Taken outside the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
     /// Guarded by its own lock: held from the decision on a priority until all threads have it, so
-    /// that the later decision is the one that they end with. Serving threads take it, so they
-    /// inherit priorities by it.
+    /// that the later decision prevails. Serving threads take it, so it inherits priorities.
     flip: PiMutex<()>,
     /// Atomic: shutdown has begun.
     ending: AtomicBool,
-    /// Guarded by its own lock: held while it lasts.
+    /// Guarded by its own lock: held during shutdown.
     ended: Mutex<()>,
 }
 
 impl Workers {
-    /// Makes the unbound pool and the pinned workers. A worker that cannot be made and a priority
-    /// that is refused are notices, not errors.
+    /// Creates the unbound pool and the pinned workers. A worker that cannot be created and a
+    /// priority that is refused are notices, not errors.
     pub fn start(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
         let cpus = SystemCpus::new().map_err(Error::Cpus)?;
         Workers::start_on(options, Arc::new(cpus))
     }
 
-    /// The same on other CPUs than the machine's, for tests.
+    /// Like [`start`](Self::start), on other CPUs than the machine's, for tests.
     pub fn start_on(options: WorkerOptions, cpus: Arc<dyn Cpus>) -> Result<Arc<Workers>, Error> {
         let notices = Arc::new(Notices::default());
         let base_nice = priority::nice_of(priority::own_tid()).unwrap_or(0);
@@ -87,7 +85,7 @@ impl Workers {
         let topology = Arc::new(topology);
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
         let most = options.unbound_threads.unwrap_or(usable);
-        // From here on the parts end themselves where a later rung fails: see Drop.
+        // From here on the parts end themselves if a later step fails: see Drop.
         let workers = Workers {
             mode: options.mode,
             priority: options.priority,
@@ -113,7 +111,7 @@ impl Workers {
     }
 
     /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
-    /// Never waits for a job and never loses one: after shutdown, and where no thread can be made
+    /// Never waits for a job and never loses one: after shutdown, and if no thread can be created
     /// for it, it runs on the caller's thread.
     pub fn queue(&self, cpu: Option<usize>, job: Job) {
         let queued = Queued {
@@ -149,28 +147,27 @@ impl Workers {
         }
     }
 
-    /// The worker of the calling thread, of any pool. The times are those of its current job, 0
-    /// while it serves its source.
+    /// The worker of the calling thread, of any pool. The times belong to its current job; they are
+    /// 0 while it serves its source.
     pub fn current() -> Option<WorkerContext> {
         current()
     }
 
     /// True while the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint:
-    /// it may be over when the caller reads it.
+    /// it may be outdated when the caller reads it.
     pub fn is_idle(&self, cpu: usize) -> bool {
         self.topology.is_idle(cpu)
     }
 
-    /// At most `most` CPUs with an idle worker, `cpu` itself left out: the largest first, and of
-    /// equal ones those that share its last-level cache. The search ends when it has found enough.
+    /// At most `most` CPUs with an idle worker, except `cpu` itself: the largest first, and among
+    /// equals those that share its last-level cache. The search ends when it has found enough.
     pub fn idle_helpers(&self, cpu: usize, most: usize) -> impl Iterator<Item = usize> {
         let helpers = self.topology.helpers(cpu).iter().copied();
         helpers.filter(|&cpu| self.is_idle(cpu)).take(most)
     }
 
-    /// Where a CPU that comes or goes is announced: readable until [`check_cpus`](Self::check_cpus)
-    /// is called. `None` for workers that are not pinned, and where the kernel's events cannot be
-    /// received.
+    /// Announces CPUs that come or go: readable until [`check_cpus`](Self::check_cpus) is called.
+    /// `None` if the workers are not pinned or the kernel's events cannot be received.
     pub fn cpu_events(&self) -> Option<BorrowedFd<'_>> {
         match self.mode {
             Mode::PerCpu => self.cpus.events(),
@@ -178,8 +175,8 @@ impl Workers {
         }
     }
 
-    /// Makes, rests and re-pins workers until they are those of the usable CPUs. To be called on a
-    /// thread that is pinned to none: at the start, after [events](Self::cpu_events), and each
+    /// Creates, rests and re-pins workers until they match the usable CPUs. Call it on a thread
+    /// that is not pinned: at the start, after [events](Self::cpu_events), and every
     /// [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
     pub fn check_cpus(&self) {
         if self.mode == Mode::PerCpu {
@@ -188,7 +185,7 @@ impl Workers {
         }
     }
 
-    /// How many pinned workers there are now.
+    /// Number of pinned workers now.
     pub fn count(&self) -> usize {
         self.topology.count()
     }
@@ -212,19 +209,19 @@ impl Workers {
         report::stats(&self.topology, &self.unbound)
     }
 
-    /// Lines to show the user: what was refused, what panicked. Each once.
+    /// Lines to show the user: refusals and panics, each once.
     pub fn notices(&self) -> Vec<String> {
         let mut lines = self.notices.lines();
         priority::merge(&mut lines);
         lines
     }
 
-    /// Attaches a source to every pinned worker, made on its own thread; workers that come with
-    /// hotplug get theirs when they start. In `Mode::Unbound`, and where no pinned worker exists,
-    /// the unbound threads get one each. A second call replaces the sources of the first.
+    /// Attaches a source to every pinned worker, created on its own thread; workers that come with
+    /// hotplug get theirs when they start. In `Mode::Unbound`, or if no pinned worker exists, the
+    /// unbound threads get one each. A second call replaces the sources of the first.
     ///
-    /// Waits for all of them (a busy worker answers after its job) and returns how many have one;
-    /// those that failed are in `notices()`.
+    /// Waits for all of them (a busy worker answers after its job) and returns how many have a
+    /// source; failures are in `notices()`.
     pub fn attach(&self, make: Arc<EventSourceFactory>) -> Result<usize, Error> {
         if current().is_some() {
             return Err(Error::OnWorker);
@@ -268,9 +265,9 @@ impl Workers {
         }
     }
 
-    /// Makes the pinned workers of `raised` real-time, and their followers if there is one; the
-    /// others have normal priority and a slice of 100 us where the kernel grants it. Threads that
-    /// have what they shall have cost no system call.
+    /// Makes the pinned workers of `raised` real-time, and the followers too unless it is empty;
+    /// the others have normal priority, with a slice of 100 us if the kernel grants it. Threads
+    /// that already have the right priority cost no system call.
     pub fn raise_on(&self, raised: &BTreeSet<usize>) {
         let wanted = |raised| match raised {
             true => Wanted::RealTime,
@@ -293,7 +290,7 @@ impl Workers {
         }
     }
 
-    /// Whether a pinned worker is real-time, or would be but for what it does now.
+    /// Whether a pinned worker is real-time, or would be if it were not lowered now.
     pub fn is_real_time(&self) -> bool {
         let policies = self.topology.workers();
         let mut policies = policies
@@ -302,8 +299,8 @@ impl Workers {
         policies.any(|policy| matches!(policy, Some(Policy::Fifo(_))))
     }
 
-    /// Gives the calling thread, which is no worker, the best priority that it may have: before
-    /// the workers are raised it must not wait for a CPU itself. Nothing where they are never
+    /// Gives the calling thread, which is not a worker, the best priority that it may have: it must
+    /// not wait for a CPU itself before it raises the workers. Does nothing if they are never
     /// raised.
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
@@ -312,8 +309,8 @@ impl Workers {
         }
     }
 
-    /// The calling thread, which is no worker, has the priority of all pinned workers until it
-    /// drops the guard; then it keeps the one that it has.
+    /// Gives the calling thread, which is not a worker, the priority of all pinned workers until it
+    /// drops the guard; then it keeps the priority it has.
     pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));
@@ -333,8 +330,8 @@ impl Workers {
         self.followers.lock().retain(|(tid, _)| *tid != own);
     }
 
-    /// Lets everything that is queued finish, then ends all threads and returns. Called on one of
-    /// the workers it ends all others and lets that one finish alone.
+    /// Lets everything that is queued finish, then ends all threads and returns. Called on a
+    /// worker, it ends all others and lets that one finish on its own.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
         if !first && current().is_some() {
@@ -349,13 +346,13 @@ impl Workers {
     }
 }
 
-/// A thread that has the priority of the workers; see [`Workers::follow`]. A thread that panics
-/// drops it too: the system may use its number for any other thread.
+/// A thread that has the priority of the workers; see [`Workers::follow`]. The guard is also
+/// dropped if the thread panics: the system may reuse its number for any other thread.
 #[must_use = "the thread no longer follows once this is dropped"]
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,
-    /// Of this thread: it cannot be sent.
+    /// Belongs to this thread: it cannot be sent.
     _here: PhantomData<*const ()>,
 }
 
@@ -384,8 +381,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// For pinned and for unbound threads. Behind pinned real-time workers the unbound pool is what
-/// the kernel's is, first among the ordinary (WQ_HIGHPRI).
+/// Priorities of pinned and of unbound threads. Behind pinned real-time workers the unbound pool is
+/// first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// A hash block that was verified.
 pub(crate) type HashBlock = Arc<[u8]>;
 
-/// Bytes of level 0 kept. With 4 KiB blocks and SHA-256 they cover 256 MiB of data.
+/// Bytes of level 0 that are kept. With 4 KiB blocks and SHA-256 they cover 256 MiB of data.
 const LEAF_BYTES: usize = 2 << 20;
 
-/// Hash blocks by level and number: those above level 0 all stay (with 4 KiB blocks and SHA-256
-/// 1/16384 of the data), those of level 0 each have one slot that they share with others.
+/// Hash blocks by level and number. All above level 0 are kept (with 4 KiB blocks and SHA-256,
+/// 1/16384 of the data); those of level 0 each have one slot, which they share with others.
 #[derive(Debug)]
 pub(crate) struct HashBlockCache {
     upper: RwLock<HashMap<(usize, u64), HashBlock>>,
@@ -32,7 +32,8 @@ impl HashBlockCache {
             let upper = self.upper.read().unwrap_or_else(PoisonError::into_inner);
             return upper.get(&(level, block)).cloned();
         }
-        // An urgent thread rather verifies once more than wait for one that has no CPU.
+        // An urgent thread would rather verify the block again than wait for a thread that has no
+        // CPU.
         let slot = self.slot(block).try_lock().ok()?;
         slot.as_ref()
             .filter(|(held, _)| *held == block)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a tree cannot be used, or a block cannot be trusted.
+/// The reason why a tree cannot be used, or a block cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,10 +12,10 @@ pub enum Error {
     /// The root hash is not valid hexadecimal.
     #[error("root hash: {0}")]
     RootHash(String),
-    /// The root hash is not signed as it must be, or no trusted certificate is the signer's.
+    /// The root hash lacks a required signature, or no trusted certificate belongs to the signer.
     #[error("signature: {0}")]
     Signature(String),
-    /// A block does not have the hash that the tree has for it.
+    /// A block does not match its hash in the tree.
     #[error("{0}")]
     Mismatch(#[from] Mismatch),
     /// The hash area cannot be read.
@@ -28,7 +28,7 @@ pub enum Error {
     },
 }
 
-/// A block that does not have its hash.
+/// A block that does not match its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// A block of the data device.
@@ -51,11 +51,10 @@ pub enum Mismatch {
         /// Its first byte on the hash device.
         offset: u64,
     },
-    /// The first block of the tree, or the only data block, is not the one that the root hash is
-    /// of.
+    /// The first block of the tree, or the only data block, does not match the root hash.
     #[error("the root hash given is not that of the tree")]
     Root,
-    /// The number of data blocks is not the one that the tree was made for.
+    /// The number of data blocks differs from the one that the tree was made for.
     #[error("the tree does not end with data block {last}, the last of the superblock")]
     Length {
         /// The last data block.

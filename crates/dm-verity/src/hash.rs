@@ -7,10 +7,10 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use crate::error::Error;
 use crate::hash_type::HashType;
 
-/// Longest digest of all algorithms, in bytes.
+/// The longest digest of all algorithms, in bytes.
 pub(crate) const MAX_DIGEST: usize = 64;
 
-/// A hash function, under the kernel's name.
+/// A hash function, by the kernel's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HashAlgorithm {
@@ -52,12 +52,12 @@ impl FromStr for HashAlgorithm {
     }
 }
 
-/// Hashes blocks of one tree. Before the salt of a type 1 tree comes nothing, so the state behind
-/// it is computed once and copied for each block.
+/// Hashes the blocks of one tree. The salt of a type 1 tree comes first, so the state after it is
+/// computed once and copied for each block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockHasher {
     state: State,
-    /// Hashed behind the block: the salt of a type 0 tree.
+    /// The salt of a type 0 tree, which is hashed after the block.
     suffix: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ impl BlockHasher {
         }
     }
 
-    /// Whether `block` has the digest `expected` (of the algorithm's size).
+    /// Whether `block` has the digest `expected`, which has the algorithm's size.
     pub(crate) fn matches(&self, block: &[u8], expected: &[u8]) -> bool {
         match &self.state {
             State::Sha224(state) => self.finish(state, block)[..] == *expected,

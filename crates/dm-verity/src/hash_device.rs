@@ -4,7 +4,7 @@ use std::io;
 
 /// Random access to the hash device (or to the file that holds data and tree).
 pub trait HashDevice {
-    /// Fills `buf` from byte `offset`; a read that cannot be filled is an error.
+    /// Fills `buf` from byte `offset`; a read that cannot fill it is an error.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Size in bytes.

@@ -1,4 +1,4 @@
-//! Where the levels of a tree are on the hash device.
+//! The positions of a tree's levels on the hash device.
 
 use crate::error::Error;
 use crate::hash_type::HashType;
@@ -21,13 +21,13 @@ pub(crate) struct Layout {
 pub(crate) struct Level {
     /// First byte on the hash device.
     pub(crate) start: u64,
-    /// Hash blocks.
+    /// Number of hash blocks.
     pub(crate) blocks: u64,
 }
 
 impl Layout {
     /// # Errors
-    /// A tree that would end beyond 2^64 bytes.
+    /// The tree would end beyond 2^64 bytes.
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, Error> {
         let block_size = u64::from(parameters.hash_block_size);
         let digest_size = parameters.algorithm.digest_size();
@@ -64,14 +64,15 @@ impl Layout {
         })
     }
 
-    /// First byte behind the tree.
+    /// First byte after the tree.
     pub(crate) fn end(&self, parameters: &Parameters) -> u64 {
         self.levels.first().map_or(parameters.tree_start, |leaf| {
             leaf.start + leaf.blocks * u64::from(parameters.hash_block_size)
         })
     }
 
-    /// Which hash block has the digest of block `below`, and which of its digests that is.
+    /// The number of the hash block with the digest of block `below`, and the position of the
+    /// digest in it.
     pub(crate) fn parent(&self, below: u64) -> (u64, usize) {
         (
             below >> self.bits,

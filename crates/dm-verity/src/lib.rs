@@ -1,11 +1,11 @@
-//! dm-verity in user space: checks blocks against a hash tree as `veritysetup format` writes it.
+//! dm-verity in user space: checks blocks against a hash tree written by `veritysetup format`.
 //!
 //! The tree needs no device-mapper, no root and no particular filesystem: it is
 //! [opened](Tree::open) from [`Parameters`] (those of a [superblock](read_superblock), or the
 //! caller's own), a root hash, and the [`HashDevice`] that holds the hash area. Then
 //! [`Tree::verify`] checks bytes that the caller has read. The format is that of the kernel's
 //! Documentation/admin-guide/device-mapper/verity.rst and of cryptsetup's on-disk header, version
-//! 1. A root hash that comes with a signature is checked by [`verify_signature`].
+//! 1. A root hash with a signature is checked by [`verify_signature`].
 //!
 //! ```
 //! use dm_verity::{HashAlgorithm, Parameters, RootHash, Tree};

@@ -6,13 +6,13 @@ use crate::hash_type::HashType;
 
 /// Smallest data or hash block, in bytes.
 pub const MIN_BLOCK_SIZE: u32 = 512;
-/// Largest data or hash block, in bytes (as veritysetup has it; the kernel stops at a page).
+/// Largest data or hash block, in bytes (as in veritysetup; the kernel's limit is a page).
 pub const MAX_BLOCK_SIZE: u32 = 512 * 1024;
 /// Longest salt, in bytes.
 pub const MAX_SALT: usize = 256;
 
-/// Parameters of a tree, checked: block sizes are powers of two from 512 to 512 KiB, there is at
-/// least one data block, and neither data nor tree reaches beyond 2^63 bytes.
+/// The checked parameters of a tree: block sizes are powers of two from 512 to 512 KiB, there is at
+/// least one data block, and neither data nor tree extends beyond 2^63 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     pub(crate) hash_type: HashType,
@@ -29,7 +29,7 @@ impl Parameters {
     /// device: the options of `veritysetup --no-superblock`.
     ///
     /// # Errors
-    /// A value out of its range.
+    /// A value is out of its range.
     pub fn new(
         algorithm: HashAlgorithm,
         data_block_size: u32,
@@ -51,7 +51,7 @@ impl Parameters {
         Ok(parameters)
     }
 
-    /// The same tree with another packing of its digests.
+    /// This tree with its digests packed differently.
     #[must_use]
     pub fn with_hash_type(self, hash_type: HashType) -> Self {
         Self { hash_type, ..self }

@@ -41,7 +41,7 @@ impl FromStr for RootHash {
     }
 }
 
-/// Lowercase digits: what a signature of it covers.
+/// Lowercase digits, which a signature covers.
 impl fmt::Display for RootHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

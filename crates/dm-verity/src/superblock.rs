@@ -5,18 +5,18 @@ use crate::hash_device::HashDevice;
 use crate::hash_type::HashType;
 use crate::parameters::{MAX_SALT, Parameters};
 
-/// Bytes of the superblock. The tree starts at the next hash block behind them.
+/// Bytes of the superblock. The tree starts at the first hash block after them.
 pub const SUPERBLOCK_SIZE: usize = 512;
 
 const SIGNATURE: &[u8; 8] = b"verity\0\0";
 
 /// Reads the superblock at byte `offset` of the hash device.
 ///
-/// The root hash does not cover the superblock, so everything in it that has one right value is
-/// held to that value, padding included. The UUID has none, and nothing depends on it.
+/// The root hash does not cover the superblock, so every field that has one right value, including
+/// padding, must have that value. The UUID has none, and nothing depends on it.
 ///
 /// # Errors
-/// No superblock there, one that is not supported, or one that contradicts itself.
+/// There is no superblock, or it is not supported or contradicts itself.
 pub fn read_superblock(hash_device: &impl HashDevice, offset: u64) -> Result<Parameters, Error> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
     hash_device
@@ -40,7 +40,7 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
         1 => HashType::Normal,
         other => return refuse(format!("dm-verity hash type {other}: must be 0 or 1")),
     };
-    // From 16 to 32: the UUID.
+    // The UUID is at bytes 16 to 32.
     let algorithm = text(&bytes[32..64])?.parse()?;
     let salt_size = usize::from(u16::from_le_bytes([bytes[80], bytes[81]]));
     if salt_size > MAX_SALT {
@@ -65,7 +65,7 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
     Ok(parameters)
 }
 
-/// The first hash block behind the superblock.
+/// The first hash block after the superblock.
 fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
     offset
         .checked_add(SUPERBLOCK_SIZE as u64)
@@ -77,7 +77,7 @@ fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
         })
 }
 
-/// A name that zeros fill up to the end of its field.
+/// A name padded with zeros to the end of its field.
 fn text(field: &[u8]) -> Result<&str, Error> {
     let end = field
         .iter()

@@ -22,9 +22,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Opens the tree at [`Parameters`] on `hash_device`, and verifies the way from the
-    /// root to the digest of the last data block. So a wrong root hash, salt, algorithm, block size
-    /// or number of blocks is found here and not at some later read.
+    /// Opens the tree at [`Parameters`] on `hash_device`, and verifies the path from the root to
+    /// the digest of the last data block. A wrong root hash, salt, algorithm, block size or number
+    /// of blocks is therefore found here rather than in some later read.
     ///
     /// # Errors
     /// The tree does not fit on `hash_device`, cannot be read, or does not match the root hash.
@@ -69,7 +69,7 @@ impl Tree {
         &self.parameters
     }
 
-    /// Where the hash blocks are that verify these data bytes, from the leaves to the root.
+    /// The positions of the hash blocks that verify these data bytes, from the leaves to the root.
     pub fn hashes(&self, data: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let size = u64::from(self.parameters.data_block_size);
         let last = data
@@ -86,8 +86,8 @@ impl Tree {
         })
     }
 
-    /// Checks whole data blocks: `data` is what was read from the data device from block `first`
-    /// on. Hash blocks that are not kept are read from `hash_device`.
+    /// Checks whole data blocks: `data` was read from the data device, starting at block `first`.
+    /// Hash blocks that are not kept are read from `hash_device`.
     ///
     /// # Errors
     /// The first block that does not match, or a hash block above it that does not.
@@ -155,7 +155,7 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// Checks that the tree has a digest for the last block of each level, and none behind it:
+    /// Checks that the tree has a digest for the last block of each level and none after it:
     /// veritysetup fills the rest of a hash block with zeros.
     fn check_end(&self, hash_device: &dyn HashDevice) -> Result<(), Error> {
         let mut last = self.parameters.data_blocks - 1;

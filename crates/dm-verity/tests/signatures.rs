@@ -1,5 +1,5 @@
-//! Signatures of a root hash that OpenSSL made (signatures/make): the right one is accepted, and
-//! nothing else is.
+//! Signatures of a root hash made by OpenSSL (signatures/make): the right one is accepted, and
+//! nothing else.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use dm_verity::{Certificates, RootHash, verify_signature};
 const ROOT: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 fn fixture(name: &str) -> PathBuf {
-    // The only certificate that the oracle of fuzzing trusts.
+    // The only certificate that the fuzzing oracle trusts.
     let name = if name == "rsa.crt" {
         "trusted/rsa.crt"
     } else {
@@ -23,7 +23,7 @@ fn signature(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name).with_extension("p7s")).expect("a fixture")
 }
 
-/// A folder with these certificates of the fixtures.
+/// A folder with these certificates from the fixtures.
 fn folder(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for name in names {
@@ -52,7 +52,7 @@ fn signatures_of_every_key_and_form_are_accepted() {
         ("p384", "p384"),
     ] {
         verify(&signature(name), ROOT, &[signer]).unwrap_or_else(|error| panic!("{name}: {error}"));
-        // The hash is signed in lowercase however it was given.
+        // The signed hash is in lowercase, however it was given.
         verify(&signature(name), &ROOT.to_uppercase(), &["other", signer]).unwrap();
     }
     verify(&signature("two-signers"), ROOT, &["rsa", "p256"]).unwrap();
@@ -95,7 +95,7 @@ fn what_is_no_trusted_signature_is_refused_with_its_reason() {
             &["other"],
             "has the signer's key identifier ",
         ),
-        // The certificate in the signature itself is no reason to trust it.
+        // The certificate inside the signature is not a reason to trust it.
         (
             "rsa-certificate",
             ROOT,
@@ -135,7 +135,7 @@ fn bytes_that_are_no_signature_are_refused() {
         (b"0", "not PKCS#7 in DER"),
         (b"-----BEGIN PKCS7-----\n", "it is PEM"),
         (&long, "longer than 65536 bytes"),
-        // ContentInfo of data, and SignedData without signers.
+        // A ContentInfo of data, and SignedData without signers.
         (
             b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01",
             "not PKCS#7",
@@ -146,8 +146,8 @@ fn bytes_that_are_no_signature_are_refused() {
     }
 }
 
-/// An RSA signature of PKCS#1 v1.5 is the only one of its content and key: whatever is accepted
-/// holds it, and it is never one of another root hash.
+/// For a given content and key there is only one RSA signature by PKCS#1 v1.5: anything accepted
+/// contains it, and is never a signature of another root hash.
 #[test]
 fn every_mutant_is_refused_unless_the_signed_bytes_are_whole() {
     let zeros: RootHash = "0".repeat(64).parse().unwrap();
@@ -172,12 +172,12 @@ fn every_mutant_is_refused_unless_the_signed_bytes_are_whole() {
                 accepted += 1;
             }
         }
-        // Versions and parameters of algorithms are not signed and mean nothing here.
+        // Versions and algorithm parameters are not signed and have no effect here.
         assert!(accepted < 100, "{name}: {accepted} mutants");
     }
 }
 
-/// The signature of RSA 2048 at the end of a file.
+/// The RSA 2048 signature at the end of a file.
 fn signed_bytes(whole: &[u8]) -> &[u8] {
     &whole[whole.len() - 256..]
 }

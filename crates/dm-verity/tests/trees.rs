@@ -1,11 +1,11 @@
-//! Good trees are accepted, and every flipped bit of data, tree and superblock is found.
+//! Good trees are accepted, and every flipped bit of data, tree and superblock is detected.
 
 use std::process::Command;
 
 use crate::writer::Recipe;
 use dm_verity::{Error, HashAlgorithm, HashType, Parameters, RootHash, Tree, read_superblock};
 
-/// A tree and the area that it is in.
+/// A tree and the area that contains it.
 #[derive(Debug)]
 struct Opened {
     tree: Tree,
@@ -43,8 +43,8 @@ fn verify_all(data: &[u8], area: &[u8], root: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// SHA-256 and SHA-512, with and without salt, blocks of 4 KiB and 1 KiB, both types, and blocks of
-/// two sizes.
+/// SHA-256 and SHA-512 with and without salt, blocks of 4 KiB and 1 KiB, both types, and different
+/// sizes for data and hash blocks.
 fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for algorithm in ["sha256", "sha512"] {
@@ -79,7 +79,7 @@ fn trees_of_every_shape_verify_their_data() {
     }
 }
 
-/// All others may be missing; without one of them it does not verify.
+/// All other hash blocks may be missing; without one of these, verification fails.
 #[test]
 fn the_hashes_of_a_range_are_those_that_verify_it() {
     for recipe in recipes() {
@@ -93,7 +93,7 @@ fn the_hashes_of_a_range_are_those_that_verify_it() {
             let mut part = area.clone();
             let first = of(0, 1).map(|range| range.start).min().unwrap() as usize;
             part[first..].fill(0);
-            // Opening takes those of the last block.
+            // Opening uses those of the last block.
             for range in of(start + 1, end - 1).chain(of(data.len() - 1, data.len())) {
                 let range = range.start as usize..range.end as usize;
                 part[range.clone()].copy_from_slice(&area[range]);
@@ -112,8 +112,8 @@ fn each_of_200_flipped_bits_in_each_tree_is_found() {
         let data = crate::writer::data(1100, recipe.data_block);
         let (area, root) = recipe.write(&data);
         let whole = [&area[..], &data[..]].concat();
-        // The UUID has no right value. Between the superblock and the first hash block nothing is
-        // read; veritysetup leaves there what was there.
+        // The UUID has no right value. Nothing between the superblock and the first hash block is
+        // read; veritysetup leaves there whatever it found.
         let used = |at: usize| !(16..32).contains(&at) && !(512..recipe.hash_block).contains(&at);
         let spread = (0..100).map(|n| n * whole.len() / 100 + n);
         let superblock = (0..60).map(|n| n * 512 / 60);
@@ -293,7 +293,7 @@ fn hostile_superblocks_get_one_line() {
     );
 }
 
-/// Makes a tree with veritysetup: the hash area, and the root hash.
+/// Makes a tree with veritysetup: returns the hash area and the root hash.
 fn veritysetup(recipe: &Recipe, data: &[u8], name: &str) -> (Vec<u8>, String) {
     let directory = std::env::temp_dir().join(format!("dm-verity-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -10,7 +10,7 @@ pub fn is_watched() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-// The names of tasks and notes differ in length: the bar, which comes first, does not.
+// The names of tasks and notes differ in length; the bar comes first, so its length stays the same.
 const STEPS: &str = "{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}";
 const BYTES: &str = "{bar:30} {binary_bytes}/{binary_total_bytes} ({eta} left) {prefix} \
                      {binary_bytes_per_sec}";
@@ -20,7 +20,7 @@ const BYTES: &str = "{bar:30} {binary_bytes}/{binary_total_bytes} ({eta} left) {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar without a task yet.
+    /// A bar that has no task yet.
     pub fn on_stderr() -> Self {
         let target = match is_watched() {
             true => ProgressDrawTarget::stderr(),
@@ -29,10 +29,10 @@ impl Bar {
         Self(ProgressBar::with_draw_target(None, target))
     }
 
-    /// A bar for bytes that threads process. `total` counts them; called only on a terminal.
+    /// A bar for bytes that threads process. `total` counts them and is called only on a terminal.
     ///
     /// # Errors
-    /// Those of `total`.
+    /// Errors of `total`.
     pub fn of_bytes<E>(task: &str, total: impl FnOnce() -> Result<u64, E>) -> Result<Self, E> {
         let bar = Self::on_stderr();
         if is_watched() {
@@ -55,18 +55,18 @@ impl Bar {
         self.0.set_length(total);
     }
 
-    /// Shows that `done` steps are complete; `note` stands behind the numbers.
+    /// Shows that `done` steps are complete; `note` follows the numbers.
     pub fn step(&self, done: u64, note: &str) {
         self.0.set_position(done);
         self.0.set_message(note.to_owned());
     }
 
-    /// Adds what was done since; any thread may call it.
+    /// Adds progress since the last call; any thread may call it.
     pub fn add(&self, more: u64) {
         self.0.inc(more);
     }
 
-    /// All that was added.
+    /// The sum of all additions.
     pub fn done(&self) -> u64 {
         self.0.position()
     }

@@ -5,9 +5,9 @@
 pub struct Example {
     /// The command it belongs to, with spaces: `erofast lab launch`.
     of: &'static str,
-    /// What it is good for.
+    /// Its purpose.
     pub what: &'static str,
-    /// What to type.
+    /// The command to type.
     pub command: &'static str,
 }
 
@@ -15,7 +15,7 @@ const fn example(of: &'static str, what: &'static str, command: &'static str) ->
     Example { of, what, command }
 }
 
-/// All of them.
+/// All examples.
 const EXAMPLES: &[Example] = &[
     example(
         "erofast mount",
@@ -276,7 +276,7 @@ pub fn examples(of: &str) -> Vec<Example> {
     EXAMPLES.iter().filter(|e| e.of == of).copied().collect()
 }
 
-/// The same as a block for the long help.
+/// The examples of one command as a block for the long help.
 pub fn examples_help(of: &str) -> String {
     let lines = examples(of).into_iter().map(|example| {
         let Example { what, command, .. } = example;

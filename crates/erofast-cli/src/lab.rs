@@ -33,7 +33,7 @@ pub enum LabCommand {
     Guest,
 }
 
-/// What [`LabEngineArgs::engines`] begin with, and what each is.
+/// The words with which [`LabEngineArgs::engines`] begin, and the meaning of each.
 pub const ENGINES: [(&str, &str); 7] = [
     ("kernel", "The image file itself, by the kernel"),
     ("kernel-loop", "By the kernel over a loop device"),

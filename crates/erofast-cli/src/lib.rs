@@ -1,9 +1,9 @@
-//! What the programs `erofast` and `erofast-lab` share.
+//! Code shared by the programs `erofast` and `erofast-lab`.
 //!
-//! The commands of the lab are defined here: `erofast` has them in its help, man pages and
-//! completions, and starts `erofast-lab` for them.
+//! The commands of the lab are defined here: `erofast` includes them in its help, man pages and
+//! completions, and starts `erofast-lab` to run them.
 #![forbid(unsafe_code)]
-// They panic when the stream cannot be written.
+// They panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[cfg(feature = "bar")]

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! The outcomes of a command.
 
 use std::io;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ pub enum Outcome {
     Fine,
     /// The operation failed in part, or found corruption, and has reported it: exit status 1.
     Faulty,
-    /// A program that was run has ended with this exit status, which is passed on.
+    /// A program that was run ended with this exit status, which is passed on.
     Ended(u8),
 }
 
@@ -22,7 +22,8 @@ impl Outcome {
         if good { Self::Fine } else { Self::Faulty }
     }
 
-    /// The outcome, once it is `printed`; a reader that did not wait for all of it changes nothing.
+    /// The outcome, once it is `printed`; a reader that did not wait for all of the output makes no
+    /// difference.
     pub fn unless_failed(self, printed: anyhow::Result<()>) -> anyhow::Result<Self> {
         match printed {
             Err(error) if !is_broken_pipe(&error) => Err(error),
@@ -31,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// Exit status of a usage error; the parser of the command line ends with it too.
+/// Exit status of a usage error; the command-line parser exits with it too.
 const USAGE_STATUS: u8 = 2;
 
 /// Prints the error, if there is one, and returns the exit status.
@@ -39,13 +40,13 @@ pub fn end(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool
     ExitCode::from(status(result, is_usage))
 }
 
-/// As [`end`], with the exit status as a number.
+/// Like [`end`], with the exit status as a number.
 pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> bool) -> u8 {
     match result {
         Ok(Outcome::Fine) => 0,
         Ok(Outcome::Faulty) => 1,
         Ok(Outcome::Ended(status)) => status,
-        // The reader of the output closed it: nothing is wrong.
+        // The reader of the output closed it: this is not an error.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             note(one_line(&error));

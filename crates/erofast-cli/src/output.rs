@@ -4,13 +4,13 @@ use std::io::{self, BufWriter, IoSlice, StdoutLock, Write};
 
 use serde::Serialize;
 
-/// As `println!`, but a reader that went away is an error to return, not a panic.
+/// Like `println!`, but if the reader has gone away, this returns an error instead of panicking.
 #[macro_export]
 macro_rules! outln {
     ($($text:tt)*) => { $crate::print_line(format_args!($($text)*))? };
 }
 
-/// Refuses to print where nothing would come out.
+/// Refuses to print if nothing would come out.
 ///
 /// # Errors
 /// The program was started with its standard output closed.
@@ -22,7 +22,7 @@ pub fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The standard output of this thread, whose errors name it.
+/// The standard output of this thread; its errors say so.
 #[derive(Debug)]
 pub struct Stdout(StdoutLock<'static>);
 
@@ -45,7 +45,7 @@ impl Write for Stdout {
     }
 }
 
-/// Writing goes on after a signal, so that one stays what it is.
+/// Writing resumes after a signal, so that error stays unchanged.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,
@@ -53,7 +53,7 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Prints a report as JSON, readable and on lines of its own.
+/// Prints a report as JSON, in a readable form on separate lines.
 pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(stdout());
     serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;

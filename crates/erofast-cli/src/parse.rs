@@ -1,4 +1,4 @@
-//! Parsing the command line; what is wrong with it becomes one line.
+//! Parsing the command line; its errors become one line each.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use strsim::damerau_levenshtein;
 
 use crate::outcome::Usage;
 
-/// The arguments of this process. Help and the version are printed, and end it.
+/// The arguments of this process. Help and the version are printed and end the process.
 ///
 /// # Errors
 /// [`Usage`]: one line.
@@ -18,7 +18,7 @@ pub fn parse<P: Parser>() -> anyhow::Result<P> {
     parse_from(std::env::args_os())
 }
 
-/// The same for this command line; the name of the program is first.
+/// Parses this command line, which begins with the name of the program.
 pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyhow::Result<P> {
     let mut arguments: Vec<OsString> = arguments.collect();
     P::try_parse_from(&arguments).map_err(|error| match error.kind() {
@@ -29,7 +29,7 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
             Err(unwritten) => anyhow::Error::new(unwritten).context("standard output"),
         },
         ErrorKind::InvalidSubcommand if arguments.get(1).is_some_and(|word| word == "help") => {
-            // What follows help is not compared with the names of commands.
+            // Words after help are not compared with the names of commands.
             arguments.remove(1);
             let error = P::try_parse_from(&arguments).err().unwrap_or(error);
             Usage(with_hint(&P::command(), &error)).into()
@@ -39,7 +39,7 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
     })
 }
 
-/// Commands, most of them of erofs-utils, that are called otherwise here.
+/// Commands, most of them from erofs-utils, that have another name here.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("fsck", "erofast check verifies an image"),
     (
@@ -50,7 +50,7 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("version", "erofast --version shows it"),
 ];
 
-/// The message for a command that there is not, with where it is found.
+/// The message for a command that does not exist, with a hint where to find it.
 fn with_hint(root: &Command, error: &clap::Error) -> String {
     let message = message(error);
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
@@ -61,7 +61,8 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     let hint = other.map(|(_, hint)| (*hint).to_owned());
     let what = message.split("; ").next().unwrap_or_default();
     let see = message.rsplit("; ").next().unwrap_or_default();
-    // clap compares the word with the commands of one level only. Those of that level come first.
+    // clap compares the word with the commands of one level only. The ones of that level come
+    // first.
     let near = below(root, see).and_then(|(command, path)| closest(command, path, word));
     let found = near.or_else(|| closest(root, root.get_name(), word));
     let hint = hint.or(found.map(|(_, hint)| hint));
@@ -72,7 +73,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The command of `see erofast profile --help`, and its words.
+/// The command in `see erofast profile --help`, and its words.
 fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s str)> {
     let path = see.strip_prefix("see ")?.strip_suffix(" --help")?;
     let mut names = path.split(' ').skip(1);
@@ -80,7 +81,8 @@ fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s st
     Some((command, path))
 }
 
-/// The command below `above` whose name is most like `word`, and by how many letters it differs.
+/// The command below `above` whose name is closest to `word`, and the number of letters in which it
+/// differs.
 fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
     let visible = above
         .get_subcommands()
@@ -100,7 +102,7 @@ fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
         .min_by_key(|(letters, _)| *letters)
 }
 
-/// One line for an error of clap's.
+/// One line for one of clap's errors.
 fn message(error: &clap::Error) -> String {
     let line = line(&error.render().to_string());
     let why = error.source().map(|source| (source.to_string(), source));
@@ -110,7 +112,7 @@ fn message(error: &clap::Error) -> String {
     number.unwrap_or(line)
 }
 
-/// What is wrong with a number, where clap has the words of the standard library, or Rust's range.
+/// The fault of a number, for which clap would show the standard library's words or Rust's range.
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
@@ -123,7 +125,7 @@ fn number(error: &(dyn Error + 'static)) -> Option<String> {
     Some(format!("must be from {first} to {last}"))
 }
 
-/// clap's message has the error, tips and the usage in paragraphs of their own. Left are the error,
+/// clap's message has the error, tips and the usage in separate paragraphs. This keeps the error,
 /// the name that was probably meant, and the command whose help has the rest.
 fn line(message: &str) -> String {
     let (error, rest) = message.split_once("\n\n").unwrap_or((message, ""));
@@ -148,19 +150,19 @@ fn line(message: &str) -> String {
     parts.join("; ")
 }
 
-/// Many a tool takes paths of an archive behind its name.
+/// Many tools take paths in an archive after its name.
 const PATHS: &str = "paths of the image are given with --path";
 
 /// hyperfine and others take the program without a separator.
 const PROGRAM: &str = "a program and its arguments stand behind --";
 
-/// Whether an argument that is no option was one too many.
+/// Whether there was one argument too many that is not an option.
 fn is_extra(error: &str) -> bool {
     let argument = error.strip_prefix("unexpected argument '");
     argument.is_some_and(|argument| !argument.starts_with('-'))
 }
 
-/// `erofast mount --help`, from the line of the usage.
+/// Turns the usage line into `erofast mount --help`.
 fn help(rest: &str) -> Option<String> {
     let usage = rest.lines().find_map(|line| line.strip_prefix("Usage: "))?;
     let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());

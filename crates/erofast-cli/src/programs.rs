@@ -1,8 +1,9 @@
-//! Where the other program is: `erofast-lab` for `erofast`, and the other way round.
+//! The location of the other program: `erofast-lab` for `erofast`, and vice versa.
 
 use std::path::{Path, PathBuf};
 
-/// The program of that name beside this one, or else in `PATH`; the bare name if it is in neither.
+/// The program with this name beside this one, or else in `PATH`; just the name if it is in
+/// neither.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);

@@ -163,7 +163,7 @@ pub enum Sort {
 /// A moment of a trace, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// In the clock of the trace.
+    /// On the trace's clock.
     At(u64),
     /// After its first event.
     After(u64),

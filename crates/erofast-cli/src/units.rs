@@ -16,7 +16,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// A time with the unit that fits, two digits or three: `850 ns`, `12 us`, `1.5 ms`, `2.0 s`.
+/// A time with two or three digits in the unit that fits: `850 ns`, `12 us`, `1.5 ms`, `2.0 s`.
 pub fn time(nanoseconds: f64) -> String {
     let mut value = nanoseconds;
     for unit in ["ns", "us", "ms"] {
@@ -29,7 +29,7 @@ pub fn time(nanoseconds: f64) -> String {
     format!("{value:.1} s")
 }
 
-/// How long something has been there: its two largest units.
+/// The age of something in its two largest units.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -39,8 +39,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// A number with its noun, in the plural unless there is one: `1 request`, `2 requests`, `0
-/// entries`.
+/// A number with its noun, in the plural unless it is 1: `1 request`, `2 requests`, `0 entries`.
 pub fn count(number: u64, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),

@@ -1,5 +1,5 @@
-//! How fast an image of 512 MiB comes over loopback, and out of the cache:
-//! `cargo run --release -p erofast-fetch --example stream target/release/erofast-fetch`.
+//! Measures how fast an image of 512 MiB comes over loopback, and from the cache: `cargo run
+//! --release -p erofast-fetch --example stream target/release/erofast-fetch`.
 #![allow(dead_code)]
 
 #[path = "../tests/server.rs"]

@@ -1,4 +1,4 @@
-//! What an answer of a server says.
+//! Interprets a server's answer.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,11 +9,11 @@ use reqwest::{Response, StatusCode};
 use crate::failure::Failure;
 use crate::proxy;
 
-/// Of what Retry-After asks for.
+/// Longest wait that Retry-After may request.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// An answer that is not what was asked for, by its status. `remedy`: what to do where credentials
-/// are missing or not enough; none: they did not go there.
+/// The failure for an answer with an unexpected status. `remedy`: what to do if credentials are
+/// missing or insufficient; none if they were not sent there.
 pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     let (status, headers) = (response.status(), response.headers());
     let unauthorized = remedy.filter(|_| status == StatusCode::UNAUTHORIZED);
@@ -28,7 +28,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
     }
 }
 
-/// A proxy answers 407; of others it says that they are of the server.
+/// Who answered: a proxy answers 407; anything else is attributed to the server.
 fn answerer(response: &Response) -> String {
     let asks = response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let proxy = proxy::of(response.url()).filter(|_| asks);
@@ -38,7 +38,7 @@ fn answerer(response: &Response) -> String {
     )
 }
 
-/// What Retry-After says: seconds, or a date, which is one of the server's clock.
+/// The value of Retry-After: seconds, or a date by the server's clock.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = text(headers, RETRY_AFTER)?;
     let pause = match value.trim().parse() {
@@ -58,12 +58,12 @@ fn parse_date(value: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(value.trim()).ok()
 }
 
-/// The header as text, if it is there and is some.
+/// The header as text, if it is present and textual.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// All bytes of an answer that has few.
+/// All bytes of a short answer.
 pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -77,7 +77,7 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
     Ok(body)
 }
 
-/// The first bytes of an answer, as many as that or more, unless it has fewer.
+/// The first bytes of an answer: at least `least` of them, unless it has fewer.
 pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Failure> {
     let mut begin = Vec::new();
     while begin.len() < least
@@ -122,9 +122,9 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:30 GMT", None, Some(0)),
             ("Sat, 06 Nov 2094 08:49:30 GMT", None, Some(60)),
             ("soon", None, None),
-            // The clock here is a day slow, and would have it wait for the longest time.
+            // The clock here is a day slow, and would make it wait for the longest time.
             ("Mon, 07 Nov 1994 08:49:40 GMT", date, Some(3)),
-            // Or fast.
+            // Or it is fast.
             (
                 "Sat, 05 Nov 1994 08:49:40 GMT",
                 Some("Sat, 05 Nov 1994 08:49:37 GMT"),

@@ -16,10 +16,10 @@ use crate::layers::Layer;
 use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
-/// Where a registry that is asked without TLS speaks it.
+/// Used if a registry that is contacted without TLS speaks it.
 const HAS_TLS: &str = "the server has TLS (a registry is asked with it by oci.plain_http=off)";
 
-/// What tar archives have near their beginning, and where (POSIX, ustar).
+/// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
 const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
 
 /// Pauses before another try, unless the server asks for longer ones.
@@ -29,11 +29,11 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1600),
 ];
 
-/// Pauses until a registry has ranges of a blob, the first and the longest one.
+/// Pauses until a registry supports ranges of a blob: the first and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
-/// What a server has at a URL.
+/// The things that a server can have at a URL.
 pub enum Found {
     /// An image as it is.
     Blob(Box<FirstBlock>),
@@ -46,7 +46,7 @@ pub struct Converted {
     pub answer: Answer,
     /// A line for the log.
     pub pinned: Option<String>,
-    /// Layers that were converted.
+    /// The converted layers.
     pub kept: Vec<Store>,
     pub attached: Attached,
 }
@@ -58,7 +58,7 @@ pub struct FirstBlock {
     pub answer: Answer,
     /// A line for the log.
     pub pinned: Option<String>,
-    /// Layers that were converted.
+    /// The converted layers.
     pub kept: Vec<Store>,
     /// In a registry.
     pub attached: Option<Attached>,
@@ -156,7 +156,7 @@ async fn ask_registry(
     }
 }
 
-/// Whether a layer that is said to be an archive is one: images are found under that type, too.
+/// Whether a layer declared as an archive really is one: images occur under that type too.
 async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
     let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
         return Ok(false);
@@ -172,7 +172,7 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
         .is_some_and(|rest| rest.starts_with(TAR_MAGIC.0)))
 }
 
-/// Names the option where a registry is asked without TLS and has it, or the other way round.
+/// Names the option if a registry is contacted without TLS but has it, or the other way round.
 async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Failure {
     let otherwise = in_time(options, server.answers_otherwise());
     if !failure.garbled || !otherwise.await.unwrap_or(false) {
@@ -184,7 +184,7 @@ async fn with_scheme(server: &Server, options: &Options, failure: Failure) -> Fa
     }
 }
 
-/// Which image the answer is of, which must be of this blob.
+/// The identity of the image in the answer, which must be of this blob.
 fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<Identity, Failure> {
     let found = identity(response)?;
     match length {
@@ -200,8 +200,8 @@ fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<
     }
 }
 
-/// A registry that passes on what another one has gives no ranges until it has the blob itself: it
-/// fetches that when it is asked for the first time.
+/// A registry that proxies another one supports no ranges until it has the blob itself, which it
+/// fetches on the first request.
 async fn first_block_of_blob(server: &Server, options: &Options) -> Result<Response, Failure> {
     let begun = Instant::now();
     let mut pause = FIRST_WAIT;
@@ -222,7 +222,7 @@ pub async fn first_block(server: &Server, options: &Options) -> Result<Response,
     patiently(options, async || server.get(&(0..BLOCK), None).await).await
 }
 
-/// Tries again what may pass, unless the time limit is over.
+/// Retries after temporary failures, within the time limit.
 async fn patiently<T>(
     options: &Options,
     ask: impl AsyncFn() -> Result<T, Failure>,

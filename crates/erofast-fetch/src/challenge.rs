@@ -1,5 +1,5 @@
-//! What a registry wants to see before it answers: the header `WWW-Authenticate` (RFC 9110), and
-//! tokens as the distribution project describes them.
+//! A registry's demand before it answers: the header `WWW-Authenticate` (RFC 9110), and tokens as
+//! the distribution project describes them.
 
 use remote_image::Options;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
@@ -10,7 +10,7 @@ use crate::answer::{body, refused};
 use crate::endpoint::check_scheme;
 use crate::failure::Failure;
 
-/// Bytes of the answer with a token.
+/// Limit of the answer with a token.
 const LONGEST: usize = 1 << 20;
 
 /// Which credentials are wanted.
@@ -32,7 +32,8 @@ struct Answer {
 }
 
 impl Challenge {
-    /// One that is understood: rather that of a token, which may be had without a password.
+    /// A supported challenge; preferably one for a token, which may be available without a
+    /// password.
     pub fn read(headers: &HeaderMap) -> Option<Challenge> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         let understood = values.filter_map(|value| Challenge::parse(value.to_str().ok()?));
@@ -99,14 +100,14 @@ async fn token(
     value.ok_or_else(|| Failure::new("the answer has no token"))
 }
 
-/// None: it cannot be sent.
+/// Returns none if it cannot be sent.
 pub fn secret(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// `name="value"` or `name=value`, with commas between.
+/// `name="value"` or `name=value`, separated by commas.
 fn parameters(mut text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     while let Some((name, rest)) = text.split_once('=') {

@@ -1,4 +1,4 @@
-//! A reader, as the one to be answered.
+//! A reader that must be answered.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ thread_local! {
     static CLIENTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Where replies to a reader go.
+/// A reader's connection, to which its replies go.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// Different for each reader.
@@ -18,13 +18,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// With a number of its own.
+    /// Creates a client with its own number.
     pub fn new(replies: Sender<Reply>) -> Client {
         let number = CLIENTS.replace(CLIENTS.get() + 1);
         Client { number, replies }
     }
 
-    /// One that has gone hears nothing, and one that takes no replies no more.
+    /// Sends a reply. A reader that has gone receives nothing, and neither does one that takes no
+    /// replies.
     pub fn reply(&self, reply: Reply) {
         let _ = self.replies.try_send(reply);
     }

@@ -14,23 +14,23 @@ use tokio::task::spawn_local;
 use crate::client::Client;
 use crate::fetch::Fetch;
 
-/// A packet socket, as tokio has it.
+/// A packet socket for tokio.
 pub fn packets(socket: OwnedFd) -> io::Result<UnixDatagram> {
     let socket = std::os::unix::net::UnixDatagram::from(socket);
     socket.set_nonblocking(true)?;
     UnixDatagram::from_std(socket)
 }
 
-/// The next order, with its files; None: the parent has gone.
+/// The next order, with its files; None: the parent is gone.
 pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     let receive = || receive::<Order>(orders);
     orders.async_io(Interest::READABLE, receive).await.ok()?
 }
 
-/// A reader repeats the questions that it asked before it got HELLO, at most so many.
+/// A reader repeats the questions that it sent before it got HELLO: at most this many.
 const EARLY: usize = 256;
 
-/// Replies that a reader has not taken, at most: as many as it may ask for.
+/// Most replies that a reader has not taken: as many as it may request.
 const UNREAD: usize = crate::waiting::MOST_OF_A_READER;
 
 /// Takes the reader's questions until it closes its end.
@@ -57,7 +57,7 @@ pub fn serve(fetch: &Rc<Fetch>, socket: UnixDatagram) {
 
 async fn write(socket: Rc<UnixDatagram>, mut replies: Receiver<Reply>) {
     while let Some(reply) = replies.recv().await {
-        // A reader that has gone is noticed where its questions are received.
+        // A reader that is gone is noticed where its questions are received.
         let _ = socket.send(&reply.encode()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to servers, which the images of a process share.
+//! Connections to servers, shared by the images of a process.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::proxy;
 use crate::trust;
 
-/// Clients by what they are made of.
+/// Clients, keyed by the options that matter for them.
 #[derive(Debug, Default)]
 pub struct Connections(RefCell<Vec<(Kind, Client)>>);
 
@@ -38,12 +38,12 @@ impl Connections {
     }
 }
 
-/// How long an answer may bring nothing.
+/// How long an answer may deliver nothing.
 pub fn stalled(options: &Options) -> Duration {
     (options.timeout / 3).clamp(Duration::from_secs(1), Duration::from_secs(10))
 }
 
-/// Connects to nothing.
+/// Creates a client without connecting.
 fn new_client(kind: &Kind) -> Result<Client, Failure> {
     Ok(proxy::client()
         .redirect(redirect::Policy::none())

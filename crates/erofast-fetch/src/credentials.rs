@@ -1,4 +1,4 @@
-//! Headers from files and tokens of registries, for the origin of the URL alone.
+//! Headers from files and registry tokens, only for the origin of the URL.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::logins::{self, Login};
 use crate::netrc;
 use crate::small_file::read;
 
-/// Headers that the fetcher sets.
+/// Headers that the fetcher itself sets.
 const OWN: [HeaderName; 7] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -29,23 +29,23 @@ const OWN: [HeaderName; 7] = [
     TRANSFER_ENCODING,
 ];
 
-/// How credentials are named.
+/// How to specify credentials.
 const NAMES: &str = "http.user_file=, http.token_file= or http.netrc_file= names credentials";
 
-/// What goes with each request.
+/// Credentials sent with each request.
 #[derive(Debug)]
 pub struct Credentials {
     options: Options,
     url: Url,
     /// A registry says what it wants; a web server gets everything at once.
     registry: bool,
-    /// None: the files were not read yet, or could not be.
+    /// None if the files have not been read yet, or could not be.
     headers: RefCell<Option<HeaderMap>>,
     renewal: Mutex<()>,
 }
 
 impl Credentials {
-    /// Those of the files, for the origin of `url`. Reads nothing.
+    /// The credentials from the files, for the origin of `url`. Reads nothing yet.
     pub fn new(options: &Options, url: &Url, registry: bool) -> Credentials {
         Credentials {
             options: options.clone(),
@@ -56,7 +56,7 @@ impl Credentials {
         }
     }
 
-    /// What to do where none, or those of the files, are not enough.
+    /// The remedy if there are none, or if those from the files are insufficient.
     pub fn remedy(&self) -> String {
         let Options {
             token_file,
@@ -89,7 +89,7 @@ impl Credentials {
         }
     }
 
-    /// As they are now.
+    /// The current headers.
     pub fn headers(&self) -> Result<HeaderMap, Failure> {
         if self.headers.borrow().is_none() {
             self.headers.replace(Some(self.read_files()?));
@@ -97,7 +97,7 @@ impl Credentials {
         Ok(self.headers.borrow().clone().unwrap_or_default())
     }
 
-    /// For a registry that asks.
+    /// The user, for a registry that asks.
     fn user(&self) -> Result<Option<HeaderValue>, Failure> {
         let named = user(&self.options, &self.url)?;
         Ok(named.or_else(|| match self.kept_login()? {
@@ -106,7 +106,7 @@ impl Credentials {
         }))
     }
 
-    /// What other programs know of a registry, where the options name no credentials.
+    /// A registry login that other programs keep, if the options name no credentials.
     fn kept_login(&self) -> Option<Login> {
         let Options {
             token_file,
@@ -134,9 +134,9 @@ impl Credentials {
         Ok(headers)
     }
 
-    /// After the answer 401 to a request with `used`: whether there are others now. The files may
-    /// have been written anew, and a registry says where a token is to be had. Requests that are in
-    /// flight at the same time share one renewal.
+    /// Called after the answer 401 to a request with `used`: returns whether there are other
+    /// credentials now. The files may have been rewritten, and a registry says where to get a
+    /// token. Simultaneous requests share one renewal.
     pub async fn renew(
         &self,
         client: &Client,
@@ -159,7 +159,7 @@ impl Credentials {
     }
 }
 
-/// Headers and token, marked as secret.
+/// Headers and token, marked as sensitive.
 fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     let mut headers = HeaderMap::new();
     if let Some(path) = &options.header_file {
@@ -184,7 +184,7 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-/// Of its own file, or else of the host's entry.
+/// From its own file, or else from the host's entry.
 fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     if let Some(path) = &options.user_file {
         return authorization("user", path, basic).map(Some);

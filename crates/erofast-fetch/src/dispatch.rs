@@ -1,4 +1,4 @@
-//! As many ranges in flight as there may be.
+//! Keeps as many ranges in flight as allowed.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::fetch::Fetch;
 use crate::range;
 
-/// Clients that wait hear that the fetcher is there.
+/// Interval at which waiting clients are told that the fetcher is alive.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// Starts ranges, and ends pauses and waits, for ever.
+/// Starts ranges, and ends pauses and waits, forever.
 pub async fn run(fetch: &Rc<Fetch>) {
     let mut reported = Instant::now();
     loop {

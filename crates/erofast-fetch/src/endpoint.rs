@@ -1,4 +1,4 @@
-//! Where a registry is asked, and whether over TLS.
+//! The URLs of a registry, and whether they use TLS.
 
 use remote_image::Options;
 use remote_image::registry::Reference;
@@ -6,7 +6,7 @@ use reqwest::Url;
 
 use crate::failure::Failure;
 
-/// Where the manifest is, or the blob that has the reference's digest.
+/// The URL of the manifest, or of the blob that has the reference's digest.
 pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure> {
     let Reference {
         registry,
@@ -25,13 +25,13 @@ pub fn manifest(reference: &Reference, options: &Options) -> Result<Url, Failure
     url.map_err(Failure::lasting)
 }
 
-/// A blob beside a manifest.
+/// The URL of a blob next to a manifest.
 pub fn blob(manifest: &Url, digest: &str) -> Result<Url, Failure> {
     let url = manifest.join(&format!("../blobs/{digest}"));
     url.map_err(Failure::lasting)
 }
 
-/// Whether a registry may be asked without TLS.
+/// Whether a registry may be contacted without TLS.
 fn is_plain(url: &Url, options: &Options) -> bool {
     options.plain_http.unwrap_or_else(|| {
         let host = url.host_str().unwrap_or_default();
@@ -40,7 +40,7 @@ fn is_plain(url: &Url, options: &Options) -> bool {
     })
 }
 
-/// Passwords and tokens go over TLS, but for a registry that needs none.
+/// Passwords and tokens require TLS, except for a registry that needs none.
 pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
     match url.scheme() {
         "https" => Ok(()),

@@ -9,36 +9,36 @@ use tokio::time::timeout;
 
 use crate::proxy;
 
-/// Where https:// or oci:// leads to a server of http://.
+/// Used if https:// or oci:// leads to a server of http://.
 pub const NO_TLS: &str =
     "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
 
-/// Bytes of a line, about.
+/// Approximate limit of a line, in bytes.
 const LONGEST: usize = 1000;
 
-/// After the message about a certificate whose issuer is not trusted.
+/// Follows the message about a certificate whose issuer is not trusted.
 const UNKNOWN: &str = " (http.ca_file= names a file of certificates to trust)";
 
-/// One line without secrets, and what to do about it.
+/// One line without secrets, and the remedy.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Names no URL; the caller puts it before.
+    /// Does not name the URL; the caller puts that in front.
     pub text: String,
-    /// The image at the URL is another one: asking again gives no answer.
+    /// The image at the URL is a different one: asking again is useless.
     pub changed: bool,
     /// It will be the same next time.
     pub lasting: bool,
     /// There is nothing at the URL.
     pub missing: bool,
-    /// The server did not understand, or was not understood: it may speak TLS, or not.
+    /// The server did not understand, or was not understood: it may or may not speak TLS.
     pub garbled: bool,
-    /// The time was over before there was an answer.
+    /// Whether the time ran out before there was an answer.
     pub late: bool,
-    /// The server asks to wait so long.
+    /// The server asks to wait this long.
     pub retry_after: Option<Duration>,
 }
 
-/// The outcome of a question that has a time limit, however slowly its answer comes.
+/// The result of a query that has a time limit, however slowly its answer comes.
 pub async fn in_time<T>(
     options: &Options,
     asked: impl Future<Output = Result<T, Failure>>,
@@ -51,7 +51,7 @@ pub async fn in_time<T>(
 }
 
 impl Failure {
-    /// One that may pass. Servers choose parts of the text.
+    /// A failure that may be temporary. Servers choose parts of the text.
     pub fn new(text: impl AsRef<str>) -> Failure {
         Failure {
             text: one_line(text.as_ref()),
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// One that stays.
+    /// A permanent failure.
     pub fn lasting(text: impl ToString) -> Failure {
         Failure {
             lasting: true,
@@ -72,12 +72,12 @@ impl Failure {
         }
     }
 
-    /// Whether the server has not said which image it has, and may do so another time.
+    /// Whether the server has not said which image it has, but may do so another time.
     pub fn is_of_absence(&self) -> bool {
         !self.lasting || self.late
     }
 
-    /// Another image is at the URL.
+    /// A different image is at the URL.
     pub fn changed(what: &str) -> Failure {
         let text = format!("the image changed on the server ({what})");
         Failure {
@@ -86,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// What the line is about before the line.
+    /// Puts the subject of the line in front of it.
     pub fn about(self, what: impl std::fmt::Display) -> Failure {
         Failure {
             text: format!("{what}: {}", self.text),
@@ -96,7 +96,7 @@ impl Failure {
 }
 
 impl From<reqwest::Error> for Failure {
-    /// The innermost errors say what happened; none of them has the URL's query.
+    /// The innermost errors say what happened; none of them contains the URL's query.
     fn from(error: reqwest::Error) -> Failure {
         let through = error.url().and_then(proxy::of);
         let through =
@@ -134,7 +134,7 @@ impl From<reqwest::Error> for Failure {
     }
 }
 
-/// Whether a server ended a connection that it had accepted. Errors of connections may be inside of
+/// Whether a server ended a connection that it had accepted. Connection errors may be nested inside
 /// others.
 fn broke_off<'e>(mut error: &'e (dyn Error + 'static)) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
@@ -155,7 +155,7 @@ pub fn is_of_tls(error: &reqwest::Error) -> bool {
     errors.any(|error| !matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-/// What a terminal shows as it is, and no more than anybody reads.
+/// Text that a terminal shows unchanged, and no longer than anybody would read.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars() {
@@ -170,7 +170,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// An error of TLS, which may be inside of others of the connection.
+/// A TLS error, which may be nested inside other connection errors.
 fn tls<'e>(mut error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     while let Some(inside) = error.downcast_ref().and_then(std::io::Error::get_ref) {
         error = inside;

@@ -1,4 +1,4 @@
-//! The image that is fetched, and the questions about it.
+//! The image being fetched, and the questions about it.
 
 mod comparison;
 mod window;
@@ -29,21 +29,21 @@ use crate::streams::Streams;
 use crate::verification::Verification;
 use crate::waiting::{Asked, Waiting, in_words};
 
-/// How exactly pauses and time limits end.
+/// Precision of pauses and time limits.
 const TICK: Duration = Duration::from_millis(100);
 
 /// One image at one URL.
 #[derive(Debug)]
 pub struct Fetch {
-    /// The URL, to be shown.
+    /// The URL, in displayable form.
     pub source: ImageUrl,
     /// How it is fetched.
     pub options: Options,
-    /// Which bytes are there.
+    /// The image to which the bytes belong.
     pub identity: Identity,
-    /// Where they come from.
+    /// Where the bytes come from.
     pub server: Server,
-    /// Where blocks are put.
+    /// Where blocks are stored.
     pub room: Room,
     parent: Rc<OwnedFd>,
     readers: Rc<Readers>,
@@ -58,12 +58,12 @@ pub struct Fetch {
     asked: Notify,
     counters: RefCell<Counters>,
     given_up: RefCell<GivenUp>,
-    /// Other layers of the image: nothing removes them from the cache meanwhile.
+    /// Other layers of the image, so that nothing removes them from the cache in the meantime.
     kept: RefCell<Vec<Store>>,
 }
 
 impl Fetch {
-    /// Nothing is asked yet.
+    /// Creates it, without asking anything.
     pub fn new(
         (source, options): (ImageUrl, Options),
         identity: Identity,
@@ -93,7 +93,7 @@ impl Fetch {
         fetch
     }
 
-    /// Keeps lines for the log until [`Fetch::report`]: the parent waits for the image.
+    /// Keeps lines for the log until [`Fetch::report`], since the parent waits for the image.
     pub fn keep_notes(&self) {
         self.early.replace(Some(Vec::new()));
     }
@@ -103,8 +103,8 @@ impl Fetch {
         self.kept.replace(layers);
     }
 
-    /// Reports to the parent which image it is, then the lines that were kept. `offline`: the
-    /// server did not say so.
+    /// Reports the image's identity to the parent, then the lines that were kept. `offline` is set
+    /// if the server did not identify the image.
     pub fn report(
         &self,
         devices: Vec<ImageUrl>,
@@ -124,18 +124,18 @@ impl Fetch {
         Ok(())
     }
 
-    /// Gives the parent the launch profile that travels with the image.
+    /// Passes the parent the launch profile that travels with the image.
     pub fn report_launches(&self, file: &std::fs::File) {
-        // A parent that is gone reads none.
+        // If the parent is gone, nobody reads it.
         let _ = send(&self.parent, &News::Launches, &[file.as_fd()]);
     }
 
-    /// One line for the log.
+    /// Sends one line for the log.
     pub fn note(&self, line: &str) {
         if let Some(early) = self.early.borrow_mut().as_mut() {
             return early.push(line.to_owned());
         }
-        // A parent that is gone reads none.
+        // If the parent is gone, nobody reads it.
         let line = format!("{}: {line}", self.source);
         let _ = send(&self.parent, &News::Note(line), &[]);
     }
@@ -194,7 +194,7 @@ impl Fetch {
         self.asked.notify_one();
     }
 
-    /// What was made of an archive cannot be fetched block by block.
+    /// An image made from an archive cannot be fetched block by block.
     fn refuse_damaged(&self, asked: Asked) {
         asked
             .missing
@@ -217,8 +217,8 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        // A reader that waits may have found that a block does not fit its checksum. The map alone
-        // answers the others: they ask for much.
+        // A waiting reader may have found that a block does not match its checksum. Others are
+        // answered from the map alone: they request much.
         let there = |block| match question.class {
             Class::Demand => self.room.has(block),
             _ => self.room.lists(block),
@@ -243,13 +243,13 @@ impl Fetch {
         serde_json::to_string(&counters).unwrap_or_default()
     }
 
-    /// A client has come.
+    /// Adds a client.
     pub fn join(&self, client: Client) {
         self.clients.borrow_mut().push(client);
         self.readers.join();
     }
 
-    /// A client has gone.
+    /// Removes a client.
     pub fn leave(&self, client: u64) {
         self.waiting.borrow_mut().leave(client);
         let mut clients = self.clients.borrow_mut();
@@ -257,18 +257,18 @@ impl Fetch {
         self.readers.leave();
     }
 
-    /// Bytes came.
+    /// Notes that bytes arrived.
     pub fn heard(&self, bytes: u64) {
         self.waiting.borrow_mut().heard(bytes);
     }
 
-    /// When a range must have brought its next block: all in flight share the link.
+    /// The deadline for a range's next block: all in flight share the link.
     pub fn due(&self) -> tokio::time::Instant {
         let runs = self.waiting.borrow().runs().max(1) as u32;
         tokio::time::Instant::now() + stalled(&self.options) * runs
     }
 
-    /// The bytes of a block came.
+    /// Stores the bytes of a block that arrived.
     pub fn arrived(self: &Rc<Self>, block: u64, bytes: &[u8]) -> Result<(), Failure> {
         if let Some(line) = self.room.put(block, bytes)? {
             self.note(&line);
@@ -288,7 +288,7 @@ impl Fetch {
         self.waiting.borrow_mut().next_run(ranges, together)
     }
 
-    /// What became of a range.
+    /// Notes the end of a range, and its failure if any.
     pub fn ended(&self, run: Range<u64>, failure: Option<Failure>) {
         if failure.is_some() {
             self.count(|counters| counters.failures += 1);
@@ -303,7 +303,7 @@ impl Fetch {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
         let why = why.unwrap_or_else(|| "the server sends nothing".to_owned());
         let text = self.about(&asked, &why);
-        // Of read-ahead no reader has waited for the blocks.
+        // For read-ahead, no reader has waited for the blocks.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
             self.given_up.borrow_mut().add(&asked.missing, &why);
         }
@@ -318,8 +318,8 @@ impl Fetch {
         format!("{}: bytes {first}-{}: {why}", self.source, end - 1)
     }
 
-    /// Why a reader need not wait for these blocks: it has, or by [`Options::gives_up`] others
-    /// have, and nothing came since.
+    /// Why a reader need not wait for these blocks: it has already waited, or by
+    /// [`Options::gives_up`] others have, and nothing has arrived since.
     fn was_given_up(&self, asked: &Asked) -> Option<String> {
         if asked.class != Class::Demand {
             return None;
@@ -339,7 +339,7 @@ impl Fetch {
         }
     }
 
-    /// All its blocks are there: it is answered unless a comparison may say that they are wrong.
+    /// Answers a question whose blocks have all arrived, unless a comparison may find them wrong.
     fn answer_complete(&self, asked: Asked) {
         if let Some(asked) = self.verification.hold(asked) {
             self.answer_well(asked);
@@ -351,18 +351,17 @@ impl Fetch {
         self.answer(asked, 0, mark);
     }
 
-    /// Waits for the next question; while there are others, or answers are held, for a moment at
-    /// most.
+    /// Waits for the next question; while there are others, or answers are held, for only a moment.
     pub async fn next_question(&self) {
         let asked = self.asked.notified();
         match self.waiting.borrow().len() == 0 && !self.verification.is_running() {
             true => asked.await,
-            // Over is over.
+            // The timeout needs no handling.
             false => drop(timeout(TICK, asked).await),
         }
     }
 
-    /// Gives up what waits for too long.
+    /// Gives up questions that have waited too long.
     pub fn expire(&self) {
         let expired = self.waiting.borrow_mut().expired(self.options.timeout);
         expired
@@ -370,7 +369,7 @@ impl Fetch {
             .for_each(|asked| self.give_up(asked, Errno::TIMEDOUT));
     }
 
-    /// Tells clients, some of which wait.
+    /// Sends a sign of life to clients, some of which wait.
     pub fn say_alive(&self) {
         self.reply_to_all(ALIVE, 0, "");
     }

@@ -1,14 +1,15 @@
-//! Blocks that were given up a moment ago, whose readers need not wait for them again.
+//! Blocks that were given up just now, whose readers need not wait for them again.
 //!
-//! The kernel reads ahead of read(2) and of a page fault. If that fails, it asks for the pages
-//! again, one by one, before the program gets its error: the same read, which has one time limit.
+//! The kernel reads ahead of read(2) and around a page fault. If that fails, it requests the pages
+//! again, one by one, before the program gets its error: it is the same read, which has one time
+//! limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use remote_image::message::SAME_READ;
 
-/// By block: when, and why.
+/// By block: when it was given up, and why.
 #[derive(Debug, Default)]
 pub struct GivenUp {
     blocks: BTreeMap<u64, (Instant, String)>,
@@ -16,7 +17,7 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// A reader waited for these blocks, and gets an error.
+    /// Notes that a reader waited for these blocks and gets an error.
     pub fn add(&mut self, blocks: &BTreeSet<u64>, why: &str) {
         let now = Instant::now();
         self.blocks.retain(|_, (when, _)| is_same_read(*when));
@@ -54,7 +55,7 @@ fn is_same_read(when: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// Readers of other blocks, which are given up at the same time, are no reason to wait.
+    /// Readers of other blocks that are given up at the same time are not a reason to wait.
     #[test]
     fn all_blocks_of_a_moment_ago_are_remembered() {
         let set = |blocks: &[u64]| blocks.iter().copied().collect();

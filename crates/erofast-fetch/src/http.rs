@@ -1,4 +1,4 @@
-//! One request to the server: credentials, redirects, and what the answer must be.
+//! One request to the server: credentials, redirects, and checks of the answer.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,24 +19,24 @@ use crate::endpoint;
 use crate::failure::{Failure, is_of_tls};
 
 const REDIRECTS: usize = 10;
-/// Bytes of an image: readers have a bit for each block, whatever a server announces.
+/// Limit of an image's size: readers have a bit for each block, whatever a server announces.
 const LONGEST: u64 = 16 << 40;
-/// Bytes of an ETag or a date.
+/// Limit of an ETag or a date.
 const LONGEST_TAG: usize = 1 << 10;
 
-/// A server, as one source is fetched from it.
+/// A server, as used for fetching one source.
 #[derive(Debug)]
 pub struct Server {
     client: Client,
     url: Url,
-    /// For the origin of `url` alone.
+    /// Only for the origin of `url`.
     credentials: Rc<Credentials>,
-    /// Where redirects led to, until an answer from there is none.
+    /// Where redirects led, until a request there fails.
     location: RefCell<Option<Url>>,
 }
 
 impl Server {
-    /// Connects to nothing.
+    /// Creates it without connecting.
     pub fn new(
         source: &ImageUrl,
         options: &Options,
@@ -55,13 +55,13 @@ impl Server {
         })
     }
 
-    /// From now on the image is this blob of the registry.
+    /// Makes this blob of the registry the image from now on.
     pub fn choose_blob(&mut self, digest: &str) -> Result<(), Failure> {
         self.url = endpoint::blob(&self.url, digest)?;
         Ok(())
     }
 
-    /// The same registry, of which another blob is fetched.
+    /// This registry, for fetching another blob.
     pub fn blob(&self, digest: &str) -> Result<Server, Failure> {
         Ok(Server {
             client: self.client.clone(),
@@ -71,8 +71,8 @@ impl Server {
         })
     }
 
-    /// What a registry answers that is asked with TLS instead of without, or the other way round:
-    /// whether it answers at all. No credentials go there.
+    /// Whether a registry answers at all with TLS instead of without, or the other way round. No
+    /// credentials are sent.
     pub async fn answers_otherwise(&self) -> Result<bool, Failure> {
         let (mut url, scheme) = (
             self.url.clone(),
@@ -89,25 +89,25 @@ impl Server {
         })
     }
 
-    /// Whether it is asked without TLS.
+    /// Whether it is contacted without TLS.
     pub fn is_plain(&self) -> bool {
         self.url.scheme() == "http"
     }
 
-    /// Of a registry: `NAME` of `/v2/NAME/manifests/VERSION`.
+    /// For a registry: the `NAME` in `/v2/NAME/manifests/VERSION`.
     pub fn repository(&self) -> &str {
         let path = self.url.path().strip_prefix("/v2/").unwrap_or_default();
         let mut parts = path.rsplitn(3, '/');
         parts.nth(2).unwrap_or(path)
     }
 
-    /// A file beside the URL.
+    /// Requests a file next to the URL.
     pub async fn get_beside(&self, name: &str, headers: &HeaderMap) -> Result<Response, Failure> {
         let url = self.url.join(name).map_err(Failure::lasting)?;
         Ok(self.follow(url, headers).await?.1)
     }
 
-    /// The answer to a request for bytes, whole or in part, of the image known by `identity`.
+    /// Requests bytes, all or part, of the image identified by `identity`.
     pub async fn get(
         &self,
         bytes: &Range<u64>,
@@ -119,7 +119,7 @@ impl Server {
         self.settle(url, response)
     }
 
-    /// The answer, and where redirects led to.
+    /// Follows redirects; returns the final URL and the answer.
     async fn follow(&self, mut url: Url, headers: &HeaderMap) -> Result<(Url, Response), Failure> {
         for _ in 0..REDIRECTS {
             let response = self.send(&url, headers).await?;
@@ -132,7 +132,8 @@ impl Server {
         Err(Failure::lasting(line))
     }
 
-    /// Once more if there are other credentials than those that the server refuses.
+    /// Sends a request, and repeats it if there are other credentials than those that the server
+    /// refuses.
     async fn send(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Failure> {
         let get = || self.client.get(url.clone()).headers(headers.clone());
         if url.origin() != self.url.origin() {
@@ -150,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Whether it is an answer with bytes, and where from next time.
+    /// Checks that an answer has bytes, and remembers where it came from.
     fn settle(&self, url: Url, response: Response) -> Result<Response, Failure> {
         let status = response.status();
         let answered = [StatusCode::OK, StatusCode::PARTIAL_CONTENT].contains(&status);
@@ -167,7 +168,7 @@ impl Server {
         Err(self.refused(&response))
     }
 
-    /// An answer that is not what was asked for.
+    /// The failure for an unexpected answer.
     pub fn refused(&self, response: &Response) -> Failure {
         let ours = response.url().origin() == self.url.origin();
         refused(response, ours.then(|| self.credentials.remedy()))
@@ -206,7 +207,7 @@ fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     }
 }
 
-/// What If-Range takes: a strong tag, or the date.
+/// The value for If-Range: a strong tag, or the date.
 fn validator(identity: &Identity) -> Option<&str> {
     let strong = identity
         .etag
@@ -215,7 +216,7 @@ fn validator(identity: &Identity) -> Option<&str> {
     strong.or(identity.modified.as_deref())
 }
 
-/// Which image an answer is of, whatever part of it.
+/// The identity of the image that an answer is from, whatever part of it.
 pub fn identity(response: &Response) -> Result<Identity, Failure> {
     let headers = response.headers();
     let length = match response.status() == StatusCode::PARTIAL_CONTENT {
@@ -235,7 +236,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     })
 }
 
-/// As it fits into a packet and into the record of the cache.
+/// Truncated to fit into a packet and into the record of the cache.
 fn validator_of(
     headers: &HeaderMap,
     name: HeaderName,
@@ -250,9 +251,9 @@ fn validator_of(
     }
 }
 
-/// Whether an answer is of this image. A part of it may leave the date out, not the ETag (RFC 9110,
-/// 15.3.7). Copies of a blob in a registry may have different validators; its digest is compared
-/// later.
+/// Checks that an answer is from this image. A partial answer may omit the date, but not the ETag
+/// (RFC 9110, 15.3.7). Copies of a blob in a registry may have different validators; its digest is
+/// compared later.
 pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failure> {
     let found = identity(response)?;
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
@@ -271,7 +272,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
     }
 }
 
-/// Whether an answer has the bytes that were asked for, and no others.
+/// Checks that an answer has exactly the requested bytes.
 pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failure> {
     let headers = response.headers();
     let range = content_range(headers).map(|(range, _)| range);

@@ -1,5 +1,5 @@
-//! The launch profile that travels with an image: beside its URL, or in its registry. The image is
-//! opened and read without a wait for it.
+//! The launch profile that travels with an image: beside its URL, or in its registry. Opening and
+//! reading the image does not wait for it.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,12 +18,12 @@ use crate::fetch::Fetch;
 use crate::http::Server;
 use crate::registry::{self, Attached};
 
-/// A search beside a URL, which has begun.
+/// A search beside a URL, in progress.
 pub struct Search(JoinHandle<Result<Vec<u8>, Failure>>);
 
 impl Search {
-    /// Together with the first range of the image, where nothing is known of the URL. `None`: it is
-    /// not wanted, or something is known.
+    /// Begins together with the first range of the image, if nothing is known about the URL.
+    /// Returns `None` if the profile is not wanted, or something is known.
     pub fn begin(
         source: &ImageUrl,
         options: &Options,
@@ -38,7 +38,7 @@ impl Search {
     }
 }
 
-/// Gives the parent what is there, once it comes. `attached`: in a registry.
+/// Passes the parent the profile once it arrives. `attached` says where it may be in a registry.
 pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attached>) {
     if !fetch.options.launches {
         return;
@@ -81,7 +81,7 @@ pub fn deliver_known(fetch: &Fetch) {
     }
 }
 
-/// Empty: there is none.
+/// Empty if there is none.
 fn send(fetch: &Fetch, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
@@ -102,12 +102,12 @@ async fn beside(server: &Server, source: &ImageUrl) -> Result<Vec<u8>, Failure> 
     let response = server.get_beside(url.url(), &HeaderMap::new()).await?;
     if response.status().is_success() {
         let bytes = few(response, Some(BEGIN)).await?;
-        // Some servers answer with a page, whatever is asked for.
+        // Some servers answer every request with a page.
         let is_one = bytes.starts_with(BEGIN);
         return Ok(if is_one { bytes } else { Vec::new() });
     }
     let failure = server.refused(&response);
-    // Servers of buckets answer 403 where nothing may be listed.
+    // Bucket servers answer 403 if listing is not allowed.
     match failure.missing || response.status().is_client_error() && failure.lasting {
         true => Ok(Vec::new()),
         false => Err(failure),

@@ -1,7 +1,7 @@
-//! The layers of an image: what each is, and which of them is on top.
+//! The layers of an image: the kind of each, and their order.
 //!
-//! Media types are those of the OCI image specification and Docker's, of the draft of the EROFS
-//! image specification, and of containerd.
+//! Media types are those of the OCI image specification and of Docker, of the draft EROFS image
+//! specification, and of containerd.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// Devices of an image: their names have to fit in a packet.
+/// The most devices of an image: their names have to fit in a packet.
 const DEVICES: usize = 50;
 
-/// What a manifest or an index says of a blob.
+/// A blob as described by a manifest or an index.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -30,7 +30,7 @@ pub struct Descriptor {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Where an image runs.
+/// The platform that an image runs on.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Platform {
@@ -43,25 +43,26 @@ pub struct Platform {
 /// One layer.
 #[derive(Debug, Clone)]
 pub enum Layer {
-    /// An image as it is.
+    /// An image in its final form.
     Image {
         digest: String,
-        /// Its bytes, where a manifest says.
+        /// Its size, if a manifest states it.
         length: Option<u64>,
     },
-    /// An archive, of which an image is made.
+    /// An archive from which an image is made.
     Tar(TarLayer),
 }
 
-/// All of an image.
+/// All layers of an image.
 #[derive(Debug)]
 pub struct Layers {
     pub top: Layer,
-    /// From top to bottom.
+    /// The layers below, from top to bottom.
     pub below: Vec<Layer>,
-    /// Digests of the image's extra devices, and their bytes.
+    /// Digests and lengths in bytes of the image's extra devices.
     pub devices: Vec<(String, u64)>,
-    /// The media type of the only layer says that it is an archive, which its bytes may belie.
+    /// Whether the only layer's media type says that it is an archive; its bytes may show
+    /// otherwise.
     pub may_be_image: bool,
 }
 
@@ -70,15 +71,15 @@ enum Kind {
     Image,
     Device,
     Tar(Packing),
-    /// An index of chunks: blocks are fetched without it.
+    /// An index of chunks, which is not needed to fetch blocks.
     Skipped,
-    /// Has no ranges of bytes of an image.
+    /// Has no byte ranges of an image.
     Compressed,
     Other,
 }
 
 impl Descriptor {
-    /// What the blob must have.
+    /// The digest that the blob must have.
     pub fn digest(&self) -> Result<String, Failure> {
         let digest = self.digest.clone();
         let other = || Failure::lasting(format!("the manifest: no sha256 digest: {digest}"));
@@ -139,7 +140,7 @@ fn is_compressed(media: &str) -> bool {
     media.contains('+') || media.ends_with("gzip")
 }
 
-/// How an archive is packed; none: the media type is not that of one.
+/// How an archive is packed; none if the media type is not that of an archive.
 fn packing(media: &str) -> Option<Packing> {
     match media.rsplit_once(".tar")?.1 {
         "" => Some(Packing::Plain),
@@ -150,7 +151,7 @@ fn packing(media: &str) -> Option<Packing> {
 }
 
 impl Layers {
-    /// Of one.
+    /// The layers of an image that has only this one.
     pub fn of(top: Layer) -> Layers {
         Layers {
             top,
@@ -160,9 +161,9 @@ impl Layers {
         }
     }
 
-    /// One layer of the manifest is the image whatever its media type says, unless that says that
-    /// it is compressed. One EROFS layer above uncompressed ones has them for its devices. All else
-    /// are layers of EROFS and archives, whose diff IDs are asked for.
+    /// A single layer of the manifest is the image whatever its media type says, unless that says
+    /// that it is compressed. One EROFS layer above uncompressed ones has those as its devices.
+    /// Everything else consists of EROFS layers and archives, whose diff IDs are requested.
     pub async fn choose(
         listed: &[Descriptor],
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
@@ -198,7 +199,7 @@ impl Layers {
         let is_packed = |kind| matches!(kind, Kind::Tar(packing) if packing != Packing::Plain);
         let diff_ids = match kinds.iter().any(|(kind, _)| is_packed(*kind)) {
             true => diff_ids().await?,
-            // What is not compressed has the same digest.
+            // An uncompressed layer has the same digest.
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
         };
         merged(&kinds, &diff_ids)
@@ -228,7 +229,7 @@ fn with_devices(kinds: &[(Kind, &Descriptor)]) -> Result<Layers, Failure> {
 }
 
 impl Layers {
-    /// Those that are archives, with what they are called in messages.
+    /// The archives among them, with their names in messages.
     pub fn archives(&self) -> impl Iterator<Item = (String, &TarLayer)> {
         let (all, count) = (self.all(), 1 + self.below.len());
         all.zip((1..=count).rev())
@@ -242,7 +243,7 @@ impl Layers {
             })
     }
 
-    /// The only layer is an image, whatever its media type says.
+    /// Treats the only layer as an image, whatever its media type says.
     pub fn take_for_image(&mut self) {
         if let Layer::Tar(TarLayer { digest, bytes, .. }) = &self.top {
             let (digest, length) = (digest.clone(), Some(*bytes));
@@ -255,7 +256,7 @@ impl Layers {
     }
 }
 
-/// The manifest begins with the lowest.
+/// The manifest begins with the lowest layer.
 fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, Failure> {
     if diff_ids.len() != kinds.len() {
         return Err(Failure::lasting(format!(

@@ -11,15 +11,15 @@ use serde::Deserialize;
 
 use crate::small_file::read;
 
-/// Names of Docker Hub: those of its login, and of its registry.
+/// Names of Docker Hub, for its login and for its registry.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
-/// What is known of a registry.
+/// The knowledge about a registry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Login {
     /// `user:password`, and the file.
     User(String, PathBuf),
-    /// There is none that could be used, in the words of a message.
+    /// There is none that can be used; the reason is worded for a message.
     Unusable(String),
 }
 
@@ -38,7 +38,7 @@ struct Auth {
     identitytoken: String,
 }
 
-/// The login of the first file that has one for the registry of a URL.
+/// The login from the first file that has one for the registry of a URL.
 pub fn find(url: &Url) -> Option<Login> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let set = |name: &str| set(name).map(PathBuf::from);
@@ -47,7 +47,7 @@ pub fn find(url: &Url) -> Option<Login> {
     there.filter_map(|path| in_file(path, url)).next()
 }
 
-/// Where they may be, in podman's order.
+/// Where these files may be, in podman's order.
 fn files(set: impl Fn(&str) -> Option<PathBuf>, user: u32) -> Vec<PathBuf> {
     if let Some(named) = set("REGISTRY_AUTH_FILE") {
         return vec![named];
@@ -97,7 +97,7 @@ impl File {
                 ));
             }
             if auth.auth.is_empty() {
-                // Docker writes such an entry where a helper has the password.
+                // Docker writes such an entry if a helper has the password.
                 break;
             }
             let user = BASE64_STANDARD.decode(auth.auth.trim()).ok();
@@ -118,7 +118,7 @@ fn from_helper(host: &str, helper: &str, path: &Path) -> String {
     format!("{shown} leaves the login for {host} to docker-credential-{helper}, which is not asked")
 }
 
-/// The host of an entry, or a part of its repositories.
+/// The host of an entry, which may also name some of its repositories.
 fn registry(key: &str) -> &str {
     let key = key
         .trim_start_matches("https://")
@@ -131,7 +131,7 @@ fn registry(key: &str) -> &str {
     }
 }
 
-/// What an entry for the URL may be called: the repository, what is above it, and the host.
+/// The possible names of an entry for the URL: the repository, its parents, and the host.
 fn names(url: &Url) -> Vec<String> {
     let host = url.authority();
     let host = registry(host);

@@ -1,6 +1,6 @@
 //! Fetches blocks of a remote image into the cache, for `erofast` and programs with liberofast,
-//! which start it. What to fetch comes over standard input, a socket; see `remote_image::message`.
-//! It starts itself again to [convert] layers.
+//! which start it. Orders arrive over standard input, a socket; see `remote_image::message`. It
+//! starts itself again to [convert] layers.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -93,13 +93,13 @@ fn fail(socket: &OwnedFd, line: &str, missing: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Has a stopped process continue when its parent dies: nobody else would end it.
+/// Makes a stopped process continue when its parent dies: nobody else would end it.
 fn continue_without_parent() {
-    // Without it a process that is stopped stays stopped.
+    // Without it a stopped process stays stopped.
     let _ = set_parent_process_death_signal(Some(Signal::CONT));
 }
 
-/// Until the parent closes its end, and the readers theirs.
+/// Runs until the parent closes its end, and the readers theirs.
 async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
     let orders = match socket.try_clone().and_then(clients::packets) {
         Ok(orders) => orders,
@@ -118,7 +118,7 @@ async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
     std::future::pending().await
 }
 
-/// What this process fetches.
+/// The images that this process fetches.
 #[derive(Clone)]
 struct Images {
     parent: Rc<OwnedFd>,

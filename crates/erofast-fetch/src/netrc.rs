@@ -1,17 +1,17 @@
-//! Users and passwords by host, in the format of ftp's and curl's `.netrc`. As for curl, words may
-//! stand in double quotes, and the first entry that fits is taken. A host may have a port here.
+//! Users and passwords by host, in the format of ftp's and curl's `.netrc`. As in curl, words may
+//! be in double quotes, and the first matching entry is used. A host may have a port here.
 
 use reqwest::Url;
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// None: `default`, which fits all hosts.
+    /// None stands for `default`, which matches all hosts.
     host: Option<String>,
     login: Option<String>,
     password: String,
 }
 
-/// `user:password` for the host of the URL. The error is the number of a line that is not valid.
+/// `user:password` for the host of the URL. The error is the number of an invalid line.
 pub fn user(text: &str, url: &Url) -> Result<Option<String>, usize> {
     let entries = entries(text)?;
     let fitting = entries.into_iter().find(|entry| entry.fits(url));
@@ -24,7 +24,7 @@ impl Entry {
         let bare = |host: &str| host.trim_matches(['[', ']']).to_ascii_lowercase();
         let is_host = |name: &str| url.host_str().map(bare) == Some(bare(name));
         let with_port = name.rsplit_once(':').is_some_and(|(host, port)| {
-            // The rest of an address of IPv6 is no port.
+            // The rest of an IPv6 address is not a port.
             let has_port = !host.contains(':') || host.ends_with(']');
             has_port && port.parse().ok() == url.port_or_known_default() && is_host(host)
         });
@@ -37,7 +37,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, usize> {
     let (mut keyword, mut in_macro, mut last) = (None, false, 0);
     for (number, line) in (1..).zip(text.lines()) {
         last = number;
-        // A macro goes on until an empty line.
+        // A macro continues until an empty line.
         in_macro &= !line.trim().is_empty();
         let mut rest = line.trim_start();
         if in_macro || rest.starts_with('#') {
@@ -70,7 +70,7 @@ fn entries(text: &str) -> Result<Vec<Entry>, usize> {
     keyword.map_or(Ok(entries), |_| Err(last))
 }
 
-/// The first word, and what is behind it; None: its quotes do not end.
+/// The first word, and the text after it; None: its quotes are not closed.
 fn word(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Images out of the cache, without a server that says which image it has.
+//! Opening images from the cache, without a server that says which image it has.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,24 +8,24 @@ use remote_image::{ImageUrl, Offline, Options};
 
 use crate::failure::Failure;
 
-/// Where there is another way, a server is asked for no longer: a machine that starts without its
-/// network has many images to mount.
+/// If there is an alternative, a server is not waited for longer than this: a machine that boots
+/// without its network has many images to mount.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why an image is not opened.
+/// The reason why an image is not opened.
 pub const NOT_THERE: &str = "offline=on, and not all of the image is in the cache";
 
-/// An image that is in the cache, all of it.
+/// An image that is completely in the cache.
 #[derive(Debug)]
 pub struct Known {
     pub answer: Answer,
-    /// When the server said so; none: the URL does.
+    /// When the server said so; none if the URL itself identifies it.
     since: Option<SystemTime>,
-    /// The URL has a digest: nobody else need be asked.
+    /// Whether the URL has a digest, so that no server need be asked.
     pub is_certain: bool,
 }
 
-/// What is known of a URL, unless the options want it from the server.
+/// The known image of a URL, unless the options require it to come from the server.
 pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     if options.offline == Offline::Off || options.share {
         return None;
@@ -43,7 +43,7 @@ pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     })
 }
 
-/// Keeps an answer for the time when there is none. Where that fails, none is known then.
+/// Keeps an answer for times when there is none. If that fails, none is known then.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
     if options.keep {
         let _ = answers::keep(source, options, answer);
@@ -51,7 +51,8 @@ pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
 }
 
 impl Known {
-    /// Why it is opened though the server did not say that it is this: one line.
+    /// The reason why it is opened although the server did not confirm that it is the image: one
+    /// line.
     pub fn instead_of(&self, failure: &Failure) -> String {
         let since = self.since.map_or_else(String::new, |since| {
             format!(" of {}", httpdate::fmt_http_date(since))

@@ -1,4 +1,4 @@
-//! What happens once: which image is at the URL, and where its blocks are put.
+//! Steps done once: finding out which image is at the URL, and where its blocks are stored.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::range::{NO_RANGES, take};
 use crate::room::{NOT_KEPT, Room};
 use crate::wanted::Wanted;
 
-/// Goes on with the files of a fetcher that died; asks the server nothing.
+/// Continues with the files of a fetcher that died, without contacting the server.
 pub fn resume(
     wanted: Wanted<'_>,
     identity: Identity,
@@ -79,7 +79,8 @@ pub async fn open(wanted: Wanted<'_>) -> Result<Rc<Fetch>, Failure> {
     }
 }
 
-/// Opens what is in the cache, all of it. `offline`: why the server did not say that it is this.
+/// Opens an image that is completely in the cache. `offline` says why the server did not confirm
+/// it.
 async fn from_cache(
     wanted: Wanted<'_>,
     answer: &Answer,
@@ -117,7 +118,7 @@ async fn from_cache(
     Ok(fetch)
 }
 
-/// Opens an image of which the first block comes.
+/// Opens an image whose first block is arriving.
 async fn from_server(
     wanted: Wanted<'_>,
     first: FirstBlock,
@@ -148,7 +149,7 @@ async fn from_server(
         .chain(not_kept)
         .for_each(|line| fetch.note(&line));
     match part {
-        // What it is short of is asked for again.
+        // Missing blocks are requested again.
         true => drop(take(&fetch, response, &(0..fetch.room.range(0).end)).await),
         false => whole(&fetch, response).await?,
     }
@@ -173,7 +174,7 @@ fn check(response: &Response, identity: &Identity, usable: bool) -> Result<(), F
     }
 }
 
-/// Fetches the whole image, unless it is there.
+/// Fetches the whole image, unless it is already there.
 async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
     let all = 0..fetch.identity.length;
     if remote_image::store::blocks(&all).all(|block| fetch.room.has(block)) {

@@ -1,19 +1,20 @@
 //! How many blocks are worth a round trip, and how many ranges in flight fill the link.
 //!
-//! A block that is read far from all others takes a round trip. While the answer takes less time
-//! than that, the blocks after it cost little, and save round trips if they are read. Of ranges in
-//! flight there are as many as the link has room for: more would only delay a reader that waits.
+//! A block that is read far from all others takes a round trip. As long as the answer takes less
+//! time than that, the blocks after it cost little, and save round trips if they are read. There
+//! are only as many ranges in flight as the link has room for: more would only delay a reader that
+//! waits.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::waiting::RUN;
 
-/// Ranges in flight: two, so that one is on its way while the other arrives.
+/// Least ranges in flight: two, so that one is on its way while the other arrives.
 const LEAST_RANGES: usize = 2;
 const MOST_RANGES: usize = 16;
 
-/// A moment.
+/// A time that readers do not notice.
 const QUICK: Duration = Duration::from_millis(20);
 
 /// Learned from each answer.
@@ -21,9 +22,9 @@ const QUICK: Duration = Duration::from_millis(20);
 pub struct Pace {
     blocks: Cell<u64>,
     ranges: Cell<usize>,
-    /// Of a block.
+    /// Transfer time of a block.
     transfer: Cell<Duration>,
-    /// The shortest one to the first byte of an answer.
+    /// The shortest time to the first byte of an answer.
     wait: Cell<Duration>,
 }
 
@@ -39,23 +40,23 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// From 1 to as many as a range has.
+    /// Number of blocks, from 1 to as many as a range has.
     pub fn blocks(&self) -> u64 {
         self.blocks.get()
     }
 
-    /// Ranges in flight, while no reader waits.
+    /// Number of ranges in flight, while no reader waits.
     pub fn ranges(&self) -> usize {
         self.ranges.get()
     }
 
-    /// Whether an idle link brings a whole range in a moment.
+    /// Whether an idle link delivers a whole range within `QUICK`.
     pub fn is_quick(&self) -> bool {
         self.transfer.get() * RUN as u32 <= QUICK
     }
 
-    /// Blocks that arrive while a request is on its way, for each of the ranges in flight: as long
-    /// as a range has no more, those between two that are wanted cost nothing, and a request does.
+    /// The number of blocks that arrive during a round trip, per range in flight: up to this many
+    /// unwanted blocks between two wanted ones cost nothing, while a request does.
     pub fn together(&self) -> u64 {
         let share = self.ranges() as u128 * self.transfer.get().as_nanos();
         match self.wait.get() {
@@ -64,7 +65,8 @@ impl Pace {
         }
     }
 
-    /// A range of so many blocks began to arrive after `wait`, and took `transfer` from then on.
+    /// Notes that a range of this many blocks began to arrive after `wait`, and then took
+    /// `transfer`.
     pub fn learn(&self, blocks: u64, wait: Duration, transfer: Duration) {
         let (now, ranges) = (self.blocks(), self.ranges.get());
         if blocks >= now && transfer < wait / 4 {
@@ -74,7 +76,7 @@ impl Pace {
         }
         self.transfer.set(transfer / blocks.max(1) as u32);
         self.wait.set(self.wait.get().min(wait));
-        // A link that is full answers the later, the more ranges share it.
+        // On a full link, answers come later the more ranges share it.
         if transfer < wait {
             self.ranges.set((ranges + 1).min(MOST_RANGES));
         } else if transfer > 4 * wait {

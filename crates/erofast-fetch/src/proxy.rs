@@ -3,7 +3,7 @@
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{Client, ClientBuilder, Url};
 
-/// A client that asks through it.
+/// A client that uses the proxy.
 pub fn client() -> ClientBuilder {
     match is_off() {
         true => Client::builder().no_proxy(),
@@ -11,7 +11,7 @@ pub fn client() -> ClientBuilder {
     }
 }
 
-/// Host and port of the proxy that is asked for a URL; none: the server itself is.
+/// Host and port of the proxy used for a URL; none if the server is contacted directly.
 pub fn of(url: &Url) -> Option<String> {
     let url = url.as_str().parse().ok()?;
     let proxy = Matcher::from_env().intercept(&url).filter(|_| !is_off())?;
@@ -19,8 +19,8 @@ pub fn of(url: &Url) -> Option<String> {
     Some(port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
 }
 
-/// Whether the environment wants no host to be asked through a proxy. Curl understands an asterisk
-/// so; reqwest takes it for names alone.
+/// Whether the environment disables the proxy for all hosts. Curl interprets an asterisk in this
+/// way; reqwest applies it only to names.
 fn is_off() -> bool {
     let set = |name| std::env::var(name).ok();
     let hosts = set("no_proxy").or_else(|| set("NO_PROXY"));

@@ -12,11 +12,11 @@ use crate::fetch::Fetch;
 use crate::http::{check_identity, check_range};
 use remote_image::store::blocks;
 
-/// Why a server without ranges is of no use.
+/// Why a server that does not support ranges is useless.
 pub const NO_RANGES: &str = "the server has no ranges (mount -o fetch=whole, or --fetch whole, \
      fetches the image first)";
 
-/// Fetches blocks; what arrived before a failure is kept.
+/// Fetches blocks; those that arrived before a failure are kept.
 pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure> {
     let bytes = fetch.room.range(run.start).start..fetch.room.range(run.end - 1).end;
     fetch.count(|counters| counters.round_trips += 1);
@@ -39,7 +39,7 @@ pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure
     }
 }
 
-/// Puts the blocks of an answer, which begins with a block, where they belong.
+/// Stores the blocks of an answer, which begins at a block boundary.
 pub async fn take(
     fetch: &Rc<Fetch>,
     mut response: Response,

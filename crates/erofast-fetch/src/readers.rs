@@ -1,4 +1,4 @@
-//! How many readers all images have, and whether the process ends with the last one.
+//! The number of readers of all images, and whether the process ends with the last one.
 
 use std::cell::Cell;
 use std::process::exit;
@@ -11,18 +11,18 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// One has come.
+    /// Adds a reader.
     pub fn join(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    /// One has gone.
+    /// Removes a reader.
     pub fn leave(&self) {
         self.count.set(self.count.get().saturating_sub(1));
         self.end();
     }
 
-    /// No reader comes after the last one has gone.
+    /// Lets the process end with the last reader, after which none comes.
     pub fn end_with_last(&self) {
         self.ends.set(true);
         self.end();

@@ -1,4 +1,4 @@
-//! Images in registries: which blobs a tag or a digest leads to.
+//! Images in registries: the blobs that a tag or a digest leads to.
 //!
 //! The manifests are those of the OCI image specification and Docker's.
 
@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::http::Server;
 use crate::layers::{Descriptor, Layer, Layers, Platform};
 
-/// Bytes of a manifest, or of an image's config, as other programs limit them.
+/// The most bytes of a manifest, or of an image's config: the limit of other programs.
 const LONGEST: usize = 4 << 20;
-/// Indexes in indexes.
+/// Nesting of indexes.
 const DEPTH: usize = 3;
 
-/// When something was made, as an annotation: dates of RFC 3339, the later the greater.
+/// The annotation for the creation time: RFC 3339 dates, which sort by time.
 const CREATED: &str = "org.opencontainers.image.created";
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
@@ -30,9 +30,9 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
 /// What a reference leads to.
 #[derive(Debug)]
 pub struct Resolved {
-    /// What the image is made of.
+    /// The layers that make up the image.
     pub layers: Layers,
-    /// The manifest of a tag.
+    /// Digest of the tag's manifest.
     pub manifest: Option<String>,
     /// Where its launch profile may be.
     pub attached: Attached,
@@ -43,7 +43,7 @@ pub struct Resolved {
 pub struct Attached {
     /// The digest of a layer beside the image.
     layer: Option<String>,
-    /// Digests of the manifest and the index that lead to the image: something may refer to them.
+    /// Digests of the manifest and the index that lead to the image: referrers may point to them.
     subjects: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ struct Manifest {
     manifests: Vec<Descriptor>,
 }
 
-/// What a container runtime knows of an image.
+/// A container runtime's data about an image.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Config {
@@ -69,7 +69,7 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// Why a registry refuses something.
+/// Why a registry refuses a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Errors {
@@ -83,7 +83,7 @@ struct Said {
     message: String,
 }
 
-/// The code where there is no such repository.
+/// The error code if there is no such repository.
 const NO_REPOSITORY: &str = "NAME_UNKNOWN";
 
 impl Resolved {
@@ -98,7 +98,7 @@ impl Resolved {
         }
     }
 
-    /// What a tag leads to now, for the log.
+    /// The manifest that a tag currently leads to, for the log.
     pub fn pinned(&self) -> Option<String> {
         let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
         Some(match (layers.below.len(), &layers.top) {
@@ -125,7 +125,7 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
             });
         }
         version => match (fetch(server, version).await, version) {
-            // Some registries answer 500 where a blob has the digest.
+            // Some registries answer 500 if a blob has the digest.
             (Err(_), Version::Digest(digest)) if has_blob(server, digest).await => {
                 return Ok(Resolved::alone(digest, None));
             }
@@ -149,14 +149,14 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
             });
         }
         let chosen = choose_platform(&manifest)?.digest()?;
-        // What refers to the image for this machine comes before what refers to the index.
+        // Referrers of this machine's image come before referrers of the index.
         subjects.insert(0, chosen.clone());
         (_, manifest) = fetch(server, &Version::Digest(chosen)).await?;
     }
     Err(Failure::lasting("indexes in indexes in indexes"))
 }
 
-/// Digests of the layers without compression.
+/// Digests of the uncompressed layers.
 async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<String>, Failure> {
     let config = config.ok_or_else(|| Failure::lasting("the manifest has no config"))?;
     let expected = config.digest()?;
@@ -184,7 +184,7 @@ async fn has_blob(server: &Server, digest: &str) -> bool {
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// A manifest with its digest.
+/// Fetches a manifest, with its digest.
 async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest), Failure> {
     let accept = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(MANIFESTS))]);
     let name = format!("../manifests/{version}");
@@ -207,7 +207,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
     Ok((digest, manifest))
 }
 
-/// Why there is no manifest, in the words of the registry where it has any.
+/// Why there is no manifest, in the registry's own words if it has any.
 async fn refusal(server: &Server, version: &Version, response: Response) -> Failure {
     let failure = server.refused(&response);
     let body = body(response, LONGEST).await.unwrap_or_default();
@@ -224,7 +224,8 @@ async fn refusal(server: &Server, version: &Version, response: Response) -> Fail
     }
 }
 
-/// What is missing. Registries that know no such repository say so when its tags are asked for.
+/// Says what is missing. A registry that has no such repository says so when its tags are
+/// requested.
 async fn missing(server: &Server, version: &Version, no_repository: bool) -> String {
     let what = match version {
         Version::Tag(tag) => format!("tag {tag}"),
@@ -245,7 +246,7 @@ async fn missing(server: &Server, version: &Version, no_repository: bool) -> Str
     }
 }
 
-/// Of an index: for this machine, and of EROFS layers where there are several.
+/// Chooses from an index: for this machine, and one with EROFS layers if there are several.
 fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     let own = architecture(std::env::consts::ARCH, cfg!(target_endian = "little"));
     let fits = |entry: &&Descriptor| {
@@ -275,7 +276,7 @@ fn choose_platform(index: &Manifest) -> Result<&Descriptor, Failure> {
     })
 }
 
-/// As Go names it, and so manifests; Rust's names are without the order of bytes.
+/// The architecture's name in Go, and so in manifests; Rust's names do not include the byte order.
 fn architecture(rust: &str, little_endian: bool) -> &str {
     match (rust, little_endian) {
         ("x86_64", _) => "amd64",
@@ -288,8 +289,9 @@ fn architecture(rust: &str, little_endian: bool) -> &str {
     }
 }
 
-/// The launch profile of an image; empty: there is none. A layer beside the image comes first, then
-/// what refers to the image, also by the tag that stands in where a registry knows no referrers.
+/// The launch profile of an image; empty if there is none. A layer beside the image comes first,
+/// then referrers of the image, also by the tag that serves as a substitute if a registry does not
+/// support referrers.
 pub async fn find_launches(server: &Server, attached: &Attached) -> Result<Vec<u8>, Failure> {
     if let Some(digest) = &attached.layer {
         return small_blob(server, digest).await;
@@ -325,13 +327,13 @@ async fn referrers(server: &Server, subject: &str) -> Result<Manifest, Failure> 
             let index = serde_json::from_slice(&body);
             index.map_err(|error| Failure::lasting(format!("the list of referrers: {error}")))
         }
-        // A registry has none where it answers that something is wrong with the question.
+        // A registry has none if it answers with a client error.
         status if status.is_client_error() => Ok(Manifest::default()),
         _ => Err(server.refused(&response)),
     }
 }
 
-/// A blob of a few bytes, which must be those of its digest.
+/// A blob of a few bytes, which must match its digest.
 async fn small_blob(server: &Server, digest: &str) -> Result<Vec<u8>, Failure> {
     let name = format!("../blobs/{digest}");
     let response = server.get_beside(&name, &HeaderMap::new()).await?;

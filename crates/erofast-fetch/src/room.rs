@@ -1,4 +1,4 @@
-//! Where blocks are put: the cache, or the spare where the cache has no room.
+//! Stores blocks: in the cache, or in the spare file if the cache has no room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,33 +17,33 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::failure::Failure;
 
-/// What is said where the cache is not used.
+/// The message if the cache is not used.
 pub const NOT_KEPT: &str = "nothing is kept in the cache";
 
-/// Blocks that the spare has at most: they are memory.
+/// Most blocks in the spare file, which is in memory.
 const SPARE: usize = (64 << 20) / BLOCK as usize;
-/// After so many bytes the size of the cache is checked again.
+/// After this many bytes the size of the cache is checked again.
 const GROWTH: u64 = 64 << 20;
 
-/// The store and the spare of an image.
+/// The store and the spare file of an image.
 #[derive(Debug)]
 pub struct Room {
     store: Store,
     spare: Store,
-    /// Blocks of the spare, the oldest first.
+    /// Blocks in the spare file, oldest first.
     spared: RefCell<VecDeque<u64>>,
-    /// The cache's directory, and how large it may be.
+    /// The cache's directory, and its size limit.
     cache: Option<(PathBuf, u64)>,
     grown: Cell<u64>,
-    /// Why what comes now is not in the cache, if that was wanted.
+    /// Why new blocks are not put into the cache, if that was wanted.
     not_kept: RefCell<Option<String>>,
     began_empty: bool,
-    /// Of the shared cache: whole, and for reading alone.
+    /// It is from the shared cache: complete, and read-only.
     is_shared: bool,
 }
 
 impl Room {
-    /// Files of the cache, or without it a file that goes when it is closed.
+    /// Opens files of the cache or, without a cache, a file that disappears when it is closed.
     pub fn open(
         source: &ImageUrl,
         options: &Options,
@@ -79,7 +79,7 @@ impl Room {
         Ok(room)
     }
 
-    /// Of an image that is there, all of it.
+    /// The store of an image that is completely present.
     pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
         check_limit(store.length())?;
         let spare = in_memory(store.length());
@@ -89,11 +89,11 @@ impl Room {
         Ok(room)
     }
 
-    /// Of the files that a fetcher had which died.
+    /// Uses the files of a fetcher that died.
     pub fn resume(files: Vec<OwnedFd>, options: &Options, length: u64) -> Result<Room, Failure> {
         let files = <[OwnedFd; 4]>::try_from(files);
         let [data, map, spare, spare_map] = files.map_err(|_| Failure::lasting("four files"))?;
-        // Which of its blocks are the oldest died with the fetcher.
+        // The order of its blocks was lost with the fetcher.
         let emptied = ftruncate(&spare_map, 0).and_then(|()| ftruncate(&spare, 0));
         emptied.map_err(Failure::lasting)?;
         let (store, spare) = (
@@ -119,50 +119,50 @@ impl Room {
         }
     }
 
-    /// Bytes and map of the store, and of the spare.
+    /// Data and map of the store, and of the spare file.
     pub fn files(&self) -> [BorrowedFd<'_>; 4] {
         let [store, spare] = [&self.store, &self.spare];
         [store.data(), store.map(), spare.data(), spare.map()].map(AsFd::as_fd)
     }
 
-    /// Where a block is in the image.
+    /// The range of a block in the image.
     pub fn range(&self, block: u64) -> Range<u64> {
         self.store.range(block)
     }
 
-    /// The bytes of the store.
+    /// The data of the store.
     pub fn data(&self) -> BorrowedFd<'_> {
         self.store.data().as_fd()
     }
 
-    /// Whether the store is in the cache: its files have names.
+    /// Whether the store is in the cache, where its files have names.
     pub fn is_kept(&self) -> bool {
         fstat(self.store.data()).is_ok_and(|file| file.st_nlink > 0)
     }
 
-    /// Why what comes now is not in the cache, if that was wanted.
+    /// Why new blocks are not put into the cache, if that was wanted.
     pub fn not_kept(&self) -> Option<String> {
         self.not_kept.borrow().clone()
     }
 
-    /// Whether the bytes were found to be those of the digest.
+    /// Whether the bytes have been verified against the digest.
     pub fn is_verified(&self) -> bool {
         self.store.is_verified()
     }
 
-    /// They are. Where it cannot be written they are compared again.
+    /// Marks the bytes as verified. If that cannot be written, they are compared again.
     pub fn mark_verified(&self) {
         let _ = self.store.mark_verified();
     }
 
-    /// Has all blocks fetched again.
+    /// Makes all blocks be fetched again.
     pub fn forget_all(&self) {
-        // A disk that refuses it fails reads, too.
+        // A disk that refuses this fails reads too.
         let _ = self.store.forget_all();
         let _ = self.spare.forget_all();
     }
 
-    /// Bytes of the image that are in the store.
+    /// Bytes of the image in the store.
     pub fn present(&self) -> u64 {
         self.store.present().unwrap_or(0)
     }
@@ -172,35 +172,37 @@ impl Room {
         self.store.length() - self.present()
     }
 
-    /// Whether a block is there and whole.
+    /// Whether a block is present and intact.
     pub fn has(&self, block: u64) -> bool {
         let whole = |store: &Store| matches!(store.read_block(block), Ok(Some(_)));
         whole(&self.store) || whole(&self.spare)
     }
 
-    /// Whether a block is there, as far as the maps say.
+    /// Whether a block is present according to the maps.
     pub fn lists(&self, block: u64) -> bool {
         let listed = |store: &Store| store.has_block(block).unwrap_or(false);
         listed(&self.store) || listed(&self.spare)
     }
 
-    /// Has a block fetched again when it is wanted again.
+    /// Makes a block be fetched again when it is next wanted.
     pub fn forget(&self, block: u64) {
-        // A disk that refuses it fails reads, too.
+        // A disk that refuses this fails reads too.
         let _ = self.store.forget_block(block);
         let _ = self.spare.forget_block(block);
     }
 
-    /// Has the cache forget the image if it began empty. Where that fails it is pruned one day.
+    /// Makes the cache forget the image if it began empty. If that fails, it will eventually be
+    /// pruned.
     pub fn discard(&self) {
         if let Some((directory, _)) = self.cache.as_ref().filter(|_| self.began_empty) {
             let _ = cache::discard(directory, self.store.map());
         }
     }
 
-    /// Puts a block where there is room. The text is a line for the log, once in a row.
+    /// Stores a block if there is room. The text is a line for the log, reported once until it
+    /// changes.
     pub fn put(&self, block: u64, bytes: &[u8]) -> Result<Option<String>, Failure> {
-        // The first answer of a server brings blocks, whichever are there.
+        // The first answer of a server delivers blocks even if they are already present.
         if self.is_shared && self.has(block) {
             return Ok(None);
         }
@@ -251,14 +253,14 @@ impl Room {
     fn prune(&self) {
         self.grown.set(0);
         if let Some((directory, size)) = &self.cache {
-            // What cannot be removed now is tried again.
+            // Anything that cannot be removed now is tried again later.
             let _ = cache::prune(directory, *size);
             answers::prune(directory);
         }
     }
 }
 
-/// Of the shared cache, if all of the image is there.
+/// Uses the shared cache, if it has the complete image.
 fn from_cache(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     if options.share {
         return shared_cache::fill(source, options, identity);
@@ -274,7 +276,8 @@ fn is_read_only(file: impl AsFd) -> bool {
     flags.is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDONLY)
 }
 
-/// Files in memory have the limit of the process, too. Reads would fail, one by one.
+/// Files in memory are also subject to the file size limit of the process. Reads would fail one by
+/// one.
 fn check_limit(length: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     match length > limit {
@@ -297,7 +300,7 @@ fn in_memory(length: u64) -> io::Result<Store> {
     Ok(Store::new(file()?, file()?, length))
 }
 
-/// On disk where that works: the image may be larger than memory.
+/// Creates a file on disk if possible, since the image may be larger than memory.
 fn temporary(length: u64) -> io::Result<Store> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = || openat(CWD, "/var/tmp", flags, Mode::RUSR | Mode::WUSR);

@@ -9,21 +9,21 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::failure::Failure;
 
-/// Most bytes of a file with credentials.
+/// Size limit of a file with credentials.
 const LONGEST: u64 = 64 << 10;
 
-/// Of a regular file: another one may keep its reader waiting, or never end.
+/// Reads a regular file: another kind may make its reader wait, or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read_at_most(option, path, LONGEST)?);
     text.map_err(|_| about(option, path, "is not a text in UTF-8"))
 }
 
-/// A failure of the file that an option names.
+/// A failure of a file that an option names.
 pub fn about(option: &str, path: &Path, why: impl Display) -> Failure {
     Failure::lasting(format!("http.{option}_file={}: {why}", path.display()))
 }
 
-/// The bytes of a file that may be longer.
+/// The first `most` bytes of a file that may be longer.
 pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let cannot = |error: io::Error| about(option, path, error);
     let mut bytes = Vec::new();

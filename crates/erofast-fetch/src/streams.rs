@@ -1,8 +1,8 @@
-//! Reading ahead of readers that go on where they ended.
+//! Reads ahead of readers that continue where they stopped.
 //!
-//! A reader asks only for what is missing, so a question that begins where the last window ended
-//! says that the reader caught up: the window doubles. Its length thus follows from round trip and
-//! bandwidth without either being measured. A reader that comes to a window which is there reports
+//! A reader requests only what is missing, so a question that begins where the last window ended
+//! shows that the reader has caught up: the window doubles. Its length thus adapts to round trip
+//! and bandwidth without measuring either. A reader that reaches a window that is present reports
 //! that, and the next one is fetched meanwhile.
 
 use std::collections::VecDeque;
@@ -14,19 +14,19 @@ use remote_image::store::BLOCK;
 /// The longest window, in blocks: as much as may be in flight, 16 MiB.
 const LONGEST: u64 = (16 << 20) / BLOCK;
 
-/// Where readers are expected next, in blocks; the one seen last is the last.
+/// Where readers are expected next, in blocks; the most recently seen is last.
 #[derive(Debug, Default)]
 pub struct Streams(VecDeque<Stream>);
 
 #[derive(Debug)]
 struct Stream {
-    /// The end of what was asked for, and of the windows after it.
+    /// The end of what was requested, and of the windows after it.
     ends: [u64; 2],
     window: u64,
 }
 
 impl Streams {
-    /// The blocks to read ahead after a question for these. None for one that begins elsewhere.
+    /// The blocks to read ahead after a question for these. None if the question begins elsewhere.
     pub fn follow(&mut self, asked: &Range<u64>) -> Option<Range<u64>> {
         let found = self.find(asked.start);
         let (window, end) = match &found {
@@ -41,8 +41,8 @@ impl Streams {
         found.map(|_| ahead)
     }
 
-    /// The window after those of the reader that came to this block, as long as the last one, since
-    /// the link keeps up; twice as long where that costs nothing.
+    /// The window after those of the reader that reached this block: as long as the last one, since
+    /// the link keeps up, or twice as long if that costs nothing.
     pub fn pass(&mut self, block: u64, doubles: bool) -> Option<Range<u64>> {
         let Stream { ends, window } = self.find(block)?;
         let window = (window << u32::from(doubles)).min(LONGEST);

@@ -1,8 +1,8 @@
-//! Which certificates of servers are trusted.
+//! Which server certificates are trusted.
 //!
-//! Those of authorities, as everywhere. And a server's own that is in a file of trusted ones, byte
-//! for byte: the user chose that certificate, so it needs no issuer. rustls refuses it if it may
-//! sign others, which those of a plain `openssl req -x509` may.
+//! Those of authorities, as usual, and a server's own certificate if it is in a file of trusted
+//! ones, byte for byte: the user chose it, so it needs no issuer. rustls refuses such a certificate
+//! if it may sign others, as those of a plain `openssl req -x509` may.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -26,14 +26,14 @@ use x509_cert::der::{Decode, Tag, Tagged};
 use crate::failure::Failure;
 use crate::small_file::{about, read_at_most};
 
-/// Bytes of a file of certificates: the system's has a fifth of that.
+/// Size limit of a file of certificates: the system's is a fifth of that.
 const LONGEST: u64 = 1 << 20;
-/// About a file of which PEM is expected.
+/// For a file that should be in PEM.
 const IN_DER: &str = "is a certificate in DER, not in PEM: openssl x509 -inform der converts it";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
-/// TLS with the system's certificates, and those of a file in PEM.
+/// TLS with the system's certificates, and those from a file in PEM.
 pub fn config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(Verifier::new(ca_file, &provider)?);
@@ -49,7 +49,7 @@ pub fn config(ca_file: Option<&Path>) -> Result<ClientConfig, Failure> {
 
 #[derive(Debug)]
 struct Verifier {
-    /// None: no certificate is trusted.
+    /// None if no authority is trusted.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     /// SHA-256 of each trusted certificate.
     trusted: HashSet<[u8; 32]>,
@@ -58,7 +58,7 @@ struct Verifier {
 
 impl Verifier {
     fn new(ca_file: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Verifier, Failure> {
-        // What of the system's cannot be read is not trusted.
+        // A system certificate that cannot be read is not trusted.
         let mut certificates = rustls_native_certs::load_native_certs().certs;
         if let Some(path) = ca_file {
             certificates.extend(read(path)?);
@@ -110,7 +110,7 @@ impl ServerCertVerifier for Verifier {
         let authorities = self.authorities.as_ref().ok_or_else(unknown)?;
         let verified = authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         verified.map_err(|error| match error {
-            // That it may sign others is not why it is not trusted.
+            // Its right to sign others is not the reason why it is not trusted.
             Error::InvalidCertificate(CertificateError::Other(_)) => unknown(),
             other => other,
         })
@@ -142,7 +142,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Its time and its name: a certificate for one server must not stand in for another.
+/// Checks its validity period and its name: a certificate for one server must not stand in for
+/// another.
 fn check_trusted(
     certificate: &CertificateDer<'_>,
     name: &ServerName<'_>,
@@ -166,7 +167,7 @@ fn check_trusted(
     Ok(ServerCertVerified::assertion())
 }
 
-/// Of a certificate without other names, as `openssl req -x509` makes them.
+/// For a certificate without alternative names, as made by `openssl req -x509`.
 fn is_common_name(certificate: &Certificate, name: &str) -> bool {
     let certificate = &certificate.tbs_certificate;
     let mut extensions = certificate.extensions.iter().flatten();

@@ -1,4 +1,4 @@
-//! Whether the bytes of a blob are those of its digest, once all of them are there.
+//! Verifies the bytes of a blob against its digest, once all of them have arrived.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,24 +12,24 @@ use tokio::sync::Notify;
 use crate::room::Room;
 use crate::waiting::Asked;
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const STEP: usize = 1 << 20;
 
-/// What is known of a blob.
+/// The state of a blob's verification.
 #[derive(Debug)]
 pub struct Verification {
-    /// Bytes after which all may be there; the largest number if nothing is to be compared.
+    /// Bytes after which all may have arrived; the largest number if nothing has to be compared.
     left: Cell<u64>,
     running: Cell<bool>,
     ended: Notify,
-    /// Questions whose last block came with the last of all.
+    /// Questions whose last block arrived with the last of all.
     held: RefCell<Vec<Asked>>,
-    /// The bytes are wrong: one line.
+    /// One line if the bytes are wrong.
     pub refusal: RefCell<Option<String>>,
 }
 
 impl Verification {
-    /// Of an image without a digest, too, for which there is nothing to do.
+    /// Also created for an image without a digest, for which there is nothing to do.
     pub fn new(identity: &Identity, room: &Room) -> Verification {
         let wanted = identity.digest.is_some() && !room.is_verified();
         Verification {
@@ -41,7 +41,7 @@ impl Verification {
         }
     }
 
-    /// So many bytes came. True: all are there, and are to be compared now.
+    /// Notes that this many bytes arrived. True: all have arrived, and must be compared now.
     pub fn arrived(&self, bytes: u64, room: &Room) -> bool {
         self.left.set(self.left.get().saturating_sub(bytes));
         if self.left.get() > 0 || self.running.get() {
@@ -57,7 +57,7 @@ impl Verification {
         self.running.get()
     }
 
-    /// Waits until none are.
+    /// Waits until no comparison is running.
     pub async fn ended(&self) {
         let ended = self.ended.notified();
         if self.is_running() {
@@ -65,7 +65,7 @@ impl Verification {
         }
     }
 
-    /// The question, unless its answer is to wait for the comparison.
+    /// Returns the question, unless its answer must wait for the comparison.
     pub fn hold(&self, asked: Asked) -> Option<Asked> {
         if !self.running.get() {
             return Some(asked);
@@ -74,7 +74,7 @@ impl Verification {
         None
     }
 
-    /// Takes the outcome, and returns what was held.
+    /// Takes the result, and returns the questions that were held.
     pub fn end(&self, outcome: &Result<(), String>) -> Vec<Asked> {
         self.running.set(false);
         self.left.set(u64::MAX);

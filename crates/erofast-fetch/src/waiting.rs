@@ -1,4 +1,4 @@
-//! What readers wait for, and which range is asked for next.
+//! The blocks that readers wait for, and which range is requested next.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
@@ -10,32 +10,31 @@ use remote_image::store::BLOCK;
 use crate::client::Client;
 use crate::failure::Failure;
 
-/// Most blocks of one request to the server: 1 MiB.
+/// Most blocks in one request to the server: 1 MiB.
 pub const RUN: u64 = (1 << 20) / BLOCK;
-/// Questions of one reader that are not answered yet. A mount has as many as it has programs that
-/// wait.
+/// Most unanswered questions of one reader. A mount has as many as there are programs waiting.
 pub const MOST_OF_A_READER: usize = 1 << 16;
-/// Blocks of one reader that are missing, all of its questions together: 16 GiB.
+/// Most missing blocks of one reader, over all of its questions: 16 GiB.
 const MOST_MISSING: usize = 1 << 22;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A question that is not answered yet.
+/// A question that has not been answered yet.
 #[derive(Debug)]
 pub struct Asked {
-    /// The reader; none: read-ahead of the fetcher's own.
+    /// The reader; none for the fetcher's own read-ahead.
     pub client: Option<Client>,
     /// The client's number for it.
     pub id: u64,
-    /// What for.
+    /// The purpose of the question.
     pub class: Class,
-    /// Blocks that are not there yet.
+    /// Blocks that are still missing.
     pub missing: BTreeSet<u64>,
-    /// The block from which on more is read ahead.
+    /// The block at which more is read ahead.
     pub mark: Option<u64>,
-    /// Blocks in the order in which they are wanted; what is there already leaves the front.
+    /// Blocks in the order in which they are wanted; those present are removed from the front.
     order: VecDeque<Range<u64>>,
-    /// The last failure of a range with one of these blocks.
+    /// The last failure of a range that had one of these blocks.
     pub failure: Option<Failure>,
     since: Instant,
     failures: u32,
@@ -43,7 +42,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A question that came just now.
+    /// A new question.
     pub fn new(
         (client, id): (Option<Client>, u64),
         class: Class,
@@ -95,22 +94,22 @@ impl Asked {
     }
 }
 
-/// All questions, in the order in which they came, and the blocks in flight.
+/// All questions, in order of arrival, and the blocks in flight.
 #[derive(Debug)]
 pub struct Waiting {
     asked: Vec<Asked>,
     in_flight: HashSet<u64>,
     runs: usize,
-    /// When the server had sent a block's worth of bytes, of whichever blocks.
+    /// When the server had last sent a block's worth of bytes, of any blocks.
     heard: Instant,
     /// Bytes since then.
     bytes: u64,
-    /// The server asked not to be asked before.
+    /// The server asked not to be contacted before this time.
     pub hold: Instant,
 }
 
 impl Waiting {
-    /// Nothing waits.
+    /// Creates it, with nothing waiting.
     pub fn new() -> Waiting {
         let now = Instant::now();
         Waiting {
@@ -128,7 +127,7 @@ impl Waiting {
         self.asked.push(asked);
     }
 
-    /// Bytes came from the server.
+    /// Notes that bytes came from the server.
     pub fn heard(&mut self, bytes: u64) {
         self.bytes += bytes;
         if self.bytes >= BLOCK {
@@ -156,7 +155,7 @@ impl Waiting {
         self.in_flight.contains(&block)
     }
 
-    /// Whether the launch profile is being fetched, which says more than readers do.
+    /// Whether the launch profile is being fetched, which predicts more than readers do.
     pub fn has_profile(&self) -> bool {
         self.asked.iter().any(|asked| asked.class == Class::Profile)
     }
@@ -170,9 +169,9 @@ impl Waiting {
                 .any(|asked| asked.missing.contains(&block))
     }
 
-    /// The blocks to ask for next, which are in flight from now on.
-    /// `ranges`: in flight at the same time, for no reader that waits. `together`: of a launch
-    /// profile, a range has so many blocks with those between that nobody wants.
+    /// The blocks to request next, which are in flight from now on. `ranges` is the number of
+    /// ranges in flight at the same time that no reader waits for. `together` is how many blocks a
+    /// range of a launch profile may have, including unwanted ones in between.
     pub fn next_run(&mut self, ranges: usize, together: u64) -> Option<Range<u64>> {
         let now = Instant::now();
         if now < self.hold {
@@ -182,7 +181,8 @@ impl Waiting {
         let ready = ready.filter(|asked| self.runs < most_runs(asked.class, ranges));
         let candidates = ready.filter_map(|asked| Some((asked, asked.first(&self.in_flight)?)));
         let (asked, start) = candidates.min_by_key(|(asked, _)| asked.class)?;
-        // Neighbours that another question wants come along, unless only idle bandwidth is for it.
+        // Adjacent blocks that another question wants are included, unless they may only use idle
+        // bandwidth.
         let with = asked.class.max(Class::Profile);
         let all = self.asked.iter().filter(|other| other.class <= with);
         let is_asked = |block: &u64| all.clone().any(|other| other.missing.contains(block));
@@ -199,7 +199,7 @@ impl Waiting {
         Some(start..end)
     }
 
-    /// A block is there: what needs no other.
+    /// Notes that a block has arrived: returns the questions that need no other.
     pub fn arrived(&mut self, block: u64) -> Vec<Asked> {
         self.in_flight.remove(&block);
         let now = Instant::now();
@@ -212,7 +212,7 @@ impl Waiting {
         self.take(|asked| asked.missing.is_empty())
     }
 
-    /// A range has ended. What asked for an image that is not there any more is returned.
+    /// Notes that a range has ended. Returns the questions for an image that no longer exists.
     pub fn ended(&mut self, run: Range<u64>, failure: Option<&Failure>) -> Vec<Asked> {
         self.runs -= 1;
         self.in_flight.retain(|block| !run.contains(block));
@@ -230,8 +230,8 @@ impl Waiting {
         self.take(|asked| asked.overlaps(&run))
     }
 
-    /// Questions of whose blocks none came for so long. A question that waits for its turn waits as
-    /// long as blocks come at all.
+    /// Questions for which no block has arrived for this long. A question that waits for its turn
+    /// waits as long as any blocks arrive.
     pub fn expired(&mut self, timeout: Duration) -> Vec<Asked> {
         let heard = self.heard;
         self.take(|asked| {
@@ -245,7 +245,7 @@ impl Waiting {
         })
     }
 
-    /// Whether a reader asks for more than any that is in order.
+    /// Whether a reader requests more than any valid one.
     pub fn is_too_much(&self, client: u64, more: &Asked) -> bool {
         let is_of = |asked: &&Asked| asked.client.as_ref().is_some_and(|it| it.number == client);
         let missing = self
@@ -259,7 +259,7 @@ impl Waiting {
         count > MOST_OF_A_READER || total > MOST_MISSING && count > 1
     }
 
-    /// A client has gone.
+    /// Removes a client.
     pub fn leave(&mut self, client: u64) {
         self.take(|asked| {
             asked
@@ -279,13 +279,13 @@ impl Waiting {
     }
 }
 
-/// The mark of a reply; nothing where there is none.
+/// The mark of a reply as text; empty without a mark.
 pub fn in_words(mark: Option<u64>) -> String {
     mark.map_or_else(String::new, |block| block.to_string())
 }
 
-/// Requests to the server at the same time, up to which another one of the class is made: the
-/// lower classes leave room for readers that wait.
+/// Most simultaneous requests to the server at which another one of this class is made: the lower
+/// classes leave room for readers that wait.
 fn most_runs(class: Class, ranges: usize) -> usize {
     match class {
         Class::Demand => 16,
@@ -359,7 +359,7 @@ mod tests {
         waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
         assert_eq!(waiting.next_run(16, 8), Some(10..18));
         assert_eq!(waiting.next_run(16, 8), Some(30..31));
-        // Those between that nobody wants end as well.
+        // The unwanted ones in between are completed as well.
         for block in 10..18 {
             assert!(waiting.arrived(block).is_empty());
         }

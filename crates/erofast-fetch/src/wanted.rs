@@ -13,7 +13,7 @@ use crate::http::Server;
 use crate::readers::Readers;
 use crate::room::Room;
 
-/// An image that is to be opened, and what it shares with others.
+/// An image to open, and the resources that it shares with others.
 pub struct Wanted<'w> {
     pub source: ImageUrl,
     pub options: Options,

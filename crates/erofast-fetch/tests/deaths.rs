@@ -69,7 +69,7 @@ fn a_reader_may_come_while_the_fetcher_is_dead() {
     });
 }
 
-/// The next fetcher reads them anew.
+/// The next fetcher reads them again.
 #[test]
 fn a_file_of_credentials_that_is_gone_is_named_until_it_is_there_again() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

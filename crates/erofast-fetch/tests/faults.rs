@@ -1,4 +1,4 @@
-//! Faults of the server.
+//! Server faults.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ fn impatient(cache: &tempfile::TempDir) -> Options {
     }
 }
 
-/// What is refused is not asked for, and asked for again after as long.
+/// A refused request is not repeated until as much time has passed again.
 #[test]
 fn a_command_waits_once_for_a_server_that_is_away() {
     let (server, cache, content) = (Server::start(image(LENGTH)), cache(), image(LENGTH));
@@ -42,7 +42,7 @@ fn a_command_waits_once_for_a_server_that_is_away() {
     assert_eq!(first.kind(), ErrorKind::TimedOut);
     server.state().asked.clear();
     for number in [20, 30] {
-        // Else this process was stopped for as long.
+        // Otherwise this process was stopped for that long.
         if begun.elapsed() < 2 * options.timeout {
             let (error, at) = (read(&file, block(number)).unwrap_err(), block(number));
             let bytes = format!("bytes {}-{}", at.start, at.end - 1);
@@ -61,7 +61,7 @@ fn a_command_waits_once_for_a_server_that_is_away() {
 
 #[test]
 fn a_fault_that_passes_is_no_error() {
-    // From the end to the beginning: what is read ahead lies behind, however much it is.
+    // From the end to the beginning: read-ahead goes in the other direction, however much it is.
     let begin = |number: usize| 6 * (passing().len() + 1 - number) * BLOCK as usize;
     let range = |number| begin(number)..begin(number) + BLOCK as usize;
     let image = image(range(1).end);
@@ -72,8 +72,8 @@ fn a_fault_that_passes_is_no_error() {
         let bytes = read(&file, range(number));
         let bytes = bytes.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
         assert_eq!(bytes, image[range(number)], "{fault:?}");
-        // A block that was fetched along may lack its end, which is noticed after the reader went
-        // on.
+        // A block that was fetched along with others may lack its end, which is noticed after the
+        // reader has continued.
         let failures = || file.counters().unwrap().failures;
         let begun = std::time::Instant::now();
         while failures() < number as u64 && begun.elapsed() < Duration::from_secs(30) {
@@ -83,7 +83,7 @@ fn a_fault_that_passes_is_no_error() {
     }
 }
 
-/// At least: a pause may be longer.
+/// Only the minimum is checked: a pause may be longer.
 #[test]
 fn a_server_is_not_asked_before_it_wants_to_be() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
@@ -120,7 +120,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
     read(&file, 59 * BLOCK as usize..LENGTH).unwrap();
     for (number, (fault, words)) in (1..).zip(cases) {
         server.state().always = Some(fault.clone());
-        // Before the last one: else more would be fetched along.
+        // Before the last one: otherwise more would be fetched along with it.
         let begin = (59 - number) * BLOCK as usize;
         let range = begin..begin + BLOCK as usize;
         let error = read(&file, range.clone()).map(drop).unwrap_err();
@@ -139,7 +139,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
         assert_eq!(read(&file, 5..99).unwrap(), image(LENGTH)[5..99]);
         server.state().always = None;
-        // A moment after the error it is the answer to the next reader, too.
+        // For a moment after the error it is also the answer to the next reader.
         let again = std::iter::repeat_with(|| read(&file, range.clone()));
         let good = again.take(1000).find_map(|read| {
             std::thread::sleep(Duration::from_millis(10));
@@ -159,11 +159,11 @@ fn an_image_that_changed_is_an_error_and_never_a_mixture() {
         assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle, "{error}");
         assert!(error.to_string().contains("the image changed"), "{error}");
     }
-    // A server that says nothing about it any more.
+    // A server that no longer says anything about it.
     (server.state().always, server.state().etag) = (None, None);
     let error = read(&file, LENGTH - 9..LENGTH).map(drop).unwrap_err();
     assert!(error.to_string().contains("no ETag"), "{error}");
-    // The same by date alone, where the server has no ETag.
+    // This check by date alone, for a server without ETag.
     server.state().always = None;
     (server.state().etag, server.state().modified) = (None, Some("yesterday".into()));
     let file = open(&server.url("/b"), &options(&cache)).unwrap();
@@ -212,7 +212,7 @@ fn what_cannot_be_opened_is_one_line() {
     let (line, asked) = opened(Fault::Redirect(server.url("/a")));
     assert!(line.ends_with(": more than 10 redirects"), "{line}");
     assert_eq!(asked, 10);
-    // Each of a third of the time limit: the fourth would begin after it.
+    // Each takes a third of the time limit: the fourth would begin after it.
     let (line, asked) = opened(Fault::Informational);
     assert!(line.contains("did not answer in time"), "{line}");
     assert!(asked <= 3, "{asked} requests");
@@ -246,7 +246,7 @@ fn without_ranges_the_whole_image_comes_first() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// Whatever the server does, every byte that is read is right, and every byte that is kept.
+/// Whatever the server does, every byte that is read or kept is correct.
 #[test]
 fn two_hundred_faults_leave_nothing_wrong_behind() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
@@ -279,13 +279,13 @@ fn two_hundred_faults_leave_nothing_wrong_behind() {
     drop(cache);
 }
 
-/// Three readers at once; an image that changed is an error at first.
+/// Three simultaneous readers; at first an image that changed is an error.
 fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
     let patient = Options {
         timeout: Duration::from_secs(3),
         ..options(cache)
     };
-    // Else it would open the other image.
+    // Otherwise it would open the other image.
     let faults = std::mem::take(&mut server.state().faults);
     let file = open(&server.url("/a"), &patient).unwrap();
     server.state().faults = faults;
@@ -312,12 +312,12 @@ fn read_under_faults(server: &Server, cache: &tempfile::TempDir, seed: u64) {
             });
         }
     });
-    // As long as there are faults left they may hit this, too.
+    // While there are faults left, they may affect this too.
     while read(&file, 0..LENGTH).is_err() {}
     assert!(read(&file, 0..LENGTH).unwrap() == content);
 }
 
-/// Each block of the cache on disk that its map has.
+/// Checks each block of the cache on disk that its map has.
 fn check_kept(cache: &tempfile::TempDir) {
     let entries = remote_image::cache::list(&cache.path().join("cache")).unwrap();
     let stores: Vec<Store> = entries.iter().map(|entry| entry.store().unwrap()).collect();
@@ -357,11 +357,11 @@ fn a_bit_that_flips_in_the_cache_is_fetched_again() {
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
     let all_is_right = || assert!(read(&file, 0..LENGTH).unwrap() == image(LENGTH));
     all_is_right();
-    // Also under a reader that has compared it before.
+    // Even with a reader that has compared it before.
     data.write_all_at(&[image(LENGTH)[200_000] ^ 1], 200_000)
         .unwrap();
     all_is_right();
-    // A file that was cut short: what is fetched then makes it long again, with a hole.
+    // A truncated file: fetching into it makes it long again, with a hole.
     data.set_len(70_000).unwrap();
     let last = LENGTH - 1..LENGTH;
     assert_eq!(read(&file, last.clone()).unwrap(), image(LENGTH)[last]);

@@ -37,7 +37,7 @@ fn server(beside: Option<&[u8]>) -> Server {
     server
 }
 
-/// What comes, in time.
+/// The profile, which must arrive in time.
 fn comes(fetcher: &mut Fetcher) -> Vec<u8> {
     loop {
         if let Some(file) = fetcher.take_launches() {
@@ -82,7 +82,7 @@ fn a_profile_beside_a_url_comes_once_an_image() {
         let asked = asked(&server);
         assert!(asked == both || asked == again, "{asked:?}");
     }
-    // Another image at the URL has another one.
+    // Another image at the URL has another profile.
     server.state().etag = Some("\"2\"".into());
     let other = Arc::new(PROFILE.repeat(2));
     server
@@ -139,7 +139,7 @@ fn that_there_is_none_is_remembered_as_long_as_the_image_is_the_same() {
     server.state().etag = Some("\"2\"".into());
     let _fetcher = start(&url, &options).unwrap();
     soon("another question", || count() == 2 && remembered() == 2);
-    // Of what no mount wants, nothing is asked.
+    // If no mount wants it, it is not requested.
     let plain = crate::options(&crate::cache());
     drop(start(&url, &plain).unwrap());
     assert_eq!(count(), 2);
@@ -162,7 +162,7 @@ fn what_is_no_profile_is_none_and_what_is_too_long_is_cut() {
             }
         }
     }
-    // One that cannot be had is a line for the log.
+    // A profile that cannot be fetched leads to a line in the log.
     let (server, cache) = (server(None), cache());
     let failing = "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned();
     server
@@ -199,7 +199,7 @@ fn a_layer_beside_the_image_in_a_manifest_is_its_profile() {
     let blob = Repository::blob_path(&digest(PROFILE));
     let asked = registry.asked();
     assert_eq!(asked.iter().filter(|path| **path == blob).count(), 1);
-    // Bytes that are not those of the digest are none.
+    // Bytes that do not match the digest count as none.
     let other = Arc::new(b"erofast-launches 4\n".to_vec());
     registry.0.state().files.insert(blob, other);
     let cache = crate::cache();
@@ -210,8 +210,8 @@ fn a_layer_beside_the_image_in_a_manifest_is_its_profile() {
     assert!(lines.iter().any(is_refused), "{lines:?}");
 }
 
-/// One that was attached to an image which is there already: by the interface for that, and by the
-/// tag where a registry has none.
+/// A profile attached to an existing image: by the interface for that, and by the tag if a registry
+/// lacks it.
 #[test]
 fn what_refers_to_an_image_may_be_its_profile() {
     for by_tag in [false, true] {

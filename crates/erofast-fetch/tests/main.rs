@@ -1,4 +1,4 @@
-//! Tests of the fetcher against a web server of their own.
+//! Tests of the fetcher against their own web server.
 
 mod convert;
 mod deaths;
@@ -53,7 +53,7 @@ pub(crate) fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_erofast-fetch").into()
 }
 
-/// The program with these in its environment.
+/// The program with these variables in its environment.
 pub(crate) fn program_with(folder: &Path, variables: &[(&str, &Path)]) -> PathBuf {
     let script = folder.join("fetch");
     let mut text = "#!/bin/sh\n".to_owned();
@@ -79,7 +79,7 @@ pub(crate) fn open_with(
     Ok(file)
 }
 
-/// With a cache of its own.
+/// Options with a separate cache.
 pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     let cache_dir = Some(cache.path().join("cache"));
     Options {
@@ -89,7 +89,7 @@ pub(crate) fn options(cache: &tempfile::TempDir) -> Options {
     }
 }
 
-/// Whether the name `localhost` has an address, which a bare chroot without /etc/hosts lacks.
+/// Whether the name `localhost` has an address, which it lacks in a bare chroot without /etc/hosts.
 pub(crate) fn names_localhost() -> bool {
     let named = std::net::ToSocketAddrs::to_socket_addrs("localhost:1").is_ok();
     if !named {

@@ -1,4 +1,4 @@
-//! Images out of the cache, whose servers do not answer.
+//! Opening images from the cache when their servers do not answer.
 
 use crate::repository::Repository;
 use crate::*;
@@ -14,7 +14,7 @@ fn with(cache: &tempfile::TempDir, offline: Offline) -> Options {
     }
 }
 
-/// A file of which all bytes are in the cache, and what is said about its server.
+/// A file whose bytes are all in the cache, and the message about its server.
 fn whole(url: &str, options: &Options) -> (Vec<u8>, Option<String>) {
     let file = open(url, options).unwrap();
     let bytes = read(&file, 0..LENGTH).unwrap();
@@ -83,7 +83,7 @@ fn no_server_is_asked_where_none_is_wanted() {
     let (bytes, line) = whole(&server.url("/a"), &with(&cache, Offline::On));
     assert_eq!((bytes, line), (image(LENGTH), None));
     assert!(server.state().asked.is_empty());
-    // The image on the server is another one since.
+    // The image on the server has changed since.
     server.state().etag = Some("\"2\"".into());
     server.state().image = std::sync::Arc::new(vec![1; LENGTH]);
     assert_eq!(
@@ -124,7 +124,7 @@ fn a_digest_needs_no_registry_and_a_tag_is_what_it_was() {
     assert!(line.starts_with(&registry.url(":v2")), "{line}");
 }
 
-/// A blob that is all there but was never compared with its digest.
+/// A blob that is complete but was never compared with its digest.
 #[test]
 fn what_is_there_is_compared_with_its_digest() {
     let (registry, cache) = (Repository::new(), cache());

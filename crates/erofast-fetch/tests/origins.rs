@@ -1,4 +1,4 @@
-//! Redirects, and where credentials go.
+//! Redirects, and where credentials are sent.
 
 use crate::*;
 
@@ -28,7 +28,7 @@ fn credentials_go_to_the_origin_of_the_url_and_no_further() {
     let file = open(&front.url("/a"), &secrets(&cache)).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     let (first, then) = (front.state().asked.clone(), store.state().asked.clone());
-    // Where it leads is remembered.
+    // The target is remembered.
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].header("authorization"), Some("Bearer abc"));
     assert_eq!(
@@ -42,7 +42,7 @@ fn credentials_go_to_the_origin_of_the_url_and_no_further() {
             (None, None)
         );
     }
-    // A signature that is over: the way is asked for again.
+    // An expired signature: the redirect is requested again.
     let location = store.url("/none");
     front.state().always = Some(Fault::Redirect(location));
     let file = open(&front.url("/b"), &options(&cache));
@@ -147,7 +147,7 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     server.state().guard = guard("def");
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert_eq!(file.counters().unwrap().failures, 0);
-    // The same one again is refused, by one request.
+    // This one is refused again, with one request.
     server.state().guard = guard("xyz");
     server.state().asked.clear();
     let refused = |options: &Options| {
@@ -177,7 +177,7 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     );
 }
 
-/// With a netrc file of this text.
+/// Options with a netrc file that contains this text.
 fn netrc(cache: &tempfile::TempDir, text: &str) -> Options {
     let path = cache.path().join("netrc");
     std::fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! What a reader gets of a server that does what it should.
+//! Reading from a server that works correctly.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -24,7 +24,7 @@ fn every_byte_is_that_of_the_server_and_comes_once() {
         (LENGTH as u64, LENGTH as u64)
     );
     assert!(read(&file, LENGTH..LENGTH + 1).is_err());
-    // The first block, the last, and what is between in ranges of 64 blocks.
+    // The first block, the last, and the rest in ranges of 64 blocks.
     assert_eq!(server.state().asked.len(), 2 + 3);
 }
 
@@ -64,7 +64,7 @@ fn a_reader_that_goes_on_is_read_ahead_of() {
             image(LENGTH)[part..part + 20_000]
         );
     }
-    // By block it would be 161 requests.
+    // With one per block there would be 161 requests.
     let requests = server.state().asked.len();
     assert!(requests < 16, "{requests} requests");
     assert_eq!(file.counters().unwrap().fetched_bytes, LENGTH as u64);
@@ -142,7 +142,7 @@ fn readers_come_and_go_but_are_not_without_end() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// Blocks come all the same, again and again, and none of them is wrong.
+/// Blocks still arrive, repeatedly, and none of them is wrong.
 #[test]
 fn a_disk_that_is_full_is_one_line() {
     let Some(small) = SmallDisk::mount() else {
@@ -166,7 +166,7 @@ fn a_disk_that_is_full_is_one_line() {
     drop((file, fetcher));
 }
 
-/// Such images are read all the same; the line comes once the image is open.
+/// Such images can still be read; the line comes once the image is open.
 #[test]
 fn an_image_that_cannot_be_kept_is_one_line() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());

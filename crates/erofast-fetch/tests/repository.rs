@@ -14,7 +14,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
 }
 
-/// The answer to a request for a manifest, or with a token.
+/// The answer to a request for a manifest or a token.
 pub(crate) fn answer(headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\n{headers}Content-Length: {}\r\n\r\n{body}",
@@ -22,7 +22,7 @@ pub(crate) fn answer(headers: &str, body: &str) -> String {
     )
 }
 
-/// The repository `tools` of a registry. What has not been put there is missing.
+/// The repository `tools` of a registry. Anything that was not put there is missing.
 pub(crate) struct Repository(pub(crate) Server);
 
 impl Repository {
@@ -32,12 +32,12 @@ impl Repository {
         Repository(server)
     }
 
-    /// Behind `/` and the name: `:TAG` or `@DIGEST`.
+    /// Appended to `/` and the name: `:TAG` or `@DIGEST`.
     pub(crate) fn url(&self, version: &str) -> String {
         format!("oci://{}/tools{version}", self.0.address)
     }
 
-    /// Its descriptor.
+    /// Adds a blob; returns its descriptor.
     pub(crate) fn put_blob(&self, bytes: &[u8], media_type: &str) -> Value {
         let digest = digest(bytes);
         let path = Repository::blob_path(&digest);
@@ -49,7 +49,7 @@ impl Repository {
         format!("/v2/tools/blobs/{digest}")
     }
 
-    /// Under its digest, which is returned, and the tag.
+    /// Adds a manifest under the tag and under its digest, which is returned.
     pub(crate) fn put_manifest(&self, tag: &str, manifest: &Value) -> String {
         let (text, mut state) = (manifest.to_string(), self.0.state());
         let digest = digest(text.as_bytes());
@@ -61,7 +61,7 @@ impl Repository {
         digest
     }
 
-    /// An image of one layer; the digests of its manifest and its blob.
+    /// Adds an image of one layer; returns the digests of its manifest and its blob.
     pub(crate) fn put_image(&self, tag: &str, bytes: &[u8]) -> [String; 2] {
         let layer = self.put_blob(bytes, EROFS);
         [
@@ -70,7 +70,7 @@ impl Repository {
         ]
     }
 
-    /// Paths that were asked for since the last call.
+    /// Paths that were requested since the last call.
     pub(crate) fn asked(&self) -> Vec<String> {
         let asked = std::mem::take(&mut self.0.state().asked);
         asked.into_iter().map(|asked| asked.path).collect()

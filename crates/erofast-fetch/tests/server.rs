@@ -1,4 +1,4 @@
-//! A web server on loopback with one image, which makes faults.
+//! A web server on loopback with one image, which can produce faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,47 +8,47 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-/// What the server does instead of answering.
+/// Ways in which the server fails to answer correctly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The answer ends before its last byte.
     Short,
-    /// It goes on after the range, and its length is that of all.
+    /// It continues after the range, up to the length of the whole.
     Long,
-    /// Another range than the one asked for, which the header admits.
+    /// A different range than requested, which the header states.
     OtherRange,
-    /// The whole image, as if no range were asked for.
+    /// The whole image, as if no range had been requested.
     Whole,
     /// Half of the answer, at most of a block, and then nothing until the other side closes.
     Stalled,
     /// A byte of the answer now and then.
     Drip,
-    /// No answer, but without end that it is on its way.
+    /// No answer, but endless notices that it is on its way.
     Informational,
-    /// A status, and Retry-After where it is 503.
+    /// A status, with Retry-After if it is 503.
     Status(u16),
     /// 429, with this in Retry-After.
     Later(&'static str),
     /// The connection closes instead of an answer.
     Closed,
-    /// What is no HTTP.
+    /// Something that is not HTTP.
     Garbage,
     /// A Content-Encoding.
     Compressed,
     /// Another ETag: the image was replaced.
     Changed,
-    /// This length of the whole.
+    /// This total length.
     Length(u64),
-    /// To that URL.
+    /// Redirects to that URL.
     Redirect(String),
 }
 
-/// What a client asked.
+/// A client's request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     /// The path.
     pub(crate) path: String,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub(crate) headers: Vec<(String, String)>,
 }
 
@@ -59,7 +59,7 @@ impl Asked {
         named.next().map(|(_, value)| value.as_str())
     }
 
-    /// The bytes.
+    /// The requested bytes.
     pub(crate) fn range(&self) -> Option<Range<u64>> {
         let (first, last) = self
             .header("range")?
@@ -69,35 +69,36 @@ impl Asked {
     }
 }
 
-/// What the server has, and what it is to do.
+/// The server's content, and what it should do.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The file at every path but those that begin with `/none`, unless there are `files`.
+    /// The file at every path except those that begin with `/none`, unless there are `files`.
     pub(crate) image: Arc<Vec<u8>>,
-    /// By their paths.
+    /// Files by path.
     pub(crate) files: BTreeMap<String, Arc<Vec<u8>>>,
-    /// Whole answers, by the paths with their queries.
+    /// Complete answers, by path and query.
     pub(crate) answers: BTreeMap<String, String>,
-    /// Of the paths below `/v2/`: the header Authorization that is wanted, and WWW-Authenticate.
+    /// For the paths below `/v2/`: the required Authorization header, and the WWW-Authenticate
+    /// header.
     pub(crate) guard: Option<(String, String)>,
-    /// Validators that go with it.
+    /// Validator sent with it.
     pub(crate) etag: Option<String>,
     /// The header Last-Modified.
     pub(crate) modified: Option<String>,
-    /// For the next requests; then there are none.
+    /// For the next requests; after that there are none.
     pub(crate) faults: VecDeque<Option<Fault>>,
     /// For all requests.
     pub(crate) always: Option<Fault>,
-    /// What was asked.
+    /// The requests so far.
     pub(crate) asked: Vec<Asked>,
-    /// Between request and answer.
+    /// Time between request and answer.
     pub(crate) latency: Duration,
-    /// Of each connection.
+    /// Limit per connection.
     pub(crate) bytes_per_second: Option<u64>,
 }
 
 impl State {
-    /// An answer that has nothing to do with files.
+    /// An answer that does not concern files.
     fn answer(&self, asked: &Asked) -> Option<String> {
         let guard = self
             .guard
@@ -132,7 +133,7 @@ impl Server {
         Server::start_over(image, |stream| Some(Box::new(stream)))
     }
 
-    /// Over connections that `accept` makes of those of TCP.
+    /// Starts it over connections that `accept` derives from TCP connections.
     pub(crate) fn start_over(
         image: Vec<u8>,
         accept: impl Fn(TcpStream) -> Option<Box<dyn Connection>> + Send + Sync + 'static,
@@ -190,7 +191,7 @@ impl Server {
         }
     }
 
-    /// None: the connection is to be closed.
+    /// None means that the connection must be closed.
     fn answer(&self, to: &mut dyn Connection, asked: &Asked, fault: Option<Fault>) -> Option<()> {
         let (image, etag, modified, rate) = {
             let state = self.state();
@@ -261,7 +262,7 @@ impl Server {
         }
         etag.iter()
             .for_each(|etag| headers += &format!("ETag: {etag}\r\n"));
-        // An answer to If-Range that is a part need not repeat the date (RFC 9110, 15.3.7).
+        // A partial answer to If-Range need not repeat the date (RFC 9110, 15.3.7).
         modified
             .iter()
             .filter(|_| status.starts_with("200") || asked.header("if-range").is_none())
@@ -277,7 +278,7 @@ impl Server {
                 thread::sleep(Duration::from_millis(100));
                 to.write_all(byte).ok()
             }),
-            // Less than a block, of which nothing is kept, however many were asked for.
+            // Less than a block, of which nothing is kept, however many were requested.
             Some(Fault::Short) => send(to, &body[..length.min(1 << 14) * 2 / 3], rate).and(None),
             Some(Fault::Stalled) => {
                 // As for a short answer.
@@ -328,7 +329,7 @@ fn read(from: &mut impl BufRead) -> Option<Asked> {
 
 /// TCP, or TLS over it.
 pub(crate) trait Connection: Read + Write + Send {
-    /// Reads until there is nothing more.
+    /// Reads until there is nothing left.
     fn wait_for_close(&mut self) {
         while matches!(self.read(&mut [0; 100]), Ok(1..)) {}
     }

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const LENGTH: usize = 3_000_000;
 
-/// A certificate for a name that signs no others, and its key.
+/// A certificate for a name, which signs no others, and its key.
 pub(crate) fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
     let name = format!("subjectAltName={name}");
     let signs = "basicConstraints=critical,CA:FALSE";
@@ -25,7 +25,7 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> Arc<ServerConfig> {
     )
 }
 
-/// As `openssl req -x509` makes it.
+/// A certificate as made by `openssl req -x509`.
 fn self_signed(folder: &Path, arguments: &[&str]) -> Arc<ServerConfig> {
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     let made = Command::new("openssl")
@@ -127,7 +127,7 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named() {
         ] {
             assert_eq!(read(&file.unwrap(), 0..LENGTH).unwrap(), image(LENGTH));
         }
-        // For this server alone.
+        // For this server only.
         if !names_localhost() {
             continue;
         }
@@ -197,11 +197,11 @@ fn http_2_has_all_ranges_over_one_connection() {
     let file = open_with(trusting(cache.path()), &url, &cache).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
     assert_eq!(connections.load(Ordering::SeqCst), 1);
-    // The first block, and the 45 others in ranges of 16.
+    // The first block, and the other 45 in ranges of 16.
     assert_eq!(ranges.load(Ordering::SeqCst), 1 + 3);
 }
 
-/// Tokens would go on without TLS, and so would the image.
+/// Tokens would continue without TLS, and so would the image.
 #[test]
 fn a_redirect_out_of_tls_is_refused() {
     let cache = cache();
@@ -237,7 +237,7 @@ fn a_proxy_of_the_environment_passes_tls_on() {
     assert_eq!(asked.recv().unwrap(), "CONNECT images.test:443 HTTP/1.1");
 }
 
-/// The first line of the client; both directions go on by themselves.
+/// Returns the client's first line; then passes both directions on.
 fn pass_on(client: TcpStream, target: SocketAddr) -> String {
     let mut from = BufReader::new(client.try_clone().unwrap());
     let mut lines = from.by_ref().lines().map_while(Result::ok);
@@ -276,7 +276,7 @@ fn serve_http_2(listener: TcpListener, config: ServerConfig, counts: &Counts) {
     });
 }
 
-/// All at once: what the windows have no room for is kept until they do.
+/// All at once: data that the windows have no room for are kept until they do.
 fn answer(
     request: &http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<bytes::Bytes>,

@@ -75,14 +75,14 @@ fn launched(options: &LaunchOptions, args: &LabRoundsArgs) -> anyhow::Result<Out
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// Writes the page, as `lab report` makes it of the JSON, and prints the report.
+/// Writes the page that `lab report` would make of the JSON, and prints the report.
 fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<Outcome> {
     let json = report.to_json();
     if output.html.is_some() {
         let page = Report::from_json(json.as_bytes()).map_err(anyhow::Error::msg)?;
         write(output.html.as_deref(), || page.to_html())?;
     }
-    // A script or a file gets all figures, a terminal the answer.
+    // A script or a file gets all figures, a terminal only the answer.
     let text = match details || !std::io::stdout().is_terminal() {
         _ if output.json => json,
         true => report.table(),
@@ -249,7 +249,7 @@ fn engines(args: &LabEngineArgs) -> anyhow::Result<Vec<Engine>> {
     names.map(|name| Ok(name.parse()?)).collect()
 }
 
-/// Refuses a report that cannot be written before the run, not after it.
+/// Refuses a report that cannot be written before the run rather than after it.
 fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow::Result<()> {
     paths
         .into_iter()
@@ -257,7 +257,7 @@ fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow:
         .try_for_each(|path| writable_file(path))
 }
 
-/// The same for one file, which is left as it was.
+/// Checks one file in the same way, and leaves it as it was.
 pub fn writable_file(path: &Path) -> anyhow::Result<()> {
     let is_new = !path.try_exists().unwrap_or(true);
     File::options()
@@ -276,7 +276,7 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A table has the reasons in itself, and JSON goes to a program.
+/// A table contains the reasons, and JSON goes to a program.
 pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));

@@ -1,6 +1,6 @@
 //! The `erofast-lab` command, which `erofast lab` and `erofast trace` start.
 #![forbid(unsafe_code)]
-// They panic when the stream cannot be written.
+// They panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[macro_use(outln)]
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Shows all that a program wrote before it failed, where that is more than the line of the error.
+/// Shows everything that a program wrote before it failed, if that is more than the error's line.
 fn show_errors(error: &anyhow::Error) {
     let Some(LabError::Program {
         program, errors, ..

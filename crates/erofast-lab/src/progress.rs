@@ -6,13 +6,13 @@ use erofast_cli::bar::{Bar, is_watched};
 use erofs_fuse::note;
 use latency_lab::Progress;
 
-/// How often a line is printed where no bar is drawn.
+/// How often a line is printed if no bar is drawn.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Progress that the user sees.
+/// Progress shown to the user.
 pub struct Shown {
     bar: Bar,
-    /// Where no bar is drawn.
+    /// Set if no bar is drawn.
     lines: Option<Lines>,
 }
 
@@ -24,7 +24,7 @@ struct Lines {
 }
 
 impl Shown {
-    /// Nothing is shown yet.
+    /// Progress of which nothing is shown yet.
     pub fn begin() -> Self {
         let lines = || Lines {
             phase: String::new(),
@@ -61,7 +61,7 @@ impl Progress for Shown {
 }
 
 impl Lines {
-    /// The line for `done` steps, if a minute has passed at `now` since the last one.
+    /// The line for `done` steps, if a minute has passed at `now` since the previous line.
     fn line(&mut self, done: u64, text: &str, now: Instant) -> Option<String> {
         if now.duration_since(self.printed) < MINUTE {
             return None;

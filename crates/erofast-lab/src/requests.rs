@@ -1,8 +1,8 @@
-//! Requests of the machine's erofast mounts during a trace, as its tracks: from the sending program
-//! to the reply, on the serving thread.
+//! Requests of the machine's erofast mounts during a trace, shown as tracks in it: from the
+//! requesting program to the reply, on the serving thread.
 //!
 //! A mount records trace spans for ten seconds after each query, so a thread queries it every
-//! second. A mount whose daemon hangs blocks that thread alone, and is left out.
+//! second. A mount whose daemon hangs blocks only that thread and is left out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,14 +14,14 @@ use sched_trace::{Kind, Slice, Trace};
 
 /// Well within the ten seconds.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// For the last answers.
+/// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Row of the trace for the time between a program's asking and a thread's taking the request.
+/// Row of the trace for the time between a program's request and a thread's taking it.
 const WAITING: &str = "requests waiting";
-/// Row for the serving, with what is done for it inside.
+/// Row for the serving of requests, with the parts of the work inside.
 const SERVING: &str = "requests";
 
-/// A thread that asks the mounts.
+/// A thread that queries the mounts.
 #[derive(Debug)]
 pub struct MountWatch {
     stop: Sender<()>,
@@ -35,12 +35,12 @@ pub struct Requests {
     spans: Vec<(u32, Span)>,
     mounts: HashSet<u32>,
     lost: u64,
-    /// The thread that asked, whose own requests are not worth showing.
+    /// The thread that queried, whose own requests are not worth showing.
     asked_by: i32,
 }
 
 impl MountWatch {
-    /// Asks from here on.
+    /// Starts querying.
     pub fn begin() -> Self {
         let (stop, stopped) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
@@ -64,7 +64,7 @@ impl MountWatch {
         Self { stop, answers }
     }
 
-    /// Ends the thread and returns what the mounts reported.
+    /// Ends the thread and returns the mounts' reports.
     pub fn end(self) -> Requests {
         let _ = self.stop.send(());
         self.answers.recv_timeout(PATIENCE).unwrap_or_default()
@@ -145,12 +145,13 @@ impl Requests {
     }
 }
 
-/// Not a part of serving one.
+/// Whether the span is of a request, rather than a part of serving one.
 fn is_request(span: &Span) -> bool {
     !matches!(&*span.name, "queue" | "fetch" | "decompress" | "reply")
 }
 
-/// Whether the span's number is the kernel's of a request, rather than an address in the image.
+/// Whether the span's number is the kernel's number of a request, rather than an address in the
+/// image.
 fn is_numbered(span: &Span) -> bool {
     is_request(span) || span.name == "reply"
 }

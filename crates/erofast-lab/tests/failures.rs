@@ -1,4 +1,4 @@
-//! Errors are one line with the remedy and the right exit status.
+//! Errors are one line with the remedy, and have the right exit status.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -239,7 +239,7 @@ fn a_time_limit_ends_a_real_time_program_on_the_only_cpu_of_the_lab() {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while lab.try_wait().expect("a child").is_none() {
         if std::time::Instant::now() > deadline {
-            // What it has started ends with it, but for the program, which has its name.
+            // Everything that it has started ends with it, except the program, which has its name.
             let _ = lab.kill();
             panic!("the lab does not end");
         }

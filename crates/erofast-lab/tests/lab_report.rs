@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::failure::fails;
 
 /// Launches of two engines, the second one faster, with the fields of an early version. The stored
-/// verdict is not that of the samples.
+/// verdict does not match the samples.
 fn launches(valid: bool, kernel: &str) -> Value {
     let engine = |name: &str, launch_us: u32, against: Value| {
         let sample = |k: u32| {
@@ -202,7 +202,7 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
     assert_eq!(diff["notices"], json!(notices));
 }
 
-/// The same with other launch times of the second engine.
+/// Such a report with other launch times for the second engine.
 fn with_times(times: impl Fn(u32) -> u32) -> Value {
     let mut report = launches(true, "6.18");
     for k in 0..20 {
@@ -384,7 +384,7 @@ fn a_report_that_has_a_reason_not_to_be_valid_is_not() {
     }
 }
 
-/// What `lab report` prints of a stored report with one field changed.
+/// The output of `lab report` for a stored report with one field changed.
 fn with_field(place: &Place, path: &str, value: Value) -> Output {
     let mut report = launches(true, "6.18");
     let (parent, field) = path.rsplit_once('/').unwrap();

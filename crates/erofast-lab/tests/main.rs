@@ -1,6 +1,6 @@
-//! The program, run as a user runs it.
+//! The program, run the way a user runs it.
 //!
-//! One executable: each would be linked on its own.
+//! One executable: separate ones would each have to be linked.
 
 #[path = "../../erofast/tests/common/failure.rs"]
 mod failure;

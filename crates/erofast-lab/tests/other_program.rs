@@ -1,4 +1,4 @@
-//! A program built in another way, possibly for another architecture, prints what ours prints.
+//! A program built in another way, possibly for another architecture, prints the same as ours.
 //!
 //! scripts/test-program runs this with such a program.
 

@@ -7,8 +7,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A CPU on which threads run for 50 us each in turn, every 4 ms, each as long after its wake-up as
-/// given, within a tenth. Thirty times `seconds` such turns are a second of the recording.
+/// A CPU on which threads run in turn for 50 us each, every 4 ms. Each runs as long after its
+/// wake-up as given, within a tenth. Thirty times `seconds` such turns make up a second of the
+/// recording.
 fn recording(threads: &[(&str, u32)], seconds: u32, seed: u32) -> String {
     let mut out = String::new();
     let (mut random, mut lines) = (seed, 0);

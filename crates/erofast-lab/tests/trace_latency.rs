@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // A switch from a thread that entered no CPU.
+    // A switch from a thread that never got onto a CPU.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
@@ -88,7 +88,7 @@ fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
 
 #[test]
 fn rows_have_a_validity_of_their_own() {
-    // 200 waits of b, and one wait of c, of which a switch is missing on another CPU.
+    // 200 waits of b, and one wait of c, for which a switch on another CPU is missing.
     let line = |us: u64, cpu: u32, by: &str, fields: &str| {
         format!("    {by} [00{cpu}] d..2. 2.{us:06}: {fields}\n")
     };
@@ -130,7 +130,7 @@ fn rows_have_a_validity_of_their_own() {
         (valid(2), valid(3), &json["valid"]),
         (true.into(), false.into(), &true.into())
     );
-    // Alone it is not valid either, nor is its page.
+    // On its own it is not valid either, and neither is its page.
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("c.html");
     let page = page.to_str().unwrap();
@@ -189,7 +189,8 @@ fn the_worst_wait_has_its_time_its_cause_and_the_threads_that_ran_meanwhile() {
     assert!(text.contains("103.0 us behind a, priority 120"), "{text}");
 }
 
-/// `cc1` asks a mount on CPU 0, `erofast/1` waits behind fio on CPU 1, serves it, and wakes `cc1`.
+/// `cc1` sends a request to a mount on CPU 0; `erofast/1` waits for fio on CPU 1, serves the
+/// request, and wakes `cc1`.
 const REQUEST: &str = "\
   <idle>-0   [000] d..2.   1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=cc1 next_pid=20 next_prio=120
   erofast/1-30   [001] d..2.   1.000010: sched_switch: prev_comm=erofast/1 prev_pid=30 prev_prio=98 prev_state=S ==> next_comm=fio next_pid=9 next_prio=120
@@ -259,7 +260,7 @@ fn what_is_printed_about_a_trace_fits() {
 
 #[test]
 fn by_work_queue_all_figures_are_of_work_items() {
-    // The worker waits for 3 us before its item; the thread that it preempts waits for 100 us.
+    // The worker waits 3 us before its item; the thread that it preempts waits 100 us.
     let trace = WORK_TRACE.replace("comm=b ", "comm=kworker/0:1 ");
     let text = |by: &str| String::from_utf8(run(&trace, &["--by", by]).stdout).unwrap();
     let (items, threads) = (text("workqueue"), text("task"));
@@ -275,7 +276,7 @@ fn by_work_queue_all_figures_are_of_work_items() {
     assert_eq!(run(&trace, &["--match", "^a$"]).status.code(), Some(0));
 }
 
-/// The words of the last column of chains, and of the thread before it.
+/// The words in the last column of chains, and of the thread before it.
 fn chain(trace: &str, task: &str) -> Vec<String> {
     let output = run(trace, &["--why", task]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -321,7 +322,7 @@ fn the_file_is_summarized_and_read_from_the_standard_input() {
     assert!(piped.starts_with("standard input: "), "{piped}");
 }
 
-/// The first words of the rows of the table.
+/// The first words of the table's rows.
 fn rows(arguments: &[&str]) -> Vec<String> {
     let text = latency(arguments);
     let rows = text.lines().skip(6).take_while(|line| !line.is_empty());

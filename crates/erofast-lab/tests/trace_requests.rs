@@ -1,5 +1,5 @@
-//! A recording has the requests of a mount on tracks of their own. Needs root, tracefs and
-//! /dev/fuse; says what it skips.
+//! A recording shows the requests of a mount on separate tracks. Needs root, tracefs and /dev/fuse;
+//! says what it skips.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ impl Drop for Mount {
     }
 }
 
-/// It starts the program of these tests, which lies beside it.
+/// It starts the program under test, which is beside it.
 fn erofast() -> Command {
     Command::new(Path::new(env!("CARGO_BIN_EXE_erofast-lab")).with_file_name("erofast"))
 }
@@ -34,7 +34,7 @@ fn image() -> Option<PathBuf> {
     None
 }
 
-/// A field of a protocol buffer: its number, its value, and, for those with a length, its content.
+/// A field of a protocol buffer: its number, its value, and its content if it has a length.
 type Field<'a> = (u64, u64, &'a [u8]);
 
 fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
@@ -67,7 +67,7 @@ fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
     found
 }
 
-/// The contents of all fields of this number.
+/// The contents of all fields with this number.
 fn inside<'a>(fields: &[Field<'a>], wanted: u64) -> Vec<Vec<Field<'a>>> {
     let found = fields.iter().filter(|(number, ..)| *number == wanted);
     found.map(|(_, _, content)| self::fields(content)).collect()
@@ -95,7 +95,7 @@ struct Shown {
     to: u64,
 }
 
-/// All slices. Numbers of Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8,
+/// All slices. The numbers in Perfetto's messages: Trace.packet 1; TracePacket.timestamp 8,
 /// .track_event 11, .track_descriptor 60; TrackDescriptor.uuid 1, .name 2, .thread 4, .parent_uuid
 /// 5; ThreadDescriptor.tid 2; TrackEvent.type 9 (1 begins, 2 ends), .track_uuid 11, .name 23.
 fn slices(trace: &[u8]) -> Vec<Shown> {
@@ -138,7 +138,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
     let Some(image) = image() else { return };
     let mount = Mount(tempfile::tempdir().unwrap());
     let status = erofast()
-        // What is stored ahead of a reader is done for no request.
+        // Storing ahead of a reader is not part of any request.
         .args(["mount", "-o", "read_ahead_kb=0,profile=off"])
         .arg(&image)
         .arg(mount.0.path())
@@ -165,7 +165,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
         .iter()
         .filter(|slice| slice.track == "requests" && slice.name.starts_with("read "))
         .collect();
-    // Parts were done for a request that the same thread was serving at that time.
+    // Parts belong to a request that the same thread was serving at that time.
     for name in ["fetch ", "decompress ", "reply "] {
         let mut parts = shown.iter().filter(|part| part.name.starts_with(name));
         let within = |read: &&Shown, part: &Shown| {
@@ -188,7 +188,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
             "{shown:?}"
         );
     }
-    // The recorder's own questions are not among them, and no reply to one.
+    // The recorder's own queries are not among them, and no reply to one.
     assert!(
         !shown.iter().any(|slice| slice.name.starts_with("getxattr")),
         "{shown:?}"

@@ -1,14 +1,14 @@
-//! Why a call failed: one line, and the kind that containerd goes by.
+//! The reasons why a call failed: one line, and the kind that containerd acts on.
 
 use std::fmt::Display;
 
 /// An error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The snapshot is there already.
+    /// The snapshot already exists.
     #[error("{0}: already exists")]
     AlreadyExists(String),
-    /// There is none of this name.
+    /// There is none with this name.
     #[error("{0}: not found")]
     NotFound(String),
     /// It is not of the kind that the call needs.
@@ -26,7 +26,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// For `map_err`: names what failed.
+    /// For `map_err`: names the operation that failed.
     pub fn at<E: Display>(what: impl Display) -> impl FnOnce(E) -> Self {
         move |error| Self::Internal(format!("{what}: {error}"))
     }

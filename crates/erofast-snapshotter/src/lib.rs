@@ -1,5 +1,5 @@
-//! A snapshotter of containerd. Layers that are EROFS images are mounted by the program `erofast`
-//! from their registry; others are unpacked by containerd into directories.
+//! A snapshotter for containerd. Layers that are EROFS images are mounted from their registry by
+//! the program `erofast`; others are unpacked by containerd into directories.
 #![forbid(unsafe_code)]
 
 pub mod failure;

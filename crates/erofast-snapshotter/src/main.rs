@@ -1,5 +1,5 @@
-//! A snapshotter of containerd. Layers that are EROFS images are mounted by `erofast` from their
-//! registry; the mounts are processes of their own, which outlive this one.
+//! A snapshotter for containerd. Layers that are EROFS images are mounted from their registry by
+//! `erofast`; the mounts are separate processes, which outlive this one.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use erofast_snapshotter::snapshot::snapshotter::Snapshotter;
 use erofast_snapshotter::snapshot::store::Store;
 use erofast_snapshotter::socket;
 
-/// For calls that are being answered, when the program is told to end.
+/// The time for calls in progress when the program is told to end.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What serves.
+/// The parts that serve.
 struct Parts {
     snapshotter: Arc<Snapshotter>,
     logins: Arc<Logins>,
@@ -134,12 +134,12 @@ async fn run(options: Options) -> Result<(), String> {
     }
     let _ = std::fs::remove_file(&socket);
     drop(stop);
-    // Calls that are being answered; containerd keeps its connection for longer.
+    // Calls in progress; containerd keeps its connection open for longer.
     let _ = tokio::time::timeout(GOODBYE, serving).await;
     Ok(())
 }
 
-/// The signals to end.
+/// The signals that end the program.
 fn end() -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

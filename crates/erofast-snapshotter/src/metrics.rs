@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Upper bounds of the times to ready, in seconds.
+/// Upper bounds of the times until ready, in seconds.
 const BOUNDS: [f64; 10] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// What became of a layer that containerd asked for.
+/// The outcome for a layer that containerd asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was mounted from the registry.
     Mounted,
-    /// It was there already.
+    /// It was already mounted.
     Shared,
-    /// It is no EROFS: containerd unpacks it.
+    /// It is not EROFS: containerd unpacks it.
     Unpacked,
-    /// It could not be mounted: containerd tries.
+    /// It could not be mounted: containerd tries to unpack it.
     Failed,
 }
 
@@ -31,40 +31,40 @@ impl Outcome {
     ];
 }
 
-/// Numbers since the program started.
+/// Counts since the program started.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pulls: [AtomicU64; Outcome::ALL.len()],
-    /// For each bound, and for all that took longer.
+    /// Counts for each bound, and for everything that took longer.
     ready: [AtomicU64; BOUNDS.len() + 1],
     ready_ns: AtomicU64,
     said: Mutex<HashSet<String>>,
 }
 
-/// Numbers of this moment.
+/// Current numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Layers that are mounted.
+    /// The number of mounted layers.
     pub layers: u64,
     /// Bytes of these layers.
     pub layer_bytes: u64,
-    /// Of them, how many are in the cache.
+    /// Bytes of them in the cache.
     pub cached_bytes: u64,
-    /// Of them, how many their fetchers fetched.
+    /// Bytes of them that their fetchers fetched.
     pub fetched_bytes: u64,
-    /// Requests of their fetchers that failed.
+    /// Failed requests of their fetchers.
     pub failures: u64,
-    /// Snapshots.
+    /// The number of snapshots.
     pub snapshots: u64,
 }
 
 impl Metrics {
-    /// A layer was asked for.
+    /// Counts a layer that was asked for.
     pub fn pulled(&self, outcome: Outcome) {
         self.pulls[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A mount can be used after this time.
+    /// Counts the time until a mount was ready for use.
     pub fn ready(&self, time: Duration) {
         let above = BOUNDS.iter().position(|bound| time.as_secs_f64() <= *bound);
         self.ready[above.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
@@ -72,12 +72,12 @@ impl Metrics {
         self.ready_ns.fetch_add(time, Ordering::Relaxed);
     }
 
-    /// One line on the standard error, which systemd keeps in its journal.
+    /// Writes a line to standard error, which systemd keeps in its journal.
     pub fn log(&self, line: &str) {
         eprintln!("erofast-snapshotter: {}", line.replace(['\n', '\r'], " "));
     }
 
-    /// A line that is written once.
+    /// Writes a line only once.
     pub fn log_once(&self, line: &str) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() < 1000 && said.insert(line.to_owned()) {

@@ -1,4 +1,4 @@
-//! The web server of the figures.
+//! The web server for the figures.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,20 +21,20 @@ use crate::layer::program::Program;
 use crate::metrics::{Metrics, Now};
 use crate::snapshot::snapshotter::Snapshotter;
 
-/// For the mounts to answer.
+/// The time that mounts have to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Readers of the page at the same time.
+/// The most simultaneous readers of the page.
 const READERS: usize = 4;
 
-/// What the page is made of.
+/// The sources of the page.
 #[derive(Debug)]
 pub struct Page {
-    /// Since the start.
+    /// The counts since the start.
     pub metrics: Arc<Metrics>,
-    /// What there is.
+    /// Gives the current state.
     pub snapshotter: Arc<Snapshotter>,
-    /// For the counters of mounts.
+    /// Reads the counters of mounts.
     pub program: Program,
 }
 
@@ -99,7 +99,7 @@ pub async fn serve(listener: TcpListener, page: Arc<Page>) {
                 .header_read_timeout(ANSWER)
                 .keep_alive(false);
             let served = http.serve_connection(TokioIo::new(stream), service);
-            // A reader that takes nothing loses its turn.
+            // A reader that accepts no data loses its turn.
             let _ = tokio::time::timeout(3 * ANSWER, served).await;
             drop(turn);
         });

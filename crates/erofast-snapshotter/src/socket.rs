@@ -1,4 +1,4 @@
-//! The socket, and the word to the service manager that it is there.
+//! The socket, and the notification to the service manager that it is ready.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 
-/// Listens at the path, which only root may open. The database is open, so a socket that is there
-/// is that of a program that was killed.
+/// Listens at the path, which only root may open. The database is open, so an existing socket
+/// belongs to a program that was killed.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,
@@ -28,7 +28,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Tells systemd (`Type=notify`).
+/// Notifies systemd (`Type=notify`).
 pub fn report_ready() {
     let Ok(name) = std::env::var("NOTIFY_SOCKET") else {
         return;

@@ -44,7 +44,7 @@ struct Pulled {
     image_ref: String,
 }
 
-/// Answers any call with the path that was asked for.
+/// Answers any call with the requested path.
 #[derive(Clone, Default)]
 struct Containerd(Arc<Mutex<Vec<PullImage>>>);
 
@@ -182,7 +182,7 @@ fn the_login_of_a_pull_reaches_the_registry_and_no_argument_and_no_log() {
         !below(&node.path("root")).iter().any(|bytes| has(bytes)),
         "not on the disk"
     );
-    // The next program has it, too: after an unmount the layer is mounted again.
+    // The next program has it as well: after an unmount the layer is mounted again.
     node.restart();
     node.prepare("c", "sha256:c", &crate::node::Labels::new())
         .unwrap();
@@ -196,7 +196,7 @@ fn the_login_of_a_pull_reaches_the_registry_and_no_argument_and_no_log() {
     assert!(!below(&node.path("run")).iter().any(|bytes| has(bytes)));
 }
 
-/// The bytes of all files but those of mounts.
+/// The bytes of all files except those of mounts.
 fn below(folder: &Path) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {

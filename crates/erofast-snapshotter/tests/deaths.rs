@@ -1,4 +1,5 @@
-//! The snapshotter, servers and fetchers killed at random moments, while the layer is read.
+//! The snapshotter, servers and fetchers are killed at random moments while the layer is being
+//! read.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use tonic::Code;
 
 use crate::node::{Labels, Node, Site, labels, mounts};
 
-/// Kills; a longer run is asked for by `EROFAST_SNAPSHOTTER_KILLS`.
+/// Number of kills; `EROFAST_SNAPSHOTTER_KILLS` requests a longer run.
 fn kills() -> u64 {
     let asked = std::env::var("EROFAST_SNAPSHOTTER_KILLS").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)
@@ -48,7 +49,7 @@ fn no_reader_notices_kills_and_no_mount_and_no_snapshot_is_left_or_lost() {
     }
     assert_eq!(known, 1);
     assert_eq!(node.points().len(), 1, "one layer, one mount");
-    // Containers, which lie above the layer, then the layer.
+    // Containers, which are stacked on the layer, then the layer.
     let mut names = node.names();
     names.sort_by_key(|name| name.starts_with("sha256:"));
     for name in names {
@@ -64,7 +65,7 @@ fn no_reader_notices_kills_and_no_mount_and_no_snapshot_is_left_or_lost() {
     }
 }
 
-/// Also when the test fails, so that the reader ends.
+/// Ends the reader even if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -73,7 +74,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Calls, of which one is cut off by a kill; then what was said to be there is there.
+/// Makes calls, one of which is cut off by a kill; everything reported as existing must exist
+/// afterwards.
 fn churn(node: &mut Node, site: &Site, round: u64) {
     let mut said: Vec<String> = Vec::new();
     let pid = node.pid();
@@ -147,7 +149,7 @@ fn kill_of_mount(point: &Path, server: bool) {
     }
 }
 
-/// Those that have the mount point among their arguments.
+/// The processes that have the mount point among their arguments.
 pub fn processes(point: &Path) -> Vec<i32> {
     let name = point.as_os_str().as_encoded_bytes();
     let all = fs::read_dir("/proc").unwrap().flatten().filter(|process| {

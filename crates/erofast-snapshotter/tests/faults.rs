@@ -1,4 +1,4 @@
-//! Registries that fail: a call ends within its limit, with one line, and leaves nothing.
+//! Registries that fail: a call ends within its limit, with one line, and leaves nothing behind.
 
 use std::fs;
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn limited(seconds: u32) -> Node {
     node
 }
 
-/// Nothing is mounted, no mount point is left, and the log has one line more with these words.
+/// Nothing is mounted, no mount point is left, and the log has one more line with these words.
 fn left_to_containerd(node: &Node, lines: usize, words: &[&str]) {
     assert_eq!(node.points().len(), 0);
     let left = fs::read_dir(node.path("root/layers")).unwrap().count();
@@ -56,7 +56,7 @@ fn a_registry_that_fails_is_one_line_and_containerd_tries() {
     let missing = format!("sha256:{}", "0".repeat(64));
     assert!(!node.pull("k/8/a", "", "sha256:c", &image, &missing));
     left_to_containerd(&node, faults.len() + 1, &[&image, &missing, "404"]);
-    // What is right afterwards is not remembered as wrong.
+    // A layer that is right afterwards is not remembered as wrong.
     assert!(node.pull("k/9/a", "", "sha256:c", &image, &site.digest));
     site.compare(&node.points()[0]);
 }
@@ -72,7 +72,7 @@ fn a_registry_that_never_answers_keeps_no_call_longer_than_its_limit() {
     assert!(!node.pull("k/1/a", "", "sha256:c", &site.image(), &site.digest));
     assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     left_to_containerd(&node, 1, &[&site.digest, "time limit"]);
-    // The next layer of the image does not wait for the same.
+    // The image's next layer does not wait for that again.
     let other = format!("sha256:{}", "0".repeat(64));
     assert!(!node.pull("k/2/a", "", "sha256:d", &site.image(), &other));
     left_to_containerd(&node, 1, &[&site.digest]);
@@ -94,7 +94,7 @@ fn requests_that_make_no_sense_are_one_line() {
         let last = log.lines().last().unwrap();
         assert!(last.contains(&format!("{odd:?}")), "{log}");
     }
-    // A name of an image that no URL can have: containerd may know what to do.
+    // An image name that no URL can have: containerd may know what to do.
     let odd = "registry.example/a b,allow_root:v1";
     assert!(!node.pull("k/1/a", "", "sha256:c", odd, &digest));
     assert!(

@@ -101,7 +101,7 @@ fn other_layers_are_left_to_containerd_and_lie_above_and_below_those_that_are_mo
         &site.image(),
         &site.digest
     ));
-    // The same chain above another parent: unpacked twice, by two namespaces.
+    // The same chain on another parent: unpacked twice, by two namespaces.
     node.commit("d/5/sha256:one", "k/3/a").unwrap();
     assert!(node.pull(
         "d/6/a",
@@ -215,7 +215,7 @@ fn erofast(arguments: &[&str]) -> Vec<u8> {
     command.args(arguments).output().unwrap().stdout
 }
 
-/// After a reboot: a layer that is all in the cache needs no registry.
+/// After a reboot: a layer that is completely cached needs no registry.
 #[test]
 fn what_is_cached_is_mounted_with_the_registry_away() {
     if !mounts() {

@@ -1,4 +1,5 @@
-//! Tests of the snapshotter through its socket, as containerd speaks with it, and with containerd.
+//! Tests of the snapshotter through its socket, speaking like containerd, and with containerd
+//! itself.
 
 mod containerd;
 mod credentials;

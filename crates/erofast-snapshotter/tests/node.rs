@@ -1,4 +1,4 @@
-//! A snapshotter with directories of its own, and a client.
+//! A snapshotter with separate directories, and a client.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 
 use crate::repository::Repository;
 
-/// Far more than anything takes here.
+/// Far longer than anything takes here.
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub type Labels = HashMap<String, String>;
@@ -77,7 +77,7 @@ pub fn program() -> PathBuf {
 }
 
 impl Node {
-    /// Not started yet.
+    /// A node that is not started yet.
     pub fn new() -> Node {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name).display().to_string();
@@ -148,7 +148,7 @@ impl Node {
         self.client = Some(SnapshotsClient::new(channel));
     }
 
-    /// With SIGKILL.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -256,16 +256,16 @@ impl Node {
         })
     }
 
-    /// Names, in order.
+    /// The names in order.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.list().into_iter().map(|info| info.name).collect();
         names.sort();
         names
     }
 
-    /// Where layers are mounted.
+    /// The mount points of layers.
     pub fn points(&self) -> Vec<PathBuf> {
-        // The directory of tests may be a link.
+        // The tests' directory may be a symlink.
         let root = self.path("root").canonicalize();
         root.map_or_else(
             |_| Vec::new(),
@@ -273,7 +273,7 @@ impl Node {
         )
     }
 
-    /// Asks for the layer as containerd does for a pull of the CRI plugin: true if it is there
+    /// Asks for the layer as containerd does for a pull by the CRI plugin: true if it exists
     /// without a download.
     pub fn pull(&self, key: &str, parent: &str, chain: &str, image: &str, digest: &str) -> bool {
         match self.prepare(key, parent, &labels(chain, image, digest)) {
@@ -284,7 +284,7 @@ impl Node {
     }
 }
 
-/// Those of the CRI plugin.
+/// The labels set by the CRI plugin.
 pub fn labels(chain: &str, image: &str, digest: &str) -> Labels {
     [
         ("containerd.io/snapshot.ref", chain),
@@ -300,11 +300,11 @@ fn fixture(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// A layer in a registry of this process.
+/// A layer in a registry run by this process.
 pub struct Site {
     pub registry: Repository,
     pub digest: String,
-    /// Paths, and sums of their bytes.
+    /// Paths, and checksums of their bytes.
     sums: Vec<(String, String)>,
 }
 
@@ -332,7 +332,7 @@ impl Site {
         format!("{}/tools:v1", self.registry.0.address)
     }
 
-    /// Another image in the same repository: its bytes are no EROFS.
+    /// Adds another image to the same repository, whose bytes are not EROFS.
     pub fn other(&self) -> String {
         let bytes = vec![b'x'; 100_000];
         self.registry
@@ -340,13 +340,13 @@ impl Site {
         crate::repository::digest(&bytes)
     }
 
-    /// Reads every file.
+    /// Reads every file and compares it.
     pub fn compare(&self, root: &Path) {
         for (path, sum) in &self.sums {
             let mut bytes = Vec::new();
             let file = fs::File::open(root.join(path));
             if let Ok(file) = &file {
-                // The server is to be asked.
+                // The server must be asked.
                 let advice = rustix::fs::Advice::DontNeed;
                 let _ = rustix::fs::fadvise(file, 0, None, advice);
             }

@@ -1,7 +1,7 @@
 //! A channel that carries work in batches from the thread that walks a tree to the worker threads.
 //!
-//! Waking a thread costs as much as decoding a small file, so work goes over in batches: a tree of
-//! twelve thousand files took sixty thousand futex calls when each file went by itself.
+//! Waking a thread costs as much as decoding a small file, so work is passed in batches: a tree of
+//! twelve thousand files took sixty thousand futex calls when each file was sent on its own.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,9 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 /// Bytes of content that make a batch worth its wake-up: a tenth of a millisecond with the fastest
 /// codec.
 const WEIGHT: u64 = 512 << 10;
-/// Entries of a batch at most, for files that are empty.
+/// Most entries in a batch, for files that are empty.
 const LENGTH: usize = 64;
-/// Batches that wait for a thread at most, for each thread.
+/// Most batches that wait, for each thread.
 const AHEAD: usize = 4;
 
 /// The receiver is gone.
@@ -20,7 +20,7 @@ const AHEAD: usize = 4;
 #[error("all worker threads are gone")]
 pub struct Closed;
 
-/// The sending end. Entries that are not flushed when it is dropped are lost: see
+/// The sending end. Entries that are not flushed before it is dropped are lost: see
 /// [`BatchSender::flush`].
 #[derive(Debug)]
 pub struct BatchSender<T> {
@@ -44,10 +44,10 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
     (sender, BatchReceiver(Mutex::new(receiver)))
 }
 
-/// Starts up to `count` threads for the same work; fewer where the system allows no more.
+/// Starts up to `count` threads for the same work; fewer if the system allows no more.
 ///
 /// # Errors
-/// Not even one thread can be started.
+/// Not even one thread could be started.
 pub fn threads<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,
@@ -77,7 +77,7 @@ impl<T> BatchSender<T> {
         Ok(())
     }
 
-    /// Sends the gathered entries, then this one in a batch of its own.
+    /// Sends the gathered entries, then this one in a separate batch.
     pub fn send_alone(&mut self, entry: T) -> Result<(), Closed> {
         self.flush()?;
         self.gathered.push(entry);
@@ -96,13 +96,13 @@ impl<T> BatchSender<T> {
 }
 
 impl<T> BatchReceiver<T> {
-    /// The next batch, which is never empty; `None` when the sender is gone.
+    /// The next batch, which is never empty; `None` once the sender is gone.
     pub fn receive(&self) -> Option<Vec<T>> {
         let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         receiver.recv().ok()
     }
 
-    /// As [`Self::receive`]; `each` sees the entries before another thread can receive the next
+    /// Like [`Self::receive`]; `each` sees the entries before another thread can receive the next
     /// batch, or learn that there is none.
     pub fn receive_with<R>(&self, each: impl FnOnce(Option<Vec<T>>) -> R) -> R {
         let receiver = self.0.lock().unwrap_or_else(PoisonError::into_inner);

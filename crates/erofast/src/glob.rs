@@ -1,6 +1,6 @@
-//! Patterns for names inside of an image, as shells have them: `*`, `?`, `[a-z]`, `**`.
+//! Patterns for names inside an image, as in shells: `*`, `?`, `[a-z]`, `**`.
 //!
-//! globset takes patterns as text and matches whole paths: it cannot hold a byte that is no UTF-8,
+//! globset takes patterns as text and matches whole paths: it cannot hold a byte that is not UTF-8,
 //! and would read every directory of the image.
 
 use std::collections::HashSet;
@@ -15,14 +15,14 @@ use crate::listing::Listing;
 use crate::tree::{self, Visit, join};
 use crate::{name, text};
 
-/// An entry that a path or a pattern stands for.
+/// An entry that a path or a pattern denotes.
 #[derive(Debug)]
 pub struct Found {
-    /// From the root, without a slash in front.
+    /// Path from the root, without a leading slash.
     pub path: Vec<u8>,
-    /// What it is, or why that cannot be known.
+    /// The inode, or why it cannot be read.
     pub inode: anyhow::Result<Arc<Inode>>,
-    /// A pattern found it.
+    /// Whether it was found by a pattern.
     pub by_pattern: bool,
 }
 
@@ -37,11 +37,11 @@ impl Found {
     }
 }
 
-/// The entry at `path`: the bytes as they are, or as [`text::name`] shows them. A symlink at its
-/// end is followed if `follow`.
+/// The entry at `path`, given as raw bytes or as [`text::name`] shows them. A symlink at its end is
+/// followed if `follow` is true.
 ///
 /// # Errors
-/// There is none, or something on the way cannot be read.
+/// There is no such entry, or something on the path cannot be read.
 pub fn resolve(
     engine: &Engine,
     path: &[u8],
@@ -59,11 +59,11 @@ pub fn resolve(
     }
 }
 
-/// The entries that `pattern` stands for, in the order of their names. A path that is there, or has
-/// none of the signs, stands for itself; what it leads to counts if `follow`.
+/// The entries that `pattern` denotes, sorted by name. A path that exists, or that has no wildcard,
+/// denotes itself; its target counts if `follow` is true.
 ///
 /// # Errors
-/// Nothing is found. What is found and cannot be read is an error of that entry.
+/// Nothing is found. An entry that is found but cannot be read has its own error.
 pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<Vec<Found>> {
     match resolve(engine, pattern, follow) {
         Ok((path, inode)) => {
@@ -107,7 +107,7 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
     Ok(found)
 }
 
-/// Names that a pattern stands for at most.
+/// Most names that a pattern may denote.
 const MATCHES: usize = 1 << 16;
 
 /// Whether a path is a pattern.
@@ -124,19 +124,19 @@ fn normal(path: &[u8]) -> Vec<u8> {
     components(path).collect::<Vec<_>>().join(&b'/')
 }
 
-/// A search for what a pattern stands for.
+/// A search for the entries that a pattern denotes.
 struct Search<'a> {
     engine: &'a Engine,
     found: Vec<Found>,
-    /// Hashes of directories that were walked for a `**`, and of how much of the pattern follows.
-    /// One below another is not walked again: with several `**` that would be done for all the
-    /// ways to share the directories of a path among them.
+    /// Hashes of directories that were walked for a `**`, each with how much of the pattern
+    /// follows. A directory below a walked one is not walked again: with several `**` that would be
+    /// done for every way to divide the directories of a path among them.
     walked: HashSet<u64>,
     hasher: RandomState,
 }
 
 impl Search<'_> {
-    /// Adds what a pattern stands for, as long as there is room.
+    /// Adds an entry that a pattern denotes, while there is room.
     fn add(&mut self, path: Vec<u8>, inode: anyhow::Result<Arc<Inode>>) {
         match self.found.len() {
             0..MATCHES => self.found.push(Found::of(path, inode)),
@@ -177,13 +177,13 @@ impl Search<'_> {
                     }
                 }
                 Ok(_) => {}
-                // Its name might fit.
+                // Its name might match.
                 Err(error) => self.add(path.to_vec(), Err(anyhow::anyhow!(error))),
             }
         }
     }
 
-    /// What `rest` stands for in a directory and all below it.
+    /// Matches `rest` in a directory and everything below it.
     fn anywhere(&mut self, path: &[u8], directory: &Arc<Inode>, rest: &[&[u8]]) {
         let below = |below: &[u8]| join(path, below);
         if !self.is_first_walk(path, rest) {
@@ -218,7 +218,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether one name fits one component of a pattern. A dot in front has to be written.
+/// Whether one name matches one component of a pattern. A leading dot has to be written.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let hidden = name.first() == Some(&b'.') && pattern.first() != Some(&b'.');
     !hidden && fits(pattern, name)
@@ -226,7 +226,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on when what follows the last star does not fit: the star takes one byte more.
+    // Where to continue if what follows the last star does not match: the star takes one more byte.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         let step = match pattern.get(p) {
@@ -253,7 +253,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// How many bytes of the pattern take how many of the name; none if they do not fit.
+/// How many bytes of the pattern match how many of the name; none if they do not match.
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let byte = *name.first()?;
     let takes = |length, fits: bool| fits.then_some((length, 1));
@@ -272,18 +272,18 @@ fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Bytes of the first character; a byte that is no UTF-8 counts as one.
+/// Bytes in the first character; a byte that is not UTF-8 counts as one.
 fn character(name: &[u8]) -> usize {
     let valid = name.utf8_chunks().next().map(|chunk| chunk.valid());
     let first = valid.and_then(|valid| valid.chars().next());
     first.map_or(1, char::len_utf8)
 }
 
-/// What stands behind `[`: its length with the `]`, and what it takes.
+/// The set after `[`: its length including the `]`, and a test for its members.
 fn class_of(class: &[u8]) -> Option<(usize, impl Fn(u8) -> bool)> {
     let negated = matches!(class.first(), Some(b'!' | b'^'));
     let begin = usize::from(negated);
-    // A bracket that comes first is one of the set.
+    // A bracket that comes first is a member of the set.
     let end = begin + 1 + class.get(begin + 1..)?.iter().position(|&b| b == b']')?;
     let set = class[begin..end].to_vec();
     let takes = move |byte: u8| {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use erofs_engine::erofs_format::{Inode, Nid};
 use erofs_engine::{Engine, Error};
 
-/// Entries that are read at once.
+/// Entries read at once.
 const BATCH: usize = 1024;
-/// Names that are not behind the one before, in one directory. mkfs.erofs sorts; a directory that
-/// repeats one block for ever does not ascend.
+/// Names in one directory that may be out of order. mkfs.erofs sorts; a directory that repeats one
+/// block forever does not ascend.
 const OUT_OF_ORDER: u64 = 1 << 12;
 
-/// Names of one directory that are compared with each other; more than that, out of order, pass for
-/// duplicates.
+/// Names of one directory that are compared with each other; any more than that, out of order,
+/// count as duplicates.
 const NAMES: usize = 1 << 20;
 
 /// A name in a directory.
@@ -23,13 +23,13 @@ const NAMES: usize = 1 << 20;
 pub struct Name {
     pub name: Vec<u8>,
     pub nid: Nid,
-    /// The type that the entry claims (0: none), which the inode may contradict.
+    /// The type according to the entry (0: none), which the inode may contradict.
     pub claimed_type: u8,
-    /// The name is behind the one before it, as the format requires.
+    /// The name sorts after the one before it, as the format requires.
     pub in_order: bool,
     /// The directory had this name before.
     pub duplicate: bool,
-    /// Position behind it.
+    /// Position after it.
     next: u64,
 }
 
@@ -46,7 +46,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Moves behind an entry. Returns whether its name is greater than the one before.
+    /// Moves past an entry. Returns whether its name is greater than the one before.
     fn pass(&mut self, name: &[u8], next: u64) -> bool {
         let in_order = self.last.as_slice() < name;
         self.out_of_order += u64::from(!in_order);
@@ -61,18 +61,18 @@ impl Progress {
 pub struct Listing {
     directory: Arc<Inode>,
     batch: VecDeque<Item>,
-    /// How far the batch was read.
+    /// How far the batch has been read.
     read: Progress,
-    /// How far its entries were taken.
+    /// How far its entries have been taken.
     taken: Progress,
     ended: bool,
-    /// Hashes of the names until now, in a directory out of order.
+    /// Hashes of the names so far, in a directory that is out of order.
     names: Option<HashSet<u64>>,
     hasher: RandomState,
 }
 
 impl Listing {
-    /// From the first entry on.
+    /// Starts at the first entry.
     pub fn new(directory: Arc<Inode>) -> Self {
         Self {
             directory,
@@ -103,7 +103,7 @@ impl Listing {
         Some(item)
     }
 
-    /// As long as names ascend, none occurs twice. After that, all names are remembered.
+    /// While names ascend, none occurs twice. After that, all names are remembered.
     fn is_duplicate(&mut self, engine: &Engine, name: &Name) -> bool {
         if self.names.is_none() && (!name.in_order || self.taken.out_of_order > 0) {
             self.names = Some(self.names_before(engine));
@@ -115,11 +115,11 @@ impl Listing {
         }
     }
 
-    /// The names before the one that is taken next.
+    /// The names before the one taken next.
     fn names_before(&self, engine: &Engine) -> HashSet<u64> {
         let mut names = HashSet::new();
         let end = self.taken.position;
-        // An error was met before.
+        // Any error was met before.
         let _ = engine.read_dir(&self.directory, 0, &mut |name, _, _, next| {
             if next > end || names.len() >= NAMES {
                 return ControlFlow::Break(());
@@ -130,7 +130,7 @@ impl Listing {
         names
     }
 
-    /// Forgets what was read ahead, to read it again when it is needed.
+    /// Forgets what was read ahead; it is read again when needed.
     pub fn shrink(&mut self) {
         if self.batch.iter().all(Result::is_ok) && !self.batch.is_empty() {
             self.batch = VecDeque::new();
@@ -140,7 +140,7 @@ impl Listing {
         }
     }
 
-    /// Entries that were read ahead.
+    /// Number of entries read ahead.
     pub fn pending(&self) -> usize {
         self.batch.len() + self.names.as_ref().map_or(0, HashSet::len)
     }
@@ -152,7 +152,7 @@ impl Listing {
             match entry {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => {}
                 Ok(entry) => self.push(entry.name, entry.nid, entry.file_type, entry.next),
-                // The listing is resumed behind an entry; there are few broken ones in a row.
+                // The listing is resumed after an entry; there are few broken ones in a row.
                 Err(error) => {
                     self.batch.push_back(Err(error.to_string()));
                     return ControlFlow::Continue(());
@@ -179,7 +179,7 @@ impl Listing {
     }
 
     fn end(&mut self, outcome: Result<(), Error>) {
-        // Why the listing ends before the directory does: the last item.
+        // The reason why the listing ends before the directory does: the last item.
         let broke_off = match outcome {
             Err(error) => Some(error.to_string()),
             Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(

@@ -1,6 +1,6 @@
 //! The `erofast` command.
 #![forbid(unsafe_code)]
-// They panic when the stream cannot be written.
+// They panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[macro_use(outln)]
@@ -62,28 +62,28 @@ fn main() -> ExitCode {
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    // To mount(8), 2 means something else: helpers exit with 1 then.
-    // libfuse's programs end with 1 whatever is wrong.
+    // For mount(8), 2 means something else: helpers exit with 1 in this case. libfuse's programs
+    // exit with 1 whatever is wrong.
     !is_mount_helper()
         && !is_fuse_style()
         && (error.is::<Usage>() || error.is::<erofs_fuse::OptionError>())
 }
 
-/// Whether mount(8) calls, which knows a filesystem's helper by its name.
+/// Whether mount(8) is the caller; it finds a filesystem's helper by its name.
 fn is_mount_helper() -> bool {
     let name = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default();
     name.as_encoded_bytes().starts_with(b"mount.")
 }
 
-/// Whether the command line is one of libfuse's.
+/// Whether the command line is in libfuse's style.
 fn is_fuse_style() -> bool {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
     cli::is_fuse_style(Path::new(&program), arguments.next().as_deref())
 }
 
-/// Whether servers are asked that other users may have made.
+/// Whether the command queries servers that other users may have started.
 fn asks_servers(command: &Command) -> bool {
     matches!(
         command,

@@ -1,8 +1,8 @@
 //! Names of an image on the command line, on a terminal and in JSON.
 //!
-//! A name is any bytes but `/` and NUL. On a terminal, bytes that are no printable UTF-8 are shown
-//! as `\xNN` and a backslash as two; what is shown is accepted back. In JSON a path is the string
-//! `path`, or, if it is no UTF-8, its bytes in hexadecimal digits as `path_hex`.
+//! A name is any bytes except `/` and NUL. On a terminal, bytes that are not printable UTF-8 are
+//! shown as `\xNN` and a backslash as two; names are accepted in this form as well. In JSON a path
+//! is the string `path` or, if it is not UTF-8, its bytes in hexadecimal digits as `path_hex`.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use serde_json::{Map, Value};
 
 use crate::text;
 
-/// The path of an entry from the root of the image, without a slash in front; empty for the root.
+/// The path of an entry from the root of the image, without a leading slash; empty for the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryPath(Vec<u8>);
 
 impl EntryPath {
-    /// Of these bytes.
+    /// Creates it from these bytes.
     pub fn new(path: &[u8]) -> Self {
         Self(path.to_vec())
     }
 }
 
-/// As `ls` shows it; `/` for the root.
+/// Displays it as `ls` does; `/` for the root.
 impl fmt::Display for EntryPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
@@ -32,7 +32,7 @@ impl fmt::Display for EntryPath {
     }
 }
 
-/// As a map, for `#[serde(flatten)]`.
+/// Serializes it as a map, for `#[serde(flatten)]`.
 impl Serialize for EntryPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (key, value) = field("path", &self.0);
@@ -60,7 +60,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The byte that `\xNN` stands for at the beginning of `text`.
+/// The byte that a `\xNN` at the beginning of `text` stands for.
 pub fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'\\', b'x', high, low, ..] = *text else {
         return None;
@@ -69,7 +69,7 @@ pub fn escaped_byte(text: &[u8]) -> Option<u8> {
     Some((digit(high)? * 16 + digit(low)?) as u8)
 }
 
-/// The bytes that were shown as `shown`: `\xNN` is a byte, two backslashes are one. Other
+/// The original bytes of the text `shown`: `\xNN` is a byte, two backslashes are one. Other
 /// backslashes stand for themselves.
 pub fn unquoted(shown: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(shown.len());

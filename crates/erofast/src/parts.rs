@@ -1,7 +1,7 @@
-//! Cuts a file into parts, each of which any free thread may read.
+//! Divides a file into parts, each of which any free thread may read.
 //!
-//! Parts begin and end with extents, so no pcluster is decoded twice. Holes are parts
-//! of their own: a file may claim a size that would take days to read.
+//! Parts begin and end at extents, so no pcluster is decoded twice. Holes are separate parts: a
+//! file may claim a size that would take days to read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{Error, ExtentKind, Inode, Reader};
 
-/// Bytes of a part, unless one extent has more (12 MiB at most).
+/// Bytes in a part, unless one extent has more (12 MiB at most).
 pub const PART: u64 = 1 << 20;
 
 /// A range of bytes of a file; never empty.
@@ -19,11 +19,11 @@ pub enum Part {
     Data(Range<u64>),
     /// Zeros that are stored nowhere.
     Hole(Range<u64>),
-    /// From `offset` on nothing is known of the file. Nothing comes after this.
+    /// From `offset` on nothing is known about the file. This is always the last part.
     Fault {
         /// Where the extents end.
         offset: u64,
-        /// Why.
+        /// The reason.
         error: Error,
     },
 }
@@ -35,16 +35,16 @@ pub struct Parts<'a> {
     inode: Arc<Inode>,
     /// Extents gathered for the next part.
     gathered: Range<u64>,
-    /// They are plain bytes, which may be cut anywhere.
+    /// They are uncompressed bytes, which may be divided anywhere.
     plain: bool,
-    /// What comes next.
+    /// The next part.
     held: Option<Part>,
     /// There are no further extents.
     done: bool,
 }
 
 impl<'a> Parts<'a> {
-    /// Cuts a file.
+    /// Starts dividing a file.
     pub fn new(engine: &'a Engine, inode: Arc<Inode>) -> Self {
         Self {
             engine,
@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns what is gathered up to `end`, and gathers from there on.
+    /// Returns what is gathered up to `end`, and starts gathering from there.
     fn cut(&mut self, end: u64) -> Option<Part> {
         let data = self.gathered.start..end;
         self.gathered.start = end;

@@ -21,7 +21,7 @@ pub fn mode(inode: &Inode) -> String {
 /// `rwxr-xr-x`
 pub fn permissions(mode: u16) -> String {
     let mut text = String::new();
-    // The special bit of each class takes the place of its x.
+    // The special bit of each class replaces its x.
     for (shift, special, set) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -36,12 +36,12 @@ pub fn permissions(mode: u16) -> String {
     text
 }
 
-/// Seconds since 1970 as local time counts them (TZ).
+/// Converts seconds since 1970 to local time (TZ).
 pub fn local(seconds: i64) -> i64 {
     seconds.saturating_add(sys::clock::utc_offset(seconds))
 }
 
-/// `Tue Nov 14 22:13:20 2023`, as C's ctime prints seconds since 1970.
+/// `Tue Nov 14 22:13:20 2023`, as C's ctime formats seconds since 1970.
 pub fn ctime(seconds: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [

@@ -13,42 +13,42 @@ use crate::listing::{Listing, Name};
 pub struct Entry {
     /// Path from the start of the walk, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its inode.
     pub inode: Arc<Inode>,
     /// The type its directory entry claims (0: none), which the inode may contradict.
     pub claimed_type: u8,
-    /// Whether this inode was met for the first time; later ones are further hard links.
+    /// Whether this inode was met for the first time; later ones are additional hard links.
     pub first: bool,
     /// The directory had this name before.
     pub duplicate: bool,
 }
 
-/// What a walk reports.
+/// One report of a walk.
 #[derive(Debug)]
 pub enum Visit {
     /// An entry that can be reached.
     Entry(Entry),
-    /// Something that cannot.
+    /// Something that cannot be reached.
     Fault {
-        /// Path of it, or of the directory it is in.
+        /// Its path, or that of the directory it is in.
         path: Vec<u8>,
         /// The inode, or the directory.
         nid: Nid,
-        /// Why.
+        /// The reason.
         error: String,
     },
 }
 
-/// Bytes of the longest path that is walked: four times what a system call takes.
+/// Bytes in the longest path that is walked: four times the limit of a system call.
 const LONGEST_PATH: usize = 16 << 10;
-/// Inodes that are remembered. Beyond, hard links count as files of their own and directories are
-/// not entered.
+/// Most inodes remembered. Beyond this, hard links count as separate files and directories are not
+/// entered.
 const INODES: usize = 7 << 20;
-/// Entries that are read ahead in all directories on the way down.
+/// Entries read ahead in all directories on the way down.
 const READ_AHEAD: usize = 1 << 16;
 
-/// Walks everything below `start`, which is met first; a directory's entries come in its own
-/// order, right after it. Each directory is entered once, so no loop of directories is endless.
+/// Walks everything below `start`, which is visited first; a directory's entries come right after
+/// it, in its own order. Each directory is entered once, so a loop of directories ends.
 ///
 /// Memory is bounded for any image: the path, and the numbers of the inodes met.
 pub fn walk(
@@ -81,7 +81,7 @@ pub fn walk(
 /// A directory on the way down.
 struct Frame {
     listing: Listing,
-    /// Bytes of its path.
+    /// Length of its path.
     path: usize,
 }
 
@@ -89,7 +89,7 @@ struct Walk<'a> {
     engine: &'a Engine,
     seen: HashSet<Nid>,
     frames: Vec<Frame>,
-    /// Of what is met now.
+    /// Path of the current entry.
     path: Vec<u8>,
     visit: &'a mut dyn FnMut(Visit) -> anyhow::Result<()>,
 }
@@ -173,7 +173,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of all files below `start`, as far as they can be reached.
+/// Bytes of all files below `start`, as far as they are reachable.
 pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     let mut total = 0_u64;
     walk(engine, start, &mut |visit| {
@@ -188,7 +188,7 @@ pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     Ok(total)
 }
 
-/// `directory/name`, or the one of them that is not empty.
+/// `directory/name`, or whichever of them is not empty.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match (directory, name) {
         (one, b"") | (b"", one) => one.to_vec(),

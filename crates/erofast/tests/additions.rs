@@ -1,15 +1,15 @@
 //! The pages about additions name every file that an addition touches: a codec, a mount option, a
-//! trace reader and an engine of the lab are added in a copy of the tree, in those files alone, and
+//! trace reader and an engine of the lab are added in a copy of the tree, in only those files, and
 //! the copy is compiled.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What becomes of a file: the first text in it is replaced with the second. A new file has no
-/// first text.
+/// An edit of a file: the first text in it is replaced with the second. A new file has no first
+/// text.
 type Edit = (&'static str, &'static str, &'static str);
 
-/// A page of docs/contributing, and an addition in its files.
+/// A page of docs/contributing, and an addition in the files it names.
 const ADDITIONS: [(&str, &[Edit]); 5] = [
     ("add-codec.md", CODEC),
     ("add-figure.md", FIGURE),
@@ -222,12 +222,12 @@ fn the_pages_name_every_file_that_an_addition_touches() {
             apply(&place.path().join("crates"), edit);
         }
     }
-    // Dependencies are those that the tests were compiled with, where they are there.
+    // Reuses the dependencies that the tests were compiled with, if they exist.
     let tests = std::env::current_exe().expect("a path");
     let target: PathBuf = tests.ancestors().skip(3).take(1).collect();
     let mut check = Command::new(env!("CARGO"));
-    // What cargo says of the crate under test would be an environment of its own, in which build
-    // scripts of dependencies run again.
+    // The variables that cargo sets for the crate under test would be another environment, in which
+    // build scripts of dependencies run again.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         let of_crate = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
@@ -239,8 +239,8 @@ fn the_pages_name_every_file_that_an_addition_touches() {
         .args(["check", "--locked", "--workspace", "--color=never"])
         .current_dir(place.path())
         .env("CARGO_TARGET_DIR", target)
-        // Cargo names what it compiles by paths within the workspace: with a wrapper of their own
-        // the crates of the copy are not taken for those of this tree.
+        // Cargo names what it compiles by paths within the workspace: with a separate wrapper the
+        // crates of the copy are not confused with those of this tree.
         .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
         .output()
         .expect("it starts");

@@ -1,11 +1,11 @@
-//! A mount point at which an automount waits, as systemd makes it: the command mounts there without
-//! asking for the mount that it is about to make.
+//! A mount point with a waiting automount, as systemd sets one up: the command mounts there without
+//! triggering the mount that it is about to make.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes an automount of `place`, whose requests only this process group may go past; nothing where
-/// the system has no automounts. Whatever asked for the mount would wait, so there are limits.
+/// Creates an automount at `place` that only this process group may pass; does nothing if the
+/// system has no automounts. Any process that triggered the mount would wait, so there are limits.
 const BEGIN: &str = r#"
 import ctypes, fcntl, os, struct, subprocess, sys
 erofast, image, place = sys.argv[1:]
@@ -36,7 +36,7 @@ libc.umount2(place.encode(), 0)
 libc.umount2(place.encode(), 2)
 "#;
 
-/// A command that was not started for a request of autofs, like any other program.
+/// A command that was not started because of an autofs request, like any other program.
 const UNASKED: &str = r#"
 mount = subprocess.Popen(command, preexec_fn=group, **quiet)
 os.set_blocking(requests, False)
@@ -47,9 +47,9 @@ except BlockingIOError:
     print("no request")
 "#;
 
-/// The command of a mount unit, which systemd starts in its own process group since a program waits
-/// for the mount. Until systemd says that it is made, every process of another group waits too that
-/// comes past the mount point.
+/// The command of a mount unit, which systemd starts in its own process group because a program
+/// waits for the mount. Until systemd reports the mount, every process of another group that passes
+/// the mount point waits too.
 const ASKED: &str = r#"
 directory = os.open(place, os.O_RDONLY)
 reader = subprocess.Popen(["ls", place], preexec_fn=group, stdout=subprocess.PIPE)
@@ -62,7 +62,7 @@ print("seen:", len(reader.communicate()[0]) > 0)
 os.close(directory)
 "#;
 
-/// What a script prints; none where it cannot run.
+/// The output of a script; none if it cannot run.
 fn run(script: &str) -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         println!("skipped: no /dev/fuse");
@@ -74,7 +74,7 @@ fn run(script: &str) -> Option<String> {
         .args(["-c", &[BEGIN, script, END].concat()])
         .arg(env!("CARGO_BIN_EXE_erofast"))
         .args([&image, place.path()])
-        // What hangs must not keep the test waiting for the end of its output.
+        // If it hangs, the test must not wait for the end of its output.
         .stderr(Stdio::null())
         .output();
     let Ok(output) = output else {

@@ -1,4 +1,4 @@
-//! Every malformed image is turned away, or everything that is not broken in it stays readable.
+//! Every malformed image is rejected, or everything in it that is not broken stays readable.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use erofs_engine::erofs_format::FileType;
 use erofs_engine::{Engine, EngineOptions, Error, ReadContext};
 use serde::Deserialize;
 
-/// A malformed image and what must come of it.
+/// A malformed image and the expected result.
 #[derive(Debug, Deserialize)]
 struct Case {
     image: String,
@@ -28,7 +28,7 @@ fn cases() -> (PathBuf, Vec<Case>) {
     (bad, cases)
 }
 
-/// What is wrong with how the engine takes a malformed image.
+/// Faults in how the engine handles a malformed image.
 fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
     let engine = match (
         Engine::open(image, &EngineOptions::default()),
@@ -52,7 +52,7 @@ fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
     found
 }
 
-/// Everything that can be asked of a path.
+/// Makes every kind of request for a path.
 fn read_whole(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     let inode = engine.resolve(path.as_bytes(), false)?;
     engine.xattrs(&engine.waiting(), &inode)?;

@@ -1,4 +1,4 @@
-//! `erofast check --manifest`, and that its progress is seen on a terminal only.
+//! `erofast check --manifest`, and that its progress is shown only on a terminal.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use crate::common::{TestImage, all_good_images, erofast, fixtures};
 use erofs_engine::{Engine, EngineOptions};
 use serde_json::Value;
 
-/// Runs `check --json`, with its exit status.
+/// Runs `check --json`; returns its output and status.
 fn check(image: &TestImage, manifest: &Path) -> (Value, Output) {
     let mut command = erofast();
     command
@@ -24,7 +24,7 @@ fn check(image: &TestImage, manifest: &Path) -> (Value, Output) {
     )
 }
 
-/// The lines that sha256sum would print for an image's files, those of giant ones left out.
+/// The lines that sha256sum would print for an image's files, except giant ones.
 fn sums(files: &[Expected]) -> Vec<Vec<u8>> {
     let line = |file: &Expected| {
         let sum = file.sha256.clone()?;
@@ -117,7 +117,8 @@ fn what_does_not_fit_is_a_fault_each() {
     }
 }
 
-/// The filter excludes names by their hashes: one of all ones hides every attribute in a mount.
+/// The filter excludes names by their hashes: a filter of all ones hides every attribute in a
+/// mount.
 #[test]
 fn a_filter_that_hides_an_attribute_is_an_oddity() {
     let image = fixtures().join("lz4-64k.erofs");

@@ -1,6 +1,6 @@
-//! No two files of a crate use each other, directly or through others. `mod` declarations are no
-//! uses; a path into another file of the crate is one, through re-exports to the file that has what
-//! it names. Comments, and tests inside the sources, may name what they like.
+//! No two files of a crate use each other, directly or through others. `mod` declarations do not
+//! count as uses; a path into another file of the crate does, and through re-exports it counts for
+//! the file that defines the item. Comments, and tests inside the sources, may name anything.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,9 +10,9 @@ type Name = Vec<String>;
 /// A file.
 #[derive(Default)]
 struct Module {
-    /// Names that `use` brings in, and their paths.
+    /// Names that `use` imports, and their paths.
     imports: BTreeMap<String, Name>,
-    /// Paths that are written in it.
+    /// Paths that occur in it.
     paths: Vec<Name>,
 }
 
@@ -34,14 +34,14 @@ fn read(folder: &Path, name: &Name, krate: &mut Crate) {
     }
 }
 
-/// Of a source as rustfmt writes it.
+/// Parses a source formatted by rustfmt.
 fn module(source: &str) -> Module {
     let (mut module, mut code) = (Module::default(), String::new());
     let mut lines = source.lines();
     while let Some(line) = lines.next() {
         let bare = line.trim_start();
         let indent = line.len() - bare.len();
-        // `pub(in path)` is no use.
+        // `pub(in path)` is not a use.
         let restricted = bare
             .strip_prefix("pub(")
             .and_then(|rest| rest.split_once(") "));
@@ -81,7 +81,7 @@ fn module(source: &str) -> Module {
     module
 }
 
-/// The names that a tree of `use` brings in, and their paths.
+/// The names that a `use` tree imports, and their paths.
 fn expand(tree: &str, before: &[String], found: &mut Vec<(String, Name)>) {
     let group = tree
         .split_once('{')
@@ -116,7 +116,7 @@ fn expand(tree: &str, before: &[String], found: &mut Vec<(String, Name)>) {
     parts.for_each(|part| expand(part, &pieces, found));
 }
 
-/// The file that a path in the file `from` leads to. `hops` is the longest chain of re-exports.
+/// The file that a path in the file `from` leads to. `hops` is the maximum number of re-exports.
 fn follow(krate: &Crate, from: &Name, path: &[String], hops: usize) -> Option<Name> {
     let (first, mut rest) = path.split_first()?;
     let mut at = match first.as_str() {
@@ -154,7 +154,7 @@ fn follow(krate: &Crate, from: &Name, path: &[String], hops: usize) -> Option<Na
     Some(at)
 }
 
-/// Files in circles, with the files they use, and files between two circles.
+/// Files in cycles, with the files they use, and files between two cycles.
 fn circles(folder: &Path) -> BTreeMap<Name, Vec<Name>> {
     let mut krate = Crate::new();
     read(folder, &Name::new(), &mut krate);
@@ -194,7 +194,7 @@ fn no_file_of_a_crate_uses_one_that_uses_it() {
     assert!(seen >= 12, "{seen} crates");
 }
 
-/// Files of a crate that are in circles.
+/// Number of files of a crate that are in cycles.
 fn of_sources(sources: &[(&str, &str)]) -> usize {
     let folder = tempfile::tempdir().expect("a directory");
     for (name, text) in sources {

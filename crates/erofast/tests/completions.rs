@@ -1,12 +1,12 @@
-//! The shells themselves are asked what they offer.
+//! The shells themselves are asked for their completions.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::common::{erofast, fixtures};
 
-/// Types each line with a tab into an interactive shell, and reads the line that it makes of it.
-/// The first argument starts the shell, the second prepares it: Control-X prints the line.
+/// Types each line with a tab into an interactive shell, and reads the resulting line. The first
+/// argument starts the shell, the second prepares it: Control-X prints the line.
 const TYPED: &str = r#"
 zmodload zsh/zpty || exit 3
 shell=$1
@@ -24,7 +24,7 @@ done
 zpty -d shell
 "#;
 
-/// What follows in each line, where one thing can: file names are the shell's.
+/// The completion of each line, if it is unique: file names are left to the shell.
 const LINES: [(&str, &str); 12] = [
     ("erofast um", "erofast umount"),
     ("erofast check --thr", "erofast check --threads"),
@@ -55,7 +55,7 @@ const LINES: [(&str, &str); 12] = [
     ("erofast umount /pro", "erofast umount /proc/"),
 ];
 
-/// Paths inside of an image.
+/// Paths inside an image.
 const INSIDE: [(&str, &str); 8] = [
     ("erofast ls meta.erofs ow", "erofast ls meta.erofs owners/"),
     (
@@ -88,7 +88,8 @@ const INSIDE: [(&str, &str); 8] = [
     ),
 ];
 
-/// The same where shells take quotes away and replace variables, with the word that is meant.
+/// Completions of words in which shells remove quotes and replace variables, each with the word
+/// that is meant.
 const QUOTED: [(&str, &str, &str); 9] = [
     (
         "erofast ls 'my images/meta.erofs' ow",
@@ -137,7 +138,7 @@ const QUOTED: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// A folder for [`QUOTED`], which is the home directory, too.
+/// A folder for [`QUOTED`], which is also the home directory.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a directory");
     let images = home.path().join("my images");
@@ -149,7 +150,7 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-/// What interactive shells make of lines; none where no zsh can type them.
+/// How interactive shells complete lines; none if there is no zsh to type them.
 fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec<String>> {
     let arguments = [&["-f", "-c", TYPED, "zsh", shell, prepare][..], typed].concat();
     let output = run_in(place, "zsh", &arguments)?;
@@ -157,7 +158,7 @@ fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec
         println!("skipped: this zsh has no module for terminals");
         return None;
     }
-    // A space may follow, and is taken back when something else does.
+    // A space may follow, and is taken back if something else does.
     let completed = lines(&output).into_iter();
     Some(completed.map(|line| line.trim_end().to_owned()).collect())
 }
@@ -174,12 +175,12 @@ fn zsh(place: &Path, lines: &[&str]) -> Option<Vec<String>> {
     typed("zsh -f -i", &prepare, place, lines)
 }
 
-/// Every line to be completed.
+/// Every line to complete.
 fn all_lines() -> Vec<(&'static str, &'static str)> {
     LINES.into_iter().chain(INSIDE).collect()
 }
 
-/// The script for a shell, in a file of the name that the shell wants.
+/// The script for a shell, in a file with the name that the shell expects.
 fn script(shell: &str, folder: &Path) -> String {
     let output = erofast()
         .args(["completions", shell])
@@ -195,7 +196,7 @@ fn run(shell: &str, arguments: &[&str]) -> Option<Output> {
     run_in(&fixtures(), shell, arguments)
 }
 
-/// Runs a shell that finds the program, for a minute at most; none where it is not installed.
+/// Runs a shell that finds the program, for at most a minute; none if the shell is not installed.
 fn run_in(place: &Path, shell: &str, arguments: &[&str]) -> Option<Output> {
     let program = erofast();
     let folder = Path::new(program.get_program()).parent().expect("a folder");
@@ -209,7 +210,7 @@ fn run_in(place: &Path, shell: &str, arguments: &[&str]) -> Option<Output> {
         .env("PATH", format!("{}:{path}", folder.display()))
         .output()
         .expect("timeout starts");
-    // timeout says so itself.
+    // timeout reports this itself.
     if output.status.code() == Some(127) {
         println!("skipped: no {shell} to complete with");
         return None;
@@ -227,7 +228,7 @@ fn lines(output: &Output) -> Vec<String> {
 fn bash_completes_commands_options_and_mount_options() {
     let folder = tempfile::tempdir().expect("a directory");
     let script = script("bash", folder.path());
-    // bash itself knows the names of files.
+    // bash itself completes file names.
     let lines_of_ours = all_lines()
         .into_iter()
         .filter(|(line, _)| !line.ends_with("/pro"));
@@ -239,7 +240,7 @@ fn bash_completes_commands_options_and_mount_options() {
         let Some(output) = run("bash", &["-c", &ask]) else {
             return;
         };
-        // What follows the last = replaces what was typed of it.
+        // The completion after the last = replaces what was typed of it.
         let begin = completed
             .rfind(['=', ' '])
             .filter(|at| *at + 1 < completed.len());
@@ -257,7 +258,7 @@ fn fish_completes_commands_options_and_mount_options() {
         let Some(output) = run("fish", &["--no-config", "-c", &ask]) else {
             return;
         };
-        // Behind a tab stands what it means.
+        // The meaning follows a tab.
         let words = lines(&output);
         let words: Vec<_> = words
             .iter()

@@ -1,6 +1,6 @@
-//! The same image through other readers: fsck.erofs, dump.erofs, and the kernel where it
-//! has EROFS and this user may mount. The images are made by whatever mkfs.erofs is installed, with
-//! the options that it knows.
+//! An image through other readers: fsck.erofs, dump.erofs, and the kernel if it has EROFS and this
+//! user may mount. The images are made by the installed mkfs.erofs, with the options that it
+//! supports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use erofs_engine::erofs_format::{ExtentKind, Inode};
 use erofs_engine::{Engine, EngineOptions};
 use tempfile::TempDir;
 
-/// Options of mkfs.erofs, each an image of its own.
+/// Options of mkfs.erofs, one set per image.
 const IMAGES: &[&[&str]] = &[
     &[],
     &["-b512"],
@@ -45,7 +45,7 @@ fn tool(name: &str) -> Option<PathBuf> {
     places.find_map(|place| Some(place.join(name)).filter(|path| path.is_file()))
 }
 
-/// Whether it ended well; nothing of what it says is shown.
+/// Whether it succeeded; its output is not shown.
 fn succeeds(command: &mut Command) -> bool {
     let quiet = command
         .stdin(Stdio::null())
@@ -54,7 +54,7 @@ fn succeeds(command: &mut Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Bytes that compress, without a pattern that a codec could see through.
+/// Bytes that compress, without a pattern that a codec could exploit fully.
 fn text(length: usize, seed: u64) -> Vec<u8> {
     const WORDS: [&str; 8] = [
         "block ", "extent ", "worker ", "page ", "of ", "the ", "read\n", "a ",
@@ -85,7 +85,7 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Files on both sides of every limit that the layouts have.
+/// Files on both sides of every limit of the layouts.
 fn make_tree(root: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(root.join(name), bytes).unwrap();
     for (seed, size) in [
@@ -116,7 +116,7 @@ fn make_tree(root: &Path) {
     fs::create_dir_all(root.join("deep/er/and/deeper")).unwrap();
 }
 
-/// Everything below a directory: what it is, and its content.
+/// Everything below a directory: its kind and its content.
 type Tree = BTreeMap<PathBuf, (u32, i64, u64, Vec<u8>)>;
 
 fn tree(root: &Path) -> Tree {
@@ -139,7 +139,7 @@ fn tree(root: &Path) -> Tree {
             } else {
                 fs::read(&whole).unwrap()
             };
-            // The sizes of directories are each filesystem's own.
+            // The sizes of directories are specific to each filesystem.
             let size = if kind.is_dir() { 0 } else { metadata.len() };
             tree.insert(path, (metadata.mode(), metadata.mtime(), size, content));
         }
@@ -162,7 +162,7 @@ fn assert_same(name: &str, ours: &Tree, theirs: &Tree) {
     }
 }
 
-/// What went into the image came out of it; compact inodes have the time of the image.
+/// Whether what went into the image came out of it; compact inodes have the time of the image.
 fn is_source(tree: &Tree, source: &Tree) -> bool {
     let without_times = |tree: &Tree| -> Vec<_> {
         let entries = tree.iter();
@@ -174,7 +174,7 @@ fn is_source(tree: &Tree, source: &Tree) -> bool {
     without_times(tree) == without_times(source)
 }
 
-/// An extent as dump.erofs prints it: where it begins in the file, and where its bytes are.
+/// An extent as dump.erofs prints it: its offset in the file, and the place of its bytes.
 type Stored = BTreeMap<u64, (u64, u64)>;
 
 /// Lines like `   1:   144856..  268857 |  124001 :      69632..    135168 |   65536`.
@@ -196,7 +196,7 @@ fn dumped(text: &str) -> Stored {
     text.lines().filter_map(extent).collect()
 }
 
-/// The pclusters of a file, by our own map.
+/// The pclusters of a file, according to our own map.
 fn mapped(engine: &Engine, inode: &Inode) -> Stored {
     let (mut position, mut stored) = (0, Stored::new());
     while position < inode.size {
@@ -213,7 +213,7 @@ fn mapped(engine: &Engine, inode: &Inode) -> Stored {
     stored
 }
 
-/// How many pclusters dump.erofs sees as we do.
+/// Compares the maps; returns how many pclusters dump.erofs sees as we do.
 fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     let engine = Engine::open(image, &EngineOptions::default()).unwrap();
     let root = engine.inode(engine.root()).unwrap();
@@ -241,7 +241,7 @@ fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     compared
 }
 
-/// The kernel's own view, if it can mount the image.
+/// The kernel's view, if it can mount the image.
 fn kernel_tree(image: &Path, scratch: &Path) -> Option<Tree> {
     let point = scratch.join("kernel");
     fs::create_dir_all(&point).unwrap();
@@ -253,7 +253,7 @@ fn kernel_tree(image: &Path, scratch: &Path) -> Option<Tree> {
         return None;
     }
     let tree = tree(&point);
-    // Lazily: a child that another test starts has our open files until it executes its program.
+    // Lazily: a child process that another test starts has our open files until it execs.
     assert!(succeeds(Command::new("umount").arg("-l").arg(&point)));
     Some(tree)
 }

@@ -1,10 +1,10 @@
-//! The pages in docs/, held to: their commands run, their tables are those of the code, and the
-//! options they name exist.
+//! Checks the pages in docs/: their commands run, their tables match the code, and the options they
+//! name exist.
 //!
 //! A block that begins with "```sh run" is run by bash, all blocks of a page in one temporary
-//! directory with a small image `app.erofs`. "fuse" behind it says that it mounts, "userns" that it
-//! does so in a user namespace, "trace" that it records the scheduler; where that is not allowed it
-//! is skipped with the reason.
+//! directory with a small image `app.erofs`. "fuse" after it means that it mounts, "userns" that it
+//! does so in a user namespace, "trace" that it records the scheduler; if that is not allowed, the
+//! block is skipped with the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn pages() -> BTreeMap<String, String> {
     pages
 }
 
-/// A fenced block: what stands behind the backquotes, its lines, and where it is.
+/// A fenced block: the text after the backquotes, its lines, and its location.
 struct Block {
     kind: String,
     text: String,
@@ -68,7 +68,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Why blocks of that kind cannot run here.
+/// Why blocks of this kind cannot run here.
 fn obstacle(kind: &str) -> Option<&'static str> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
         use std::os::unix::fs::MetadataExt;
@@ -105,7 +105,7 @@ fn user_namespaces() -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// A directory with the image, and the command in front of all others.
+/// A directory with the image, and a PATH with the command first.
 fn place() -> (tempfile::TempDir, std::ffi::OsString) {
     let place = tempfile::tempdir().expect("a directory");
     let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(IMAGE);
@@ -141,8 +141,7 @@ fn every_command_marked_as_runnable_runs() {
                 .arg(place.path().join("app"))
                 .output();
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // A kernel that leaves switches out makes figures invalid, which is reported and is
-            // status 1.
+            // A kernel that omits switches makes figures invalid, which is reported with status 1.
             if !output.status.success() && stderr.contains("the kernel did not write them") {
                 println!("skipped: {name}: this kernel does not write all switches");
                 continue;
@@ -195,7 +194,7 @@ fn mount_md_has_the_options_of_the_code() {
     assert!(rows == known, "docs/mount.md has the rows in another order");
 }
 
-/// `erofast a b --flag` of all shell blocks: do the subcommands have those flags?
+/// Checks `erofast a b --flag` in all shell blocks: do the subcommands have those flags?
 #[test]
 fn every_flag_of_the_pages_exists() {
     let mut looked_at = 0;
@@ -331,7 +330,7 @@ fn the_five_ways_through_the_code_name_no_file_twice_and_none_that_is_gone() {
     }
 }
 
-/// What a heading is called in a link.
+/// The anchor of a heading in a link.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()

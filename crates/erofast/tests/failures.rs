@@ -218,7 +218,7 @@ fn an_image_that_was_cut_short_is_said_to_be() {
     let extract = erofast(&["extract", &cut, &tree]);
     let text = String::from_utf8_lossy(&extract.stderr);
     assert_eq!(text.matches(&what).count(), 1, "{text}");
-    // A whole one has nothing to say.
+    // There is nothing to report about an intact image.
     let image = fixture("lz4-4k.erofs").display().to_string();
     let text = String::from_utf8_lossy(&erofast(&["info", &image]).stdout).into_owned();
     assert!(!text.contains("superblock says"), "{text}");
@@ -303,7 +303,7 @@ fn a_symlink_with_a_nul_byte_in_its_target_is_a_fault() {
     let mut image = std::fs::read(fixture("lz4-full-index-64k.erofs")).expect("an image");
     let target = image.windows(5).rposition(|bytes| bytes == b"t/s50");
     image[target.expect("it has a link") + 1] = 0;
-    // The flag of the superblock's checksum, which covers the first block.
+    // The flag for the superblock's checksum, which covers the first block.
     image[1024 + 8] &= !1;
     let folder = tempfile::tempdir().expect("a directory");
     let (path, tree) = (folder.path().join("nul.erofs"), folder.path().join("tree"));
@@ -335,7 +335,7 @@ fn threads_and_blocks_are_numbers_within_their_range() {
 
 #[test]
 fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
-    // ext4 with inodes of 128 bytes knows 1901 to 2038, with larger ones 1901 to 2446.
+    // ext4 supports 1901 to 2038 with inodes of 128 bytes, and 1901 to 2446 with larger ones.
     let folder = tempfile::tempdir().expect("a directory");
     let far = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(40_000_000_000);
     let probe = std::fs::File::create(folder.path().join("probe")).expect("a file");
@@ -396,7 +396,7 @@ fn a_tool_without_memory_says_so_in_one_line() {
                     text.lines().any(|line| line.starts_with("erofast: ")),
                     "{text}"
                 ),
-                // glibc aborts by itself where a thread's exit cannot be registered.
+                // glibc itself aborts if a thread's exit cannot be registered.
                 _ => assert!(
                     text.contains("glibc error: failed to register TLS destructor"),
                     "{kib} KiB, {command}: {}: {text}",

@@ -1,6 +1,5 @@
-//! Each dependency has the same features whichever crates are tested, so that `cargo test -p A`
-//! and `cargo test -p B` share what they compile. What differs belongs into
-//! `crates/workspace-hack/Cargo.toml`.
+//! Each dependency has the same features whichever crates are tested, so that `cargo test -p A` and
+//! `cargo test -p B` share compiled code. Differences belong in `crates/workspace-hack/Cargo.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

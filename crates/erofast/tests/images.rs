@@ -1,9 +1,9 @@
-//! Every valid image reads exactly as in its manifest, by every path of the engine.
+//! Every valid image reads exactly as its manifest says, by every path of the engine.
 
 use crate::common::{TestImage, all_good_images, manifest, verify};
 use erofs_engine::{Engine, EngineOptions, Offset, SyncDecompress, WorkersMode};
 
-/// Verifies all images with the options that `change` makes of theirs.
+/// Verifies all images with options derived from theirs by `change`.
 fn verify_all(change: impl Fn(&TestImage, EngineOptions) -> EngineOptions) {
     let mut report = Vec::new();
     let images = all_good_images();

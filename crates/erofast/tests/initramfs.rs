@@ -1,5 +1,5 @@
-//! The recipes of contrib/initramfs: which image they mount with which options, by the words of the
-//! kernel's command line.
+//! The recipes of contrib/initramfs: which image they mount with which options, given the words of
+//! the kernel's command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn recipe(name: &str) -> PathBuf {
     root.join(name)
 }
 
-/// Functions of an initramfs, and programs in it, that print what they were called with.
+/// Functions of an initramfs, and programs in it, that print the arguments they were called with.
 const STUBS: &str = r#"
 cat() { echo "$CMDLINE"; }
 getarg() {
@@ -28,7 +28,7 @@ erofast() { say erofast "$@"; }
 NEWROOT=/sysroot rootmnt=/root
 "#;
 
-/// Lines that shell code prints behind the stubs.
+/// Lines that shell code prints after the stubs.
 fn printed(cmdline: &str, code: &str) -> Vec<String> {
     let output = Command::new("sh")
         .args(["-ec", &format!("{STUBS}\n{code}")])
@@ -45,7 +45,7 @@ const FLAGS: &str = "verity.roothash=0a1b,verity.hashdevice=/dev/disk/by-partlab
 
 #[test]
 fn initramfs_tools_mounts_with_the_options_of_the_command_line() {
-    // dash takes no function whose name has an @.
+    // dash accepts no function whose name contains an @.
     let script = std::fs::read_to_string(recipe("initramfs-tools/scripts/erofast"));
     let script = script.expect("it is there").replace("@erofast", "erofast");
     let run = |cmdline: &str| printed(cmdline, &format!("ROOT=/dev/vda\n{script}\nmountroot"));

@@ -1,10 +1,10 @@
-//! The dependency directions of the workspace: the arrows below are the only allowed ones.
+//! The dependency directions of the workspace: only the arrows below are allowed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crate, and the crates of the workspace it may use.
+/// A crate, and the crates of the workspace that it may use.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "erofast",
@@ -61,10 +61,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),
-    // A client of the mount: nothing of the image.
+    // A client of the mount: it uses nothing of the image.
     ("look-ahead", &["launch-profile", "sys"]),
     ("dm-verity", &[]),
-    // No code of the network in a program that parses images, and no parser where the network is.
+    // No network code in a program that parses images, and no parser where the network is.
     ("erofast-fetch", &["confinement", "remote-image"]),
     ("confinement", &[]),
     // Starts programs; speaks with containerd and the cluster's kubelet.
@@ -87,7 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that may contain unsafe code, and in which files; none named: in all.
+/// Crates that may contain unsafe code, and in which files; if none are named, in all.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("sys", &[]),
     // Pointers of C callers.
@@ -101,8 +101,8 @@ fn root() -> PathBuf {
         .expect("workspace root")
 }
 
-/// The crates of the workspace and what each uses of the others, dev-dependencies left out: a
-/// test may use any crate.
+/// The crates of the workspace and which others each one uses, without dev-dependencies: a test may
+/// use any crate.
 fn workspace() -> BTreeMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args([

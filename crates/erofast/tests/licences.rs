@@ -1,13 +1,13 @@
-//! docs/licences.md lists what is linked into the programs, and deny.toml allows those licences and
-//! no others.
+//! docs/licences.md lists what is linked into the programs, and deny.toml allows exactly those
+//! licences.
 //!
-//! `EROFAST_WRITE=1 cargo test --test integration licences` writes the table of the page anew.
+//! `EROFAST_WRITE=1 cargo test --test integration licences` regenerates the table of the page.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the table begins and ends with.
+/// The lines that the table begins and ends with.
 const BEGIN: &str = "| library | licence |\n| --- | --- |\n";
 
 fn root() -> PathBuf {
@@ -45,7 +45,7 @@ fn libraries(edges: &str) -> BTreeMap<String, String> {
     assert!(output.status.success(), "{stderr}");
     let listed = String::from_utf8(output.stdout).expect("text");
     let mut linked = BTreeMap::new();
-    // A blank line stands between the trees of two packages.
+    // A blank line separates the trees of two packages.
     for line in listed.lines().filter(|line| !line.is_empty()) {
         let (package, licence) = line.split_once('\t').expect("two columns");
         let own = package.contains(" (/") && !package.contains("(registry");
@@ -92,7 +92,7 @@ fn allowed() -> Vec<String> {
         .collect()
 }
 
-/// Whether an expression of SPDX can be met with these licences. `/` is an old way to write OR.
+/// Whether these licences satisfy an SPDX expression. `/` is an old way to write OR.
 fn is_met(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace('/', " OR ");
     let any = |part: &str| {
@@ -109,7 +109,7 @@ fn is_met(expression: &str, allowed: &[String]) -> bool {
 fn deny_toml_allows_the_licences_that_are_linked_and_no_more() {
     let allowed = allowed();
     assert!(allowed.len() >= 3, "{allowed:?}");
-    // Those of procedural macros are checked too, as by cargo-deny.
+    // Licences of procedural macros are checked too, as cargo-deny does.
     let linked = libraries("normal");
     for (name, licence) in &linked {
         assert!(is_met(licence, &allowed), "{name}: {licence}");

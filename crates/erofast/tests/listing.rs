@@ -1,4 +1,4 @@
-//! `ls`, `cat` and `info` behave like the tools of the shell.
+//! `ls`, `cat` and `info` behave like the shell's tools.
 
 use std::process::Output;
 
@@ -160,7 +160,7 @@ fn an_extraction_that_leaves_entries_out_keeps_the_others_and_fails() {
     assert!(to_stream.stdout.windows(name.len()).any(|w| w == name));
 }
 
-/// 57 directories can be shared among eight `**` in 1.6 billion ways.
+/// 57 directories can be divided among eight `**` in 1.6 billion ways.
 #[test]
 fn several_double_stars_take_each_directory_once() {
     let place = std::env::temp_dir().join(format!("erofast-deep-{}", std::process::id()));

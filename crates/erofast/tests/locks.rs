@@ -1,11 +1,11 @@
-//! The locks that a request can take: with priority inheritance, but for those that are listed here
-//! with a reason.
+//! The locks that a request can take: with priority inheritance, except those listed here with a
+//! reason.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates whose code serves requests, from the top of the sources on.
+/// Crates whose code serves requests, starting at the root of their sources.
 const SERVING: [&str; 13] = [
     "cpu-workers/src",
     "dm-verity/src",
@@ -22,7 +22,7 @@ const SERVING: [&str; 13] = [
     "remote-image/src",
 ];
 
-/// Files that name a lock of the standard library.
+/// Files that use a lock of the standard library.
 const LISTED: [(&str, &str); 9] = [
     (
         "cpu-workers/src/faults.rs",
@@ -79,7 +79,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the code before the tests of a file names a lock that inherits no priority.
+/// Whether the code of a file, before its tests, uses a lock without priority inheritance.
 fn names_a_plain_lock(source: &str) -> bool {
     let tests = "#[cfg(all(test, not(feature = \"loom\")))]\nmod tests";
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();

@@ -1,11 +1,11 @@
-//! Whole systems: a root filesystem that this program mounts in an initramfs, in a machine of
-//! QEMU's, and package, units and logs under a systemd, in a container.
+//! Whole systems: a root filesystem that this program mounts in an initramfs in a QEMU machine, and
+//! package, units and logs under systemd in a container.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What a script of scripts/machines prints; none where it cannot run. `needs` was fetched by an
-/// earlier run: that is no business of a test.
+/// The output of a script of scripts/machines; none if it cannot run. `needs` must have been
+/// fetched by an earlier run: a test does not fetch it.
 fn run(script: &str, needs: &[&str]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let machines = root.join("target/machines");

@@ -1,6 +1,6 @@
 //! The program, run as a user runs it.
 //!
-//! One executable: each would be linked on its own.
+//! One executable: separate ones would each have to be linked.
 
 mod additions;
 mod automount;
@@ -67,6 +67,6 @@ mod web_server;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;
 
-// As the registry of those tests names it.
+// The registry of those tests uses this name.
 #[cfg(feature = "tools")]
 use web_server as server;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::common::copy_program;
 use crate::common::failure::fails;
 
-/// A copy of the program, so that what lies beside it is known.
+/// A copy of the program, so that what is beside it is known.
 fn copy(place: &TempDir) -> Command {
     let program = place.path().join("erofast");
     copy_program(&program);

@@ -1,5 +1,5 @@
-//! Images through real mounts of the command, compared by the checker that came with them. The
-//! whole set is mounted by the tests of erofs-fuse; here are the rarer ways, and the bad images.
+//! Images through real mounts by the command, compared by the checker that came with them. The
+//! tests of erofs-fuse mount the whole set; here are the rarer ways, and the bad images.
 //!
 //! Needs root or fusermount3, /dev/fuse and python3; says what it skips.
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use crate::common::{TestImage, all_good_images, bad_images};
 use serde::Deserialize;
 
-/// Unmounts on the way out, also when a test fails.
+/// Unmounts at the end, even if a test fails.
 struct Mount(tempfile::TempDir);
 
 impl Mount {
@@ -48,7 +48,7 @@ fn erofast(arguments: &[&std::ffi::OsStr], paths: &[&Path]) -> Output {
         .expect("erofast starts")
 }
 
-/// Whether everything is there that these tests need.
+/// Whether everything that these tests need is available.
 fn can_run() -> bool {
     let missing = if std::fs::File::options()
         .read(true)
@@ -66,8 +66,8 @@ fn can_run() -> bool {
     false
 }
 
-/// What the checker says, or nothing when there is no difference. Attributes that only root may see
-/// are compared for root.
+/// The checker's complaints, or nothing if there is no difference. Attributes that only root may
+/// see are compared for root.
 fn verify(manifest: &Path, mount: &Path, more: &[String]) -> Option<String> {
     let namespaces = match rustix::process::geteuid().is_root() {
         true => "user,trusted,security,system",
@@ -105,7 +105,7 @@ fn verify_all(images: &[TestImage], options: &str) {
     assert!(report.is_empty(), "{}", report.join("\n"));
 }
 
-/// A few images that use different codecs and layouts, for the rarer ways to mount.
+/// A few images with different codecs and layouts, for the rarer ways to mount.
 fn some(images: Vec<TestImage>) -> Vec<TestImage> {
     const NAMES: [&str; 6] = [
         "lz4-4k",

@@ -1,4 +1,4 @@
-//! Names of any bytes are named on the command line as they are, or as `ls` shows them.
+//! Names with arbitrary bytes are given on the command line unchanged, or as `ls` shows them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const NAMES: [&[u8]; 4] = [b"\xff", b"back\\slash", b"line\nbreak", b"plain"];
 
-/// An image with a file of each name, whose content is its name, and a dangling symlink.
+/// An image with one file per name, whose content is its name, and a dangling symlink.
 fn image() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a directory");
     let mut image = Forged::default();

@@ -1,4 +1,4 @@
-//! The program under the names that callers know: each command line as its caller sends it.
+//! The program under the names that callers know: each command line as its caller uses it.
 //!
 //! Needs root or fusermount3, and /dev/fuse.
 
@@ -18,7 +18,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None`, with the reason printed, where nothing can be mounted.
+    /// `None`, with the reason printed, if nothing can be mounted.
     fn new() -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             println!("skipped: no /dev/fuse");
@@ -64,7 +64,7 @@ impl Place {
             .map(str::to_owned)
     }
 
-    /// A process that another test is just starting may have what was open here for a moment.
+    /// A process that another test is just starting may have our open files for a moment.
     fn umount(&self) {
         let begin = Instant::now();
         loop {
@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Runs a command line that is to return when the mount can be used, and unmounts.
+    /// Runs a command line that should return once the mount can be used, and unmounts.
     fn mounts(&self, command: &mut Command) {
         let output = command.output().expect("it starts");
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -181,7 +181,7 @@ fn an_image_on_standard_input_is_mounted_in_the_background() {
     }
 }
 
-/// As sandbox runtimes start it: no mount shall outlive its caller.
+/// Started as sandbox runtimes do: no mount may outlive its caller.
 #[test]
 fn a_server_in_the_foreground_ends_with_its_parent_where_that_was_asked_for() {
     let Some(place) = Place::new() else { return };
@@ -218,7 +218,7 @@ fn erofsfuse_ends_with_1_when_nothing_is_mounted() {
         &["/etc/passwd", "mnt"],
         &["app.erofs", "missing"],
         &["app.erofs", "mnt", "more"],
-        // erofsfuse 1.9.4 prints that and exits with 0, although nothing is mounted.
+        // erofsfuse 1.9.4 prints this and exits with 0, although nothing is mounted.
         &["--bogus", "app.erofs", "mnt"],
     ];
     for line in lines {
@@ -240,7 +240,7 @@ fn mount_fuse3_runs_the_program_with_image_directory_and_options() {
         println!("skipped: no /sbin/mount.fuse3");
         return;
     }
-    // mount(8) names the type in full; containerd leaves out what is before the dot.
+    // mount(8) passes the full type; containerd leaves out what is before the dot.
     for fstype in ["fuse.erofast", "erofast"] {
         let mut command = Command::new(helper);
         command.args([&place.image, &mnt]);
@@ -252,7 +252,7 @@ fn mount_fuse3_runs_the_program_with_image_directory_and_options() {
 #[test]
 fn mount_erofs_runs_erofsfuse_through_a_shell() {
     let Some(place) = Place::new() else { return };
-    // `mount -t erofs.fuse` runs mount.erofs of erofs-utils, and that this line.
+    // `mount -t erofs.fuse` runs mount.erofs of erofs-utils, which runs this line.
     let line = format!(
         "erofsfuse -orw {} {}",
         place.image.display(),

@@ -1,4 +1,4 @@
-//! The Debian package holds what it should, and nothing that this machine put into it.
+//! The Debian package contains what it should, and nothing specific to this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// In the place of erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with
-/// these tests.
+/// Stands in for erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with these
+/// tests.
 const LAB: &str = "/bin/true";
 
 fn root() -> PathBuf {
@@ -27,8 +27,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A directory, and a package of the binary under test in it; none where the tools for it are not
-/// there.
+/// A directory, and a package of the binary under test in it; none if the tools for it are missing.
 type Package = (TempDir, PathBuf);
 
 fn new_package() -> Option<Package> {
@@ -37,13 +36,13 @@ fn new_package() -> Option<Package> {
     Some((place, package))
 }
 
-/// For tests that read it.
+/// For tests that only read it.
 fn package() -> Option<Arc<Package>> {
     static PACKAGE: Shared<Package> = Shared::new();
     PACKAGE.get(new_package)
 }
 
-/// The same, with packages of the C library that was built for the tests beside it.
+/// Builds it together with packages of the C library that was built for the tests.
 fn package_with_library(place: &TempDir) -> Option<PathBuf> {
     let tests = std::env::current_exe().expect("a path");
     packages(place, tests.parent())
@@ -126,7 +125,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     ] {
         has(&format!(" ./usr/share/doc/erofast/{file}\n"));
     }
-    // Unpacking by hand sets this mode on the directory in which that happens.
+    // Unpacking by hand sets this mode on the target directory.
     assert!(listing.starts_with("drwxr-xr-x root/root "), "{listing}");
     for line in listing.lines() {
         assert!(line.contains(" root/root "), "{line}");
@@ -165,10 +164,10 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
     }
 }
 
-/// Names of erofs-utils that the package offers.
+/// Names of erofs-utils that the package provides.
 const OLD_NAMES: [&str; 3] = ["erofsfuse", "fsck.erofs", "dump.erofs"];
 
-/// What the old names below a root lead to once `script` ran there.
+/// The targets of the old names below a root after `script` ran there.
 fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>; 3] {
     run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
     OLD_NAMES.map(|name| {
@@ -222,7 +221,7 @@ fn the_package_offers_the_old_names_as_alternatives() {
         run(postrm.arg(action).env("DPKG_ROOT", &root));
         assert_eq!(profiles.exists(), stays, "{action}");
     }
-    // The programs of erofs-utils are no links, and stay; the alternatives say so.
+    // The programs of erofs-utils are not links, and stay; the alternatives report that.
     let admin = root.join("var/lib/dpkg/alternatives");
     assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
     for name in OLD_NAMES {
@@ -389,7 +388,7 @@ fn install(arguments: &[&Path]) {
     install_below(arguments, "/usr/local");
 }
 
-/// The pages of an installation below its own root, for tests that read them.
+/// The pages of an installation below its own root, for tests that only read them.
 fn installed_pages() -> (Arc<TempDir>, PathBuf) {
     static INSTALLED: Shared<TempDir> = Shared::new();
     let installed = INSTALLED.get(|| {
@@ -485,7 +484,7 @@ fn below_usr_nothing_is_installed_outside() {
         "/usr",
     );
     let installed = files(place.path());
-    // Where /sbin is a link to usr/sbin a package must not bring a directory /sbin.
+    // If /sbin is a link to usr/sbin, a package must not contain a directory /sbin.
     let outside: Vec<_> = installed
         .iter()
         .filter(|name| !name.starts_with("./usr/"))
@@ -589,7 +588,7 @@ fn the_lab_and_the_snapshotter_have_packages_of_their_own() {
     }
 }
 
-/// What follows the name of a package in its file's name.
+/// The part of a package's file name after the package name.
 fn rest_of_name(package: &Path) -> &str {
     let name = package.file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.split_once('_'))
@@ -597,12 +596,12 @@ fn rest_of_name(package: &Path) -> &str {
         .1
 }
 
-/// What `build.rs` says of a workspace, as a release build asks it.
+/// The output of `build.rs` for a workspace, as in a release build.
 fn version_of(workspace: &Path, build: &Path) -> String {
     version_with("release", workspace, build)
 }
 
-/// The same for any of cargo's profiles.
+/// The output for any of cargo's profiles.
 fn version_with(profile: &str, workspace: &Path, build: &Path) -> String {
     let output = text(&run(Command::new(build)
         .env("PROFILE", profile)
@@ -656,7 +655,7 @@ fn the_version_names_the_commit_and_changes_since() {
     std::fs::write(workspace.join("README.md"), "not a source").expect("room");
     assert_eq!(version_of(&workspace, &build), format!("1.2.3 ({commit})"));
 
-    // The tarball of that commit knows it, also inside another repository.
+    // The tarball of that commit knows it, even inside another repository.
     let tarball = place.path().join("source.tar");
     let output = format!("--output={}", tarball.display());
     git(&["archive", "--prefix=inside/", &output, "HEAD"]);
@@ -676,7 +675,7 @@ fn the_version_names_the_commit_and_changes_since() {
 #[test]
 fn setup_names_packages_that_are_there() {
     let place = tempfile::tempdir().expect("a directory");
-    // As apt-cache answers: nothing for a name that is only mentioned.
+    // Answers as apt-cache does: nothing for a name that is only mentioned.
     let offers = |versions: &[(&str, &str)]| {
         let cases: String = versions
             .iter()

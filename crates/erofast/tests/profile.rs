@@ -206,7 +206,7 @@ fn profiles_of_another_version_are_named_and_no_fault() {
     assert_eq!(output.status.code(), Some(0), "{line}");
     let expected = format!("erofast: {}: launch profile of version 3", old.display());
     assert!(line.starts_with(&expected), "{line}");
-    // Several are one line.
+    // Several are reported on one line.
     let older = folder.join("older.profile");
     std::fs::copy(&old, &older).unwrap();
     let output = erofast(&["profile", "list", older.to_str().unwrap()], &old);
@@ -214,7 +214,7 @@ fn profiles_of_another_version_are_named_and_no_fault() {
     let line = String::from_utf8(output.stderr).unwrap();
     let end = "; so is another one (erofast profile remove FILE removes one)\n";
     assert!(line.ends_with(end) && line.lines().count() == 1, "{line}");
-    // The cache folder is another one for root.
+    // Root has another cache folder.
     if !rustix::process::geteuid().is_root() {
         let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
         list.args(["profile", "list"])
@@ -282,7 +282,7 @@ fn links_are_followed_modes_are_kept_and_fifos_do_not_wait() {
     assert!(text.contains("not a launch profile"), "{text}");
 }
 
-/// An image of one script, which no other image is taken for.
+/// An image of one script, which is not mistaken for any other image.
 pub fn image_of_a_script(path: &Path) {
     let mut image = Forged::default();
     let script = image.add(0o100755, b"#!/bin/sh\n");
@@ -358,7 +358,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     }
     std::fs::read(place.join("script")).unwrap();
     assert!(erofast(&["umount"], &place).status.success());
-    // The file is there a moment after that.
+    // The file appears a moment after that.
     let learned = || {
         std::thread::sleep(std::time::Duration::from_millis(10));
         profile("show", &[]).0 == Some(0)
@@ -370,14 +370,14 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(listed["images"].as_array().unwrap().len(), 1);
     assert_eq!(listed["images"][0]["programs"][0]["path"], "script");
     assert_eq!(profile("show", &["--list"]).1, "script\n");
-    // All commands take the file as well as the image.
+    // All commands accept the file as well as the image.
     let file = listed["images"][0]["file"].as_str().unwrap();
     let by_file = erofast(&["profile", "list", "--json"], Path::new(file)).stdout;
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(&by_file).unwrap(),
         listed
     );
-    // A launch adds nothing to what was trimmed.
+    // A launch adds nothing to a trimmed profile.
     assert_eq!(profile("trim", &["--size", "0"]).0, Some(0));
     let bytes = || -> Vec<serde_json::Value> {
         let listed = profile("list", &["--json"]).1;
@@ -396,7 +396,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(bytes(), [2, 0, 0]);
     assert_eq!(profile("trim", &["--until", "4294967295"]).0, Some(0));
     assert_eq!(bytes()[2], serde_json::Value::Null);
-    // Learned anew.
+    // It is learned again.
     launch_of_the_script(&image, &place);
     assert!((0..3000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -434,7 +434,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
         assert!(erofast(&["profile", "remove"], file).status.success());
         assert!(!file.exists(), "{why}");
     }
-    // No mount follows a link there.
+    // No mount follows a symlink there.
     let real = folder.path().join("real");
     std::fs::write(&real, &bytes).unwrap();
     std::os::unix::fs::symlink(&real, file).unwrap();

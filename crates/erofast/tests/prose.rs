@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Identifiers with a better name today (docs/architecture.md has it). Comments and pages may have
-/// the words: a ban makes sentences worse.
+/// Identifiers that have a better name today (docs/architecture.md lists it). Comments and pages
+/// may use the words: a ban makes sentences worse.
 const RETIRED: &[&str] = &[
     "Door",
     "Doors",
@@ -31,14 +31,14 @@ const RETIRED: &[&str] = &[
     "Taker",
 ];
 
-/// Columns of a line in a page or of a comment.
+/// Maximum columns of a line in a page or of a comment.
 const COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below `folder` whose names end like that.
+/// All files below `folder` whose names end with one of these.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a directory") {
@@ -58,7 +58,7 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// The sources, but for this one.
+/// The sources, except this one.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut paths = files(&root().join("crates"), &[".rs"]);
     paths.extend(files(&root().join("fuzz"), &[".rs"]));
@@ -97,7 +97,7 @@ fn lines_of_pages_fit_a_hundred_columns() {
         let mut code = false;
         for (number, line) in text.lines().enumerate() {
             code ^= line.starts_with("```");
-            // A table's row is one line; an address cannot be broken.
+            // A table row is one line; an address cannot be broken.
             let fixed = line.starts_with('|') || line.starts_with("    ");
             let breaks = line.trim().trim_start_matches("* ").contains(' ') && !fixed;
             let columns = line.chars().count();
@@ -116,7 +116,7 @@ fn comments_fit_a_hundred_columns() {
         for (number, line) in text.lines().enumerate() {
             let comment = line.trim_start().trim_start_matches(['/', '!']);
             let is_comment = line.trim_start().starts_with("//");
-            // A table's row is one line; an address cannot be broken.
+            // A table row is one line; an address cannot be broken.
             let fixed = comment.starts_with(" |") || !comment.trim().contains(' ');
             let columns = line.chars().count();
             if is_comment && !fixed && columns > COLUMNS {

@@ -1,7 +1,6 @@
-//! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and what is printed fits
-//! it.
-//! Reports of `erofast lab` are held to theirs by the tests of latency-lab, those of `erofast
-//! trace` by the tests of erofast-lab.
+//! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and the output matches
+//! it. Reports of `erofast lab` are checked against theirs by the tests of latency-lab, those of
+//! `erofast trace` by the tests of erofast-lab.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +14,7 @@ use launch_profile::{
 };
 use serde_json::{Map, Value, json};
 
-/// Schemas of options of a command, and parts that several schemas have in common.
+/// Schemas for options of a command, and parts that several schemas share.
 const BESIDE: [&str; 4] = ["info-block", "info-extents", "lab-common", "stat-mounts"];
 
 fn erofast(arguments: &[&str]) -> Output {
@@ -28,7 +27,7 @@ fn printed(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
 }
 
-/// What a command prints about an image as JSON.
+/// The JSON that a command prints about an image.
 fn report(command: &str, image: &TestImage, more: &[&str]) -> Output {
     let path = image.path.to_str().expect("a path");
     let arguments = image.arguments();
@@ -37,7 +36,7 @@ fn report(command: &str, image: &TestImage, more: &[&str]) -> Output {
     erofast(&[&words[..], &[path], more].concat())
 }
 
-/// Names of the schemas, without their ending.
+/// Names of the schemas, without their extension.
 fn schemas() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
     let files = fs::read_dir(folder).expect("docs/schemas");
@@ -110,7 +109,7 @@ fn add_fields(
                 }
                 let (mut schema, is_there) = match figure.shape {
                     Shape::Optional(inner) if figure.is_skipped => (schema_of(inner), false),
-                    // Of a feature, or of an option.
+                    // Depends on a feature or on an option.
                     Shape::Optional(Shape::Part(_)) => (schema_of(&figure.shape), false),
                     _ => (schema_of(&figure.shape), is_required),
                 };
@@ -125,7 +124,7 @@ fn add_fields(
     }
 }
 
-/// After a change of the figures: EROFAST_WRITE_SCHEMAS=1 writes the file.
+/// After a change of the figures, EROFAST_WRITE_SCHEMAS=1 writes the file.
 #[test]
 fn the_schema_of_stat_is_that_of_its_figures() {
     let mut schema = schema_of(&erofs_fuse::MountFigures::SHAPE);
@@ -259,7 +258,7 @@ fn what_is_printed_about_a_profile_fits() {
     crate::schema::check("profile-show", &shown);
     let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
     list.args(["profile", "list", "--json"]);
-    // Root's folder is the system's, whatever the environment has.
+    // Root's folder is the system's, whatever the environment says.
     let output = list
         .env("XDG_CACHE_HOME", home.path())
         .output()
@@ -307,7 +306,7 @@ fn what_is_printed_about_the_cache_fits() {
     assert_eq!(image["in_use"], true);
 }
 
-/// Unmounts, also when a test fails.
+/// Unmounts, even if a test fails.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {

@@ -1,5 +1,5 @@
-//! A standard error that cannot be written changes nothing; a standard output whose reader went
-//! away ends a command quietly, with the status of what it did; one that is closed is an error.
+//! A standard error that cannot be written changes nothing; if the reader of standard output goes
+//! away, a command ends quietly, with the status of its work; a closed standard output is an error.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! Tests start other programs; on a bare Debian, where some of these are missing, they skip.
+//! Tests start other programs; on a bare Debian, which lacks some of them, they skip.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +9,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Programs of a bare Debian that has Rust and what `make setup` installs; none where dpkg does not
-/// know them.
+/// Programs of a bare Debian with Rust and what `make setup` installs; none if dpkg does not know
+/// them.
 fn bare_programs() -> Option<BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a directory");
     let place = folder.path().join("bin");
@@ -26,7 +26,7 @@ fn bare_programs() -> Option<BTreeSet<String>> {
     Some(programs.collect())
 }
 
-/// Sources below a folder that have tests.
+/// Sources below a folder that contain tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

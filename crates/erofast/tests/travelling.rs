@@ -17,7 +17,7 @@ use crate::profile::image_of_a_script;
 struct Site(tempfile::TempDir);
 
 impl Site {
-    /// With the image that `make` writes; `None` if nothing can be mounted.
+    /// A site with the image that `make` writes; `None` if nothing can be mounted.
     fn new(make: impl FnOnce(&Path)) -> Option<Self> {
         let site = Self(tempfile::tempdir().unwrap());
         make(&site.image());
@@ -67,14 +67,14 @@ impl Site {
         fs::read_to_string(self.0.path().join("log")).unwrap_or_default()
     }
 
-    /// Of a mount.
+    /// The figures of the mount.
     fn figures(&self) -> Value {
         let shown = self.run(&["stat", "--json", "mnt"]);
         let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
         shown["profile"].clone()
     }
 
-    /// Waits until the figures are so.
+    /// Waits until the figures satisfy `is_so`.
     fn soon(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let begin = Instant::now();
         loop {
@@ -92,14 +92,14 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.point()).output();
-        // What was learned of an image that is gone.
+        // Knowledge from an image that is gone.
         let _ = self.run(&["profile", "remove", "app.erofs"]);
     }
 }
 
 const BEGIN: &str = "erofast-launches 4\n";
 
-/// Files that programs may have, and places that lead out of the mount.
+/// Files that programs may have, and paths that lead out of the mount.
 fn odd_tree(path: &Path) {
     let mut image = Forged::default();
     let mut program = b"\x7fELF".to_vec();
@@ -159,7 +159,7 @@ fn a_profile_beside_an_image_is_replayed_and_a_launch_makes_it_known_here() {
     crate::schema::check("profile-list", &listed);
     let origins = [0, 1].map(|at| listed["images"][at]["origin"].clone());
     assert_eq!(origins, ["here", "beside"], "{listed}");
-    // Without that profile the next launch does as well.
+    // The next launch works just as well without that profile.
     fs::remove_file(site.beside()).unwrap();
     site.mount();
     let figures = site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
@@ -200,7 +200,7 @@ fn a_profile_in_the_image_is_found_where_there_is_none_beside_it() {
         listed.contains("in the image\n  program: 0 launches"),
         "{listed}"
     );
-    // One beside the image comes first, program by program.
+    // A profile beside the image takes precedence, program by program.
     let beside = format!("{BEGIN}{}", GOOD.replace("folder/", "")).replace("read 3 0\n", "");
     let other = "program other\nfile 3000 data\nread 0 0\n";
     fs::write(site.beside(), beside + other).unwrap();
@@ -213,7 +213,7 @@ fn a_profile_in_the_image_is_found_where_there_is_none_beside_it() {
     site.umount();
 }
 
-/// After three mounts without a launch it waits for one.
+/// After three mounts without a launch, the replay waits for one.
 #[test]
 fn programs_that_are_not_launched_are_not_replayed_with_each_mount() {
     let Some(site) = Site::new(odd_tree) else {
@@ -282,7 +282,7 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
     }
 }
 
-/// Whatever a profile says, a mount has the bytes of its image, and ends.
+/// Whatever a profile says, a mount has the bytes of its image, and it ends.
 #[test]
 fn hostile_profiles_lead_nowhere() {
     let Some(site) = Site::new(odd_tree) else {
@@ -322,7 +322,7 @@ fn hostile_profiles_lead_nowhere() {
     assert_eq!(fs::read("/etc/passwd").unwrap(), before);
 }
 
-/// `EROFAST_MUTANTS` is how many (40).
+/// `EROFAST_MUTANTS` sets the number (40).
 #[test]
 fn mutated_profiles_change_no_byte() {
     let Some(site) = Site::new(odd_tree) else {
@@ -440,7 +440,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
         assert_eq!(output.status.code(), Some(1), "{line}");
         assert!(line.contains(why) && line.lines().count() == 1, "{line}");
     }
-    // Nobody launched from it.
+    // Nobody has launched anything from it.
     image_of_a_script(&at("new.erofs"));
     let output = run(&["profile", "export", "new.erofs"]);
     let line = String::from_utf8(output.stderr).unwrap();
@@ -509,7 +509,7 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
         "{text}"
     );
     assert!(!text.contains("image "), "{text}");
-    // The exit status is that of the command, whatever became of the file.
+    // The exit status is that of the command, whatever happened to the file.
     let (status, _, lines) = run(&[
         "app.erofs",
         "-o",

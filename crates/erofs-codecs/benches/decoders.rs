@@ -1,11 +1,11 @@
-//! The decoder table against the C decoders themselves, and the price of prefixes.
+//! The decoder table compared with the C decoders themselves, and the price of prefixes.
 //!
 //!     cargo bench -p erofs-codecs [-- FILE]
 //!
 //! Cuts FILE (default: this program) into blocks, encodes them, and decodes them in rounds that
-//! alternate between the contenders, so that what else the machine does meets all of them. The
-//! raw contenders call the binding crates, where each call is one call of the C library, with the
-//! stream and the output reused.
+//! alternate between the contenders, so that other load on the machine affects all of them alike.
+//! The raw contenders call the binding crates, where each call is one call of the C library, and
+//! reuse the stream and the output.
 #![forbid(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 25;
 const BLOCKS: usize = 48;
 
-/// One block: its stream and its length decoded.
+/// One block: its stream and its decoded length.
 struct Block {
     stream: Vec<u8>,
     length: usize,
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Blocks from all over the content.
+/// Blocks spread over the whole content.
 fn spread(content: &[u8], size: usize) -> Vec<&[u8]> {
     let step = (content.len() / size / BLOCKS).max(1);
     content

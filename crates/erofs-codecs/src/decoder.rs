@@ -1,9 +1,9 @@
-//! The decoder table: one entry a codec, made when first used.
+//! The decoder table: one entry per codec, created on first use.
 
 use crate::{Codec, DecodeError, Reason, Settings};
 use crate::{deflate::Deflate, lz4, lzma::Lzma, padding, zstd::Zstd};
 
-/// The C decoders count in `int`. No extent of EROFS comes near this.
+/// The C decoders count in `int`. No EROFS extent comes near this.
 const LONGEST: usize = i32::MAX as usize;
 
 /// Decoders of all codecs for the streams of one image, for one thread.
@@ -17,7 +17,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without any streams yet. Nothing is allocated.
+    /// A decoder that has no streams yet. Nothing is allocated.
     pub fn new(settings: Settings) -> Self {
         Decoder {
             settings,
@@ -27,14 +27,14 @@ impl Decoder {
         }
     }
 
-    /// Fills `output` whole from `input`.
+    /// Fills all of `output` from `input`.
     ///
-    /// `partial`: whether the stream may hold more than `output.len()` bytes; see the crate's
+    /// `partial` says whether the stream may hold more than `output.len()` bytes; see the crate's
     /// documentation for that and for padding. An empty `output` needs nothing and succeeds.
     ///
     /// # Errors
-    /// See [`Reason`]. After an error the content of `output` is unspecified, and the decoder is
-    /// as good as new.
+    /// See [`Reason`]. After an error the content of `output` is unspecified, but the decoder
+    /// remains usable.
     pub fn decode(
         &mut self,
         codec: Codec,
@@ -65,8 +65,8 @@ impl Decoder {
         if input.len() > LONGEST || output.len() > LONGEST {
             return Err(Reason::TooLarge);
         }
-        // Without padding, LZ4 blocks are followed by bytes that mean nothing, and only the
-        // output length ends the decoding.
+        // Without padding, LZ4 blocks are followed by meaningless bytes, and only the output length
+        // ends the decoding.
         let open_end = codec == Codec::Lz4 && !self.settings.lz4_zero_padding;
         let stream = match open_end {
             true if input.is_empty() => return Err(Reason::Empty),

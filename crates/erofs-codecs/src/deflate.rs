@@ -1,8 +1,7 @@
-//! Raw DEFLATE, by two decoders.
+//! Raw DEFLATE with two decoders.
 //!
-//! libdeflate is the faster one for whole streams, but cannot stop early: with too small an output
-//! it fails. zlib-rs stops anywhere. `cargo bench -p erofs-codecs`
-//! compares them.
+//! libdeflate is faster for whole streams but cannot stop early: it fails if the output is too
+//! small. zlib-rs can stop anywhere. `cargo bench -p erofs-codecs` compares them.
 
 use crate::Reason;
 use libdeflater::{DecompressionError, Decompressor};
@@ -12,7 +11,7 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 /// Binary logarithm of the largest window of DEFLATE.
 const WINDOW_BITS: u8 = 15;
 
-/// Both decoders, each made when first used.
+/// Both decoders, each created on first use.
 #[derive(Default)]
 pub(crate) struct Deflate {
     whole: Option<Decompressor>,
@@ -29,7 +28,7 @@ impl fmt::Debug for Deflate {
 }
 
 impl Deflate {
-    /// A stream that fills `output` exactly.
+    /// Decodes a stream that fills `output` exactly.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         let decoder = self.whole.get_or_insert_with(Decompressor::new);
         match decoder.deflate_decompress(input, output) {
@@ -40,7 +39,7 @@ impl Deflate {
         }
     }
 
-    /// The first bytes of a stream.
+    /// Decodes the first bytes of a stream.
     pub(crate) fn prefix(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         let decoder = match &mut self.prefix {
             Some(used) => {
@@ -49,7 +48,7 @@ impl Deflate {
             }
             empty => empty.insert(Inflate::new(false, WINDOW_BITS)),
         };
-        // One call goes as far as input and output allow, so there is no loop to bound.
+        // One call goes as far as input and output allow, so no loop needs a limit.
         let status = decoder.decompress(input, output, InflateFlush::SyncFlush);
         let produced = decoder.total_out() as usize;
         match status {

@@ -1,4 +1,4 @@
-//! Why a stream could not be decoded.
+//! The reason why a stream could not be decoded.
 
 use crate::Codec;
 
@@ -7,30 +7,30 @@ use crate::Codec;
 #[error("{codec}: {reason} ({input} bytes in, {output} bytes wanted)")]
 #[non_exhaustive]
 pub struct DecodeError {
-    /// The codec that was asked.
+    /// The codec that was used.
     pub codec: Codec,
-    /// What was wrong.
+    /// The fault.
     pub reason: Reason,
     /// Bytes of compressed input, padding included.
     pub input: usize,
-    /// Bytes of output wanted.
+    /// Bytes of output that were wanted.
     pub output: usize,
 }
 
-/// What was wrong with a stream.
+/// The fault of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// There was no input at all.
     #[error("no compressed data")]
     Empty,
-    /// A whole block of zeros, or nothing else than zeros, where padding and then a stream was due.
+    /// A whole block of zeros, or nothing but zeros, instead of padding followed by a stream.
     #[error("nothing but zeros in the first block")]
     AllZero,
-    /// The decoder met something its format does not allow.
+    /// The decoder found something that its format does not allow.
     #[error("corrupted compressed data")]
     Corrupted,
-    /// The input ended inside of the stream.
+    /// The input ended inside the stream.
     #[error("the input ends inside of the stream")]
     Truncated,
     /// The stream ended before the output was full.

@@ -1,7 +1,7 @@
 //! LZ4, MicroLZMA, DEFLATE and Zstandard behind one decoder table: bytes in, bytes out.
 //!
-//! A [`Decoder`] belongs to one thread. It makes the stream of a codec at the first use of that
-//! codec and keeps it, so that a reader that never meets MicroLZMA never pays for its dictionary.
+//! A [`Decoder`] belongs to one thread. It creates a codec's stream when that codec is first used
+//! and keeps it, so a reader that never encounters MicroLZMA does not pay for its dictionary.
 //!
 //! ```
 //! use erofs_codecs::{Codec, Decoder, Settings};
@@ -15,15 +15,15 @@
 //! ```
 //!
 //! # Whole streams and prefixes
-//! EROFS stores how many bytes an extent decodes to, never how many a stream holds. So the caller
-//! passes the exact output, and `partial` defines the meaning of its end:
+//! EROFS stores how many bytes an extent decodes to, but never how many a stream holds. The caller
+//! therefore passes an output of exactly the right length, and `partial` defines what its end
+//! means:
 //!
-//! * `partial == false`: the stream must hold exactly `output.len()` bytes. More or fewer is an
+//! * `partial == false`: the stream must hold exactly `output.len()` bytes; more or fewer is an
 //!   error.
-//! * `partial == true`: the stream holds at least `output.len()` bytes; decoding stops there.
-//!   This serves both deduplicated extents, which refer to the head of a longer stream, and
-//!   readers that want only the first bytes of an extent. What lies behind the output is neither
-//!   decoded nor checked.
+//! * `partial == true`: the stream holds at least `output.len()` bytes; decoding stops there. This
+//!   serves both deduplicated extents, which refer to the head of a longer stream, and readers that
+//!   want only the first bytes of an extent. The rest of the stream is neither decoded nor checked.
 //!
 //! | codec | cost of the first bytes of a stream |
 //! | --- | --- |
@@ -32,17 +32,17 @@
 //! | Zstandard | whole blocks of up to 128 KiB decoded |
 //!
 //! # Padding
-//! With `0padding` the compressed bytes stand at the end of their blocks: fewer than a block of
-//! zero bytes come first, and [`Decoder::decode`] skips them. A block of zeros, or nothing but
-//! zeros, is an error. MicroLZMA, DEFLATE and Zstandard are always stored like this; LZ4 is
-//! with [`Settings::lz4_zero_padding`]. Otherwise LZ4 streams begin at the
-//! first byte, and bytes of no meaning follow.
+//! With `0padding` the compressed bytes are at the end of their blocks, preceded by fewer zero
+//! bytes than a block, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
+//! an error. MicroLZMA, DEFLATE and Zstandard are always stored this way; LZ4 is if
+//! [`Settings::lz4_zero_padding`] is set. Otherwise LZ4 streams begin at the first byte, and
+//! meaningless bytes follow.
 //!
 //! # Memory
-//! Per decoder, once the codec was used: LZ4 nothing; DEFLATE 11 KiB for whole streams and 48 KiB
-//! for prefixes; MicroLZMA 30 KiB and the dictionary (at most 8 MiB); Zstandard 160 KiB, and
-//! 1.4 MiB more at most for prefixes. The output is the caller's, and nothing grows with what a
-//! stream claims.
+//! Memory per decoder, once the codec was used: LZ4 none; DEFLATE 11 KiB for whole streams and 48
+//! KiB for prefixes; MicroLZMA 30 KiB and the dictionary (at most 8 MiB); Zstandard 160 KiB, and at
+//! most another 1.4 MiB for prefixes. The output belongs to the caller, and nothing grows with a
+//! stream's claims.
 #![forbid(unsafe_code)]
 
 mod decoder;

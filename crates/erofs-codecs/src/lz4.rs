@@ -1,4 +1,4 @@
-//! LZ4 blocks, by the C library.
+//! LZ4 blocks, using the C library.
 //!
 //! Both functions bound every read by the input and every write by the output, whatever the block
 //! contains. LZ4 carries no checksum: garbage may decode to garbage, but see [`prefix`].
@@ -6,20 +6,20 @@
 use crate::Reason;
 use std::ops::Range;
 
-/// A block that fills `output` exactly and of which `input` is all.
+/// Decodes a block that consists of all of `input` and fills `output` exactly.
 pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     filled(lzzzz::lz4::decompress(input, output), output.len())
 }
 
-/// The first bytes of a block. `input` may go on behind the block.
+/// Decodes the first bytes of a block. `input` may continue beyond the block.
 ///
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
-/// library accepts. In a whole block it yields zeros, but the last match of a partial output
-/// would leave there what the memory held before: possibly the content of another file. Such a
-/// match reaches into the last 12 bytes of the output (the library treats those separately), so
-/// either it lies in the [`TAIL`], where marks are the only old bytes, or it leaves the marks at
-/// [`WATCHED`] standing. The tail allows for copies of up to 32 bytes that the library makes in
-/// one go before it knows how many it needs.
+/// library accepts. In a whole block it yields zeros, but the last match of a partial output would
+/// leave the memory's old contents there: possibly those of another file. Such a match reaches into
+/// the last 12 bytes of the output (the library treats those separately), so either it lies in the
+/// [`TAIL`], where the only old bytes are marks, or it leaves the marks at [`WATCHED`] intact. The
+/// tail allows for copies of up to 32 bytes that the library makes in one go before it knows how
+/// many it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     let wanted = output.len();
     let tail = wanted.saturating_sub(TAIL);
@@ -32,11 +32,11 @@ pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Any byte of which eight in a row are rare.
+/// A byte that rarely occurs eight times in a row.
 const MARK: u8 = 0xa9;
 /// Bytes at the end of the output that are marked.
 const TAIL: usize = 128;
-/// Of those, the marks that are checked afterwards.
+/// The marks among them that are checked afterwards.
 const WATCHED: Range<usize> = TAIL - 32..TAIL - 24;
 
 fn decode_prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {

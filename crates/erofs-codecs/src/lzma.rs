@@ -1,4 +1,4 @@
-//! MicroLZMA, by liblzma.
+//! MicroLZMA, using liblzma.
 
 use crate::{LZMA_DICTIONARY_MAX, LZMA_DICTIONARY_MIN, Reason};
 use sys::microlzma::{MicroLzma, MicroLzmaError};
@@ -17,7 +17,7 @@ impl Lzma {
         }
     }
 
-    /// `exact`: the block holds `output.len()` bytes and `input` is all of it.
+    /// `exact` says whether the block holds exactly `output.len()` bytes and is all of `input`.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],

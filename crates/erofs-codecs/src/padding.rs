@@ -1,11 +1,11 @@
-//! The zero bytes in front of a compressed stream.
+//! The zero bytes before a compressed stream.
 
 use crate::Reason;
 
-/// `input` without its leading zeros, of which there are fewer than `block_size`.
+/// Returns `input` without its leading zeros, of which there must be fewer than `block_size`.
 ///
-/// No stream of a codec that is stored with padding begins with a zero: an encoder that made one
-/// would make an image that no reader can read.
+/// No stream of a codec that is stored with padding begins with a zero byte: an encoder that wrote
+/// one would produce an unreadable image.
 pub(crate) fn skip(input: &[u8], block_size: u32) -> Result<&[u8], Reason> {
     if input.is_empty() {
         return Err(Reason::Empty);

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The smallest dictionary an EROFS image may declare for MicroLZMA, in bytes.
+/// The smallest dictionary that an EROFS image may declare for MicroLZMA, in bytes.
 pub const LZMA_DICTIONARY_MIN: u32 = 4096;
-/// The largest dictionary an EROFS image may declare for MicroLZMA, in bytes: eight times the
+/// The largest dictionary that an EROFS image may declare for MicroLZMA, in bytes: eight times the
 /// largest pcluster.
 pub const LZMA_DICTIONARY_MAX: u32 = 8 << 20;
-/// The largest Zstandard window an EROFS image may declare: the largest pcluster, 1 MiB.
+/// The largest Zstandard window that an EROFS image may declare: the largest pcluster, 1 MiB.
 pub const ZSTD_WINDOW_LOG_MAX: u32 = 20;
 
 /// A compression format of EROFS.
@@ -24,10 +24,10 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// All of them, in the order of their numbers in the image.
+    /// All codecs, in the order of their numbers in the image.
     pub const ALL: [Codec; 4] = [Codec::Lz4, Codec::Lzma, Codec::Deflate, Codec::Zstd];
 
-    /// The name as users of `mkfs.erofs` know it.
+    /// The name that users know from `mkfs.erofs`.
     pub const fn name(self) -> &'static str {
         match self {
             Codec::Lz4 => "lz4",
@@ -46,20 +46,20 @@ impl fmt::Display for Codec {
 
 /// Settings of an image's streams. The defaults are the maxima of the format.
 ///
-/// Two fields of the image are missing on purpose. The LZ4 distance and the DEFLATE window bound
-/// the memory of readers that decode piece by piece; these decoders have the whole output before
-/// them, and the full windows (64 KiB and 32 KiB) cost them nothing.
+/// Two fields of the image are missing on purpose. The LZ4 distance and the DEFLATE window limit
+/// the memory of readers that decode piece by piece; these decoders have the whole output in
+/// memory, so the full windows (64 KiB and 32 KiB) cost them nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes in a block of the image: padding is shorter than this.
     pub block_size: u32,
-    /// Whether LZ4 streams are padded at their front (the 0padding feature of the superblock).
+    /// Whether LZ4 streams are padded at the front (the 0padding feature of the superblock).
     pub lz4_zero_padding: bool,
-    /// Dictionary of MicroLZMA streams in bytes; over [`LZMA_DICTIONARY_MAX`] is refused at the
-    /// first use.
+    /// Dictionary of MicroLZMA streams in bytes; a value over [`LZMA_DICTIONARY_MAX`] is refused at
+    /// the first use.
     pub lzma_dictionary: u32,
-    /// Binary logarithm of the largest Zstandard window; over [`ZSTD_WINDOW_LOG_MAX`] is refused
-    /// at the first use.
+    /// Binary logarithm of the largest Zstandard window; a value over [`ZSTD_WINDOW_LOG_MAX`] is
+    /// refused at the first use.
     pub zstd_window_log: u32,
 }
 

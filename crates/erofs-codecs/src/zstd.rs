@@ -1,4 +1,4 @@
-//! Zstandard frames, by the C library.
+//! Zstandard frames, using the C library.
 
 use crate::{Reason, ZSTD_WINDOW_LOG_MAX};
 use std::fmt;
@@ -19,7 +19,7 @@ const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// One context for whole frames and prefixes.
 pub(crate) struct Zstd {
     context: DCtx<'static>,
-    /// Largest window.
+    /// The largest window.
     window: u64,
 }
 
@@ -44,11 +44,11 @@ impl Zstd {
         Ok(Zstd { context, window })
     }
 
-    /// One frame that fills `output` exactly. It is decoded in place: its window costs nothing, and
-    /// has the same limit as for prefixes, or a file would be readable in one way and not in the
-    /// other.
+    /// Decodes a frame that fills `output` exactly. It is decoded in place: its window costs
+    /// nothing, but has the same limit as for prefixes, since otherwise a file would be readable in
+    /// one way and not in the other.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
-        // The library would take whatever follows as the next frame.
+        // The library would treat whatever follows as the next frame.
         let end = zstd_safe::find_frame_compressed_size(input).map_err(reason_of)?;
         let frame = input.get(..end).ok_or(Reason::Truncated)?;
         if window_of(frame).is_some_and(|window| window > self.window) {
@@ -60,7 +60,7 @@ impl Zstd {
         }
     }
 
-    /// The first bytes of a frame.
+    /// Decodes the first bytes of a frame.
     pub(crate) fn prefix(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         self.context
             .reset(ResetDirective::SessionOnly)
@@ -81,7 +81,7 @@ impl Zstd {
             if hint == 0 {
                 return Err(Reason::EndsEarly { produced });
             }
-            // Truncated input makes the library ask for more for ever.
+            // On truncated input the library asks for more forever.
             if before == (input.pos(), produced) {
                 return Err(Reason::Truncated);
             }
@@ -89,8 +89,9 @@ impl Zstd {
     }
 }
 
-/// Bytes of the window that a frame asks for (RFC 8878, 3.1.1.1): by its descriptor, or as large as
-/// the content where the frame is one segment. None: not a frame, which the library reports itself.
+/// The window that a frame requests, in bytes (RFC 8878, 3.1.1.1): as its descriptor says, or as
+/// large as the content if the frame is a single segment. Returns none if this is not a frame,
+/// which the library reports itself.
 fn window_of(frame: &[u8]) -> Option<u64> {
     let header = frame.strip_prefix(&MAGIC)?;
     let (&descriptor, rest) = header.split_first()?;
@@ -104,7 +105,7 @@ fn window_of(frame: &[u8]) -> Option<u64> {
     let size = [1, 2, 4, 8][usize::from(descriptor >> 6)];
     let mut bytes = [0; 8];
     bytes[..size].copy_from_slice(field.get(..size)?);
-    // Sizes of two bytes begin at 256.
+    // Two-byte sizes start at 256.
     Some(u64::from_le_bytes(bytes) + if size == 2 { 256 } else { 0 })
 }
 

@@ -1,6 +1,6 @@
-//! The crate through its public interface.
+//! Tests the crate through its public interface.
 //!
-//! One executable: each would be linked on its own.
+//! One executable: separate ones would each have to be linked.
 
 mod common;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What an encoder wrote comes back, whole and from the front.
+//! Decoding returns what an encoder wrote, whole and from the front.
 
 use crate::common::{encode, encode_lzma, encode_zstd, fenced, pad, sample};
 use erofs_codecs::{Codec, DecodeError, Decoder, LZMA_DICTIONARY_MAX, Reason, Settings};

@@ -1,11 +1,11 @@
-//! Reads through the library, compared with the bare decoders; and the time to open an image.
+//! Reads through the library, compared with the bare decoders, and the time to open an image.
 //!
 //!     cargo bench -p erofs-engine [-- IMAGE...]
 //!
-//! Reads the biggest file of each image. Without one, images are made of 200 MB of this machine's
-//! libraries with mkfs.erofs, in pclusters of 64 KiB, one for each codec that it knows. The
-//! contenders take turns, so that other load affects all of them alike; ratios are medians
-//! of the rounds. The decoders alone get the stored bytes from memory, the library reads the image.
+//! Reads the biggest file of each image. If none are given, images are made with mkfs.erofs from
+//! 200 MB of this machine's libraries, in pclusters of 64 KiB, one for each codec that it knows.
+//! The contenders take turns, so that other load affects all of them alike; ratios are medians of
+//! the rounds. The bare decoders get the stored bytes from memory, the library reads the image.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -77,7 +77,7 @@ fn made() -> Result<Vec<PathBuf>> {
     Ok(images)
 }
 
-/// Shared libraries of this machine, one behind the other.
+/// Fills a file with shared libraries of this machine, one after another.
 fn fill(path: &Path) -> Result<()> {
     let mut libraries: Vec<PathBuf> = Vec::new();
     let mut waiting = vec![PathBuf::from("/usr/lib")];
@@ -115,7 +115,7 @@ fn opened(image: &Path, workers: WorkersMode) -> Result<Arc<Engine>> {
     Ok(Engine::open(image, &options)?)
 }
 
-/// Opening, and opening with a read of a small file, warm.
+/// Opening, and opening followed by a read of a small file, warm.
 fn opening(image: &Path) -> Result<()> {
     let small = found(&*opened(image, WorkersMode::Inline)?, |size| {
         u64::MAX - size
@@ -155,7 +155,7 @@ fn read_so_far() -> Option<u64> {
         .ok()
 }
 
-/// The regular file for which `rank` is highest, but for empty ones.
+/// The regular file with the highest `rank`, except for empty ones.
 fn found(engine: &Engine, rank: impl Fn(u64) -> u64) -> Result<Arc<Inode>> {
     let mut best: Option<Arc<Inode>> = None;
     let mut waiting = vec![engine.root()];

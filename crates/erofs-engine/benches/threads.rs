@@ -1,11 +1,11 @@
-//! Cached reads of 4 KiB by more and more threads: what they share keeps them from scaling.
+//! Cached reads of 4 KiB by more and more threads: state that they share keeps them from scaling.
 //!
 //!     cargo bench -p erofs-engine --bench threads [-- IMAGE]
 //!
 //! Every thread does what a mount's worker does for a request: it names its client, looks the inode
 //! up, and reads 4 KiB at a random place. All pclusters are cached, and nothing is decoded. The
 //! numbers of threads take turns, so that other load affects all of them alike; with more threads
-//! than CPUs the rate shall stay what it is with one thread for each CPU.
+//! than CPUs the rate should stay what it is with one thread per CPU.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     };
     let engine = Engine::open(&image, &options)?;
     let places = compressed_pages(&engine)?;
-    // Each is read twice: what is read in part only once may not be cached.
+    // Each is read twice: the result of a single partial read may not be cached.
     for (nid, offset) in places.iter().chain(&places) {
         read(&engine, *nid, *offset, 0)?;
     }
@@ -103,7 +103,7 @@ fn read(engine: &Engine, nid: Nid, offset: u64, client: u32) -> Result<()> {
     Ok(())
 }
 
-/// Reads a second of all threads together.
+/// Reads per second of all threads together.
 fn rate(engine: &Engine, places: &[(Nid, u64)], threads: usize) -> f64 {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
     std::thread::scope(|scope| {

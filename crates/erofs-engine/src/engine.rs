@@ -1,7 +1,7 @@
 //! An opened image: data path, workers, caches and counters.
 //!
 //! Start-up is a ladder: devices, page pool (see [`Opened`]), superblock, special inodes, workers.
-//! Each rung owns what it made, so that shut-down is its mirror by the order of the fields.
+//! Each step owns what it created, so that the order of the fields makes shut-down its mirror.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub use images::decoder_settings;
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
 
-/// Structures that lead from one to the next until the place of a file's bytes is known: inode,
+/// Levels of structures that lead to one another until the place of a file's bytes is known: inode,
 /// index, and what these are stored in.
 const MOST_LEVELS: usize = 16;
 
@@ -64,11 +64,11 @@ const MOST_EXTENTS: usize = 1 << 16;
 
 /// An opened image, or several that make up one tree.
 ///
-/// A method that takes a [`Request`] is a part of it; one that takes none makes one that waits for
-/// networks.
+/// A method that takes a [`Request`] is a part of it; one that takes none creates a request that
+/// waits for networks.
 #[derive(Debug)]
 pub struct Engine {
-    /// Watches where the caller does not.
+    /// Watches the load unless the caller does.
     _watch_thread: Option<WatchThread>,
     /// Set at start. The rest of the engine is torn down after the workers, which may still read
     /// through it.
@@ -76,7 +76,7 @@ pub struct Engine {
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
     images: Images,
-    /// Of several images.
+    /// Exists with several images.
     merged: Option<MergedDirectories>,
     common: Arc<Common>,
     pool: Arc<PagePool>,
@@ -88,7 +88,7 @@ pub struct Engine {
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
-    /// Set at start. From the beginning; the workers add theirs.
+    /// Set at start. Notices of the start; the workers add their own.
     notices: Vec<String>,
 }
 
@@ -96,13 +96,13 @@ impl Engine {
     /// Opens an image.
     ///
     /// # Errors
-    /// One line that names the file and what is wrong: it cannot be opened, is no EROFS image, uses
-    /// something that is not supported, contradicts itself, or lacks extra devices.
+    /// One line that names the file and what is wrong: it cannot be opened, is not an EROFS image,
+    /// uses an unsupported feature, contradicts itself, or lacks extra devices.
     pub fn open(path: &Path, options: &EngineOptions) -> Result<Arc<Engine>, Error> {
         Engine::start(Opened::new(path, options)?)
     }
 
-    /// The second half of [`open`](Self::open): reads what was opened, and starts the threads.
+    /// The second half of [`open`](Self::open): reads the opened files, and starts the threads.
     ///
     /// # Errors
     /// As for `open`.
@@ -132,8 +132,8 @@ impl Engine {
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
-        // Workers begin real-time: where the CPUs are busy already, no request waits for the one
-        // that finds that out.
+        // Workers begin real-time: if the CPUs are already busy, no request waits for the one that
+        // would find out.
         contention.check();
         let watch_thread = match &workers {
             Some(workers) if options.watches => {
@@ -161,7 +161,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// The structures of the image; of several, those of the top one.
+    /// The structures of the image or, with several, of the top one.
     pub fn image(&self) -> &Image {
         &self.images.top().image
     }
@@ -187,7 +187,7 @@ impl Engine {
         self.images.roots()
     }
 
-    /// Path of the image, as the caller named it; of several, that of the top one.
+    /// Path of the image, as given by the caller; with several, that of the top one.
     pub fn name(&self) -> &str {
         &self.images.top().name
     }
@@ -214,18 +214,18 @@ impl Engine {
         self.image().superblock().root_nid
     }
 
-    /// How many images make up the tree.
+    /// The number of images that make up the tree.
     pub fn image_count(&self) -> usize {
         self.images.all().len()
     }
 
-    /// A request of a thread that is the engine's worker or not. It waits for networks unless it
-    /// is told [otherwise](Request::without_waiting).
+    /// A request of a thread, which may be the engine's worker or not. It waits for networks unless
+    /// it is told [otherwise](Request::without_waiting).
     pub fn request(&self, context: ReadContext) -> Request<'_> {
         self.requests.request(context)
     }
 
-    /// A request that waits for networks, of a thread that does all by itself.
+    /// A request that waits for networks, of a thread that does all work itself.
     pub fn waiting(&self) -> Request<'_> {
         self.request(ReadContext::Worker)
     }
@@ -241,7 +241,7 @@ impl Engine {
         self.inodes.borrow(nid, || self.read_inode(request, nid))
     }
 
-    /// As [`borrow_inode`](Self::borrow_inode), of one entry among many: not kept for later.
+    /// Like [`borrow_inode`](Self::borrow_inode), for one entry among many: not kept for later.
     pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
         self.inodes.peek(nid, || self.read_inode(request, nid))
     }
@@ -249,13 +249,13 @@ impl Engine {
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
         if self.is_merged(request, &inode)? {
-            // As overlayfs: programs that count subdirectories by it count none.
+            // As in overlayfs: programs that count subdirectories by it count none.
             inode.nlink = 1;
         }
         Ok(inode)
     }
 
-    /// An inode as its image has it.
+    /// Reads an inode as it is in its image.
     fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let numbers = self.images.numbers();
         if numbers.image(nid) >= self.image_count() {
@@ -267,7 +267,7 @@ impl Engine {
         Ok(read?.renumbered(nid))
     }
 
-    /// Runs a call for metadata, whose errors are those of its inode.
+    /// Runs a call for metadata; its errors are those of its inode.
     fn metadata<R>(
         &self,
         request: &Request<'_>,
@@ -280,7 +280,7 @@ impl Engine {
         })
     }
 
-    /// Calls `look` with the structures of the image that an inode is in, for a request.
+    /// Calls `look` with the structures of the image that an inode is in, on behalf of a request.
     pub fn with_image<R>(
         &self,
         request: &Request<'_>,
@@ -316,7 +316,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// One extended attribute, by its whole name.
+    /// One extended attribute, by its full name.
     pub fn xattr(
         &self,
         request: &Request<'_>,
@@ -330,7 +330,7 @@ impl Engine {
         self.stored_xattr(request, inode, &stored)
     }
 
-    /// By the name that the image has.
+    /// Looks an attribute up by the name that the image has.
     fn stored_xattr(
         &self,
         request: &Request<'_>,
@@ -341,7 +341,7 @@ impl Engine {
         self.metadata(request, key, |image| image.xattr(inode, name))
     }
 
-    /// The extent that holds byte `offset` of a file; `None` from its end on.
+    /// The extent that holds byte `offset` of a file; `None` at or beyond its end.
     pub fn extent(&self, inode: &Inode, offset: u64) -> Result<Option<Extent>, Error> {
         if offset >= inode.size {
             return Ok(None);
@@ -378,7 +378,7 @@ impl Engine {
         });
         match result {
             Ok(()) => add(&self.common.counters.own().delivered_bytes, count as u64),
-            // It is repeated.
+            // The request is repeated.
             Err(_) if request.lacks() => {}
             Err(_) => add(&self.common.counters.own().errors, 1),
         }
@@ -391,7 +391,7 @@ impl Engine {
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
     }
 
-    /// CPUs whose pinned workers are idle, `most` at most and the caller's own left out.
+    /// Number of CPUs whose pinned workers are idle, at most `most`, without the caller's own.
     pub fn idle_helpers(&self, most: usize) -> usize {
         let here = rustix::thread::sched_getcpu();
         let workers = self.pinned_workers();
@@ -416,7 +416,7 @@ impl Engine {
 
     /// Judges the load of the CPUs and sets the priority of the workers, for an engine that was
     /// opened without [`watches`](EngineOptions::watches). Returns when to call it again; `None`
-    /// for when [`load_event`](Self::load_event) is readable.
+    /// means when [`load_event`](Self::load_event) is readable.
     pub fn check_load(&self) -> Option<Duration> {
         self.contention.check()
     }
@@ -426,7 +426,7 @@ impl Engine {
         self.contention.as_fd()
     }
 
-    /// Sets what is called by the thread that judges the load when
+    /// Sets the callback of the thread that judges the load, called when
     /// [`is_contended`](Self::is_contended) may have changed. Later calls have no effect.
     pub fn on_contention(&self, changed: OnContention) {
         self.contention.on_change(changed);
@@ -438,13 +438,13 @@ impl Engine {
         self.requests.control.close();
     }
 
-    /// Fills `out` from byte `offset` of a file ahead of its readers: without help, and leaving
-    /// nothing in the page cache above. All of it must be inside of the file.
+    /// Fills `out` from byte `offset` of a file ahead of its readers: without help from workers,
+    /// and leaving nothing in the page cache above. All of it must be inside the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         self.read_ahead_at(&self.waiting(), inode, offset, out)
     }
 
-    /// [`prefetch_at`](Self::prefetch_at) as a part of a request, which may not wait.
+    /// Like [`prefetch_at`](Self::prefetch_at), but as part of a request, which may not wait.
     pub fn read_ahead_at(
         &self,
         request: &Request<'_>,
@@ -458,7 +458,7 @@ impl Engine {
         })
     }
 
-    /// Decodes for `sink` the pclusters that reading these bytes takes, all inside of the file.
+    /// Decodes for `sink` the pclusters needed to read these bytes, which must be inside the file.
     pub fn decode_for(
         &self,
         inode: &Inode,
@@ -466,7 +466,7 @@ impl Engine {
         sink: &dyn DecodedSink,
     ) -> Result<(), Error> {
         let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
-        // What it has then is not the file.
+        // Its content is not the file in this case.
         let mut out = vec![0; (range.end - range.start) as usize];
         let mut reader = self.file(&request, inode);
         reader.file.sink = Some(sink);
@@ -475,14 +475,13 @@ impl Engine {
         })
     }
 
-    /// Takes decoded bytes from here on from `source`, where it has them. Later calls have no
-    /// effect.
+    /// Takes decoded bytes from `source` from now on, if it has them. Later calls have no effect.
     pub fn set_decoded(&self, source: Arc<dyn DecodedSource>) {
         let _ = self.common.kept.set(source);
     }
 
-    /// The first byte from `offset` on, which is inside of the file, that is a hole or data; `None`
-    /// if there is none. The end of a file is a hole.
+    /// The first byte at or after `offset`, which is inside the file, that is a hole or data;
+    /// `None` if there is none. The end of a file is a hole.
     pub fn seek(
         &self,
         request: &Request<'_>,
@@ -513,7 +512,7 @@ impl Engine {
         })
     }
 
-    /// Threads that work for readers now.
+    /// Threads that are working for readers.
     pub fn busy_threads(&self) -> usize {
         self.contention.busy_threads()
     }
@@ -523,8 +522,9 @@ impl Engine {
         self.contention.enter()
     }
 
-    /// The same for a request of the client thread with this id: what it does because it was
-    /// answered is no load that would require a higher priority of the workers.
+    /// Like [`busy`](Self::busy), for a request of the client thread with this ID: what the client
+    /// does because it was answered is not load that would require a higher priority of the
+    /// workers.
     pub fn asked_by(&self, thread: u32) -> Busy<'_> {
         self.contention.asked_by(thread)
     }
@@ -545,8 +545,8 @@ impl Engine {
         self.images.top().devices.first()?.root_hash()
     }
 
-    /// How a file of the image differs from what was opened: one that certainly does, or else one
-    /// that may. For the moment of a fault, since it asks the system.
+    /// How a file of the image differs from what was opened: a certain difference, or else a
+    /// possible one. Call it when a fault occurs, since it asks the system.
     pub fn change(&self) -> Option<Change> {
         let changes = self.images.devices().flat_map(|it| it.changes());
         changes.max_by_key(|change| change.is_certain)
@@ -562,20 +562,20 @@ impl Engine {
         self.images.devices().flat_map(|device| device.remote())
     }
 
-    /// To be called after the last read of an image that may be in a registry: the digest of a blob
-    /// is compared once all of it is there.
+    /// Call it after the last read of an image that may come from a registry: the digest of a blob
+    /// is compared once all of it has arrived.
     ///
     /// # Errors
-    /// It is another one.
+    /// The digest differs.
     pub fn settle(&self) -> io::Result<()> {
         self.remote_files().try_for_each(|(_, file)| file.settle())
     }
 
-    /// Has the stored bytes of these parts of files fetched, in this order, where they are at a
-    /// URL. Waits for what says where they are, and not for them.
+    /// Fetches the stored bytes of these parts of files, in this order, if they are at a URL. Waits
+    /// for the structures that locate them, but not for the bytes.
     ///
     /// # Errors
-    /// Those of the network.
+    /// The errors of the network.
     pub fn fetch_ahead(&self, parts: &[(Nid, Range<u64>)]) -> io::Result<()> {
         if !self.is_remote() {
             return Ok(());
@@ -587,7 +587,7 @@ impl Engine {
                 .filter_map(|part| self.stored(&request, part).ok());
             let stored: Vec<_> = stored.collect();
             let Some(lacks) = request.missing() else {
-                // One question a device: neighbours of different parts come together.
+                // One question per device, so that neighbours from different parts come together.
                 let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
                 for (image, stored) in stored {
                     for (device, ranges) in stored {
@@ -606,7 +606,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has everything that is at a URL fetched when nothing else is asked for. Only a hint.
+    /// Fetches everything that is at a URL while nothing else is requested. Only a hint.
     pub fn fetch_all(&self) {
         for (_, file) in self.remote_files() {
             let whole = 0..file.length();
@@ -614,7 +614,7 @@ impl Engine {
         }
     }
 
-    /// With the number of the image.
+    /// Includes the number of the image.
     fn stored(
         &self,
         request: &Request<'_>,
@@ -626,9 +626,9 @@ impl Engine {
         Ok((self.images.of(inode.nid).number, stored))
     }
 
-    /// Verifies all blocks of an image that was opened with a hash tree, also those that no file
-    /// uses, and calls `each` with one line for each block that does not match. Does nothing for an
-    /// image that was opened without.
+    /// Verifies all blocks of an image that was opened with a hash tree, even those that no file
+    /// uses, and calls `each` with one line for each mismatch. Does nothing for an image that was
+    /// opened without a tree.
     pub fn verify_blocks(&self, each: &mut dyn FnMut(String)) {
         for device in self.images.devices() {
             device.scan(&self.waiting(), each);
@@ -645,7 +645,7 @@ impl Engine {
         FileReader { file, request }
     }
 
-    /// What its threads do and when.
+    /// Records the work of its threads over time.
     pub fn trace_spans(&self) -> &TraceSpans {
         &self.common.spans
     }
@@ -663,7 +663,7 @@ impl Drop for Engine {
     }
 }
 
-/// None without `cpus`.
+/// Starts the workers; none without `cpus`.
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,

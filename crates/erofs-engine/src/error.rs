@@ -11,7 +11,7 @@ use erofs_format::{ErrorClass, Location, Nid};
 
 /// Why an image could not be opened or a file could not be read.
 ///
-/// Cheap to clone: readers that wait for the same pcluster all get the same error.
+/// Cheap to clone: all readers that wait for the same pcluster get the same error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,7 +31,7 @@ pub enum Error {
     Image {
         /// The image file.
         image: Arc<str>,
-        /// What is wrong with it.
+        /// The fault.
         source: Arc<erofs_format::Error>,
     },
     /// The image cannot be verified: options, superblock of the hash tree, or root hash.
@@ -39,13 +39,13 @@ pub enum Error {
     Verity {
         /// The image file.
         image: Arc<str>,
-        /// What is wrong.
+        /// The fault.
         what: Arc<str>,
     },
-    /// The images that are to be one tree cannot be.
+    /// The images cannot form one tree.
     #[error("{image}: {what}")]
     Layers {
-        /// The top one.
+        /// The top image.
         image: Arc<str>,
         /// Why.
         what: Arc<str>,
@@ -57,9 +57,9 @@ pub enum Error {
         image: Arc<str>,
         /// The inode.
         nid: Nid,
-        /// Its number in the image, where `nid` is one among several images.
+        /// Its number in the image, if `nid` is a number among several images.
         own_nid: Nid,
-        /// What is wrong with it.
+        /// The fault.
         fault: FileFault,
     },
     /// The page pool or the worker threads could not be allocated.
@@ -72,9 +72,9 @@ pub enum Error {
         image: Arc<str>,
         /// The path.
         path: String,
-        /// Why the lookup failed.
+        /// The reason.
         what: &'static str,
-        /// The matching errno.
+        /// The corresponding errno.
         errno: i32,
     },
 }
@@ -89,42 +89,42 @@ pub enum FileFault {
     /// Its bytes could not be read from the image.
     #[error("{length} bytes at {}: {source}", place(location))]
     Fetch {
-        /// Where the bytes were to come from.
+        /// Where the bytes should have come from.
         location: Location,
-        /// How many.
+        /// The number of bytes.
         length: u64,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// A pcluster does not decode.
+    /// A pcluster cannot be decoded.
     #[error("{} at file offset {logical}: {source}", place(location))]
     Decode {
         /// First byte of the file that the pcluster holds.
         logical: u64,
         /// Where the pcluster is.
         location: Location,
-        /// Codec and reason.
+        /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures that lead to themselves: which.
+    /// Structures that lead back to themselves, and their kind.
     #[error("{0}")]
     Loop(&'static str),
-    /// A request takes more work than any sound image causes.
+    /// A request takes more work than any valid image causes.
     #[error("{0}")]
     Budget(#[from] Exceeded),
-    /// No memory for a buffer of so many bytes.
+    /// Not enough memory for a buffer of this many bytes.
     #[error("no memory for a buffer of {0} bytes")]
     Memory(usize),
-    /// A thread that helped with a request ended before its part, so many bytes, was done (a fault
+    /// A thread that helped with a request ended before its part, this many bytes, was done (a bug
     /// here).
     #[error("{0} bytes were not read: the thread that read them panicked")]
     Unfinished(usize),
     /// Not a directory, not a symlink, and so on.
     #[error("{what}")]
     Kind {
-        /// What it is not.
+        /// The kind it is not.
         what: &'static str,
-        /// The matching errno.
+        /// The corresponding errno.
         errno: i32,
     },
 }
@@ -168,7 +168,7 @@ pub mod errno {
     pub const ELOOP: i32 = 40;
     /// Operation not supported.
     pub const EOPNOTSUPP: i32 = 95;
-    /// Structure needs cleaning: what the kernel calls EFSCORRUPTED.
+    /// Structure needs cleaning: the kernel's EFSCORRUPTED.
     pub const EUCLEAN: i32 = 117;
 }
 

@@ -16,7 +16,8 @@
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
-//! List a directory. The callback says whether to go on, and each entry has the position behind it:
+//! List a directory. The callback says whether to continue, and each entry has the position after
+//! it:
 //!
 //! ```
 //! # use erofs_engine::{Engine, EngineOptions};
@@ -52,7 +53,7 @@
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
-//! Where a file is stored, extent by extent:
+//! Show where a file is stored, extent by extent:
 //!
 //! ```
 //! # use erofs_engine::{Engine, EngineOptions};
@@ -71,8 +72,8 @@
 //!
 //! # The path of a read
 //! `read/map.rs` maps the range to extents and serves uncompressed ones; `read/share.rs` decides
-//! which threads decompress the rest, and `read/pipeline.rs` conducts each run of segments: claim,
-//! fetch, decode, place.
+//! which threads decompress the rest, and `read/pipeline.rs` takes each run of segments through the
+//! steps: claim, fetch, decode, place.
 #![forbid(unsafe_code)]
 
 mod cache;

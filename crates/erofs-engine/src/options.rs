@@ -35,7 +35,7 @@ pub enum WorkersMode {
 }
 
 impl WorkersMode {
-    /// How the workers are started; `None` without any.
+    /// The pool's mode; `None` without workers.
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {
             Self::PerCpu => Some(Mode::PerCpu),
@@ -56,7 +56,7 @@ const WORKERS: &[(&str, WorkersMode)] = &[
 pub enum Hipri {
     /// Normal priority.
     Off,
-    /// Real-time, or a notice with the reason for a refusal.
+    /// Real-time, or a notice with the reason why that was refused.
     On,
     /// Real-time only while the CPU is contended.
     #[default]
@@ -69,13 +69,13 @@ const HIPRI: &[(&str, Hipri)] = &[
     ("off", Hipri::Off),
 ];
 
-/// Whether the calling thread decompresses (as `sync_decompress` of the kernel).
+/// Whether the calling thread decompresses (the kernel's `sync_decompress`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncDecompress {
-    /// For a synchronous read; workers decompress read-ahead.
+    /// Yes for a synchronous read; workers decompress read-ahead.
     #[default]
     Auto,
-    /// As auto, and for read-ahead of at most 12 KiB too.
+    /// Like `Auto`, and also for read-ahead of at most 12 KiB.
     On,
     /// Never.
     Off,
@@ -87,12 +87,12 @@ const SYNC_DECOMPRESS: &[(&str, SyncDecompress)] = &[
     ("off", SyncDecompress::Off),
 ];
 
-/// Where the image starts in its file.
+/// The start of the image in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// At this byte.
+    /// It starts at this byte.
     Bytes(u64),
-    /// Wherever the first valid superblock is found.
+    /// It starts where the first valid superblock is found.
     Auto,
 }
 
@@ -120,9 +120,9 @@ impl FromStr for Offset {
 
 /// Bytes of decoded pclusters cached by default.
 ///
-/// The kernel's page cache keeps what a FUSE mount delivers, so only pclusters that were read in
-/// part are worth caching: a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size
-/// (about 133 KiB decoded), and are small compared with the 16 MiB for everything else.
+/// The kernel's page cache keeps what a FUSE mount delivers, so only partly read pclusters are
+/// worth caching: a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size (about
+/// 133 KiB decoded), and are small compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.
@@ -132,7 +132,7 @@ pub struct EngineOptions {
     pub workers: WorkersMode,
     /// Priority of the workers.
     pub hipri: Hipri,
-    /// Whether a thread follows the load and the CPUs that come and go. Without it the caller calls
+    /// Whether a thread follows the load and CPU hotplug. If not, the caller calls
     /// [`Engine::check_load`](crate::Engine::check_load) and
     /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
     pub watches: bool,
@@ -147,13 +147,13 @@ pub struct EngineOptions {
     pub sync_decompress: SyncDecompress,
     /// Bytes of decoded pclusters to cache; 0 for none.
     pub cache_bytes: u64,
-    /// Take a superblock with a wrong checksum as it is.
+    /// Accept a superblock with a wrong checksum.
     pub ignore_checksum: bool,
     /// Where the image starts in its file.
     pub offset: Offset,
     /// The image's extra devices, in the order of its device table.
     pub devices: Vec<PathBuf>,
-    /// Images below it that make up one tree with it, the upper ones first.
+    /// Images below it that form one tree with it, upper ones first.
     pub lower: Vec<LowerImage>,
     /// Whether and how stored blocks are verified.
     pub verity: VerityOptions,
@@ -184,11 +184,11 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Sets one option by the name that it has among the options of a mount, or an alias; false if
-    /// no option of the engine has that name.
+    /// Sets one option by its mount option name or an alias; false if the engine has no option of
+    /// that name.
     ///
     /// # Errors
-    /// One line that names the option and what its value must be.
+    /// One line that names the option and its valid values.
     pub fn set(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, String> {
         let name = &*documented_option(name);
         match value {
@@ -197,7 +197,7 @@ impl EngineOptions {
         }
     }
 
-    /// Options without a value.
+    /// Sets an option without a value; false if it is unknown.
     fn switch(&mut self, name: &str) -> bool {
         match name {
             "hipri" => self.hipri = Hipri::On,
@@ -210,14 +210,14 @@ impl EngineOptions {
         true
     }
 
-    /// Options with a value.
+    /// Sets an option with a value; false if it is unknown.
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
         let text = value.to_string_lossy();
         match name {
             "workers" => self.workers = choice_option(name, &text, WORKERS)?,
             "hipri" => self.hipri = choice_option(name, &text, HIPRI)?,
             "sync_decompress" => {
-                // The kernel's numbers too.
+                // The kernel's numbers are accepted too.
                 let number = ["0", "1", "2"].iter().position(|number| *number == text);
                 self.sync_decompress = match number {
                     Some(number) => SYNC_DECOMPRESS[number].1,
@@ -241,9 +241,9 @@ impl EngineOptions {
     }
 }
 
-/// The documented name of an option. Aliases are accepted and shown nowhere: an underscore for the
-/// dot behind a group's name (libmount keeps `verity.*` to itself), and the kernel patch's name of
-/// the page pool.
+/// The documented name of an option. Aliases are accepted but not documented: an underscore instead
+/// of the dot after a group's name (libmount keeps `verity.*` to itself), and the kernel patch's
+/// name for the page pool.
 pub fn documented_option(name: &str) -> Cow<'_, str> {
     match name.split_once('_') {
         Some((group @ ("http" | "oci" | "timeout" | "verity"), rest)) => {

@@ -1,8 +1,8 @@
-//! A value for each thread, alone in its cache lines: what one thread counts, no other writes.
+//! A value for each thread, in its own cache lines: no other thread writes what one thread counts.
 
 use thread_local::ThreadLocal;
 
-/// Two lines of 64 bytes: CPUs fetch them in pairs.
+/// Two lines of 64 bytes, since CPUs fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct OwnLines<T>(T);

@@ -1,7 +1,7 @@
-//! Stored bytes that have to be fetched over a network before they can be read.
+//! Stored bytes that must be fetched over a network before they can be read.
 //!
 //! A thread that serves requests must not wait for them: its [`Request`] notes what it lacks and
-//! fails, and another thread waits. All other requests wait where they read.
+//! fails, and another thread waits. All other requests wait during the read.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,10 +16,10 @@ use rustix::fs::MemfdFlags;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Bytes of a small file that are read: more than any that is valid.
+/// Size limit when reading a small file: more than any valid one has.
 const SMALL: u64 = (64 << 10) + 1;
 
-/// Blocks that a full cache drops before they are read are asked for so often.
+/// How often blocks are requested again if a full cache drops them before they are read.
 const TRIES: usize = 16;
 
 /// Fills `buf` from byte `position` of the file.
@@ -43,7 +43,7 @@ pub(crate) fn read(
     ))
 }
 
-/// The URL that stands in the place of a path, if there is one. The error is one line.
+/// The URL given instead of a path, if it is one. The error is one line.
 pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
 }
@@ -60,7 +60,7 @@ pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     }
 }
 
-/// A message about a file, in one line that names it. Those of URLs do already.
+/// A message about a file, on one line that names it. Messages about URLs already name it.
 pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (shown(path), error.to_string());
     match error.starts_with(&name) {
@@ -87,18 +87,18 @@ impl ImageFetcher {
         Ok(fetcher.client_of(number)?.into_descriptor()?.into())
     }
 
-    /// All files are open: the fetcher goes on until they are closed.
+    /// All files are open: the fetcher continues until they are closed.
     pub(crate) fn watch(self) -> io::Result<()> {
         let fetcher = self.0.into_inner();
         fetcher.map_or(Ok(()), |fetcher| fetcher.watch(|_| {}))
     }
 }
 
-/// Opens a small file at a URL, such as a root hash, as a file in memory. No process and no thread
-/// remain. `waiting`: see [`Fetcher::start`].
+/// Opens a small file at a URL, such as a root hash, as a file in memory. No process or thread
+/// remains. `waiting`: see [`Fetcher::start`].
 ///
 /// # Errors
-/// One line without secrets; [`io::ErrorKind::NotFound`]: the server has no such file.
+/// One line without secrets; [`io::ErrorKind::NotFound`] if the server has no such file.
 pub fn open_small(
     waiting: &[BorrowedFd],
     source: &ImageUrl,

@@ -56,7 +56,7 @@ figures::figures! {
     }
 }
 
-/// What one thread counts. Atomic, and never reset.
+/// Counters of one thread. Atomic, and never reset.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub engine: ReadCounters,
@@ -85,7 +85,7 @@ impl AllCounters {
         self.0.own()
     }
 
-    /// Their sums.
+    /// Returns the sums of all threads.
     pub(crate) fn read(&self, table: &PclusterTable, requests: RequestPeaks) -> EngineStats {
         let mut stats = EngineStats {
             requests,

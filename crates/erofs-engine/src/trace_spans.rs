@@ -1,8 +1,8 @@
 //! Trace spans: what the threads of a mount did and when, for a recorder.
 //!
-//! While tracing is off, a span costs one relaxed load. A recorder switches tracing on for some
+//! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
 //! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
-//! they are over. When a recorder is killed, tracing ends by itself.
+//! they have passed. If a recorder is killed, tracing ends by itself.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,9 +15,9 @@ use serde::Deserialize;
 /// How long trace spans are recorded after the last [`TraceSpans::take`].
 pub const LASTING: Duration = Duration::from_secs(10);
 
-/// A thread writes to the buffer of its number; two seldom share one.
+/// A thread writes to the buffer selected by its number; two threads rarely share one.
 const BUFFERS: usize = 16;
-/// Spans of a buffer, 64 bytes each; later ones are counted as lost.
+/// Spans in a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
 /// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
@@ -34,16 +34,16 @@ pub struct Span {
     pub end_ns: u64,
     /// Its subject: the number of a request, or the address of a pcluster.
     pub id: u64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes: u64,
 }
 
 /// The trace spans of one engine.
 #[derive(Debug, Default)]
 pub struct TraceSpans {
-    /// Atomic. Spans are recorded until then; 0 while tracing is off.
+    /// Atomic. Spans are recorded until this time; 0 while tracing is off.
     until: AtomicU64,
-    /// Atomic. Spans that found their buffer full.
+    /// Atomic. Spans that were dropped because their buffer was full.
     lost: AtomicU64,
     /// Guarded by its own lock. The recorded trace spans.
     recorded: [Mutex<Vec<Span>>; BUFFERS],
@@ -56,7 +56,7 @@ impl TraceSpans {
         self.until.load(Relaxed) != 0
     }
 
-    /// The time now, if a recorder wants trace spans: the beginning of one.
+    /// The current time, as the beginning of a span, if a recorder wants trace spans.
     #[inline]
     pub fn begin(&self) -> Option<u64> {
         self.wanted().then(now_ns)
@@ -92,12 +92,12 @@ impl TraceSpans {
         });
     }
 
-    /// Returns at most `most` trace spans and the number of those that were lost since the last
-    /// call, and continues recording for [`LASTING`].
+    /// Returns at most `most` trace spans and the number of spans lost since the last call, and
+    /// continues recording for [`LASTING`].
     pub fn take(&self, most: usize) -> (Vec<Span>, u64) {
         let now = now_ns();
         if self.until.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
-            // Spans of a recorder that ended.
+            // Left by a recorder that has ended.
             self.recorded.iter().for_each(|buffer| lock(buffer).clear());
             self.lost.store(0, Relaxed);
         }
@@ -110,7 +110,7 @@ impl TraceSpans {
         (spans, self.lost.swap(0, Relaxed))
     }
 
-    /// The recorder ended: recording stops, and the memory is freed.
+    /// Stops recording, since the recorder has ended, and frees the memory.
     fn forget(&self) {
         self.until.store(0, Relaxed);
         self.recorded

@@ -1,6 +1,6 @@
 //! The compression algorithms of the format.
 
-/// A compression algorithm, as `h_algorithmtype` and `available_compr_algs` number them.
+/// A compression algorithm, with its number in `h_algorithmtype` and `available_compr_algs`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Algorithm {
@@ -23,7 +23,7 @@ impl Algorithm {
         Algorithm::Zstd,
     ];
 
-    /// The algorithm with that number, if the format has one.
+    /// The algorithm with this number, if the format has one.
     pub fn from_number(number: u8) -> Option<Algorithm> {
         Self::ALL.get(usize::from(number)).copied()
     }

@@ -3,8 +3,8 @@
 /// Polynomial of CRC-32C (Castagnoli), bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// CRC-32C without the final inversion, as EROFS stores it. Bit by bit: a mount does it once, for
-/// 64 KiB at most.
+/// CRC-32C without the final inversion, as EROFS stores it. Bit by bit: a mount computes it once,
+/// over at most 64 KiB.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     let shifted = |crc: u32| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
     let add = |crc, &byte: &u8| (0..8).fold(crc ^ u32::from(byte), |crc, _| shifted(crc));
@@ -23,7 +23,7 @@ fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// xxHash32, as its specification describes it.
+/// xxHash32 according to its specification.
 pub(crate) fn xxh32(bytes: &[u8], seed: u32) -> u32 {
     let [p1, p2, p3, p4, p5] = PRIMES;
     let stripes = bytes.chunks_exact(16);

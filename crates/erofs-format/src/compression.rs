@@ -1,8 +1,9 @@
-//! Settings of the compression algorithms, kept behind the superblock.
+//! Settings of the compression algorithms, stored after the superblock.
 //!
 //! With `COMPR_CFGS` there is one record for each algorithm of the bitmap, in the order of its
 //! bits: a 16-bit length and the bytes, each record aligned to 4 (`fs/erofs/erofs_fs.h`,
-//! `z_erofs_*_cfgs`). Without it the image can hold LZ4 only, and the superblock has its distance.
+//! `z_erofs_*_cfgs`). Without it the image can contain only LZ4, and the superblock has its
+//! distance.
 
 use crate::meta::Meta;
 use crate::{Algorithm, Result};
@@ -25,16 +26,16 @@ pub struct CompressionConfigs {
 /// Settings of LZ4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lz4Config {
-    /// Largest distance of a match, in bytes; 0 stands for 65535.
+    /// Largest distance of a match, in bytes; 0 means 65535.
     pub max_distance: u16,
-    /// Blocks of the largest pcluster.
+    /// Blocks in the largest pcluster.
     pub max_pcluster_blocks: u16,
 }
 
 /// Settings of MicroLZMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LzmaConfig {
-    /// Bytes of the dictionary, 4 KiB to 8 MiB.
+    /// Bytes in the dictionary, 4 KiB to 8 MiB.
     pub dict_size: u32,
 }
 
@@ -101,12 +102,13 @@ pub(crate) fn read(
     Ok(parsed)
 }
 
-/// The record at `offset` (rounded up to 4): its bytes, how many of them count, where it ends.
+/// The record at `offset` (rounded up to 4): its bytes, how many of them are valid, and where it
+/// ends.
 fn read_record(meta: &Meta<'_>, offset: u64) -> Result<([u8; RECORD], usize, u64)> {
     let offset = offset.next_multiple_of(4);
     let mut length = [0; 2];
     meta.read(&mut length, offset)?;
-    // A length of 0 stands for 65536, as everywhere the kernel reads such records.
+    // A length of 0 means 65536, as everywhere the kernel reads such records.
     let length = match u16::from_le_bytes(length) {
         0 => 65536,
         length => u64::from(length),
@@ -145,7 +147,7 @@ fn u16_at(record: &[u8], at: usize) -> u16 {
 }
 
 fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
-    // 0 is reserved and counts as 1.
+    // 0 is reserved and treated as 1.
     let blocks = u16_at(record, 2).max(1);
     if u64::from(blocks) * u64::from(block_size) > MAX_PCLUSTER {
         return corrupted!(

@@ -2,9 +2,9 @@
 
 use crate::{Nid, Result};
 
-/// `i_format`: all bits that have a meaning.
+/// `i_format`: all defined bits.
 const KNOWN_FORMAT: u16 = (1 << 5) - 1;
-/// Chunk formats: all bits that have a meaning (`EROFS_CHUNK_FORMAT_ALL`).
+/// Chunk formats: all defined bits (`EROFS_CHUNK_FORMAT_ALL`).
 const KNOWN_CHUNK_FORMAT: u32 = 0x7f;
 /// Half of `i_u` is the chunk format; the other half is reserved.
 const CHUNK_FORMAT: u32 = 0xffff;
@@ -16,7 +16,7 @@ pub enum DataLayout {
     FlatPlain,
     /// Compressed, with 8-byte indexes or encoded extents.
     CompressedFull,
-    /// Consecutive blocks, and the tail behind the inode.
+    /// Consecutive blocks, and the tail after the inode.
     FlatInline,
     /// Compressed, with indexes of 4 and 2 bytes.
     CompressedCompact,
@@ -41,7 +41,7 @@ pub(crate) fn layout(format: u16, nid: Nid) -> Result<DataLayout> {
     })
 }
 
-/// Refuses chunk formats with unknown bits.
+/// Rejects chunk formats with unknown bits.
 pub(crate) fn check_chunk_format(nid: Nid, union_bits: u32) -> Result<()> {
     let format = union_bits & CHUNK_FORMAT;
     if format & !KNOWN_CHUNK_FORMAT != 0 {

@@ -1,9 +1,9 @@
 //! The devices of an image and the addresses on them.
 //!
-//! An address may name a device (chunk indexes do) or be one of the unified address space, where
-//! each extra device has a place (`uniaddr`) and everything else is the primary device. All devices
-//! may also be one: then only the primary is passed and holds the others at their unified addresses
-//! (what the kernel calls a flat device).
+//! An address may name a device (chunk indexes do), or be in the unified address space, in which
+//! each extra device has a place (`uniaddr`) and everything else is the primary device. There may
+//! also be only one device: then only the primary is passed, and contains the others at their
+//! unified addresses (a flat device in the kernel's terms).
 
 use crate::meta::{Meta, until_nul};
 use crate::raw::{RawDeviceSlot, incompat};
@@ -14,24 +14,24 @@ use crate::{Error, Holder, Result, Source, Superblock};
 pub struct DeviceSlot {
     /// Its tag in the image: a digest, a name, or nothing.
     pub tag: Vec<u8>,
-    /// Its blocks.
+    /// Number of its blocks.
     pub blocks: u64,
-    /// Its first block in the unified address space; 0: it is not there.
+    /// Its first block in the unified address space; 0 if it is not there.
     pub unified_block: u64,
 }
 
 /// The devices; their sizes are queried once.
 #[derive(Debug)]
 pub(crate) struct Devices {
-    /// Bytes of each, the primary one first.
+    /// Size of each in bytes, the primary one first.
     sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
-    /// One device holds all.
+    /// One device contains all.
     flat: bool,
     block_bits: u8,
 }
 
-/// A place on a device, and how many bytes there are from it to the end of the device.
+/// A position on a device, and the number of bytes from there to the end of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub device: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Place {
     pub available: u64,
 }
 
-/// Bytes of a slot of the table; `devt_slotoff` counts in them too.
+/// Bytes in a slot of the table, which is also the unit of `devt_slotoff`.
 const SLOT: u64 = size_of::<RawDeviceSlot>() as u64;
 
 impl Devices {
@@ -70,7 +70,7 @@ impl Devices {
         self.sizes.get(usize::from(index)).copied()
     }
 
-    /// As many as the table has, or the primary alone if it contains the others.
+    /// There must be as many as the table has, or only the primary if it contains the others.
     fn check_count(&mut self) -> Result<()> {
         let (given, needed) = (self.sizes.len() - 1, self.slots.len());
         if given > needed {
@@ -93,7 +93,7 @@ impl Devices {
         })
     }
 
-    /// The first extra device that has less than the table says; its last block may be short.
+    /// The first extra device that is smaller than the table says; its last block may be short.
     pub fn truncation(&self) -> Option<String> {
         let mut given = self.sizes[1..].iter().zip(&self.slots).enumerate();
         given.find_map(|(index, (present, slot))| {
@@ -136,7 +136,7 @@ impl Devices {
         }
     }
 
-    /// Resolves a range that must be wholly on one device.
+    /// Resolves a range that must be entirely on one device.
     pub fn resolve_range(&self, device: u16, address: u64, length: u64) -> Result<Place> {
         let place = self.resolve(device, address)?;
         if place.available >= length {
@@ -183,8 +183,8 @@ impl Devices {
         }
     }
 
-    /// Chunk indexes keep a device in as many bits as the count of devices needs; others are not
-    /// defined and masked out (`device_id_mask` of the kernel).
+    /// Chunk indexes store a device in as many bits as the number of devices requires; other bits
+    /// are undefined and masked out (the kernel's `device_id_mask`).
     pub fn id_mask(&self) -> u16 {
         let count = self.slots.len() + 1;
         count.next_power_of_two().wrapping_sub(1) as u16
@@ -194,14 +194,14 @@ impl Devices {
 fn read_table(meta: &Meta<'_>, superblock: &Superblock) -> Result<Vec<DeviceSlot>> {
     let count = u64::from(superblock.extra_devices);
     let start = u64::from(superblock.device_slot) * SLOT;
-    // Refused before anything is allocated for it.
+    // Rejected before anything is allocated for it.
     meta.check(start, count * SLOT)?;
     (0..count)
         .map(|i| Ok(parse_slot(&meta.get(start + i * SLOT)?, superblock)))
         .collect()
 }
 
-/// The upper halves mean nothing in other images than those of 48 bits.
+/// The upper halves are meaningless except in 48-bit images.
 fn parse_slot(raw: &RawDeviceSlot, superblock: &Superblock) -> DeviceSlot {
     let wide = superblock.has(incompat::BIT48);
     let whole = |low: u32, high: u16| match wide {

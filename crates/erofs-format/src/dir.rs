@@ -1,10 +1,10 @@
 //! Directories, read from their decoded content.
 //!
-//! A directory is a run of blocks, each with its entries in front (12 bytes each) and their names
-//! behind, in the order of the entries. The offset of the first name determines the number of
-//! entries; a name ends where the next one begins, the last one with the block or at a NUL. Entries
-//! are sorted by name, over blocks too, so that a lookup needs few blocks. Facts: `erofs_dirent` of
-//! fs/erofs/erofs_fs.h, fs/erofs/namei.c and fs/erofs/dir.c.
+//! A directory is a sequence of blocks, each with its entries first (12 bytes each), followed by
+//! their names in the order of the entries. The offset of the first name determines the number of
+//! entries; a name ends where the next one begins, the last one at the end of the block or at a
+//! NUL. Entries are sorted by name, across blocks too, so that a lookup needs few blocks. Facts:
+//! `erofs_dirent` of fs/erofs/erofs_fs.h, fs/erofs/namei.c and fs/erofs/dir.c.
 
 mod block;
 mod list;
@@ -18,14 +18,15 @@ use crate::Nid;
 /// One entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dirent<'a> {
-    /// Name: 1 to 255 bytes without `/` and NUL; `.` and `..` are entries like others.
+    /// Name: 1 to 255 bytes without `/` and NUL; `.` and `..` are ordinary entries.
     pub name: &'a [u8],
     /// Inode it names.
     pub nid: Nid,
-    /// Type as in the entry (see [`crate::FileType`]); a hint, the inode decides. 0 is unknown.
+    /// Type according to the entry (see [`crate::FileType`]); a hint, since the inode decides. 0 is
+    /// unknown.
     pub file_type: u8,
-    /// Where to go on behind this entry: an opaque cookie for [`read`], larger with every entry and
-    /// never larger than the directory's size, so that a larger one can stand for a `.` that is
+    /// Where to continue after this entry: an opaque cookie for [`read`], larger with every entry
+    /// and never larger than the directory's size, so that a larger one can stand for a `.` that is
     /// supplied at the end.
     pub next: u64,
 }

@@ -9,13 +9,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are no EROFS image at all.
+    /// The bytes are not an EROFS image at all.
     #[error("not an EROFS image: {reason}")]
     NotErofs {
-        /// What is missing.
+        /// The part that is missing.
         reason: Cow<'static, str>,
     },
-    /// The image may be valid, but uses a feature that this reader does not know.
+    /// The image may be valid, but uses a feature that this reader does not support.
     #[error("unsupported: {feature}")]
     Unsupported {
         /// The feature, by name or number.
@@ -42,16 +42,16 @@ pub enum Error {
         /// Extra devices that were passed.
         given: usize,
     },
-    /// The image contradicts itself or points outside of itself.
+    /// The image contradicts itself or refers to something outside it.
     #[error("corrupted: {what}")]
     Corrupted {
-        /// What, where, with the numbers.
+        /// The fault and its place, with the numbers.
         what: Cow<'static, str>,
     },
     /// The bytes could not be read.
     #[error("cannot read {length} bytes at {offset:#x} of {device}: {source}")]
     Io {
-        /// Where the bytes were to come from.
+        /// Where the bytes should have come from.
         device: &'static str,
         /// Byte offset in it.
         offset: u64,
@@ -67,9 +67,9 @@ pub enum Error {
 pub enum ErrorClass {
     /// Not EROFS (EINVAL).
     NotErofs,
-    /// An unknown feature, or devices that do not fit (EOPNOTSUPP).
+    /// An unknown feature, or devices that do not match (EOPNOTSUPP).
     Unsupported,
-    /// EUCLEAN, which is what the kernel calls EFSCORRUPTED.
+    /// EUCLEAN, which the kernel calls EFSCORRUPTED.
     Corrupted,
     /// EIO.
     Io,

@@ -9,7 +9,7 @@ pub struct Extent {
     pub logical: u64,
     /// Bytes of the file, from `logical`, that it supplies: never 0, never beyond the file's size.
     pub length: u64,
-    /// Where they are.
+    /// Their location.
     pub kind: ExtentKind,
 }
 
@@ -22,48 +22,48 @@ impl Extent {
         }
     }
 
-    /// First byte of the file behind the extent.
+    /// First byte of the file after the extent.
     pub fn end(&self) -> u64 {
         self.logical + self.length
     }
 }
 
-/// Where the bytes of an [`Extent`] are.
+/// The location of the bytes of an [`Extent`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExtentKind {
     /// Nowhere: they are zeros.
     Hole,
-    /// Plain bytes on a device: byte `logical + k` of the file is byte `physical + k` of it. The
-    /// whole extent is inside of the device.
+    /// Uncompressed bytes on a device: byte `logical + k` of the file is byte `physical + k` of it.
+    /// The whole extent is inside the device.
     Raw {
         /// Number of the device; 0 is the image.
         device: u16,
         /// Byte offset on it.
         physical: u64,
     },
-    /// Plain bytes in metadata (the inline tail): of the primary device, or of the metabox.
+    /// Uncompressed bytes in metadata (the inline tail): on the primary device, or in the metabox.
     Meta {
-        /// The bytes are inside of the metabox.
+        /// The bytes are in the metabox.
         metabox: bool,
         /// Byte offset on the primary device, or in the decoded metabox.
         physical: u64,
     },
     /// One pcluster, decoded from its beginning.
     Compressed(Pcluster),
-    /// Bytes of the packed inode. They are inside of it as far as its size is known to this crate
-    /// (see [`crate::Source`]); the reader of the packed inode checks the rest.
+    /// Bytes of the packed inode. They are inside it as far as its size is known to this crate (see
+    /// [`crate::Source`]); the reader of the packed inode checks the rest.
     Fragment {
         /// Byte offset in the decoded packed inode of the byte `logical`.
         offset: u64,
     },
 }
 
-/// Where a pcluster's stored bytes are.
+/// The location of a pcluster's stored bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Location {
     /// Number of the device: 0 is the image, and 0 if `metabox`.
     pub device: u16,
-    /// The bytes are inside of the decoded metabox (tail packing of an inode that lives there).
+    /// The bytes are in the decoded metabox (tail packing of an inode that is stored there).
     pub metabox: bool,
     /// Byte offset, not always a multiple of the block size.
     pub physical: u64,
@@ -73,18 +73,19 @@ pub struct Location {
 /// [`Extent::logical`]. Extents always start at decoded offset 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pcluster {
-    /// Where the stored bytes are; all of them are inside of that device.
+    /// Where the stored bytes are; all of them are inside that device.
     pub location: Location,
-    /// Stored bytes to read: at most 1 MiB, for block-based pclusters a multiple of the block size
-    /// with padding somewhere in it (in front with `ZERO_PADDING`, else behind).
+    /// Stored bytes to read: at most 1 MiB; for block-based pclusters a multiple of the block size,
+    /// with padding somewhere in it (in front with `ZERO_PADDING`, otherwise at the end).
     pub length: u32,
     /// How they are stored.
     pub coding: Coding,
     /// Bytes to decode: at most 12 MiB, the length of the extent.
     pub decoded_length: u64,
-    /// The stream may hold more than `decoded_length`: stop there. If false it ends exactly there.
+    /// The stream may contain more than `decoded_length`: stop there. If false, it ends exactly
+    /// there.
     pub partial: bool,
-    /// Tail packing: the stored bytes lie in metadata, not on a block boundary, and `length` is
+    /// Tail packing: the stored bytes are in metadata, not on a block boundary, and `length` is
     /// exact.
     pub inline: bool,
 }
@@ -94,18 +95,18 @@ pub struct Pcluster {
 pub enum Coding {
     /// Compressed.
     Compressed(Algorithm),
-    /// Uncompressed, first byte first.
+    /// Uncompressed, in order.
     Shifted,
     /// Uncompressed and rotated, so that most bytes keep their place within a block: byte `k` of
     /// the extent is at [`interlaced_offset`] of the stored bytes, which are whole blocks.
     Interlaced,
 }
 
-/// Where byte `k` of an interlaced extent is inside of its `length` stored bytes.
+/// Where byte `k` of an interlaced extent is within its `length` stored bytes.
 ///
-/// The extent's bytes up to the next block boundary of the FILE stand at the end of the last stored
-/// block, all others follow from the beginning of the stored bytes
-/// (`z_erofs_transform_plain` of fs/erofs/decompressor.c).
+/// The extent's bytes up to the next block boundary of the FILE are at the end of the last stored
+/// block; all others follow from the beginning of the stored bytes (`z_erofs_transform_plain` of
+/// fs/erofs/decompressor.c).
 pub fn interlaced_offset(logical: u64, k: u64, block_size: u64, length: u64) -> u64 {
     let head = block_size - logical % block_size;
     if k < head {

@@ -54,7 +54,7 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Decodes the 32-bit form of Linux: minor bits 0-7, 12 bits of major, the rest of minor.
+    /// Decodes Linux's 32-bit form: minor bits 0-7, 12 bits of major, the rest of minor.
     pub(crate) fn decode(bits: u32) -> DeviceNumber {
         DeviceNumber {
             major: (bits >> 8) & 0xfff,

@@ -1,4 +1,5 @@
-//! An opened image: what its superblock and its device table say, and reads of its structures.
+//! An opened image: the content of its superblock and its device table, and reads of its
+//! structures.
 //!
 //! `map.rs` and `xattr.rs` add the methods that map and read attributes.
 
@@ -10,24 +11,24 @@ use crate::meta::Meta;
 use crate::xattr_prefix::LongPrefix;
 use crate::{Error, FileType, Holder, Inode, NID_IN_METABOX, Nid, Result, Source, Superblock};
 
-/// An opened image. It has no files: each caller reads through a [`Source`] of its own, see
+/// An opened image. It holds no files: each caller reads through its own [`Source`], see
 /// [`Image::reader`].
 ///
-/// An engine opens it in this order: [`Image::open`]; then, through a source that has the metabox
-/// and the packed inode too, [`Reader::load_xattr_prefixes`] and [`Reader::check_root`].
+/// An engine opens it in this order: [`Image::open`]; then, through a source that also has the
+/// metabox and the packed inode, [`Reader::load_xattr_prefixes`] and [`Reader::check_root`].
 ///
-/// The metabox comes first: the packed inode may live in it. Mapping the metabox inode returns
-/// fragments only if the packed inode does not live in the metabox, and mapping the packed inode
-/// never returns fragments, so the contents of the two cannot lead to each other in a circle.
+/// The metabox comes first: the packed inode may be stored in it. Mapping the metabox inode returns
+/// fragments only if the packed inode is not in the metabox, and mapping the packed inode never
+/// returns fragments, so their contents cannot refer to each other in a cycle.
 #[derive(Debug)]
 pub struct Image {
     superblock: Superblock,
     devices: Devices,
-    /// Set when the metabox and the packed inode can be read.
+    /// Set once the metabox and the packed inode can be read.
     prefixes: OnceLock<Vec<LongPrefix>>,
 }
 
-/// An image and where its bytes come from.
+/// An image and the source of its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     image: &'a Image,
@@ -44,17 +45,16 @@ impl Deref for Reader<'_> {
 
 impl Image {
     /// Reads and checks the superblock, its checksum, the compression configurations, the device
-    /// table, and the special inodes (root, packed, metabox) as far as they do not live in the
-    /// metabox.
+    /// table, and those special inodes (root, packed, metabox) that are not in the metabox.
     ///
-    /// Devices of `source`: the primary one first, then the extra ones in the order of the device
-    /// table. With the primary alone, an image of several devices is accepted if that one device
-    /// holds all of them at their unified addresses.
+    /// The devices of `source` are the primary one first, then the extra ones in the order of the
+    /// device table. With only the primary, an image of several devices is accepted if that one
+    /// device contains all of them at their unified addresses.
     pub fn open(source: &dyn Source) -> Result<Image> {
         Image::open_checked(source, true)
     }
 
-    /// As [`Image::open`], but a superblock with a wrong checksum is taken as it is.
+    /// Like [`Image::open`], but accepts a superblock with a wrong checksum.
     pub fn open_without_checksum(source: &dyn Source) -> Result<Image> {
         Image::open_checked(source, false)
     }
@@ -99,12 +99,12 @@ impl Image {
         &self.devices.slots
     }
 
-    /// Nid of the metabox inode, whose content the source must have.
+    /// Nid of the metabox inode, whose content the source must provide.
     pub fn metabox_nid(&self) -> Option<Nid> {
         self.superblock.metabox_nid
     }
 
-    /// Nid of the packed inode, whose content the source must have.
+    /// Nid of the packed inode, whose content the source must provide.
     pub fn packed_nid(&self) -> Option<Nid> {
         self.superblock.packed_nid
     }
@@ -114,8 +114,8 @@ impl Image {
         self.devices.size(index)
     }
 
-    /// Both sizes of an image, or of an extra device, that was cut short; `None` for whole ones: a
-    /// download that broke off opens as long as its metadata is there.
+    /// Both sizes of an image, or of an extra device, that was truncated; `None` if they are
+    /// complete: an incomplete download can be opened as long as its metadata is there.
     pub fn truncation(&self) -> Option<String> {
         let superblock = &self.superblock;
         let claimed = superblock
@@ -150,8 +150,8 @@ impl Image {
 }
 
 impl<'a> Reader<'a> {
-    /// Checks that the root is a directory: done by [`Image::open`] unless the root lives in the
-    /// metabox, so an engine calls it once more when it has the metabox.
+    /// Checks that the root is a directory: [`Image::open`] does this unless the root is in the
+    /// metabox, so an engine calls it again once it has the metabox.
     pub fn check_root(&self) -> Result<()> {
         self.check_type("root", self.superblock.root_nid, FileType::Directory)
     }
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         Inode::read(&self.meta(in_metabox)?, base, nid, &self.superblock)
     }
 
-    /// Where its bytes come from.
+    /// Source of its bytes.
     pub fn source(&self) -> &'a dyn Source {
         self.source
     }
@@ -211,12 +211,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The metadata that holds the inode: what its map and its inline data are read from.
+    /// The metadata that contains the inode: its map and its inline data are read from there.
     pub(crate) fn meta_of(&self, inode: &Inode) -> Result<Meta<'a>> {
         self.meta(inode.in_metabox())
     }
 
-    /// The decoded content of a special inode, if the source has it.
+    /// The decoded content of a special inode, if the source provides it.
     pub(crate) fn holder(&self, holder: Holder) -> Option<Meta<'a>> {
         let size = self.source.size(holder)?;
         let source = self.source;

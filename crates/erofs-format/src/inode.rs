@@ -14,7 +14,7 @@ pub struct Inode {
     /// Its number, unless a reader of several images has [renumbered](Self::renumbered) it.
     pub nid: Nid,
     own_nid: Nid,
-    /// Type and permissions, as `st_mode`.
+    /// Type and permissions, as in `st_mode`.
     pub mode: u16,
     /// Owner.
     pub uid: u32,
@@ -28,37 +28,37 @@ pub struct Inode {
     pub mtime: i64,
     /// Its nanoseconds.
     pub mtime_nsec: u32,
-    /// Device number of a device file, else 0:0.
+    /// Device number of a device file, otherwise 0:0.
     pub rdev: DeviceNumber,
-    /// Serial number for 32-bit stat, as on disk: for display only.
+    /// Serial number for 32-bit stat, as on disk: only for display.
     pub ino: u32,
-    /// Storage, as `st_blocks`: in units of 512 bytes.
+    /// Storage, as in `st_blocks`: in units of 512 bytes.
     pub blocks: u64,
-    /// On-disk inode of 64 bytes (else 32).
+    /// Whether this is a 64-byte inode on disk (otherwise 32 bytes).
     pub extended: bool,
     /// A directory without a `.` entry (48-bit images); the lister supplies it.
     pub dot_omitted: bool,
-    /// `i_xattr_icount`: 0 for no xattrs at all.
+    /// `i_xattr_icount`: 0 if there are no xattrs at all.
     pub xattr_icount: u16,
     layout: DataLayout,
-    /// Byte offset of the inode in what holds it: the primary device or the metabox.
+    /// Byte offset of the inode in the primary device or the metabox.
     pub(crate) position: u64,
     /// `i_u`, for the layouts that read it.
     pub(crate) union_bits: u32,
-    /// First block of a flat inode; none: no block at all, the data is a hole.
+    /// First block of a flat inode; none if it has no block at all, and its data is a hole.
     pub(crate) start_block: Option<u64>,
-    /// Where compressed data is, read from the map header at the first mapping.
+    /// Where compressed data is, read from the map header when it is first mapped.
     pub(crate) zmap: Arc<OnceLock<ZMap>>,
 }
 
-/// Bytes of an inode slot, which nids count in.
+/// Bytes in an inode slot, the unit of nids.
 const SLOT: u64 = 32;
 /// `i_format`: extended inode.
 const EXTENDED: u16 = 1;
-/// `i_format`: nlink of a compact inode is 1 and `i_nb` means something else; for directories:
-/// `.` is left out.
+/// `i_format`: nlink of a compact inode is 1 and `i_nb` has another meaning; for directories: `.`
+/// is omitted.
 const NLINK_1_OR_DOT_OMITTED: u16 = 1 << 4;
-/// The longest target that readlink can return: a page with its final NUL.
+/// The longest target that readlink can return: a page including the terminating NUL.
 const MAX_SYMLINK: u64 = 4095;
 
 /// Fields of either on-disk form.
@@ -66,7 +66,7 @@ struct Fields {
     format: u16,
     xattr_icount: u16,
     mode: u16,
-    /// High bits of a block address; absent where `i_nb` is the link count.
+    /// High bits of a block address; absent if `i_nb` is the link count.
     high: Option<u16>,
     size: u64,
     union_bits: u32,
@@ -79,7 +79,7 @@ struct Fields {
 }
 
 impl Inode {
-    /// Reads the inode `nid` out of `meta`, where nid 0 is at byte `base`.
+    /// Reads the inode `nid` from `meta`, where nid 0 is at byte `base`.
     pub(crate) fn read(
         meta: &Meta<'_>,
         base: u64,
@@ -114,7 +114,7 @@ impl Inode {
         self.layout
     }
 
-    /// Its data is compressed (or a fragment).
+    /// Whether its data is compressed (or a fragment).
     pub fn is_compressed(&self) -> bool {
         matches!(
             self.layout,
@@ -122,7 +122,7 @@ impl Inode {
         )
     }
 
-    /// The inode lives inside of the metabox.
+    /// Whether the inode is stored in the metabox.
     pub fn in_metabox(&self) -> bool {
         self.own_nid & NID_IN_METABOX != 0
     }
@@ -132,14 +132,14 @@ impl Inode {
         self.own_nid
     }
 
-    /// The same inode with a number among those of several images.
+    /// This inode with a number among those of several images.
     #[must_use]
     pub fn renumbered(self, nid: Nid) -> Self {
         Self { nid, ..self }
     }
 
-    /// Bytes of the inline xattrs behind the inode: a header of 12 bytes and 4 for each further
-    /// count.
+    /// Bytes in the inline xattrs after the inode: a header of 12 bytes and 4 for each count beyond
+    /// the first.
     pub(crate) fn xattr_size(&self) -> u64 {
         match self.xattr_icount {
             0 => 0,
@@ -152,7 +152,7 @@ impl Inode {
         self.position + if self.extended { 2 * SLOT } else { SLOT }
     }
 
-    /// Where what follows inode and xattrs starts: inline data, chunk table or map header.
+    /// Where the data after inode and xattrs starts: inline data, chunk table or map header.
     pub(crate) fn body(&self) -> u64 {
         self.xattr_position() + self.xattr_size()
     }
@@ -202,7 +202,7 @@ fn compact(raw: &RawInodeCompact, superblock: &Superblock) -> Fields {
         ino: raw.ino.get(),
         uid: raw.uid.get().into(),
         gid: raw.gid.get().into(),
-        // Seconds count from the epoch; older images have 0 there and mean the epoch itself.
+        // Seconds are relative to the epoch; older images have 0 there and mean the epoch itself.
         mtime: superblock.epoch.wrapping_add(raw.mtime.get().into()),
         mtime_nsec: superblock.fixed_nsec,
         nlink: if one_link { 1 } else { nb.into() },
@@ -264,7 +264,7 @@ fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
     Ok(())
 }
 
-/// Compressed inodes count their blocks, for the others the size decides.
+/// Compressed inodes store their number of blocks; for the others the size determines it.
 fn sectors(fields: &Fields, compressed: bool, superblock: &Superblock) -> u64 {
     let blocks = match compressed {
         true => u64::from(fields.union_bits) | u64::from(fields.high.unwrap_or(0)) << 32,

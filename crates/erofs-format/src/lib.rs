@@ -1,10 +1,10 @@
 //! EROFS on-disk structures, inodes, directories, xattrs and extent maps.
 //!
 //! This crate knows the layout of an EROFS image and leaves I/O to its caller: bytes come through a
-//! [`Source`], which stands for the request that they are for, and compressed extents are described
+//! [`Source`], which represents the request that needs them, and compressed extents are described
 //! ([`Pcluster`]), not decoded. No field of an image is trusted: arithmetic on its fields is
-//! checked, every walk has a bound that follows from the size of the image or from a limit of the
-//! format, and no allocation is larger than what the image has bytes for.
+//! checked, every walk has a bound derived from the size of the image or from a limit of the
+//! format, and no allocation is larger than the number of bytes that the image has for it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Format facts come from `fs/erofs/erofs_fs.h` of Linux (which is also MIT licensed) and from how
-//! the kernel reads images; the comments name the place.
+//! the kernel reads images; the comments cite the source.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -62,7 +62,7 @@ pub use superblock::Superblock;
 pub use xattr::Xattr;
 
 /// Number of an inode: its position in 32-byte slots from the start of the metadata area. Bit 63
-/// means that the inode lives inside the metabox.
+/// means that the inode is stored in the metabox.
 pub type Nid = u64;
 
 /// Bit of a [`Nid`] that means "in the metabox" (`EROFS_DIRENT_NID_METABOX_BIT`).

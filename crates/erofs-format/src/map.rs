@@ -1,8 +1,8 @@
 //! Maps bytes of a file to their storage: pure lookups in metadata.
 //!
-//! One file for each way to lay data out: [`flat`], [`chunk`], and for compressed data the map
-//! header ([`zheader`]), the search in an index of lclusters ([`zindex`], which reads entries of
-//! 8 bytes, [`zfull`], or packed ones, [`zcompact`]) and encoded extents ([`zextents`]).
+//! One file for each data layout: [`flat`], [`chunk`], and for compressed data the map header
+//! ([`zheader`]), the search in an index of lclusters ([`zindex`], which reads entries of 8 bytes,
+//! [`zfull`], or packed ones, [`zcompact`]) and encoded extents ([`zextents`]).
 
 mod chunk;
 mod flat;
@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::{DataLayout, Extent, Inode, Reader, Result};
 
-/// Extents of a file, each with its part of a range. It ends behind an error.
+/// Extents of a file, each with its part of a range. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct Extents<'a> {
     image: Reader<'a>,
@@ -45,7 +45,7 @@ impl Iterator for Extents<'_> {
 }
 
 impl Reader<'_> {
-    /// The extents that `range` of the inode has bytes of, one after another.
+    /// The extents that contain bytes of `range` of the inode, one after another.
     pub fn extents<'e>(&'e self, inode: &'e Inode, range: Range<u64>) -> Extents<'e> {
         Extents {
             image: *self,
@@ -54,11 +54,11 @@ impl Reader<'_> {
         }
     }
 
-    /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Small
-    /// reads only, no allocation that depends on the image, every walk bounded.
+    /// The extent that contains byte `offset` of the inode; `offset` must be below its size. Makes
+    /// only small reads and no allocation that depends on the image, and every walk is bounded.
     ///
-    /// Plain and hole extents end where the device ends, so that what exists can be read of a file
-    /// that claims more than there is; mapping the rest is an error.
+    /// Uncompressed and hole extents end where the device ends, so that the existing part of a file
+    /// can be read even if it claims more; mapping the rest is an error.
     pub fn map(&self, inode: &Inode, offset: u64) -> Result<Extent> {
         let (nid, size) = (inode.own_nid(), inode.size);
         if offset >= size || !inode.file_type().has_data() {
@@ -74,7 +74,8 @@ impl Reader<'_> {
                 zheader::map(*self, inode, offset)
             }
         }?;
-        // An index whose distances forwards and backwards contradict each other ends here too.
+        // An index whose forward and backward distances contradict each other is also rejected
+        // here.
         if offset < extent.logical || extent.end() <= offset || extent.end() > size {
             return corrupted!(
                 "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",
@@ -85,10 +86,10 @@ impl Reader<'_> {
         Ok(extent)
     }
 
-    /// The first offset, if there is one, from which reads find another extent than reads from
-    /// before it do: an entry of the index, in the middle of an extent, contradicts those at its
-    /// ends. No reader looks at all of them, so that bytes depend on how a file is read. For tools
-    /// that check images; it looks at each entry.
+    /// The first offset, if any, from which reads find a different extent than reads from before
+    /// it: an entry of the index, in the middle of an extent, contradicts those at its ends. No
+    /// reader examines all of them, so the bytes read depend on how a file is read. For tools that
+    /// check images; it examines each entry.
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         match inode.layout() {
             DataLayout::CompressedFull | DataLayout::CompressedCompact if inode.size > 0 => {
@@ -98,8 +99,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the inode has a hole, as far as `entries` of its index suffice, of which those that
-    /// are read are taken off. `None`: unknown, as of chunks, encoded extents and what is damaged.
+    /// Whether the inode has a hole, as far as `entries` of its index suffice; the number read is
+    /// subtracted from it. `None` if unknown, as for chunks, encoded extents and anything damaged.
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         if inode.size == 0 || !inode.file_type().has_data() {
             return Some(false);

@@ -1,10 +1,10 @@
-//! Reads of metadata, checked against the size of what holds it.
+//! Reads metadata, checked against the size of its container.
 
 use zerocopy::FromBytes;
 
 use crate::{Error, Holder, Result, Source};
 
-/// A holder of metadata: the primary device, or the decoded metabox.
+/// A container of metadata: the primary device, or the decoded metabox.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta<'a> {
     pub source: &'a dyn Source,
@@ -26,7 +26,7 @@ impl Meta<'_> {
         self.holder == Holder::Metabox
     }
 
-    /// Fills `buf`. Bytes beyond the end are the image's fault, everything else the reader's.
+    /// Fills `buf`. Bytes beyond the end are the image's fault, any other error the reader's.
     pub fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.check(offset, buf.len() as u64)?;
         let length = buf.len();
@@ -59,7 +59,7 @@ impl Meta<'_> {
     }
 }
 
-/// The error of a read that failed.
+/// The error for a read that failed.
 pub(crate) fn io_error(
     device: &'static str,
     offset: u64,
@@ -74,13 +74,13 @@ pub(crate) fn io_error(
     }
 }
 
-/// Text as far as its padding.
+/// A text without its padding.
 pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|&byte| byte == 0);
     &text[..end.unwrap_or(text.len())]
 }
 
-/// A structure of exactly these bytes. The length is the caller's constant.
+/// A structure of exactly these bytes. The length is a constant of the caller.
 pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     match T::read_from_bytes(bytes) {
         Ok(value) => value,
@@ -88,10 +88,10 @@ pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     }
 }
 
-/// Bytes of a [`Window`]: 64 full indexes, and no aligned pack or record straddles it.
+/// Bytes in a [`Window`]: 64 full indexes; no aligned pack or record straddles its end.
 const WINDOW: usize = 512;
 
-/// A small piece of metadata kept on the stack, so that neighbouring index entries cost one read.
+/// A small piece of metadata kept on the stack, so that adjacent index entries cost one read.
 pub(crate) struct Window<'a> {
     meta: Meta<'a>,
     start: u64,

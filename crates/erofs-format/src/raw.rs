@@ -1,7 +1,7 @@
 //! The on-disk structures, little-endian, without any interpretation.
 //!
-//! Field order and sizes are those of `fs/erofs/erofs_fs.h`. Unions are kept as their bits and
-//! decoded by the code that knows which member is meant.
+//! Field order and sizes are those of `fs/erofs/erofs_fs.h`. Unions are kept as bits and decoded by
+//! the code that knows which member is meant.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -103,7 +103,7 @@ const _: () = assert!(size_of::<RawInodeExtended>() == 64);
 #[derive(FromBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawXattrHeader {
-    /// Bit set: no name of the inode hashes to it.
+    /// A set bit means that no name of the inode hashes to it.
     pub name_filter: U32,
     pub shared_count: u8,
     pub reserved: [u8; 7],
@@ -142,8 +142,8 @@ const _: () = assert!(size_of::<RawDirent>() == 12);
 #[derive(FromBytes, Immutable, KnownLayout, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawMapHeader {
-    /// Fragment offset, or the size of inline data in the upper half, or an extent count's low
-    /// bits.
+    /// Fragment offset, or the size of inline data in the upper half, or the low bits of an extent
+    /// count.
     pub first: U32,
     pub advise: U16,
     pub algorithms: u8,
@@ -178,15 +178,15 @@ pub(crate) mod compat {
     ];
 }
 
-/// Bits of `feature_incompat`. Some stand for two features that came at the same time.
+/// Bits of `feature_incompat`. Some stand for two features that were introduced together.
 pub(crate) mod incompat {
     pub const ZERO_PADDING: u32 = 0x1;
-    /// Also big pclusters.
+    /// Also means big pclusters.
     pub const COMPR_CFGS: u32 = 0x2;
     pub const CHUNKED_FILE: u32 = 0x4;
-    /// Also HEAD2.
+    /// Also means HEAD2.
     pub const DEVICE_TABLE: u32 = 0x8;
-    /// Also dedupe.
+    /// Also means dedupe.
     pub const FRAGMENTS: u32 = 0x20;
     pub const XATTR_PREFIXES: u32 = 0x40;
     pub const BIT48: u32 = 0x80;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-/// Random access to a run of bytes of a known size: a device, or the decoded content of an inode.
+/// Random access to bytes of a known size: a device, or the decoded content of an inode.
 pub trait ReadAt: std::fmt::Debug {
     /// Fills `buf` from byte `offset`. A read that cannot be filled is an error
     /// ([`io::ErrorKind::UnexpectedEof`]), never a short success.
@@ -13,7 +13,7 @@ pub trait ReadAt: std::fmt::Debug {
     fn size(&self) -> u64;
 }
 
-/// What holds bytes of an image.
+/// A container of image bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A device; 0 is the primary one.
@@ -24,28 +24,28 @@ pub enum Holder {
     Packed,
 }
 
-/// Where the bytes of an image come from, for one caller: a request with its limits, or files.
+/// The source of an image's bytes, for one caller: a request with its limits, or files.
 pub trait Source: std::fmt::Debug {
-    /// Fills `buf` from byte `offset`, or is an error.
+    /// Fills `buf` from byte `offset`, or fails.
     fn read(&self, from: Holder, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Size in bytes; `None` if there is no such holder, or if it cannot be read yet.
+    /// Size in bytes; `None` if there is no such container, or if it cannot be read yet.
     fn size(&self, of: Holder) -> Option<u64>;
 }
 
-/// Readers of the whole of an image, for callers that know no requests.
+/// Readers of a whole image, for callers without requests.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     /// The devices, the primary one first.
     pub devices: Vec<Arc<dyn ReadAt + Send + Sync>>,
-    /// The metabox, which takes a decoder.
+    /// The metabox, which requires a decoder.
     pub metabox: Option<Arc<dyn ReadAt + Send + Sync>>,
-    /// The packed inode, which takes a decoder too.
+    /// The packed inode, which also requires a decoder.
     pub packed: Option<Arc<dyn ReadAt + Send + Sync>>,
 }
 
 impl Readers {
-    /// The devices alone.
+    /// Creates it with only the devices.
     pub fn of(devices: Vec<Arc<dyn ReadAt + Send + Sync>>) -> Self {
         Self {
             devices,
@@ -84,7 +84,7 @@ impl ReadAt for std::fs::File {
         use std::io::Seek;
         match self.metadata() {
             Ok(metadata) if metadata.is_file() => metadata.len(),
-            // Nothing else uses the position: all reads here name their offset.
+            // Nothing else uses the position: all reads here specify their offset.
             _ => (&*self).seek(io::SeekFrom::End(0)).unwrap_or(0),
         }
     }

@@ -6,26 +6,26 @@ use crate::meta::{Meta, until_nul};
 use crate::raw::{MAGIC, RawSuperblock, SUPER_OFFSET, compat, incompat};
 use crate::{Algorithm, Error, NID_IN_METABOX, Nid, Result};
 
-/// The superblock, checked. Addresses and counts are as on disk, 48-bit parts joined.
+/// The superblock, checked. Addresses and counts are as on disk, with 48-bit parts joined.
 #[derive(Clone, Debug)]
 pub struct Superblock {
     /// Binary logarithm of the block size, 9 to 16.
     pub block_bits: u8,
     /// Block size in bytes.
     pub block_size: u32,
-    /// `feature_compat`, unknown bits included.
+    /// `feature_compat`, including unknown bits.
     pub feature_compat: u32,
-    /// `feature_incompat`; unknown bits are refused at open.
+    /// `feature_incompat`; unknown bits are rejected when opening.
     pub feature_incompat: u32,
-    /// Bytes of the superblock: 128 and 16 for each extension slot.
+    /// Bytes in the superblock: 128 plus 16 for each extension slot.
     pub size: u32,
     /// The root directory.
     pub root_nid: Nid,
-    /// The packed inode, where fragments live.
+    /// The packed inode, which contains fragments.
     pub packed_nid: Option<Nid>,
-    /// The metabox inode, where metadata of other inodes lives.
+    /// The metabox inode, which contains other inodes' metadata.
     pub metabox_nid: Option<Nid>,
-    /// Count of inodes (statfs).
+    /// Number of inodes (statfs).
     pub inos: u64,
     /// Blocks of the primary device.
     pub blocks: u64,
@@ -37,7 +37,7 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Label, without the padding.
     pub volume_name: Vec<u8>,
-    /// Seconds that times of compact inodes count from.
+    /// Seconds that times of compact inodes are relative to.
     pub epoch: i64,
     /// Nanoseconds of the times of compact inodes.
     pub fixed_nsec: u32,
@@ -47,7 +47,7 @@ pub struct Superblock {
     pub extra_devices: u16,
     /// Slot of the device table, in units of 128 bytes from the start of the image.
     pub device_slot: u16,
-    /// Count of long xattr name prefixes.
+    /// Number of long xattr name prefixes.
     pub xattr_prefix_count: u8,
     /// Where they start, in units of 4 bytes.
     pub xattr_prefix_start: u32,
@@ -59,16 +59,17 @@ pub struct Superblock {
     pub compression: CompressionConfigs,
 }
 
-/// Smallest and largest block size that the format can express sensibly: the kernel's lower bound,
-/// and 64 KiB (its upper bound is the page size of the machine, which means nothing here).
+/// Smallest and largest block size that the format can sensibly express: the kernel's lower bound,
+/// and 64 KiB (its upper bound is the page size of the machine, which is irrelevant here).
 const BLOCK_BITS: std::ops::RangeInclusive<u8> = 9..=16;
 
-/// The kernel reads the superblock out of one 4 KiB page: what does not fit there is no superblock.
+/// The kernel reads the superblock from one 4 KiB page: anything that does not fit there is not a
+/// superblock.
 const MAX_SUPERBLOCK: u32 = 4096 - SUPER_OFFSET as u32;
 
 impl Superblock {
-    /// Reads and checks the superblock at byte 1024 and the configurations behind it; its checksum
-    /// if `verify`.
+    /// Reads and checks the superblock at byte 1024 and the configurations after it; also its
+    /// checksum if `verify`.
     pub(crate) fn read(meta: &Meta<'_>, verify: bool) -> Result<Superblock> {
         let raw = read_raw(meta)?;
         check_shape(&raw)?;
@@ -102,19 +103,19 @@ impl Superblock {
             .filter(|a| self.compression.available & a.bit() != 0)
     }
 
-    /// Compressed bytes stand at the END of their pcluster, zeros in front (`ZERO_PADDING`).
+    /// Compressed bytes are at the END of their pcluster, with zeros in front (`ZERO_PADDING`).
     pub fn zero_padding(&self) -> bool {
         self.has(incompat::ZERO_PADDING)
     }
 
-    /// Whether a feature is in use that files with holes have: chunks without a block, and extents
+    /// Whether a feature is in use that files with holes need: chunks without a block, and extents
     /// of a compressed file without bytes (`48BIT`). Pclusters that are holes have no feature bit:
     /// [`crate::Reader::has_holes`] finds them.
     pub fn has_holes(&self) -> bool {
         self.has(incompat::CHUNKED_FILE | incompat::BIT48)
     }
 
-    /// Names of the features in use, known ones by name, others by number.
+    /// Names of the features in use; unknown ones are given by number.
     pub fn feature_names(&self) -> Vec<String> {
         let mut names = bit_names(self.feature_compat, &compat::NAMES, "compat");
         names.extend(bit_names(
@@ -136,7 +137,7 @@ fn bit_names(bits: u32, known: &[&str], kind: &str) -> Vec<String> {
         .collect()
 }
 
-/// The first 128 bytes must be there; the extension slots only if the superblock counts them.
+/// The first 128 bytes must exist; the extension slots only if the superblock counts them.
 fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
     let mut bytes = [0; size_of::<RawSuperblock>()];
     let base = 128;
@@ -179,7 +180,7 @@ fn superblock_size(raw: &RawSuperblock) -> u32 {
 }
 
 /// Bytes that the checksum covers: from the superblock to the end of its block, or one whole block
-/// where blocks are no larger than what precedes the superblock.
+/// if blocks are no larger than what precedes the superblock.
 fn checksummed_length(block_size: u32) -> u32 {
     match block_size.checked_sub(SUPER_OFFSET as u32) {
         None | Some(0) => block_size,
@@ -215,7 +216,7 @@ fn check_features(raw: &RawSuperblock) -> Result<()> {
             bits.join(", ")
         );
     }
-    // The kernel refuses it as well: no image has directory blocks other than blocks.
+    // The kernel rejects it as well: in every image, directory blocks have the block size.
     if raw.dirblkbits != 0 {
         let bits = raw.dirblkbits;
         return unsupported!("dirblkbits {bits} (directory block size)");
@@ -243,7 +244,7 @@ fn parse(raw: &RawSuperblock) -> Result<Superblock> {
         } else {
             u64::from(high)
         },
-        // Fragments and dedupe share a bit: with dedupe alone there is no packed inode.
+        // Fragments and dedupe share a bit: with only dedupe there is no packed inode.
         packed_nid: (fragments && packed != 0).then_some(packed),
         metabox_nid: metabox_nid(raw)?,
         inos: raw.inos.get(),

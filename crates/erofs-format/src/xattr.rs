@@ -1,6 +1,6 @@
 //! Extended attributes.
 //!
-//! Behind the inode come a header with a name filter, the ids of shared attributes, and the
+//! After the inode come a header with a name filter, the IDs of shared attributes, and the
 //! attributes that belong to this inode alone. Names are stored without their namespace, which is a
 //! number, or with an index into a table of longer prefixes (`fs/erofs/erofs_fs.h`).
 
@@ -15,14 +15,14 @@ use crate::{Holder, Image, Inode, Reader, Result};
 /// One extended attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Xattr {
-    /// Whole name, with its prefix (`user.` and so on).
+    /// Full name, with its prefix (`user.` and so on).
     pub name: Vec<u8>,
     /// Value.
     pub value: Vec<u8>,
 }
 
 impl Image {
-    /// Whole name of the xattr with the digest of a file's content, if files have one.
+    /// Full name of the xattr with the digest of a file's content, if files have one.
     pub fn digest_xattr(&self) -> Option<Vec<u8>> {
         let index = self.superblock().ishare_xattr_prefix?;
         let prefix = self.prefixes().get(usize::from(index))?;
@@ -31,7 +31,7 @@ impl Image {
 }
 
 impl Reader<'_> {
-    /// Loads the long xattr name prefixes, wherever they live. To be called once, with a source
+    /// Loads the long xattr name prefixes, wherever they are stored. Call it once, with a source
     /// that has the metabox and the packed inode.
     pub fn load_xattr_prefixes(&self) -> Result<()> {
         let prefixes = read_prefixes(*self)?;
@@ -39,7 +39,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// All xattrs of an inode, names whole. Attributes of unknown namespaces are left out.
+    /// All xattrs of an inode, with full names. Attributes of unknown namespaces are omitted.
     pub fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>> {
         let mut found = Vec::new();
         visit(*self, inode, None, &mut |xattr| {
@@ -49,7 +49,7 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// One xattr by its whole name.
+    /// One xattr by its full name.
     pub fn xattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some((namespace, rest)) = split_name(name) else {
             return Ok(None);
@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 }
 
-/// Namespaces and their numbers. An ACL is a whole name: its stored name is empty.
+/// Namespaces and their numbers. An ACL is a full name: its stored name is empty.
 const NAMESPACES: [(u8, &[u8]); 5] = [
     (1, b"user."),
     (2, b"system.posix_acl_access"),
@@ -73,7 +73,7 @@ const NAMESPACES: [(u8, &[u8]); 5] = [
     (6, b"security."),
 ];
 
-/// Bit of a name index: the rest is an index of the long prefixes.
+/// Flag in a name index: the rest is an index of the long prefixes.
 const LONG_PREFIX: u8 = 0x80;
 /// `EROFS_XATTR_FILTER_SEED`; the namespace is added to it.
 const FILTER_SEED: u32 = 0x25bb_e08f;
@@ -87,7 +87,7 @@ fn prefix_of(namespace: u8) -> Option<&'static [u8]> {
         .map(|(_, prefix)| *prefix)
 }
 
-/// Namespace of a whole name, and what is left of the name.
+/// Namespace of a full name, and the rest of the name.
 fn split_name(name: &[u8]) -> Option<(u8, &[u8])> {
     NAMESPACES.iter().find_map(|(number, prefix)| {
         let rest = name.strip_prefix(*prefix)?;
@@ -95,17 +95,17 @@ fn split_name(name: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The whole name of a stored attribute: its namespace, the infix of a long prefix, its own name.
-/// `None` if none can ask for it: an unknown namespace, something behind the name of an ACL, or a
-/// NUL, which in the list of a system call would end the name and begin another.
+/// The full name of a stored attribute: its namespace, the infix of a long prefix, and its own
+/// name. `None` if no program can request it: an unknown namespace, something after the name of an
+/// ACL, or a NUL, which in a system call's list would end the name and begin another.
 fn whole_name(namespace: u8, infix: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     let name = [prefix_of(namespace)?, infix, name].concat();
     let (split, _) = split_name(&name)?;
     (split == namespace && !name.contains(&0)).then_some(name)
 }
 
-/// Calls `each` for the inline attributes and then the shared ones until it returns true. With a
-/// bit of the name filter, nothing is visited if the filter excludes the name.
+/// Calls `each` for the inline attributes and then the shared ones until it returns true. If a bit
+/// of the name filter is given, nothing is visited if the filter excludes the name.
 fn visit(
     image: Reader<'_>,
     inode: &Inode,
@@ -157,13 +157,13 @@ fn visit_inline(
         if parse(&image, &raw, payload).is_some_and(&mut *each) {
             return Ok(true);
         }
-        // Entries are padded to 4 bytes; the last one's padding may be cut off.
+        // Entries are padded to 4 bytes; the last one's padding may be missing.
         entries = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
 }
 
-/// Ids count in 4 bytes from the block of shared attributes.
+/// IDs count in 4 bytes from the block of shared attributes.
 fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bool) -> Result<()> {
     let superblock = image.superblock();
     let base = image.block_address(superblock.xattr_block.into())?;
@@ -183,13 +183,13 @@ fn visit_shared(image: Reader<'_>, ids: &[u8], each: &mut dyn FnMut(Xattr) -> bo
     Ok(())
 }
 
-/// Bytes of name and value: at most 255 and 65,535.
+/// Bytes in name and value: at most 255 and 65,535.
 fn payload_length(raw: &RawXattrEntry) -> usize {
     usize::from(raw.name_len) + usize::from(raw.value_size.get())
 }
 
-/// The attribute, if it can be asked for. A long prefix that is not in the table makes it an
-/// unknown one, which is skipped, as the kernel does.
+/// The attribute, if it can be requested. A long prefix that is not in the table makes it unknown,
+/// and it is skipped, as in the kernel.
 fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
     let (name, value) = payload.split_at(raw.name_len.into());
     let (namespace, infix) = match raw.name_index & LONG_PREFIX {
@@ -208,8 +208,8 @@ fn parse(image: &Image, raw: &RawXattrEntry, payload: &[u8]) -> Option<Xattr> {
 }
 
 /// Reads the table of long prefixes: records of a 16-bit length, a namespace and an infix, each
-/// aligned to 4. It lies in the metabox if there is one, else in the packed inode if there is one,
-/// unless the image declares it plain.
+/// aligned to 4. It is in the metabox if there is one, otherwise in the packed inode if there is
+/// one, unless the image declares it plain.
 fn read_prefixes(image: Reader<'_>) -> Result<Vec<LongPrefix>> {
     let superblock = image.superblock();
     let count = superblock.xattr_prefix_count;

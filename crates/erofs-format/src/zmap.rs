@@ -2,48 +2,48 @@
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// `h_advise` of compact indexes: there are packs with 2 bytes an entry.
+/// `h_advise` of compact indexes: some packs have 2 bytes per entry.
 pub(crate) const COMPACTED_2B: u16 = 1 << 0;
-/// `h_advise` of full indexes: no index but encoded extents.
+/// `h_advise` of full indexes: there are encoded extents instead of an index.
 pub(crate) const EXTENTS: u16 = 1 << 0;
 /// Pclusters of HEAD1 may have more than one block.
 pub(crate) const BIG_PCLUSTER_1: u16 = 1 << 1;
-/// The same of HEAD2 and plain ones.
+/// Pclusters of HEAD2, and uncompressed ones, may have more than one block.
 pub(crate) const BIG_PCLUSTER_2: u16 = 1 << 2;
-/// The last pcluster is behind the index.
+/// The last pcluster is stored after the index.
 pub(crate) const INLINE_PCLUSTER: u16 = 1 << 3;
-/// Plain pclusters are rotated in their block.
+/// Uncompressed pclusters are rotated within their block.
 pub(crate) const INTERLACED_PCLUSTER: u16 = 1 << 4;
 /// The last extent is in the packed inode.
 pub(crate) const FRAGMENT_PCLUSTER: u16 = 1 << 5;
 
-/// Where the data of a compressed inode is, by its map header.
+/// Where the data of a compressed inode is, according to its map header.
 #[derive(Debug)]
 pub(crate) enum ZMap {
-    /// All of it is in the packed inode from that byte on.
+    /// All of it is in the packed inode, starting at this byte.
     Fragment(u64),
-    /// In encoded extents.
+    /// Encoded extents.
     Extents(Extents),
-    /// In pclusters found by an index of lclusters.
+    /// In pclusters found through an index of lclusters.
     Index(Index),
 }
 
 /// The index of an inode, as its header describes it.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Entries of 8 bytes, else packed ones.
+    /// Entries of 8 bytes, otherwise packed ones.
     pub full: bool,
     /// Where the entries start.
     pub start: u64,
     pub lcluster_bits: u8,
     /// `h_advise`.
     pub advise: u16,
-    /// Of HEAD1 and HEAD2.
+    /// The algorithms of HEAD1 and HEAD2.
     pub algorithms: [u8; 2],
     pub tail: Tail,
 }
 
-/// The extent with the file's last byte, if it is not a pcluster in blocks; known by its head.
+/// The extent with the file's last byte, if it is not a pcluster in blocks; identified by its head.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
@@ -78,28 +78,28 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lcluster {
     pub kind: Kind,
-    /// Heads: where the pcluster's data begins in the lcluster; below the lcluster's size.
+    /// For heads: where the pcluster's data begins in the lcluster; below the lcluster's size.
     pub clusterofs: u64,
-    /// Heads: first block of the pcluster.
+    /// For heads: first block of the pcluster.
     pub block: u64,
-    /// Heads: the stream holds more than this file has of it.
+    /// For heads: the stream has more than this file uses.
     pub partial: bool,
-    /// Heads: nothing is stored, the pcluster is a hole, and `block` means nothing.
+    /// For heads: nothing is stored, the pcluster is a hole, and `block` is meaningless.
     pub hole: bool,
-    /// Non-heads: distance to the head before.
+    /// For non-heads: distance to the previous head.
     pub back: u64,
-    /// Non-heads: distance to the next head, 0 where an old mkfs did not know.
+    /// For non-heads: distance to the next head, 0 if an old mkfs did not know.
     pub forward: u64,
-    /// Non-heads right behind a head: blocks of the pcluster, of which a hole has none.
+    /// For non-heads directly after a head: blocks in the pcluster; a hole has none.
     pub stored_blocks: Option<u64>,
-    /// First byte behind the entry, or behind the pack that it is in.
+    /// First byte after the entry, or after the pack that it is in.
     pub index_end: u64,
 }
 
 /// `Z_EROFS_LI_D0_CBLKCNT`: the distance is a count of blocks instead.
 pub(crate) const BLOCK_COUNT: u32 = 1 << 11;
 
-/// Records of 4 bytes between two checkpoints.
+/// Number of 4-byte records between two checkpoints.
 const CHECKPOINT: u64 = 1024;
 
 /// The records of an inode, as its header describes them.
@@ -110,13 +110,14 @@ pub(crate) struct Extents {
     pub interlaced: bool,
     pub fragment: bool,
     pub lcluster_bits: u8,
-    /// Records there are; records of 4 and 8 bytes are counted by the file's size instead.
+    /// Number of records; records of 4 and 8 bytes are counted by the file's size instead.
     pub count: u64,
     /// Guarded by its own lock: leaf lock. For records of 4 bytes: where extents 0, 1024, 2048...
-    /// start, as far as lookups got. Without it every lookup would add up all the lengths before.
+    /// start, as far as lookups have got. Without it every lookup would add up all preceding
+    /// lengths.
     checkpoints: RwLock<Vec<u64>>,
     /// Guarded by its own lock: leaf lock. The record that was looked up last and where it starts:
-    /// the next one is near.
+    /// the next one is usually near.
     last: Mutex<(u64, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! Every malformed image: it is refused, or what can be reached in it is an error or a result, and
-//! never a panic or a walk without end. Errors of files come from their metadata only: what a
+//! Every malformed image: it is rejected, or everything reachable in it gives an error or a result,
+//! and never a panic or an endless walk. Errors of files come only from their metadata: what a
 //! decoder would notice is up to the engine.
 
 use crate::common::*;
@@ -20,7 +20,7 @@ fn open_bad(case: &Value) -> (String, Result<Opened, erofs_format::Error>) {
     (name, image)
 }
 
-/// What a decoder finds, not the map.
+/// Found by a decoder, not by the map.
 const LEFT_TO_THE_DECODER: [&str; 5] = [
     "lz4-garbage.erofs",
     "lzma-garbage.erofs",
@@ -49,7 +49,7 @@ fn what_must_be_rejected_is_rejected() {
     assert_eq!(count, 12, "images to reject");
 }
 
-/// Reads all that is reachable; the errors by path.
+/// Reads everything reachable; returns the errors by path.
 fn read_everything(opened: &mut Opened) -> Vec<(Vec<u8>, String)> {
     opened.supply_special();
     let image = opened.reader();
@@ -139,7 +139,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Images with all features, small.
+/// Small images with all features.
 const SEEDS: [&str; 8] = [
     "blobdev",
     "lcluster-16k-bigpcluster",

@@ -1,5 +1,5 @@
-//! Every good image: what its manifest says is what this crate reads, as far as that takes no
-//! decoder. (What is compressed is mapped, and decoded in the tests of the engine.)
+//! Every good image: this crate reads what its manifest says, as far as possible without a decoder.
+//! (Compressed data is mapped, and decoded in the tests of the engine.)
 
 use crate::common::*;
 use erofs_format::{FileType, Inode, Reader, dir};
@@ -37,7 +37,7 @@ fn type_letter(file_type: FileType) -> &'static str {
     }
 }
 
-/// Differences of what the inode itself says.
+/// Differences in the inode itself.
 fn check_metadata(inode: &Inode, entry: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut check = |what: &str, got: String, want: String| {
@@ -116,7 +116,7 @@ fn check_xattrs(image: Reader<'_>, inode: &Inode, entry: &Value) -> Vec<String> 
     wrong
 }
 
-/// Content, if it is plain. The count of files compared goes up.
+/// Compares the content if it is uncompressed, and counts the files compared.
 fn check_content(
     image: Reader<'_>,
     inode: &Inode,
@@ -306,7 +306,7 @@ fn every_good_image_is_as_its_manifest_says() {
         wrong.len(),
         wrong.join("\n")
     );
-    // The repository has a part of the images; the large set lies beside some checkouts.
+    // The repository has some of the images; the large set is beside some checkouts.
     let (images, inodes, contents) = if large_set() {
         (80, 10_000, 5_000)
     } else {

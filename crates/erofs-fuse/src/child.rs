@@ -1,4 +1,4 @@
-//! A process that this one has started.
+//! A process that this one started.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
 };
 
-/// A child process. Until it was waited for, its number is its own.
+/// A child process. Its number is not reused until it has been waited for.
 #[derive(Debug)]
 pub(crate) struct ChildProcess(Pid);
 
@@ -23,8 +23,8 @@ impl From<Child> for ChildProcess {
 }
 
 impl ChildProcess {
-    /// Runs `child` in a new process, with this standard input, the other standard streams, and the
-    /// descriptors `keep`.
+    /// Runs `child` in a new process with this standard input, the current other standard streams,
+    /// and the descriptors `keep`.
     pub(crate) fn fork(
         stdin: OwnedFd,
         keep: &[RawFd],
@@ -39,12 +39,12 @@ impl ChildProcess {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Makes it the leader of a process group of its own, unless it has done so itself.
+    /// Makes it the leader of its own process group, unless it already is.
     pub(crate) fn leave_group(&self) {
         let _ = rustix::process::setpgid(Some(self.0), Some(self.0));
     }
 
-    /// No error if it is dead already.
+    /// Sends a signal. No error if the process is already dead.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         match kill_process(self.0, signal) {
             Err(Errno::SRCH) => Ok(()),
@@ -52,7 +52,7 @@ impl ChildProcess {
         }
     }
 
-    /// How it ended; `None` while it is alive.
+    /// The exit status; `None` while it is alive.
     pub(crate) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.reap(WaitOptions::NOHANG)
     }
@@ -63,11 +63,11 @@ impl ChildProcess {
         matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
     }
 
-    /// How its first thread ended, which is how the process will: `waitpid` waits for the last
-    /// thread. `None` if the first thread is alive, or if this process may not know.
+    /// How its first thread ended, which is how the process will end: `waitpid` waits for the last
+    /// thread. `None` if the first thread is alive or this process may not know.
     ///
-    /// From the last field of proc_pid_stat(5), the wait status. A process without the right to
-    /// trace the child reads 0.
+    /// Read from the last field of proc_pid_stat(5), the wait status. A process without the right
+    /// to trace the child reads 0.
     pub(crate) fn outcome_of_first_thread(&self) -> Option<ExitStatus> {
         let pid = self.0.as_raw_nonzero();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -78,8 +78,8 @@ impl ChildProcess {
         is_known.then(|| ExitStatus::from_raw(status))
     }
 
-    /// Waits for its end no longer than this, and then kills it. One in a frozen cgroup, or that
-    /// waits for a device, ends much later.
+    /// Waits for its end for at most this long, then kills it. A process that is in a frozen
+    /// cgroup, or waits for a device, ends much later.
     pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         loop {

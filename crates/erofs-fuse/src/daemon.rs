@@ -1,19 +1,19 @@
 //! The processes of a mount: the mount helper, which mounts, and its child, the server, which
 //! reads the image. The helper replaces a server that dies.
 //!
-//! In the foreground the helper is the process that the caller started. In the background it is
-//! this program started again, since its command line then says what is mounted:
+//! In the foreground, the helper is the process that the caller started. In the background, it is
+//! this program started again, so that its command line shows what is mounted:
 //!
 //! 1. The caller's process starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its
 //!    environment and a pipe as its standard output, and reads the pipe to its end, or until the
-//!    daemon has stopped or does nothing.
+//!    daemon is stopped or makes no progress.
 //! 2. [`run_if_daemon`] finds the mark. The process becomes the helper and forks the server;
 //!    notices go to standard error as usual.
-//! 3. When the server serves, it begins a new session, has `/dev/null` as standard error, and
+//! 3. When the server serves, it begins a new session, makes `/dev/null` its standard error, and
 //!    informs the helper, which writes [`READY`] into the pipe and closes it; then the server
-//!    closes the pipe, too. If the helper was killed before it answered, the server writes: the
-//!    helper may have reported the mount, so it must stay.
-//! 4. On failure: the error's line into the pipe, exit status 1.
+//!    closes the pipe too. If the helper was killed before it answered, the server writes [`READY`]
+//!    itself: the helper may already have reported the mount, so the mount must stay.
+//! 4. On failure, the error's line is written into the pipe and the exit status is 1.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -38,10 +38,10 @@ use crate::supervise::{self, READY, report_ready};
 
 /// Mounts an image.
 ///
-/// In the foreground this returns when the mount is gone; otherwise when a daemon serves it.
+/// In the foreground, returns when the mount is gone; otherwise, when a daemon serves it.
 ///
 /// # Errors
-/// One line with the fault. Nothing stays mounted and no process is left.
+/// One line that describes the fault. Nothing stays mounted and no process is left.
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     passed::check(request)?;
     if request.foreground || request.options.debug {
@@ -55,7 +55,7 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
 /// Starts the daemon and waits until it serves, or reports why it does not.
 fn start(request: &MountRequest) -> Result<(), Error> {
     let mut request = request.clone();
-    // The standard input of the daemon is /dev/null. Not closed on exec: the daemon inherits it.
+    // The daemon's standard input is /dev/null. Not closed on exec: the daemon inherits it.
     let image = request
         .is_standard_input()
         .then(|| rustix::io::dup(rustix::stdio::stdin()).map_err(Error::io("dup")))
@@ -65,7 +65,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }
     let before = mounting::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
-    // Before there is a daemon, which blocks them as well.
+    // Taken before there is a daemon, which blocks them as well.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut command = respawn::command(Role::Daemon);
     command.args(respawn::arguments(&request));
@@ -128,10 +128,10 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }))
 }
 
-/// How long a process that was killed may take to end. One in a frozen cgroup ends much later.
+/// How long a killed process may take to end. One in a frozen cgroup ends much later.
 const DEATH: Duration = Duration::from_secs(1);
 
-/// EAGAIN of fork(2) and clone(2) does not name the limit.
+/// EAGAIN of fork(2) and clone(2) does not say which limit was reached.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
@@ -142,7 +142,7 @@ fn explained(line: String) -> String {
     }
 }
 
-/// Runs a daemon, or a server that takes a mount over; `None` in a process that is neither. Call it
+/// Runs a daemon, or a server that takes over a mount; `None` in a process that is neither. Call it
 /// first in `main`, and exit with its result.
 pub fn run_if_daemon() -> Option<ExitCode> {
     sys::fuse_signals::undo_the_callers();
@@ -166,25 +166,24 @@ fn run(role: Role) -> Result<u8, Error> {
         Role::Upgrade => {
             sys::inherited::close_all_but(&[]);
             respawn::name_process();
-            // Programs use the mount: one that is not logged is better than none.
+            // Programs use the mount: a mount that is not logged is better than none.
             let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
             Ok(serve_for_helper(&request, log, Start::Successor))
         }
     }
 }
 
-/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe
-/// any more.
+/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe.
 fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1
 }
 
-/// As the server of a mount helper, which has started this process and hears of an error. The
-/// result is the exit status.
+/// Serves for the mount helper, which started this process and receives its errors. Returns the
+/// exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Before the sandbox, which forbids it; and by no path that may lead into a mount which nobody
-    // serves.
+    // Opened before the sandbox, which forbids it; and not by a path, which may lead into a mount
+    // that nobody serves.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {

@@ -11,99 +11,99 @@ use crate::options::OptionError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The image cannot be opened.
+    /// The image could not be opened.
     #[error(transparent)]
     Engine(#[from] erofs_engine::Error),
-    /// The `-o` options.
+    /// The `-o` options are invalid.
     #[error(transparent)]
     Options(#[from] OptionError),
-    /// The handshake with the kernel.
+    /// The handshake with the kernel failed.
     #[error(transparent)]
     Session(#[from] fuse_transport::Error),
     /// The worker threads cannot serve.
     #[error("cannot serve from the worker threads: {0}")]
     Workers(#[from] erofs_engine::cpu_workers::Error),
-    /// The mount point cannot be used.
+    /// The mount point is unusable.
     #[error("{mountpoint}: {why}")]
     Mountpoint {
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         why: String,
     },
-    /// Another user's mount, which the kernel shows to that user alone.
+    /// Another user's mount, which the kernel shows only to that user.
     #[error(
         "{mountpoint}: only the user that mounted it sees it, without allow_root or allow_other"
     )]
     Private {
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
     },
     /// `/dev/fuse` cannot be opened.
     #[error("/dev/fuse: {source}; {}", hint(source))]
     NoFuse {
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// Not root, and no fusermount3.
+    /// Not root, and fusermount3 is missing.
     #[error(
         "mounting without root needs fusermount3, which was not found: install the package fuse3"
     )]
     NoFusermount,
-    /// A mount that cannot be unmounted while it is in use.
+    /// The mount cannot be unmounted while it is in use.
     #[error("the mount is busy")]
     Busy,
     /// fusermount3 did not end.
     #[error("{mountpoint}: fusermount3 (process {pid}) did not end within {seconds} s")]
     FusermountSilent {
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
-        /// Of fusermount3.
+        /// Process ID of fusermount3.
         pid: u32,
-        /// How long it had.
+        /// Seconds that it had.
         seconds: u64,
     },
     /// fusermount3 refused.
     #[error("{mountpoint}: fusermount3: {message}")]
     Fusermount {
-        /// Where.
+        /// The mount point.
         mountpoint: PathBuf,
         /// Its message.
         message: String,
     },
-    /// `sandbox=strict`, and a part of it is missing.
+    /// `sandbox=strict` was requested, but a part of the sandbox is missing.
     #[error("sandbox=strict: {0}")]
     Sandbox(String),
     /// FUSE over io_uring is not available.
     #[error("FUSE over io_uring: {0}")]
     IoUring(String),
-    /// The descriptor for the notification is not there.
+    /// The descriptor for the notification does not exist.
     #[error("ready_fd={number}: descriptor {number} is not open")]
     ReadyFd {
         /// Its number.
         number: u32,
     },
-    /// `restart=on`, and the server of this mount cannot be replaced.
+    /// `restart=on` was requested, but the server of this mount cannot be replaced.
     #[error("restart=on: {0}")]
     Restart(String),
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What failed.
+        /// The call that failed.
         what: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The daemon could not mount; its own line.
+    /// The daemon could not mount; this is its own line.
     #[error("{0}")]
     Daemon(String),
-    /// The mount helper refused a request, or could not carry it out.
+    /// The mount helper refused a request or could not carry it out.
     #[error(transparent)]
     Helper(#[from] HelperError),
-    /// A server could not be started or ended, or has died.
+    /// A server could not be started or ended, or it died.
     #[error("{0}")]
     Server(String),
-    /// One process of a mount asked another for what was not its turn, or is not there.
+    /// One process of a mount sent another a request out of turn, or the other is gone.
     #[error("{0}")]
     Protocol(String),
     /// The launch profile.
@@ -126,7 +126,7 @@ impl Error {
         }
     }
 
-    /// Names the mount point.
+    /// Adds the mount point to the error.
     pub(crate) fn at(self, mountpoint: &Path) -> Self {
         match self {
             Self::Session(source) => Self::mountpoint(mountpoint, source.to_string()),
@@ -141,7 +141,7 @@ impl Error {
         }
     }
 
-    /// A path that cannot be resolved to a mount point.
+    /// A path that does not resolve to a mount point.
     pub(crate) fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -160,16 +160,16 @@ impl Error {
     }
 }
 
-/// Characters of the longest line that one process of a mount tells another: a packet holds it,
-/// although JSON makes six bytes of some.
+/// Characters in the longest line that one process of a mount sends another: a packet holds it even
+/// though JSON encodes some as six bytes.
 pub(crate) const LINE_CHARS: usize = 2500;
 
-/// An error of the mount helper, as its server gets it.
+/// An error of the mount helper, as its server receives it.
 #[derive(Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{line}")]
 pub struct HelperError {
     line: String,
-    /// Number of the system call's error, if it was one.
+    /// The system call's error number, if it was one.
     errno: Option<i32>,
 }
 
@@ -192,10 +192,10 @@ impl From<HelperError> for io::Error {
     }
 }
 
-/// Of a `/dev/fuse` that may not be opened.
+/// For a `/dev/fuse` that may not be opened.
 pub(crate) const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
-/// An error with its remedy: root, `or` something else.
+/// An error with its remedy: root, `or` an alternative.
 pub(crate) fn needs_root(error: &io::Error, or: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),
@@ -203,7 +203,7 @@ pub(crate) fn needs_root(error: &io::Error, or: &str) -> String {
     }
 }
 
-/// What to do about `/dev/fuse`.
+/// The remedy for an error of `/dev/fuse`.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => OPEN_TO_EVERYONE,

@@ -1,7 +1,8 @@
-//! Closes the descriptors that this process inherited, except those that the mount names.
+//! Closes the descriptors that this process inherited, except those that the mount request names.
 //!
 //! A descriptor of the caller would stay open for the life of the mount: a lock would stay held,
-//! the other end of a pipe would wait, and a server that an image has taken over could write.
+//! the other end of a pipe would wait, and a server taken over by a hostile image could write to
+//! it.
 
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -10,25 +11,26 @@ use std::sync::{Mutex, PoisonError};
 use crate::options::ProfileLocation;
 use crate::request::MountRequest;
 
-/// Guarded by its own lock: descriptors that the request names, until what they are for is open.
+/// Guarded by its own lock: descriptors that the request names, until the files they refer to have
+/// been opened.
 static NAMED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
-/// Closes all descriptors of this process but the standard streams and those that the request
-/// names, which follow before the image is read. To be called before the process opens any.
+/// Closes all descriptors of this process except the standard streams and those that the request
+/// names; the latter are closed before the image is read. Call it before the process opens any.
 pub fn close_inherited(request: &MountRequest) {
     let named = named(request);
     sys::inherited::close_all_but(&named);
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
-/// Those that the request names, as long as they are open. Of the mount helper: a fork of it has
-/// other descriptors.
+/// The descriptors that the request names, while they are open. They belong to the mount helper:
+/// its forks have other descriptors.
 pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Closes those that the request names, since what they are for is open by now: all but that of the
-/// launch profile, which is opened later.
+/// Closes the descriptors that the request names, since their files have been opened by now: all
+/// but that of the launch profile, which is opened later.
 pub(crate) fn close_named(profile: Option<&ProfileLocation>) {
     let kept = profile.and_then(profile_number);
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,11 +6,11 @@
 //!
 //! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
 //! answers to requests), `ahead` (looking ahead of readers), `threads`, `supervise` (the mount
-//! helper, its parent), `companion` (the process that looks ahead), `protocol` (what
-//! these say to each other), `outside` (how commands find them), `mounting` (one mount, made and
-//! taken away), `sandbox` (rights the server drops).
+//! helper, its parent), `companion` (the process that looks ahead), `protocol` (the messages
+//! between these processes), `outside` (how commands find them), `mounting` (making and removing
+//! one mount), `sandbox` (rights that the server drops).
 #![forbid(unsafe_code)]
-// They panic when the stream cannot be written.
+// They panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod ahead;

@@ -1,10 +1,10 @@
-//! Numbers of EROFS as the kernel and programs see them: nodes, inode numbers, types of directory
-//! entries.
+//! Numbers of EROFS as the kernel and programs see them: node IDs, inode numbers, types of
+//! directory entries.
 //!
-//! The mapping between FUSE node ids and EROFS nids has no state. The kernel fixes two node ids: 1
-//! is the root, 0 is invalid. Every other nid is shifted up by two, so that nids 0 and 1 get a node
-//! id of their own; nids in the metabox have bit 63 set, and the two largest numbers are no inode
-//! in any image that fits on a disk.
+//! The mapping between FUSE node IDs and EROFS nids is stateless. The kernel fixes two node IDs: 1
+//! is the root, 0 is invalid. Every other nid is shifted up by two, so that nids 0 and 1 also get a
+//! node ID; nids in the metabox have bit 63 set, and no image that fits on a disk has an inode with
+//! one of the two largest numbers.
 
 use erofs_engine::Numbers;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid};
@@ -28,7 +28,7 @@ impl Nodes {
         self.root
     }
 
-    /// The node of an inode; `None` for one that has none.
+    /// The node of an inode; `None` if it has no node.
     pub(crate) fn node(self, nid: Nid) -> Option<u64> {
         if nid == self.root {
             Some(ROOT_NODE)
@@ -47,12 +47,12 @@ impl Nodes {
     }
 }
 
-/// Numbers of an inode that are below this one are the same for programs.
+/// Inode numbers below this one are shown to programs unchanged.
 const LOW: u64 = 1 << 31;
 
-/// The number that the kernel's EROFS (from 6.17) shows for a node: the bit of the metabox, the
-/// highest one, comes behind the lowest 31, and those between move up by one. So the numbers of
-/// most images fit into 32 bits, and overlayfs has the highest ones for itself (`xino`).
+/// The number that the kernel's EROFS (since 6.17) shows for a node: the metabox bit, the highest,
+/// moves to just above the lowest 31 bits, and those between move up by one. So the numbers of most
+/// images fit into 32 bits, and overlayfs can use the highest ones itself (`xino`).
 fn inode_number(nid: Nid) -> u64 {
     let in_metabox = u64::from(nid & NID_IN_METABOX != 0);
     let nid = nid & !NID_IN_METABOX;
@@ -80,7 +80,7 @@ impl InodeNumbers {
     }
 }
 
-/// Types of files as readdir(3) numbers them: `DT_REG` and so on, for a type as EROFS numbers it.
+/// File types as readdir(3) numbers them (`DT_REG` and so on), for types as EROFS numbers them.
 pub(crate) fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
     *[0, 8, 4, 2, 6, 1, 12, 10]
@@ -88,7 +88,7 @@ pub(crate) fn directory_type(file_type: u8) -> u8 {
         .unwrap_or(&0)
 }
 
-/// The node that programs see with this number.
+/// The node that programs see under this number.
 fn nid_of_inode_number(number: u64) -> Nid {
     let (above, low) = (number / LOW, number % LOW);
     let nid = above / 2 * LOW + low;

@@ -1,12 +1,12 @@
-//! Lines on the standard error.
+//! Lines on standard error.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use crate::text;
 
-/// Writes `erofast: TEXT` as one line to the standard error, with what is not printable as `\xNN`.
-/// A standard error that cannot be written (a closed pipe, a full disk) is ignored: `eprintln!`
+/// Writes `erofast: TEXT` as one line to standard error, with unprintable bytes as `\xNN`. If
+/// standard error cannot be written (a closed pipe, a full disk), that is ignored: `eprintln!`
 /// would panic.
 pub fn note(text: impl Display) {
     let line = format!("erofast: {}\n", text::line(&text.to_string()));

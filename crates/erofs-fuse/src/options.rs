@@ -21,7 +21,7 @@ pub use known::{KNOWN, KnownOption};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// Not a known option.
+    /// An unknown option.
     #[error(
         "unknown mount option '{name}'; {}erofast mount --help lists all of them",
         known::hint(name)
@@ -37,14 +37,14 @@ pub enum OptionError {
 
 /// KiB that the kernel reads ahead of a stream, and around a page fault.
 ///
-/// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, the start of a program
-/// from less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
+/// The kernel sets 128 for FUSE, regardless of INIT. Streams gain from more, program launches from
+/// less: 512 is a compromise. docs/notebook/read-ahead.md has the figures.
 pub const READ_AHEAD_KB: u32 = 512;
 
-/// Decoded bytes of what launches of an image read that are kept by default.
+/// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Most of them: more is no launch.
+/// Upper bound of that limit: a launch does not read more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -53,7 +53,7 @@ impl OptionError {
     }
 }
 
-/// `auto` is for those who do not choose: over io_uring a server that dies is not replaced.
+/// `auto` is for users who do not choose: over io_uring a dead server is not replaced.
 const IO_URING: &[(&str, bool)] = &[("auto", false), ("on", true), ("off", false)];
 
 const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
@@ -61,12 +61,12 @@ const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
-    /// As much as the system allows, with a notice of what is missing.
+    /// As many as the system allows, with a notice of what is missing.
     #[default]
     On,
-    /// All of it, or an error.
+    /// All of them, or an error.
     Strict,
-    /// Nothing.
+    /// None.
     Off,
 }
 
@@ -76,13 +76,13 @@ const SANDBOX: &[(&str, SandboxMode)] = &[
     ("strict", SandboxMode::Strict),
 ];
 
-/// What is fetched from a URL ahead of readers.
+/// The parts of an image that are fetched from a URL ahead of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Prefetch {
-    /// What a launch is known to read, in its order.
+    /// The parts that a launch is known to read, in the recorded order.
     #[default]
     Profile,
-    /// The same, and then all of the image.
+    /// Like `Profile`, and then the whole image.
     All,
     /// Nothing.
     None,
@@ -94,39 +94,39 @@ const PREFETCH: &[(&str, Prefetch)] = &[
     ("none", Prefetch::None),
 ];
 
-/// Where the launch profile of a mount is.
+/// The location of a mount's launch profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProfileLocation {
-    /// In the cache folder of the system or the user, under a name that belongs to the image.
+    /// In the cache folder of the system or the user, under a name derived from the image.
     Auto,
-    /// There as well, a profile for each program, learned from every launch.
+    /// In the same folder, one profile for each program, learned from every launch.
     Learned,
-    /// This file; absolute.
+    /// This file, by an absolute path.
     File(PathBuf),
-    /// There what launches from this mount read is written, and nothing is replayed: no option of a
-    /// mount, but what records a profile.
+    /// Write what launches from this mount read to this file, and replay nothing: not a mount
+    /// option, but used for recording a profile.
     Recorded(PathBuf),
 }
 
 /// The options of one mount.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// For the engine.
+    /// Options of the engine.
     pub engine: EngineOptions,
-    /// Requests come over io_uring, or there is no mount.
+    /// Requests must come over io_uring; otherwise mounting fails.
     pub io_uring: bool,
-    /// The server is started again when it dies; `None`: where that is possible.
+    /// Whether a server that dies is started again; `None`: if that is possible.
     pub restart: Option<bool>,
-    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] where that may be set.
+    /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] if it may be set.
     pub read_ahead_kb: Option<u32>,
-    /// Faults of the image are appended to this file, not to the system's log.
+    /// Faults of the image are appended to this file instead of the system's log.
     pub log: Option<PathBuf>,
-    /// What is fetched from a URL ahead of readers.
+    /// The parts that are fetched from a URL ahead of readers.
     pub prefetch: Prefetch,
-    /// The launch profile that is replayed, or recorded where there is none.
+    /// The launch profile that is replayed, or recorded if there is none.
     pub profile: Option<ProfileLocation>,
-    /// Most decoded bytes of what launches read that are kept beside the profile; `None`: 64 MiB
-    /// for images with LZMA or DEFLATE.
+    /// Limit of the decoded bytes that are kept beside the profile; `None`: 64 MiB for images with
+    /// LZMA or DEFLATE.
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
@@ -134,15 +134,15 @@ pub struct MountOptions {
     pub timeout: Option<Duration>,
     /// Other users may use the mount.
     pub allow_other: bool,
-    /// Root may use the mount of a user.
+    /// Root may use a user's mount.
     pub allow_root: bool,
-    /// The kernel checks permissions (always, when others may use the mount).
+    /// The kernel checks permissions (it always does if others may use the mount).
     pub default_permissions: bool,
-    /// Clones of the mount may have mapped owners, where the kernel checks permissions.
+    /// Whether clones of the mount may have mapped owners, if the kernel checks permissions.
     pub idmap: bool,
-    /// The kernel does not enforce POSIX ACLs, as it does otherwise wherever it checks permissions.
+    /// The kernel does not enforce POSIX ACLs, as it otherwise does whenever it checks permissions.
     pub no_acl: bool,
-    /// Unmounted when the daemon dies.
+    /// The mount is unmounted when the daemon dies.
     pub auto_unmount: bool,
     /// The daemon drops the rights it does not need.
     pub sandbox: SandboxMode,
@@ -156,17 +156,17 @@ pub struct MountOptions {
     pub silent: bool,
     /// A newline is written to this descriptor when the mount can be used.
     pub ready_fd: Option<u32>,
-    /// Name of the source in `/proc/mounts`, instead of the image's path.
+    /// Source name in `/proc/mounts`, instead of the image's path.
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
     pub(crate) flag_bits: u32,
-    /// As the user wrote them, for the daemon that is started with them again.
+    /// The options as the user wrote them, for the daemon that is started with them again.
     pub(crate) given: Vec<OsString>,
 }
 
 impl MountOptions {
-    /// Reads the arguments of all `-o`: comma-separated lists in which a backslash takes the
-    /// special meaning from a comma or a backslash. Later ones win; `device` adds up.
+    /// Parses the arguments of all `-o` options: comma-separated lists in which a backslash escapes
+    /// a comma or a backslash. Later options win; `device` accumulates.
     pub fn parse<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
         Self::parse_but(lists, |_| false)
     }
@@ -182,7 +182,7 @@ impl MountOptions {
         Self::parse_but(lists, known::is_of_libfuse)
     }
 
-    /// With `profile=learn` unless `profile` is among them.
+    /// Adds `profile=learn` unless the options include `profile`.
     #[must_use]
     pub fn learning(mut self) -> Self {
         let is_profile = |one: &OsString| one.as_bytes().starts_with(b"profile=");
@@ -193,14 +193,14 @@ impl MountOptions {
         self
     }
 
-    /// Has what launches read written to a file, as if nothing was known of them.
+    /// Writes what launches read to a file, as if nothing was known about them.
     #[must_use]
     pub fn recording(mut self, file: PathBuf) -> Self {
         self.profile = Some(ProfileLocation::Recorded(file));
         self
     }
 
-    /// Whether a profile is recorded: then nothing is stored that no program asked for.
+    /// Whether a profile is being recorded: nothing is then stored that no program requested.
     pub(crate) fn records(&self) -> bool {
         matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
@@ -247,7 +247,8 @@ impl MountOptions {
         })
     }
 
-    /// False for an option without its value, or with one that it does not take.
+    /// Sets an option of the table that takes one of a few words. False if its value is missing or
+    /// not among them.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {
@@ -261,7 +262,7 @@ impl MountOptions {
         }
     }
 
-    /// Options without a value; false for one that is not known.
+    /// Sets an option without a value; false if it is unknown.
     fn switch(&mut self, name: &str) -> bool {
         match name {
             "allow_other" => self.allow_other = true,
@@ -279,7 +280,7 @@ impl MountOptions {
         true
     }
 
-    /// Options with a value; false for one that is not known.
+    /// Sets an option with a value; false if it is unknown.
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, OptionError> {
         let text = value.to_string_lossy();
         match name {
@@ -309,7 +310,7 @@ impl MountOptions {
         Ok(true)
     }
 
-    /// Most decoded bytes that are kept of what launches read; 0 for none.
+    /// Limit of the decoded bytes that are kept from launches; 0 for none.
     pub(crate) fn decoded_bytes(&self) -> u64 {
         self.decoded_size.unwrap_or(DECODED_BYTES)
     }
@@ -335,13 +336,13 @@ impl MountOptions {
         true
     }
 
-    /// For mount(2): always read-only.
+    /// Flags for mount(2): always read-only.
     pub(crate) fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flag_bits) | MountFlags::RDONLY
     }
 
-    /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so there
-    /// it always does, as it would for a mount of its own.
+    /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so for
+    /// root it always does, as for a kernel mount.
     pub(crate) fn kernel_checks(&self, root: bool) -> bool {
         self.default_permissions || self.allow_other || self.allow_root || root
     }
@@ -363,7 +364,7 @@ fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, 
     number_option(name, text).map_err(OptionError::Value)
 }
 
-/// The largest number is none: system calls take it for "leave it as it is".
+/// The largest number is refused: system calls take it to mean "leave unchanged".
 fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     match number(name, text)? {
         u32::MAX => Err(OptionError::value(name, text, "a number below 4294967295")),
@@ -371,7 +372,7 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     }
 }
 
-/// More pages than the machine has would only be refused later, by an allocation.
+/// More pages than the machine has would be refused only later, by an allocation.
 fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;
     let system = rustix::system::sysinfo();
@@ -386,7 +387,7 @@ fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     )))
 }
 
-/// One of a few words.
+/// Parses one of a few words.
 fn choice<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, OptionError> {
     choice_option(name, text, words).map_err(OptionError::Value)
 }
@@ -405,11 +406,11 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
         let must = "learn, auto, off or a path with a slash";
         OptionError::value("profile", &value.to_string_lossy(), must)
     };
-    // A word alone is rather a value that is misspelt.
+    // A single word is more likely a misspelt value.
     if !value.as_bytes().iter().any(|byte| b"/.".contains(byte)) {
         return Err(must());
     }
-    // The daemon leaves the directory in which it was started.
+    // The daemon leaves the directory that it was started in.
     let path = std::path::absolute(value).map_err(|_| must())?;
     Ok(Some(ProfileLocation::File(path)))
 }

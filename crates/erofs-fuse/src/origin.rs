@@ -1,4 +1,4 @@
-//! The user that started this process. A server of root becomes another one itself.
+//! The user that started this process. A server started by root changes to another user itself.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     in_first_namespace: user::in_first_namespace(),
 });
 
-/// To be called with all rights.
+/// Call it while the process has all its rights.
 pub(crate) fn remember() {
     LazyLock::force(&ORIGIN);
 }
@@ -26,7 +26,7 @@ pub(crate) fn user() -> Uid {
     ORIGIN.user
 }
 
-/// Whether that is a user of the system's first user namespace.
+/// Whether that user belongs to the system's first user namespace.
 pub(crate) fn in_first_namespace() -> bool {
     ORIGIN.in_first_namespace
 }

@@ -12,7 +12,7 @@ use rustix::net::{
 
 use crate::error::Error;
 
-/// Bytes of the longest packet. An error of [`HelperError`](crate::HelperError)'s longest line
+/// Size of the longest packet. An error with [`HelperError`](crate::HelperError)'s longest line
 /// fits.
 pub(crate) const PACKET_BYTES: usize = 16 << 10;
 
@@ -22,7 +22,7 @@ pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))
 }
 
-/// Sends a packet; waits for room. By write(2): the server's sandbox allows no call that takes an
+/// Sends a packet; waits for room. Uses write(2): the server's sandbox allows no call that takes an
 /// address.
 pub(crate) fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
@@ -48,7 +48,7 @@ pub(crate) fn send_with(
     Ok(())
 }
 
-/// One packet, or some bytes of a stream; none when the other end is closed.
+/// Receives one packet, or some bytes of a stream; none if the other end is closed.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -58,7 +58,7 @@ pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // The limit of open files left no number for it.
+        // The limit on open files left no number for it.
         return Err(rustix::io::Errno::MFILE.into());
     }
     let mut descriptor = None;

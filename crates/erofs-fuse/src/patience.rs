@@ -1,5 +1,5 @@
-//! The wait for a mount. It has an end where a process of it cannot run, or does nothing; an image
-//! on a slow disk or behind a slow web server may take any time.
+//! The wait for a mount. It ends if a process of the mount cannot run or does nothing; an image on
+//! a slow disk or behind a slow web server may take any time.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,14 +12,15 @@ use rustix::event::PollFlags;
 use crate::outside::{Family, Look};
 use crate::poll::first_ready;
 
-/// Interval between looks at the processes.
+/// Interval between checks of the processes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks at which a process of it has stopped. They are counted, and not the time: this process may
-/// be stopped as well.
+/// Number of checks at which a process has been stopped. Checks are counted rather than time, since
+/// this process may be stopped as well.
 const STOPPED: u32 = 10;
 
-/// Looks between which none of its threads has run. The fetcher of a URL gives up earlier.
+/// Number of checks between which none of its threads has run. The fetcher of a URL gives up
+/// earlier.
 const IDLE: u32 = 60;
 
 /// How the wait ended.
@@ -29,12 +30,12 @@ pub(crate) enum Awaited {
     Closed,
     /// A signal asks this process to end.
     Signal,
-    /// The daemon says nothing, and why.
+    /// The daemon is silent, and the reason.
     Silent(String),
 }
 
-/// Starts a daemon. One that is stopped before it has become this program keeps the thread that
-/// starts it in vfork(2), so that another one starts it. An error within: there is none, and why.
+/// Starts a daemon. Another thread starts it, since a daemon that is stopped before exec keeps the
+/// starting thread in vfork(2). The inner error says why there is none.
 pub(crate) fn start(
     mut command: Command,
     signals: &OwnedFd,
@@ -72,7 +73,7 @@ pub(crate) fn start(
     Ok(Ok(thread.join().map_err(panicked)??))
 }
 
-/// Reads what the daemon says. `longest`: how long a thread of it may wait for the image.
+/// Reads the daemon's output. `longest`: how long one of its threads may wait for the image.
 pub(crate) fn read_from(
     mut pipe: ChildStdout,
     daemon: &Family,
@@ -101,9 +102,9 @@ pub(crate) fn read_from(
     }
 }
 
-/// Looks at processes that a mount waits for.
+/// Checks the processes that a mount waits for.
 pub(crate) struct Patience {
-    /// When the next look is due.
+    /// When the next check is due.
     next: Instant,
     last: Look,
     stopped: u32,
@@ -124,12 +125,12 @@ impl Patience {
         }
     }
 
-    /// Time until the next look is due.
+    /// Time until the next check is due.
     pub(crate) fn left(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Looks if it is time. The result: why the wait ends.
+    /// Checks if it is time. Returns the reason if the wait must end.
     pub(crate) fn look(&mut self, family: &Family) -> Option<String> {
         if !self.left().is_zero() {
             return None;
@@ -138,7 +139,7 @@ impl Patience {
         self.after(family.look())
     }
 
-    /// Why it ends at this look.
+    /// The reason to end the wait at this check.
     fn after(&mut self, look: Look) -> Option<String> {
         self.stopped = match look.stopped {
             Some(_) => self.stopped + 1,

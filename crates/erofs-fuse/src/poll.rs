@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits until a descriptor has one of its events, or has ended, for no longer than `limit`. The
-/// place of the first one; `None` when the time is over.
+/// Waits for at most `limit` until a descriptor has one of its events or has ended. Returns the
+/// index of the first one; `None` on timeout.
 pub(crate) fn first_ready(
     watched: &[(BorrowedFd<'_>, PollFlags)],
     limit: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What to mount, and where.
+//! The image to mount, and where to mount it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,39 +9,40 @@ use crate::options::{MountOptions, ProfileLocation};
 /// The filesystem type in `/proc/mounts`.
 pub const FSTYPE: &str = "fuse.erofast";
 
-/// What to mount, and where.
+/// The image to mount, and where to mount it.
 #[derive(Clone, Debug)]
 pub struct MountRequest {
     /// The image file or block device.
     pub image: PathBuf,
     /// An existing directory, or `/dev/fd/N`: a descriptor of `/dev/fuse` that the caller has
-    /// mounted.
+    /// already mounted.
     pub mountpoint: PathBuf,
     /// The `-o` options.
     pub options: MountOptions,
-    /// Have the calling process start the server and wait for the end of the mount, rather than a
-    /// daemon. That process must have no other thread; signals that ask it to end unmount.
+    /// The calling process starts the server itself and waits for the end of the mount, instead of
+    /// starting a daemon. That process must have no other threads; signals that ask it to end
+    /// unmount.
     pub foreground: bool,
 }
 
 /// How a server begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
-    /// It mounts.
+    /// The first server, which mounts.
     First,
-    /// For a mount that is there already.
+    /// It takes over an existing mount.
     Successor,
 }
 
 impl MountRequest {
-    /// The descriptor of `/dev/fuse` that stands in the place of the mount point.
+    /// The descriptor of `/dev/fuse` that was passed instead of a mount point.
     pub(crate) fn passed_device(&self) -> Option<i32> {
         let number = self.mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
         let digits = number.bytes().all(|byte| byte.is_ascii_digit());
         number.parse().ok().filter(|_| digits)
     }
 
-    /// Whether the image is the open file that is the standard input of this process.
+    /// Whether the image is the open file on standard input.
     pub(crate) fn is_standard_input(&self) -> bool {
         const NAMES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
         NAMES.iter().any(|name| self.image == Path::new(name))
@@ -54,7 +55,7 @@ impl MountRequest {
             .any(|path| remote::url(&path).is_some())
     }
 
-    /// Whether a file that has a path is all of the image, and nothing verifies its blocks.
+    /// Whether the image is a single file with a path, and nothing verifies its blocks.
     fn is_one_file(&self) -> bool {
         let engine = &self.options.engine;
         let alone = engine.devices.is_empty() && engine.lower.is_empty();

@@ -1,5 +1,5 @@
-//! Starting this program again, as a daemon or to take a mount over, and the command line that such
-//! a process gets.
+//! Starts this program again, as a daemon or to take over a mount, and defines the command line of
+//! such a process.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,18 +17,18 @@ pub(crate) const MARK: &str = "EROFAST_DAEMON";
 /// Marks a server whose mount helper is the process in the foreground.
 pub(crate) const FOREGROUND: &str = "EROFAST_FOREGROUND";
 
-/// Environment variable by which a mount helper says that it has a companion.
+/// Environment variable by which a mount helper announces that it has a companion.
 const COMPANION: &str = "EROFAST_COMPANION";
 
 /// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
 pub(crate) const OTHER_VERSION: u8 = 76;
 
-/// The role of a process that was started here.
+/// The role of a process started here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// The mount helper of a mount in the background.
     Daemon,
-    /// Takes over the mount of a server that serves: the program that is installed now.
+    /// Takes over the mount of a running server, as the program that is now installed.
     Upgrade,
 }
 
@@ -37,7 +37,8 @@ impl Role {
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::Daemon => "1",
-            // The number of what two programs must agree on: socket, memory and arguments.
+            // Includes the version of everything two programs must agree on: socket, memory and
+            // arguments.
             Self::Upgrade => "mount-upgrade-2",
         }
     }
@@ -56,20 +57,20 @@ impl Role {
 }
 
 /// A command that starts this program again in a role: by its own path, which names the process in
-/// `ps`, or by the kernel's link when that path is gone.
+/// `ps`, or by the kernel's link if that path is gone.
 pub(crate) fn command(role: Role) -> Command {
     let path = std::env::current_exe().ok().filter(|path| path.exists());
     command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
 }
 
-/// Where the program that is installed now would be: the place of this one.
+/// The path of the currently installed program: the path of this one.
 pub(crate) fn installed() -> PathBuf {
     std::env::current_exe()
         .map(installed_now)
         .unwrap_or_default()
 }
 
-/// Names this process, which may have been started by a descriptor, after its program.
+/// Names this process after its program, since it may have been started by a descriptor.
 pub(crate) fn name_process() {
     let path = std::env::current_exe().ok().map(installed_now);
     let name = path
@@ -96,15 +97,15 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
     command
 }
 
-/// Whether the mount helper of this server has a companion for it: one of the same program has, and
-/// one that says so to the program of an upgrade.
+/// Whether this server's mount helper has a companion for it: a helper of the same program does,
+/// and so does one that announces this to the program of an upgrade.
 pub(crate) fn helper_has_companion() -> bool {
     let is_upgrade = std::env::var_os(MARK).is_some_and(|mark| mark == Role::Upgrade.mark());
     !is_upgrade || std::env::var_os(COMPANION).is_some()
 }
 
-/// The part of the caller's environment that a process needs. The rest may hold secrets, which
-/// would stay readable in the process as long as the mount is there.
+/// The part of the caller's environment that a process needs. The rest may contain secrets, which
+/// would stay readable in the process as long as the mount exists.
 fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     let by_role: [&[&str]; 2] = match role {
         Role::Daemon => [OF_HELPER, NETWORK],
@@ -114,7 +115,7 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
-/// The program may need the first to start; the second decides what a crash prints.
+/// The program may need the first to start; the second controls what a crash prints.
 const ALWAYS: &[&str] = &[
     "LD_LIBRARY_PATH",
     "RUST_BACKTRACE",
@@ -122,11 +123,11 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// For fusermount3, the folder of launch profiles, and the service manager.
+/// Used by fusermount3, for the folder of launch profiles, and for the service manager.
 const OF_HELPER: &[&str] = &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"];
 
-/// Proxies, certificates and logins (of podman and docker) of the program that fetches images from
-/// URLs. The URL of a proxy may have a password.
+/// Proxies, certificates and logins (of podman and docker) for the program that fetches images from
+/// URLs. The URL of a proxy may contain a password.
 pub(crate) const NETWORK: &[&str] = &[
     "http_proxy",
     "HTTP_PROXY",
@@ -148,7 +149,7 @@ pub(crate) const NETWORK: &[&str] = &[
 const INITRAMFS: &str = "/etc/initrd-release";
 
 /// The name of this process, for `ps`. In an initramfs it begins with `@`: systemd kills all other
-/// processes on its way to the root filesystem, which may be the one that is served.
+/// processes when it switches to the root filesystem, which may be the one being served.
 fn shown_name() -> OsString {
     let name = std::env::args_os().next();
     let name = name.unwrap_or_else(|| "erofast".into());
@@ -165,7 +166,7 @@ fn marked(name: OsString, initramfs: bool) -> OsString {
     marked
 }
 
-/// The program that took the place of this one. The kernel's link says that this one is deleted.
+/// The program that replaced this one. The kernel's link says that this one is deleted.
 fn installed_now(path: PathBuf) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_suffix(b" (deleted)") {

@@ -1,12 +1,12 @@
 //! Image data as text: names, lines, times.
 
-/// A name for a terminal: bytes that are no printable UTF-8 as `\xNN`, a backslash doubled. What
-/// turns the direction of a line or cannot be seen is no printable character here.
+/// A name for a terminal: bytes that are not printable UTF-8 as `\xNN`, and a backslash doubled.
+/// Characters that change a line's direction or are invisible count as unprintable.
 pub fn name(bytes: &[u8]) -> String {
     printable(bytes, "\\\\")
 }
 
-/// A message for a terminal or a log, on one line. As [`name`], but a backslash stays one.
+/// A message for a terminal or a log, on one line. Like [`name`], but a backslash is not doubled.
 pub fn line(message: &str) -> String {
     printable(message.as_bytes(), "\\")
 }
@@ -29,8 +29,8 @@ fn printable(bytes: &[u8], backslash: &str) -> String {
     text
 }
 
-/// Characters that change how the others of the line are drawn: directions (Unicode Standard
-/// Annex 9), line and paragraph separators, joiners, tags, and others without a width.
+/// Characters that change how the rest of the line is drawn: directions (Unicode Standard Annex 9),
+/// line and paragraph separators, joiners, tags, and others without a width.
 fn is_invisible(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -68,8 +68,8 @@ pub fn time(seconds: i64) -> String {
     )
 }
 
-/// The proleptic Gregorian date of a day counted from 1970-01-01: eras of 400 years, in which
-/// years begin in March, so that the leap day is the last one.
+/// The proleptic Gregorian date of a day counted from 1970-01-01, by eras of 400 years. Years begin
+/// in March here, so that the leap day comes last.
 fn civil(days: i64) -> (i64, i64, i64) {
     let from_era_zero = days + 719_468;
     let era = from_era_zero.div_euclid(146_097);

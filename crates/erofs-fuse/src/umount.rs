@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::note::note;
 use crate::{mounting, outside};
 
-/// Unmounts an erofast mount; with `lazy` at once, also when it is busy: programs keep what they
-/// have open. A notice names a server that stays, since it has stopped and has no mount helper, or
-/// since something else uses the filesystem.
+/// Unmounts an erofast mount; with `lazy` at once, even if it is busy: programs keep what they have
+/// open. A notice names a server that stays because it has stopped and has no mount helper, or
+/// because something else uses the filesystem.
 ///
 /// # Errors
-/// One line: nothing is mounted there, it is another filesystem or belongs to another user, it is
-/// busy.
+/// One line: nothing is mounted there, it is another filesystem or belongs to another user, or it
+/// is busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let (device, user) = mounting::umount(path, lazy)?;
     if let Some(pid) = outside::stopped_holder(&device) {
@@ -37,11 +37,11 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Far more than it takes until a mount is gone that nothing uses: the mount helper may look a name
-/// up in its copy.
+/// Far longer than an unused mount takes to disappear: the mount helper may be looking up a name in
+/// its copy.
 const GONE: Duration = Duration::from_secs(2);
 
-/// Whether a filesystem that was unmounted is used all the same.
+/// Whether a filesystem is still used although it was unmounted.
 fn stays(device: &str) -> bool {
     let begin = Instant::now();
     while mounting::is_in_use(device) {

@@ -1,4 +1,4 @@
-//! `erofast upgrade`: another server for a mount, of the program that is installed now.
+//! `erofast upgrade`: replaces the server of a mount with one of the program that is now installed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -18,41 +18,40 @@ const BEGIN: Duration = Duration::from_secs(15);
 /// Longer than the mount helper waits for a new server.
 const END: Duration = Duration::from_secs(90);
 
-/// Longer than all mounts of a user take together, which are upgraded at the same time: for users
-/// whose processes keep this one waiting.
+/// Longer than all mounts of a user take together, which are upgraded at the same time. Limits
+/// users whose processes keep this one waiting.
 const ALL: Duration = Duration::from_secs(120);
 
-/// Interval between looks for the outcome.
+/// Interval between checks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Characters of the longest reason that is shown: it comes from a process of the user that
-/// mounted.
+/// Characters in the longest reason shown: it comes from a process of the user who mounted.
 const REASON_CHARS: usize = 2500;
 
 /// How the upgrade of one mount ended.
 #[derive(Debug)]
 pub struct Upgraded {
-    /// The mount, as it was named or as the mount table has it.
+    /// The mount, as the caller or the mount table named it.
     pub mountpoint: PathBuf,
-    /// One line: it is no erofast mount, its server cannot be replaced, or the new one did not
-    /// start; then the old one still serves.
+    /// One line: it is not an erofast mount, its server cannot be replaced, or the new one did not
+    /// start; in that case the old one still serves.
     pub outcome: Result<(), Error>,
-    /// Whether a failure is one of the command. Mounts of other users that were not named have
-    /// none: a user can make a mount that looks like one of erofast's and cannot be upgraded.
+    /// Whether a failure makes the command fail. It does not for mounts of other users that were
+    /// not named: a user can make a mount that looks like erofast's and cannot be upgraded.
     pub counts: bool,
 }
 
-/// Has the mount helper of a mount start the program that is installed now, which takes the mount
-/// over. Returns when it serves. A server that does not answer is replaced, too.
+/// Makes the mount helper start the program that is now installed, which takes over the mount.
+/// Returns when it serves. A server that does not answer is replaced too.
 ///
 /// # Errors
-/// That of [`Upgraded::outcome`].
+/// The error of [`Upgraded::outcome`].
 pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
     let upgraded = upgrade_each(&[mountpoint.to_owned()]).pop();
     upgraded.map_or(Ok(()), |upgraded| upgraded.outcome)
 }
 
-/// Upgrades mounts at the same time; the outcomes in their order.
+/// Upgrades mounts at the same time; returns the outcomes in order.
 pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
     let mounts = mountpoints
         .iter()
@@ -60,11 +59,11 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
     upgrade_mounts(mounts.collect())
 }
 
-/// Upgrades all mounts of this user, as root those of all users, and those that this mount
-/// namespace only has as layers of overlays. One that is unmounted meanwhile is no failure.
+/// Upgrades all mounts of this user, or of all users as root, including those that this mount
+/// namespace has only as layers of overlays. One that is unmounted meanwhile is not a failure.
 ///
 /// # Errors
-/// One line: there is no mount table.
+/// One line: the mount table cannot be read.
 pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     let table = mounting::own_mounts()?;
     let hidden = hidden_mounts(&table);
@@ -83,10 +82,10 @@ pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     ))
 }
 
-/// Mounts of this user that are at no path and in use all the same, as an overlay uses its layers.
+/// Mounts of this user that have no path but are still in use, as an overlay uses its layers.
 fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
     let user = rustix::process::getuid().as_raw();
-    // Whoever cannot be searched has none.
+    // A user whose processes cannot be searched has none.
     let helpers = outside::helpers_of(user).unwrap_or_default();
     let is_listed = |device: &str| table.iter().any(|entry| entry.device == device);
     let hidden = helpers.iter().filter(|helper| {
@@ -107,23 +106,23 @@ fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
     mounts.collect()
 }
 
-/// A mount that is to be upgraded.
+/// A mount to upgrade.
 struct Mount {
-    /// As it was named.
+    /// The path as it was named.
     path: PathBuf,
     /// `MAJOR:MINOR`
     device: String,
-    /// That mounted it.
+    /// The user who mounted it.
     user: Option<u32>,
-    /// Of the mount table, where it is listed.
+    /// ID in the mount table, if it is listed.
     id: Option<u64>,
-    /// By the caller, who learns that it is gone.
+    /// The caller named it, and is told if it is gone.
     named: bool,
 }
 
-/// What is known of an upgrade.
+/// The state of an upgrade.
 enum Upgrade<'h> {
-    /// The mount helper was asked, after its upgrade of this number.
+    /// The mount helper was asked; the number is that of its upgrade before.
     Asked(&'h HelperProcess, u64),
     Ended(Result<(), Error>),
 }
@@ -146,7 +145,7 @@ impl Mount {
         }
     }
 
-    /// Whether there was nothing left to upgrade.
+    /// Whether there is nothing left to upgrade.
     fn is_gone(&self) -> bool {
         let Some(id) = self.id else {
             return !mounting::is_in_use(&self.device);
@@ -155,7 +154,7 @@ impl Mount {
         !self.named && mounting::own_mounts().is_ok_and(|mounts| !is_there(mounts))
     }
 
-    /// Whether its failure is one of the command.
+    /// Whether its failure makes the command fail.
     fn counts(&self) -> bool {
         self.named || self.user == Some(rustix::process::getuid().as_raw())
     }
@@ -164,7 +163,7 @@ impl Mount {
         Error::mountpoint(&self.path, format!("cannot be upgraded: {error}"))
     }
 
-    /// Asks for an upgrade.
+    /// Requests an upgrade.
     fn begin<'h>(&self, helpers: &'h Result<Vec<HelperProcess>, Error>) -> Upgrade<'h> {
         let helpers = match helpers {
             Ok(helpers) => helpers,
@@ -180,7 +179,7 @@ impl Mount {
         }
     }
 
-    /// Why nobody can be asked.
+    /// Why no helper can be asked.
     fn reason(&self, helper: Option<&HelperProcess>) -> Error {
         let own = rustix::process::getuid();
         if let Some(user) = self
@@ -201,7 +200,7 @@ impl Mount {
         self.cannot(&Error::Server(why))
     }
 
-    /// The outcome of an upgrade that was asked for `since` that time; `None` while there is none.
+    /// The outcome of an upgrade requested at time `since`; `None` while there is none.
     fn outcome(
         &self,
         helper: &HelperProcess,
@@ -232,12 +231,12 @@ impl Mount {
     }
 }
 
-/// Of a mount whose server says that it can be replaced.
+/// For a mount whose server says that it can be replaced.
 const WITHOUT_RECORD: &str = "its mount helper cannot be found or is not trusted (it was started \
                               in another PID namespace, or by a set-user-ID program): mount again";
 
-/// The outcomes, in their order. The mounts of each user have a thread: processes of a user can
-/// keep the search for them waiting, and no other.
+/// The outcomes, in order. Each user's mounts get a separate thread: a user's processes can delay
+/// the search for that user's mounts, but no other.
 fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded> {
     let deadline = Instant::now() + ALL;
     let mut upgraded = Vec::new();
@@ -263,11 +262,11 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
         let sender = sender.clone();
         let upgrade = move || {
             upgrade_mounts_of(user, &mounts, |number, outcome| {
-                // Fails only when the time is over.
+                // Fails only after the time limit.
                 let _ = sender.send((number, outcome));
             });
         };
-        // Without a thread, the mounts of this user have no outcome.
+        // If the thread cannot be created, the mounts of this user have no outcome.
         let _ = thread::Builder::new().spawn(upgrade);
     }
     drop(sender);
@@ -278,7 +277,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
     upgraded
 }
 
-/// Asks for all of them, then waits; each outcome is handed on with its number.
+/// Requests all upgrades, then waits; each outcome is passed on with its number.
 fn upgrade_mounts_of(
     user: Option<u32>,
     mounts: &[(usize, Mount)],

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 /// Set once at start.
 static VERSION: OnceLock<&'static str> = OnceLock::new();
 
-/// Says which version the program is; otherwise it is that of this library.
+/// Sets the version of the program; by default it is that of this library.
 pub fn set_version(version: &'static str) {
     // A second call changes nothing.
     let _ = VERSION.set(version);

@@ -1,8 +1,8 @@
 //! Writes the seeds of the fuzz targets: `cargo run -p erofs-oracles --example seeds -- FOLDER`.
 //!
-//! They come from the test images (and those at `../shared/images` where they are there): small
-//! images whole, and out of all images the directories and the pclusters. Each is named for the
-//! image that it came from.
+//! They come from the test images (and those at `../shared/images` if present): small images whole,
+//! and from all images the directories and the pclusters. Each is named after the image that it
+//! came from.
 #![forbid(unsafe_code)]
 
 use erofs_codecs::Codec;
@@ -18,7 +18,7 @@ use std::{fs, io};
 const LARGEST_IMAGE: u64 = 128 << 10;
 const LARGEST_DIRECTORY: u64 = 16 << 10;
 const LARGEST_STREAM: u32 = 16 << 10;
-/// Seeds of a kind out of one image.
+/// Seeds of one kind from one image.
 const EACH: usize = 6;
 
 fn main() -> io::Result<()> {
@@ -75,7 +75,7 @@ read 40 96-127
     Ok(())
 }
 
-/// Signatures that OpenSSL made.
+/// Signatures made by OpenSSL.
 fn signature_seeds(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(erofs_oracles::signatures())? {
         let path = entry?.path();
@@ -125,7 +125,7 @@ fn seeds_of(path: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The image with a pcluster that is a hole, one for each way in which it can be.
+/// Writes the image with one pcluster turned into a hole, once for each way of doing so.
 fn hole_seeds(data: &[u8], image: &Opened, name: &str, folder: &Path) -> io::Result<()> {
     let mut made = BTreeSet::new();
     for nid in 0..data.len() as u64 / 32 {

@@ -1,15 +1,15 @@
-//! Streams.
+//! The oracles of the stream decoders.
 
 use crate::lz4_reference;
 use erofs_codecs::{Codec, DecodeError, Decoder, Settings};
 
-/// Bytes in front of the stream: flags, then the wanted output length less one.
+/// Bytes before the stream: flags, then the wanted output length minus one.
 const HEAD: usize = 3;
 const PARTIAL: u8 = 1;
 const NO_PADDING: u8 = 2;
 const FENCE: usize = 64;
 
-/// LZ4: no panic and nothing outside of the output; and where a plain reference decoder succeeds
+/// LZ4: no panic, and nothing is written outside the output; if a plain reference decoder succeeds
 /// too, it returns the same bytes.
 pub fn lz4(data: &[u8]) {
     let Some(input) = Input::parse(data) else {
@@ -24,22 +24,22 @@ pub fn lz4(data: &[u8]) {
     }
 }
 
-/// MicroLZMA: the same; and whole and partial decoding agree where both succeed.
+/// MicroLZMA: the promises of [`lz4`], and whole and partial decoding agree if both succeed.
 pub fn lzma(data: &[u8]) {
     check_with_prefixes(Codec::Lzma, data);
 }
 
-/// DEFLATE: as [`lzma`], and here whole and partial are two decoders.
+/// DEFLATE: the promises of [`lzma`]; here whole and partial decoding are two decoders.
 pub fn deflate(data: &[u8]) {
     check_with_prefixes(Codec::Deflate, data);
 }
 
-/// Zstandard: as [`lzma`].
+/// Zstandard: the promises of [`lzma`].
 pub fn zstd(data: &[u8]) {
     check_with_prefixes(Codec::Zstd, data);
 }
 
-/// The input of these oracles for `stream`, for writing seeds.
+/// The input of these oracles for `stream`, used for writing seeds.
 pub fn codec_input(stream: &[u8], length: u16, partial: bool, padded: bool) -> Vec<u8> {
     let flags = if partial { PARTIAL } else { 0 } | if padded { 0 } else { NO_PADDING };
     let mut data = vec![flags];
@@ -81,8 +81,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Decodes twice over different old bytes. Nothing outside of the output changes, both runs end
-/// alike, and what comes out does not depend on what the output held before.
+/// Decodes twice over different old bytes. Nothing outside the output changes, both runs have the
+/// same outcome, and the result does not depend on what the output held before.
 fn check(codec: Codec, input: &Input<'_>) -> Option<Vec<u8>> {
     let mut decoder = input.decoder();
     let one = fenced(&mut decoder, codec, input, input.length, 0xee);

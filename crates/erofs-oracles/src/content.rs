@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that an oracle decodes for one input, at most.
+/// The most bytes that an oracle decodes for one input.
 const DECODED: u64 = 16 << 20;
-/// Calls that it makes.
+/// The most calls that it makes.
 const CALLS: u64 = 20_000;
 /// Inode slots that are tried, from the start of the metadata.
 const SLOTS: u64 = 3000;
-/// Extents are never longer; the engine relies on it for its memory.
+/// Extents are never longer; the engine's memory limit relies on it.
 const LONGEST_EXTENT: u64 = 12 << 20;
-/// Nor is what they are decoded from.
+/// Nor is the data that they are decoded from.
 const LONGEST_PCLUSTER: u32 = 1 << 20;
 
-/// Remaining work of an oracle for one input. It keeps the fuzzer fast; the reader has its own
+/// The remaining work of an oracle for one input. It keeps the fuzzer fast; the reader has its own
 /// limits.
 #[derive(Debug)]
 pub struct Budget {
@@ -31,7 +31,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// All of it.
+    /// A full budget.
     pub fn new() -> Arc<Self> {
         Arc::new(Budget {
             bytes: AtomicU64::new(DECODED),
@@ -52,17 +52,17 @@ fn take(left: &AtomicU64, amount: u64) -> bool {
     .is_ok()
 }
 
-/// The bytes of an image without its checksum, which a fuzzer cannot compute.
+/// The bytes of an image without its checksum, which a fuzzer could not compute.
 pub(crate) fn without_checksum(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
-    // That feature is bit 0 of the compatible features, 8 bytes into the superblock.
+    // The checksum feature is bit 0 of the compatible features, 8 bytes into the superblock.
     if let Some(features) = bytes.get_mut(1024 + 8) {
         *features &= !1;
     }
     bytes
 }
 
-/// An image and what it is read from.
+/// An image and the bytes that it is read from.
 #[derive(Clone, Debug)]
 pub struct Opened {
     image: Arc<Image>,
@@ -82,8 +82,8 @@ impl Opened {
     }
 }
 
-/// Opens an image of fuzzed bytes: its checksum is not verified, and where it wants extra devices
-/// it gets itself.
+/// Opens an image of fuzzed bytes: its checksum is not verified, and if it needs extra devices, it
+/// serves as each of them itself.
 pub fn open(data: &[u8]) -> Result<Opened, Error> {
     let device: Arc<dyn ReadAt + Send + Sync> = Arc::new(without_checksum(data));
     match Opened::new(vec![device.clone()]) {
@@ -94,7 +94,7 @@ pub fn open(data: &[u8]) -> Result<Opened, Error> {
     }
 }
 
-/// As [`open`], with the metabox and the packed inode, as an engine supplies them.
+/// Like [`open`], with the metabox and the packed inode supplied as an engine does.
 pub fn open_whole(data: &[u8], budget: &Arc<Budget>) -> Result<Opened, Error> {
     let mut opened = open(data)?;
     let content = |opened: &Opened, nid| -> Result<Arc<dyn ReadAt + Send + Sync>, Error> {
@@ -121,7 +121,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Nothing is read yet.
+    /// Content of which nothing has been read yet.
     pub fn new(image: &Opened, inode: Inode, budget: &Arc<Budget>) -> Self {
         Content {
             image: image.clone(),
@@ -161,7 +161,7 @@ impl Content {
         Ok(count)
     }
 
-    /// Everything but pclusters.
+    /// Reads everything but pclusters.
     fn read_plain(&self, extent: &Extent, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let skip = offset - extent.logical;
         let count = buf
@@ -261,7 +261,7 @@ impl ReadAt for Content {
     }
 }
 
-/// Calls `check` with each inode in the first slots, whether a directory names it or not.
+/// Calls `check` with each inode in the first slots, whether or not a directory names it.
 pub(crate) fn each_inode(data: &[u8], check: impl Fn(Reader<'_>, &Inode)) {
     let budget = Budget::new();
     let Ok(opened) = open_whole(data, &budget) else {

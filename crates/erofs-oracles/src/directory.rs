@@ -1,18 +1,18 @@
-//! Directories.
+//! The oracle of directories.
 
 use crate::opening::one_line;
 use erofs_format::dir::{self, Item};
 use erofs_format::{Nid, ReadAt};
 use std::ops::ControlFlow;
 
-/// Entries that are looked up or resumed at.
+/// Entries that are looked up, or from which a listing is resumed.
 const PROBES: usize = 40;
 
 /// Any content of a directory lists to its end, from any cookie. Names have 1 to 255 bytes without
-/// `/` and NUL, cookies grow, a listing that is resumed at a cookie goes on as the whole one did,
-/// and a lookup finds nothing that is not listed.
+/// `/` and NUL, cookies grow, a listing resumed at a cookie continues as the whole one did, and a
+/// lookup finds nothing that is not listed.
 ///
-/// The first byte of `data` chooses the block size, the rest is the content.
+/// Runs the oracle: the first byte of `data` chooses the block size, the rest is the content.
 pub fn directory(data: &[u8]) {
     let Some((&choice, content)) = data.split_first() else {
         return;
@@ -20,17 +20,17 @@ pub fn directory(data: &[u8]) {
     check(&content.to_vec(), 512 << (choice % 8));
 }
 
-/// The input of [`directory`] for a block size and a content, for writing seeds.
+/// The input of [`directory`] for a block size and a content, used for writing seeds.
 pub fn directory_input(block_size: u32, content: &[u8]) -> Vec<u8> {
     let mut data = vec![(block_size.trailing_zeros() - 9) as u8];
     data.extend(content);
     data
 }
 
-/// One thing that a listing came across.
+/// One item of a listing.
 #[derive(Clone, Debug, PartialEq)]
 struct Listed {
-    /// None: broken.
+    /// None if it is broken.
     entry: Option<(Vec<u8>, Nid, u8)>,
     next: u64,
 }

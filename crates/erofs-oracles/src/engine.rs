@@ -15,20 +15,19 @@ use erofs_format::{FileType, Inode, ReadAt};
 use crate::content::{Budget, Content, open_whole, without_checksum};
 use crate::memory::metered;
 
-/// Inodes that are visited.
+/// The most inodes visited.
 const VISITED: usize = 200;
 /// Bytes of each file that are read: from its start, around its middle, and before its end.
 const SAMPLE: u64 = 20_000;
-/// Bytes decoded for one image at most.
+/// The most bytes decoded for one image.
 const DECODED: u64 = 32 << 20;
 /// The engine's cache budget: small, so that pclusters are evicted.
 const CACHE: u64 = 256 << 10;
 
-/// From the root down the engine lists, looks up, and reads; what it reads is what the map and the
-/// decoders say by themselves, whichever way it comes: decoded for this read, kept from the one
-/// before, or in part; and what it keeps stays within its budget. Errors are one line.
-/// No request takes more than its budget, and all of them together no more memory than that
-/// promises.
+/// The engine lists, looks up and reads from the root down. The bytes that it reads match the
+/// output of the map and the decoders by themselves, whether decoded for this read, kept from the
+/// one before, or decoded in part; what it keeps stays within its budget. Errors are one line. No
+/// request exceeds its budget, and all of them together use no more memory than that promises.
 pub fn engine(data: &[u8]) {
     metered(|| walk_and_read(data));
 }
@@ -60,7 +59,7 @@ fn walk_and_read(data: &[u8]) {
             });
             let _ = listed.map_err(|error| one_line(&error));
             for (name, nid) in names {
-                // A hostile directory may be out of order: then a name that is listed is not found.
+                // A hostile directory may be out of order; a listed name is then not found.
                 let _ = engine
                     .lookup(&engine.waiting(), &inode, &name)
                     .map_err(|error| one_line(&error));
@@ -94,7 +93,7 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
             continue;
         };
         let mut right = vec![0; whole.len()];
-        // Its budget may be spent, and some streams hold more than a whole decoding wants.
+        // Its budget may be used up, and some streams hold more than decoding the whole needs.
         if own.is_some_and(|own| own.read_exact_at(&mut right, start).is_ok()) {
             assert!(
                 whole == right,
@@ -102,7 +101,7 @@ fn read(engine: &Engine, inode: &Inode, own: Option<&Content>) {
                 inode.nid
             );
         }
-        // In three pieces, from behind: each stops at another place of the pcluster.
+        // In three pieces, last to first: each stops at another place of the pcluster.
         for part in [2, 1, 0] {
             let from = length * part / 3;
             let to = length * (part + 1) / 3;
@@ -137,8 +136,8 @@ fn one_line(error: &erofs_engine::Error) {
     crate::opening::one_line(&error.to_string());
 }
 
-/// The image, also as its extra devices, under a name that can be opened, and what keeps others
-/// from writing another one there.
+/// The image, which also serves as its extra devices, under a name that can be opened, and a guard
+/// that keeps others from writing another image there.
 fn opened(bytes: &[u8]) -> Option<(std::sync::Arc<Engine>, impl Drop + use<>)> {
     static FILE: OnceLock<Mutex<File>> = OnceLock::new();
     let file = FILE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Extent maps.
+//! The oracle of extent maps.
 
 use crate::content::{check_extent, each_inode};
 use crate::opening::one_line;
@@ -7,21 +7,21 @@ use erofs_format::{Extent, ExtentKind, Inode, Reader};
 /// Extents of an inode that are walked.
 const STEPS: usize = 64;
 
-/// For every inode in the first slots, whether a directory names it or not: an extent contains
-/// the requested offset, is not empty, stays inside the file, is the same when looked up at its own
-/// start, and is within the limits that the engine's memory relies on. Plain bytes lie inside of
-/// their device.
+/// For every inode in the first slots, whether or not a directory names it: an extent contains the
+/// requested offset, is not empty, stays inside the file, is the same when looked up at its own
+/// start, and is within the limits that the engine's memory relies on. Plain bytes lie inside their
+/// device.
 pub fn extents(data: &[u8]) {
     each_inode(data, |image, inode| check(image, inode, false));
 }
 
-/// As [`extents`], and an extent is the same from wherever inside of it one asks. A hostile index
-/// may contradict itself forwards and backwards; those that mkfs writes do not.
+/// Like [`extents`], and an extent is the same for every offset inside it. A hostile index may
+/// contradict itself forwards and backwards; those written by mkfs do not.
 pub fn extents_of_sound_image(data: &[u8]) {
     each_inode(data, |image, inode| check(image, inode, true));
 }
 
-/// The map of one inode: from its start, and at a few places.
+/// Checks the map of one inode, from its start and at a few places.
 pub(crate) fn check(image: Reader<'_>, inode: &Inode, sound: bool) {
     let mut offset = 0;
     for _ in 0..STEPS {
@@ -37,7 +37,7 @@ pub(crate) fn check(image: Reader<'_>, inode: &Inode, sound: bool) {
     }
 }
 
-/// The end of the extent at `offset`, if there is one.
+/// Checks the extent at `offset`, and returns its end if there is one.
 fn check_at(image: Reader<'_>, inode: &Inode, offset: u64, sound: bool) -> Option<u64> {
     let extent = match image.map(inode, offset) {
         Ok(extent) => extent,

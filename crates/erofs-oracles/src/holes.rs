@@ -1,12 +1,12 @@
-//! Makes pclusters of good images holes, in every way that the format has: by the bit of a head in
-//! a full index, by a count of no blocks in a full or compact index, by an extent record without
-//! bytes. No mkfs writes the first two.
+//! Turns pclusters of good images into holes in every way that the format has: by the bit of a head
+//! in a full index, by a count of no blocks in a full or compact index, or by an extent record
+//! without bytes. No mkfs writes the first two.
 //!
-//! The index is read and written here without the reader's code, which is what is tested.
+//! The index is read and written here without the reader's code, since that is under test.
 
 use std::ops::Range;
 
-/// Where the superblock is.
+/// Offset of the superblock.
 const SUPERBLOCK: usize = 1024;
 /// Bits of `h_advise`.
 const EXTENTS: u16 = 1;
@@ -14,39 +14,39 @@ const COMPACTED_2B: u16 = 1;
 const BIG_PCLUSTERS: u16 = 6;
 const INLINE: u16 = 8;
 const FRAGMENT: u16 = 32;
-/// Type of an lcluster that is no head.
+/// Type of an lcluster that is not a head.
 const NON_HEAD: u16 = 2;
 /// `Z_EROFS_LI_HOLE` of a head.
 const HOLE: u16 = 1 << 14;
-/// `Z_EROFS_LI_D0_CBLKCNT` of the entry behind it.
+/// `Z_EROFS_LI_D0_CBLKCNT` of the next entry.
 const COUNT: u16 = 1 << 11;
 
-/// How the index says that a pcluster is a hole.
+/// The way in which the index says that a pcluster is a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum How {
-    /// A bit of the head.
+    /// By a bit of the head.
     Bit,
-    /// No blocks, in a full index.
+    /// By a count of no blocks, in a full index.
     Count,
-    /// No blocks, in a compact index.
+    /// By a count of no blocks, in a compact index.
     CompactCount,
-    /// A record of no bytes.
+    /// By a record of no bytes.
     Record,
 }
 
-/// A pcluster that can be made a hole.
+/// A pcluster that can be turned into a hole.
 #[derive(Clone, Debug)]
 pub struct Hole {
-    /// What of the file becomes zeros.
+    /// The part of the file that becomes zeros.
     pub range: Range<u64>,
-    /// By what.
+    /// The way in which it becomes a hole.
     pub how: How,
-    /// What is written where.
+    /// The bytes to write, and their offsets.
     writes: Vec<(usize, Vec<u8>)>,
 }
 
 impl Hole {
-    /// Makes the pcluster a hole. The superblock is left without a checksum.
+    /// Turns the pcluster into a hole. The superblock is left without a checksum.
     pub fn punch(&self, image: &mut [u8]) {
         image[SUPERBLOCK + 8] &= !1;
         for (at, bytes) in &self.writes {
@@ -55,8 +55,8 @@ impl Hole {
     }
 }
 
-/// All that can be made holes in a compressed inode outside of the metabox, in the order of the
-/// file; none of another one.
+/// All pclusters that can be turned into holes in a compressed inode outside the metabox, in the
+/// order of the file; empty for any other inode.
 pub fn holes(image: &[u8], nid: u64) -> Vec<Hole> {
     match Map::of(image, nid) {
         Some(map) if map.layout == 1 && map.advise & EXTENTS != 0 => map.records(),
@@ -79,7 +79,7 @@ struct Map<'a> {
     image: &'a [u8],
     layout: u16,
     size: u64,
-    /// Where the map header is.
+    /// Offset of the map header.
     header: usize,
     advise: u16,
     lcluster_bits: u32,
@@ -89,11 +89,11 @@ struct Map<'a> {
 #[derive(Clone, Copy)]
 struct Entry {
     kind: u16,
-    /// Offset of a head within its lcluster, or the distance back with its flag.
+    /// Offset of a head within its lcluster, or the distance back, with its flag.
     value: u16,
 }
 
-/// Where an entry of a compact index is.
+/// The place of an entry of a compact index.
 struct Place {
     pack: usize,
     bytes: usize,
@@ -132,10 +132,10 @@ impl<'a> Map<'a> {
         (cluster_bits & 0x80 == 0 && size > 0 && map.is_inside()).then_some(map)
     }
 
-    /// Whether the image has all entries of an index.
+    /// Whether all entries of an index lie inside the image.
     fn is_inside(&self) -> bool {
         let entries = self.size.div_ceil(1 << self.lcluster_bits);
-        // 2 bytes each at least, which bounds the numbers below.
+        // At least 2 bytes each, which bounds the numbers below.
         if entries > self.image.len() as u64 {
             return false;
         }
@@ -160,7 +160,7 @@ impl<'a> Map<'a> {
         inline || self.advise & FRAGMENT != 0
     }
 
-    /// The pclusters of an index: number of the head, and what it has of the file.
+    /// The pclusters of an index: the number of the head, and the range of the file that it covers.
     fn pclusters(&self, entries: &[Entry]) -> Vec<(usize, Range<u64>)> {
         let is_head = |&(_, entry): &(usize, &Entry)| entry.kind != NON_HEAD;
         let begin = |(number, entry): (usize, &Entry)| {
@@ -179,7 +179,7 @@ impl<'a> Map<'a> {
             .zip(ends)
             .map(|(head, end)| (head.0, head.1..end))
             .collect();
-        // mkfs ends some files with a head behind their last byte.
+        // mkfs ends some files with a head after their last byte.
         for (_, range) in &mut all {
             range.end = range.end.min(self.size);
         }
@@ -203,7 +203,7 @@ impl<'a> Map<'a> {
         let mut found = Vec::new();
         for (head, range) in self.pclusters(&entries) {
             let advise = u16_at(self.image, at(head)) | HOLE;
-            // The address means nothing.
+            // The address has no meaning then.
             let writes = vec![
                 (at(head), advise.to_le_bytes().to_vec()),
                 (at(head) + 4, vec![0xff; 4]),
@@ -247,7 +247,7 @@ impl<'a> Map<'a> {
         Place { pack, bytes, slot }
     }
 
-    /// First bit and bits of the value of an entry in its pack.
+    /// First bit and number of bits of an entry's value in its pack.
     fn bits(&self, place: &Place) -> (usize, u32) {
         let entry = if place.bytes == 8 { 16 } else { 14 };
         (place.slot * entry, self.lcluster_bits.max(12))
@@ -263,8 +263,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Heads find their block by adding up the counts before them in their pack, so that the last
-    /// head of a pack alone can lose its blocks. A count that stands in the pack behind its head is
+    /// Heads find their block by adding up the counts before them in their pack, so only the last
+    /// head of a pack can lose its blocks. If the count is stored in the pack after its head, it is
     /// added to that pack's block instead.
     fn compact(&self) -> Vec<Hole> {
         let entries: Vec<Entry> = (0..self.lclusters())
@@ -309,7 +309,7 @@ impl<'a> Map<'a> {
         found
     }
 
-    /// Records of 16 and 32 bytes, which have their place in the file.
+    /// Records of 16 and 32 bytes, which store their place in the file.
     fn records(&self) -> Vec<Hole> {
         let record = 4usize << (self.advise >> 1 & 3);
         let start = (self.header + 8).next_multiple_of(record);

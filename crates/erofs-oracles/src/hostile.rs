@@ -1,9 +1,9 @@
-//! Generates hostile images: a reader without bounds needs hours or terabytes for each, or is
-//! unsafe.
+//! Generates hostile images: a reader without limits would need hours or terabytes for each, or
+//! would be unsafe.
 //!
-//! All are sparse files of some KiB in fact. The root directory holds `good`, a file of 5 bytes
-//! that stays readable regardless of the rest, and `huge`, the hostile inode (some classes have
-//! other names).
+//! All of them are sparse files of a few KiB on disk. The root directory holds `good`, a file of 5
+//! bytes that stays readable regardless of the rest, and `huge`, the hostile inode (some classes
+//! use other names).
 
 use std::fs::File;
 use std::io;
@@ -12,14 +12,14 @@ use std::path::Path;
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
-/// Where nid 0 is.
+/// Offset of nid 0.
 const META: u64 = BLOCK as u64;
 const DIRECTORY: u16 = 0o040_755;
 const REGULAR: u16 = 0o100_644;
 const SYMLINK: u16 = 0o120_777;
-/// Bytes between two inodes: room for inline content.
+/// Bytes between two inodes, which leaves room for inline content.
 const STRIDE: u64 = 1024;
-/// Size of an inode, and of the map header behind it.
+/// Size of an inode, after which the map header begins.
 const INODE: u64 = 64;
 const HEADER: u64 = 8;
 /// Decoded bytes of the one pcluster that all extents share.
@@ -32,30 +32,30 @@ const SHARING: u64 = 340;
 pub enum Class {
     /// A directory of a terabyte, each block of which holds only broken entries.
     BrokenTerabyte,
-    /// The same in 340 extents of 12 MiB that share one pcluster.
+    /// Such a directory in 340 extents of 12 MiB that share one pcluster.
     BrokenSharedPcluster,
-    /// A directory of 340 extents that share one pcluster, with sound entries out of order.
+    /// A directory of 340 extents that share one pcluster, with valid entries out of order.
     DisorderSharedPcluster,
-    /// The same with one sound entry in each 15 blocks, the others broken.
+    /// Such a directory with one valid entry in every 15 blocks and broken ones otherwise.
     SparseNames,
     /// A file of 8 TiB in 2^31 extents with records of 4 bytes.
     SmallRecords,
-    /// A directory of 64 GiB that repeats one block of sound entries of one inode.
+    /// A directory of 64 GiB that repeats one block of valid entries for one inode.
     RepeatedNames,
-    /// Names out of order in a directory of 80 KiB.
+    /// A directory of 80 KiB with names out of order.
     Unsorted,
-    /// 2,500 directories in each other, with names of 250 bytes: `d` in the root.
+    /// 2,500 nested directories with names of 250 bytes, starting at `d` in the root.
     Deep,
     /// A symlink `name` to `/tmp`, and a directory `name` with a file `below` in it.
     SymlinkThenFile,
-    /// Two files of one name: `name`.
+    /// Two files with the same name, `name`.
     TwiceTheName,
-    /// A name with U+202E (right-to-left override) and a symlink target with it: `l`.
+    /// A name with U+202E (right-to-left override), and a symlink `l` with it in its target.
     Bidirectional,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Class; 11] = [
         Class::BrokenTerabyte,
         Class::BrokenSharedPcluster,
@@ -71,7 +71,7 @@ impl Class {
     ];
 }
 
-/// Writes an image of that class.
+/// Writes an image of this class.
 pub fn write(class: Class, path: &Path) -> io::Result<()> {
     let mut maker = Maker::new(path)?;
     let good = maker.inline(REGULAR, b"good\n")?;
@@ -82,7 +82,8 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
         Class::DisorderSharedPcluster => {
-            // Before "absent", so that a search for it ends at the last bytes of the pcluster.
+            // These sort before "absent", so a search for it ends at the last bytes of the
+            // pcluster.
             let block = directory_block(&[(b"ab", good), (b"aa", good)]);
             vec![(b"huge", maker.shared_pcluster(&block)?)]
         }
@@ -123,11 +124,11 @@ pub fn write(class: Class, path: &Path) -> io::Result<()> {
 pub const LARGE: u64 = 9 * DECODED as u64;
 /// Bytes of `sparse`.
 pub const SPARSE: u64 = 5 << 30;
-/// Where the only data of `sparse` is, and what.
+/// Offset and bytes of the only data in `sparse`.
 pub const SPARSE_DATA: (u64, &[u8]) = (3 << 30, b"data");
 
-/// Writes an image that is sound, but has more than the budget of a request: `large`, whose bytes
-/// are the alphabet again and again, and the same again in the directory `below`, beside `sparse`.
+/// Writes a valid image that exceeds the budget of a request: `large`, whose bytes are the alphabet
+/// over and over, and in the directory `below` the same file again, beside `sparse`.
 pub fn write_large(path: &Path) -> io::Result<()> {
     let mut maker = Maker::new(path)?;
     let good = maker.inline(REGULAR, b"good\n")?;
@@ -146,7 +147,7 @@ pub fn write_large(path: &Path) -> io::Result<()> {
 
 struct Maker {
     file: File,
-    /// Where the next inode goes.
+    /// Offset of the next inode.
     next: u64,
 }
 
@@ -163,7 +164,7 @@ impl Maker {
         self.file.write_all_at(bytes, at)
     }
 
-    /// An inode without content; its nid.
+    /// Writes an inode without content and returns its nid.
     fn inode(&mut self, layout: u16, mode: u16, size: u64, union: u32) -> io::Result<u64> {
         let at = self.next;
         self.put_inode(at, layout, mode, size, union)?;
@@ -181,21 +182,21 @@ impl Maker {
         self.put(at, &inode)
     }
 
-    /// A file whose content is behind its inode.
+    /// Writes a file whose content follows its inode.
     fn inline(&mut self, mode: u16, content: &[u8]) -> io::Result<u64> {
         let nid = self.inode(2, mode, content.len() as u64, u32::MAX)?;
         self.put(body(nid), content)?;
         Ok(nid)
     }
 
-    /// The table of chunks is a hole: all of them are block 0, where the superblock is.
+    /// The chunk table is a hole: every chunk is block 0, which holds the superblock.
     fn broken_terabyte(&mut self) -> io::Result<u64> {
         let size: u64 = 1 << 40;
         self.put(0, &directory_block(&[(b"/", 1), (b"//", 1)])[..1024])?;
         self.chunks(DIRECTORY, size, 0)
     }
 
-    /// Chunks of 1 MiB, all of which but one are holes.
+    /// Chunks of 1 MiB, all but one of which are holes.
     fn sparse(&mut self) -> io::Result<u64> {
         const BITS: u32 = 8;
         let nid = self.chunks(REGULAR, SPARSE, BITS)?;
@@ -219,7 +220,7 @@ impl Maker {
         Ok(nid)
     }
 
-    /// The chunk table is a hole here as well; the block is the one with the superblock.
+    /// The chunk table is a hole here too; the block is the one with the superblock.
     fn repeated_names(&mut self, good: u64) -> io::Result<u64> {
         let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
         let entries: Vec<(&[u8], u64)> = names.iter().map(|name| (name.as_bytes(), good)).collect();
@@ -312,7 +313,7 @@ impl Maker {
         field(0, &0xe0f5_e1e2_u32.to_le_bytes());
         field(12, &[12]);
         field(40, &1_u32.to_le_bytes());
-        // Padding in front of LZ4 blocks, and configurations of codecs: LZ4 alone.
+        // Padding before LZ4 blocks, and codec configurations for LZ4 only.
         field(80, &3_u32.to_le_bytes());
         field(84, &1_u16.to_le_bytes());
         field(128, &[14, 0, 0, 0, 1, 0]);
@@ -322,12 +323,12 @@ impl Maker {
     }
 }
 
-/// Where the content or the map of an inode begins.
+/// Offset of an inode's content or map.
 fn body(nid: u64) -> u64 {
     META + nid * 32 + INODE
 }
 
-/// Entries and names, as a directory has them.
+/// Entries and names in the layout of a directory.
 fn directory_content(entries: &[(&[u8], u64)]) -> Vec<u8> {
     let (mut table, mut names) = (Vec::new(), Vec::new());
     for (name, nid) in entries {
@@ -347,8 +348,8 @@ fn directory_block(entries: &[(&[u8], u64)]) -> Vec<u8> {
     block
 }
 
-/// An LZ4 block that decodes to `length` bytes of `pattern` again and again: the pattern, one match
-/// that repeats it, and the literals that end every block.
+/// An LZ4 block that decodes to `length` bytes of a repeated `pattern`: the pattern, one match that
+/// repeats it, and the literals that end every block.
 fn lz4_repeating(pattern: &[u8], length: usize) -> Vec<u8> {
     const LAST: usize = 12;
     let matched = length - pattern.len() - LAST;

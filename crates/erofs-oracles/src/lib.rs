@@ -1,10 +1,10 @@
 //! The oracles of the fuzz targets: invariants that hold for any image and stream.
 //!
-//! Each function takes the bytes that a fuzzer made up and panics when a promise is broken. Errors
-//! are fine. The engine's requests are held to their budgets, and reading to its memory. Hangs are
-//! the fuzzer's to notice (`fuzz/run` sets the limits); the work of an oracle itself is bounded by
-//! [`Budget`](content::Budget). The fuzz targets and the test that replays old findings call the
-//! same functions.
+//! Each function takes bytes that a fuzzer made up and panics when a promise is broken. Errors are
+//! fine. The engine's requests are held to their budgets, and reading to its memory limit.
+//! Detecting hangs is left to the fuzzer (`fuzz/run` sets the limits); the work of an oracle itself
+//! is bounded by [`Budget`](content::Budget). The fuzz targets and the test that replays old
+//! findings call the same functions.
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -33,10 +33,10 @@ pub use signature::{signature, signatures};
 pub use walk::walk;
 pub use xattrs::xattrs;
 
-/// A fuzz target: its name, which is also its folder of findings, and its oracle.
+/// A fuzz target: its name, which is also the name of its findings folder, and its oracle.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 12] = [
     ("opening", opening),
     ("directory", directory),

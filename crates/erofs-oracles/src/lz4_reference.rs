@@ -1,4 +1,4 @@
-//! A slow LZ4 decoder, written from the block format's description, to compare with.
+//! A slow LZ4 decoder for comparison, written from the description of the block format.
 
 /// The first `length` bytes of a block; `None` if the block is not valid that far.
 pub(crate) fn decode(block: &[u8], length: usize) -> Option<Vec<u8>> {
@@ -25,7 +25,7 @@ pub(crate) fn decode(block: &[u8], length: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A length of 15 goes on in the following bytes, up to one that is not 255.
+/// A length of 15 continues in the following bytes, up to one that is not 255.
 fn extended(length: usize, bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
     if length < 15 {
         return Some(length);

@@ -1,20 +1,21 @@
-//! The memory meter of oracles: what one input made the process keep at most.
+//! The memory meter of oracles: how much more memory the process used at most for one input.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
-/// KiB that an input may take. Several times what reading promises (docs/format.md#bounds): a
-/// sanitizer keeps what was freed for a while, and other tests run beside this one.
+/// KiB that an input may take. This is several times the promise for reading
+/// (docs/format.md#bounds): a sanitizer keeps freed memory for a while, and other tests run at the
+/// same time.
 const MOST_KIB: u64 = 384 << 10;
 
-/// One at a time: the peak is that of the process.
+/// Allows one measurement at a time: the peak is that of the whole process.
 static METER: Mutex<()> = Mutex::new(());
 
-/// Runs an oracle, which fails where it takes too much memory. Where the kernel has no peak to
-/// reset, it is only run.
+/// Runs an oracle and fails if it takes too much memory. If the kernel has no resettable peak, the
+/// oracle is just run.
 pub(crate) fn metered(oracle: impl FnOnce()) {
     let _only = METER.lock().unwrap_or_else(PoisonError::into_inner);
-    // 5: the peak becomes what there is now.
+    // 5 resets the peak to the current value.
     let before = fs::write("/proc/self/clear_refs", "5")
         .ok()
         .and_then(|()| status("VmRSS:"));

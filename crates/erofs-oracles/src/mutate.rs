@@ -1,5 +1,5 @@
-//! Mutants of good images: some fields of their structures are changed, all else is as it was.
-//! Random bytes seldom come behind the superblock; a field with another value does.
+//! Mutants of good images: some fields of their structures are changed, everything else stays.
+//! Random bytes seldom get past the superblock; a field with a different value does.
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -10,16 +10,16 @@ use erofs_format::{ExtentKind, FileType, Inode, Nid, Reader};
 use crate::content::{Budget, Content, Opened, open_whole};
 use crate::holes::{Hole, holes};
 
-/// Inodes whose structures are changed.
+/// The most inodes whose structures are changed.
 const INODES: usize = 300;
-/// Bytes of a map or of inline content behind an inode that are changed, and of a stream.
+/// Bytes of a map or of inline content after an inode that are changed, and of a stream.
 const BEHIND: usize = 256;
 const STREAM: usize = 64;
-/// Pclusters of an inode that may become holes.
+/// The most pclusters of an inode that may become holes.
 const HOLES: usize = 64;
-/// Bytes of an entry of a directory.
+/// Bytes of a directory entry.
 const ENTRY: usize = 12;
-/// Where the superblock is.
+/// Offset of the superblock.
 const SUPERBLOCK: usize = 1024;
 /// Offset and length of its fields.
 const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
@@ -43,7 +43,7 @@ const SUPERBLOCK_FIELDS: [(usize, usize); 19] = [
     (112, 8),
     (120, 8),
 ];
-/// Those of a compact inode, and of the parts of an extended one that differ.
+/// Fields of a compact inode, and of the parts of an extended one that differ.
 const INODE_FIELDS: [(usize, usize); 8] = [
     (0, 2),
     (2, 2),
@@ -59,19 +59,19 @@ const INODE_FIELDS: [(usize, usize); 8] = [
 #[derive(Clone, Debug)]
 struct Field(Range<usize>);
 
-/// A good image and where its structures are.
+/// A good image and the places of its structures.
 #[derive(Debug)]
 pub struct Mutator {
     image: Vec<u8>,
     /// By kind: superblock, inodes, attributes, maps and inline content, entries, names, streams. A
-    /// kind is chosen first, since there are many more fields of some than of others.
+    /// kind is chosen first, since some have many more fields than others.
     kinds: [Vec<Field>; 7],
     /// Pclusters that may become holes.
     holes: Vec<Hole>,
 }
 
 impl Mutator {
-    /// `None`: this is no image that can be read.
+    /// Returns `None` if this is not a readable image.
     pub fn new(image: &[u8]) -> Option<Self> {
         let opened = open_whole(image, &Budget::new()).ok()?;
         let reader = opened.reader();
@@ -99,11 +99,11 @@ impl Mutator {
         Some(this)
     }
 
-    /// The mutant with this number: always the same.
+    /// The mutant with this number, which is always the same.
     pub fn mutant(&self, number: u64) -> Vec<u8> {
         let mut random = Random(number);
         let mut mutant = self.image.clone();
-        // The checksum is not what is tested.
+        // The checksum is not under test.
         mutant[SUPERBLOCK + 8] &= !1;
         if !self.holes.is_empty() && random.below(4) == 0 {
             self.holes[random.below(self.holes.len())].punch(&mut mutant);
@@ -130,7 +130,7 @@ impl Mutator {
         }
     }
 
-    /// An inode, what is behind it, and where its content is.
+    /// Adds an inode, the bytes after it, and the place of its content.
     fn inode(&mut self, image: Reader<'_>, inode: &Inode) {
         let superblock = image.superblock();
         let block = superblock.block_size as usize;
@@ -167,7 +167,7 @@ impl Mutator {
     }
 
     fn entries(&mut self, at: usize, length: usize) {
-        // The first name is behind the last entry.
+        // The first name follows the last entry.
         let Some(bytes) = self.image.get(at + 8..at + 10) else {
             return;
         };
@@ -199,7 +199,7 @@ fn children(image: &Opened, inode: Inode) -> Vec<Nid> {
     children
 }
 
-/// Another value for a little-endian number: near it, at an end of its range, or any.
+/// Replaces a little-endian number: by one near it, one at an end of its range, or any.
 fn change(field: &mut [u8], random: &mut Random) {
     let mut bytes = [0; 8];
     bytes[..field.len()].copy_from_slice(field);
@@ -218,7 +218,7 @@ fn change(field: &mut [u8], random: &mut Random) {
     field.copy_from_slice(&changed.to_le_bytes()[..field.len()]);
 }
 
-/// A sequence that belongs to its start (SplitMix64).
+/// A sequence determined by its start (SplitMix64).
 struct Random(u64);
 
 impl Random {

@@ -1,10 +1,10 @@
-//! Opening.
+//! The oracle of opening.
 
 use crate::content::{Budget, open, open_whole};
 use erofs_format::{Image, Readers};
 use std::sync::Arc;
 
-/// An image opens or not. If it opens, its block size is a power of two from 512 to 65536, its
+/// An image opens or fails to. If it opens, its block size is a power of two from 512 to 65536, its
 /// root can be looked up, and every error is one line.
 pub fn opening(data: &[u8]) {
     if let Err(error) = Image::open(&Readers::of(vec![Arc::new(data.to_vec())])) {
@@ -25,7 +25,7 @@ pub fn opening(data: &[u8]) {
     }
 }
 
-/// An error fits on one line, whatever the image put into its names.
+/// An error fits on one line, whatever the image's names contain.
 pub(crate) fn one_line(message: &str) {
     assert!(!message.is_empty());
     assert!(

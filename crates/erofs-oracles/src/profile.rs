@@ -1,11 +1,12 @@
-//! Launch profiles.
+//! The oracle of launch profiles.
 
 use launch_profile::{Learned, PAGE, Profile, Trim};
 
 use crate::opening::one_line;
 
-/// The bytes are a profile or are refused with one line. What is read leads nowhere out of the
-/// mount, is written and read again as the same, and stays readable however it is trimmed.
+/// The bytes are a profile, or are refused with one line. No path that is read leads out of the
+/// mount, writing and reading it again gives the same profile, and it stays readable however it is
+/// trimmed.
 pub fn profile(data: &[u8]) {
     match Learned::parse_any(data) {
         Ok(learned) => {
@@ -23,7 +24,7 @@ pub fn profile(data: &[u8]) {
 }
 
 fn check(profile: &Profile) {
-    // Writing puts steps into their order, and leaves out files that are not read.
+    // Writing sorts the steps and leaves out files that are not read.
     let again = Profile::parse(&profile.to_text()).expect("what is written can be read");
     assert_eq!(Profile::parse(&again.to_text()).as_ref(), Ok(&again));
     assert_eq!(
@@ -32,7 +33,7 @@ fn check(profile: &Profile) {
     );
     let files = profile.files.iter().map(|file| &file.name);
     let names = profile.names.iter().map(|looked_up| &looked_up.name);
-    // Paths may be long, and there may be many.
+    // Paths may be long, and there may be many of them.
     for name in files.chain(names).take(256) {
         let path = profile.path(name);
         let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);

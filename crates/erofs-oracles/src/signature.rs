@@ -1,4 +1,4 @@
-//! Signatures of root hashes.
+//! The oracle of signatures of root hashes.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -7,17 +7,17 @@ use dm_verity::{Certificates, RootHash, verify_signature};
 
 use crate::opening::one_line;
 
-/// What the signatures among the seeds sign.
+/// The content that the signatures among the seeds sign.
 const ROOT: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Bytes of a signature of RSA 2048.
+/// Bytes of an RSA 2048 signature.
 const RSA_BYTES: usize = 256;
 
 struct Trusted {
     certificates: Certificates,
     root: RootHash,
     other: RootHash,
-    /// The signatures that the key of the certificate has made, without what is around them.
+    /// The signatures made by the certificate's key, without the surrounding structure.
     signed: Vec<Vec<u8>>,
 }
 
@@ -35,13 +35,13 @@ static TRUSTED: LazyLock<Trusted> = LazyLock::new(|| {
     }
 });
 
-/// Where the seeds are.
+/// Location of the seeds.
 pub fn signatures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../dm-verity/tests/signatures")
 }
 
-/// A signature is accepted only if it holds one that the trusted RSA key has made: there is no
-/// second one for the same bytes. Otherwise it is refused with one line. It never is one of another
+/// A signature is accepted only if it contains one made by the trusted RSA key: there is no second
+/// one for the same bytes. Otherwise it is refused with one line. It is never accepted for another
 /// root hash.
 pub fn signature(data: &[u8]) {
     let trusted = &*TRUSTED;

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Inodes that are visited.
+/// The most inodes visited.
 const VISITED: usize = 400;
 /// Bytes of each file that are read: from its start, and before its end.
 const SAMPLE: u64 = 40_000;
 
-/// From the root down every inode can be visited once; on each of them hold the promises of
-/// directories, extent maps and attributes; content reads or returns an error; and the same bytes
-/// come from two reads of different sizes.
+/// Every inode can be visited once from the root down; each of them keeps the promises of
+/// directories, extent maps and attributes; reading content succeeds or returns an error; and two
+/// reads of different sizes return the same bytes.
 pub fn walk(data: &[u8]) {
     metered(|| visit_all(data));
 }
@@ -49,7 +49,8 @@ fn visit(opened: &Opened, inode: Inode, budget: &Arc<Budget>, waiting: &mut Vec<
         return read_twice(&content);
     }
     let block_size = image.superblock().block_size;
-    // What the budget cuts short cannot be compared with itself: small directories only.
+    // Content that the budget cuts short cannot be compared with itself, so only small directories
+    // are.
     if content.size() <= SAMPLE {
         let mut bytes = vec![0; content.size() as usize];
         if content.read_exact_at(&mut bytes, 0).is_ok() {

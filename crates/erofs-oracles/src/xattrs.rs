@@ -1,15 +1,15 @@
-//! Extended attributes.
+//! The oracle of extended attributes.
 
 use crate::content::each_inode;
 use crate::opening::one_line;
 use erofs_format::{Inode, Reader, Xattr};
 
-/// Most that an inode can have: 65535 slots of 4 bytes inline, or as many shared ones.
+/// The most that an inode can have: 65535 slots of 4 bytes inline, or as many shared ones.
 const MOST: usize = 1 << 17;
 
-/// For every inode in the first slots: the list is bounded, names have a namespace, and asking
-/// for a listed name returns a value that is listed for it (or nothing, where a name filter of the
-/// image lies); a name that is not listed is not found.
+/// For every inode in the first slots: the list is bounded, names have a namespace, and asking for
+/// a listed name returns a value that is listed for it (or nothing, if a name filter of the image
+/// is wrong); a name that is not listed is not found.
 pub fn xattrs(data: &[u8]) {
     each_inode(data, check);
 }

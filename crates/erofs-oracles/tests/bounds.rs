@@ -10,7 +10,7 @@ use erofs_engine::budget::MAX_BYTES;
 use erofs_engine::{Engine, EngineOptions, Error, WorkersMode, errno};
 use erofs_oracles::hostile::{self, Class};
 
-/// Far beyond any machine; without a bound a request takes hours.
+/// Far longer than any machine needs; without a limit a request would take hours.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sparse image in a file that is removed with this.
@@ -18,7 +18,7 @@ struct Image(PathBuf);
 
 impl Image {
     fn new(class: Class) -> Self {
-        // Tests run side by side, with images of the same class.
+        // Tests run in parallel, with images of the same class.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let name = format!("hostile-{class:?}-{process}-{number}.erofs");
@@ -43,7 +43,7 @@ impl Drop for Image {
     }
 }
 
-/// Runs a request, and checks what it cost.
+/// Runs a request and checks its cost.
 fn bounded<R>(engine: &Engine, request: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     let before = engine.stats();
     let started = Instant::now();
@@ -102,7 +102,7 @@ fn a_listing_of_broken_entries_without_end_ends() {
     }
 }
 
-/// What one READDIR of a mount asks for.
+/// The amount that one READDIR of a mount asks for.
 #[test]
 fn a_part_of_a_listing_has_one_budget_and_the_next_part_goes_on_behind_it() {
     let image = Image::new(Class::SparseNames);

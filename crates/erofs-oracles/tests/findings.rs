@@ -1,4 +1,4 @@
-//! Everything that fuzzing ever found, and all malformed images, through the same oracles.
+//! Everything that fuzzing ever found, and all malformed images, run through the same oracles.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ fn what_fuzzing_found_stays_fixed() {
 #[test]
 fn every_target_has_an_oracle_and_every_oracle_a_target() {
     let mut files = files(&workspace().join("fuzz/fuzz_targets"));
-    // The targets of traces call sched-trace; their oracle is among its tests.
+    // The trace targets call sched-trace; their oracle is among its tests.
     files.retain(|path| {
         !fs::read_to_string(path)
             .expect("a target")
@@ -51,7 +51,7 @@ fn every_target_has_an_oracle_and_every_oracle_a_target() {
     assert_eq!(targets, oracles);
 }
 
-/// The images of the repository, and those of the large set beside it where it is there.
+/// The images of the repository, and those of the large set beside it if present.
 fn good_images() -> Vec<Vec<u8>> {
     let mut images = images(&fixtures());
     images.extend(images_of(&workspace().join("../shared/images")));
@@ -93,7 +93,7 @@ fn good_images_hold_all_promises_and_their_maps_agree_with_themselves() {
     }
 }
 
-/// One of each kind in each image, in inodes with an entry in a directory or without.
+/// One hole of each kind in each image, in inodes with or without a directory entry.
 #[test]
 fn images_with_holes_hold_all_promises() {
     let mut count = 0;
@@ -128,7 +128,7 @@ fn malformed_images_hold_the_promises_for_hostile_ones() {
     }
 }
 
-/// Some mutants of each; `crates/erofast/tests/mutants.rs` has as many as are asked for.
+/// Some mutants of each image; `crates/erofast/tests/mutants.rs` tests as many as requested.
 #[test]
 fn mutants_of_good_images_hold_the_promises_for_hostile_ones() {
     for data in images(&fixtures()) {

@@ -1,8 +1,8 @@
 //! Figures that a program reports, declared once.
 //!
-//! [`figures!`] declares a struct, and a table of its fields: what each means, its type, and the
-//! metric of Prometheus that shows it, if any. The struct is what serde serializes; schemas and
-//! Prometheus' pages are made from the table. A counter is one field, beside the code that
+//! [`figures!`] declares a struct and a table of its fields: the meaning of each, its type, and the
+//! Prometheus metric that shows it, if any. Serde serializes the struct; schemas and Prometheus
+//! pages are generated from the table. A counter is one field, declared beside the code that
 //! increments it.
 //!
 //! ```
@@ -40,18 +40,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One field of a struct of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// Its name in JSON. Its end is the unit: `_bytes`, `_ns`, `_s`, `_pages`.
+    /// Its name in JSON, which ends with the unit: `_bytes`, `_ns`, `_s`, `_pages`.
     pub name: &'static str,
-    /// The comment of the field.
+    /// The field's doc comment.
     pub help: &'static str,
-    /// How Prometheus shows it, and under which name: `name`, `name{label=value}`, or `name{label}`
+    /// The type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}`
     /// for the keys of a map and for a text.
     pub metric: Option<(&'static str, &'static str)>,
     /// Its type.
     pub shape: Shape,
-    /// Its fields stand where it stands: `#[serde(flatten)]`.
+    /// Whether its fields appear in its place: `#[serde(flatten)]`.
     pub is_flat: bool,
-    /// There is no field where there is no value: `#[serde(skip_serializing_if = ...)]`.
+    /// Whether the field is omitted if it has no value: `#[serde(skip_serializing_if = ...)]`.
     pub is_skipped: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum Shape {
     Text,
     /// One of these words.
     Words(&'static [&'static str]),
-    /// The inner one, or null, or no field at all.
+    /// The inner type, or null, or no field at all.
     Optional(&'static Shape),
     /// Several values.
     List(&'static Shape),
@@ -78,7 +78,7 @@ pub enum Shape {
     Part(&'static [Figure]),
 }
 
-/// What may be a figure, or hold some.
+/// A type that may be a figure or contain some.
 pub trait Shaped {
     /// Its type in JSON.
     const SHAPE: Shape;
@@ -114,15 +114,15 @@ impl<A: Shaped, B> Shaped for (A, B) {
     const SHAPE: Shape = Shape::List(&A::SHAPE);
 }
 
-/// Adds without a locked instruction: for a counter that one thread alone writes.
+/// Adds without a locked instruction, for a counter that only one thread writes.
 pub fn add(counter: &AtomicU64, more: u64) {
     let sum = counter.load(Ordering::Relaxed).wrapping_add(more);
     counter.store(sum, Ordering::Relaxed);
 }
 
-/// Declares structs of figures; see the example of the crate. `counted by struct NAME` declares
-/// another struct, with an atomic counter for each field of the first group, which `add_to` adds
-/// up. A field may end with `where` and the condition of a `cfg`.
+/// Declares structs of figures; see the crate's example. `counted by struct NAME` declares another
+/// struct, with an atomic counter for each field of the first group; its `add_to` adds them up. A
+/// field may end with `where` and the condition of a `cfg`.
 #[macro_export]
 macro_rules! figures {
     ($(#[$($outer:tt)*])* $vis:vis struct $name:ident counted by
@@ -143,7 +143,7 @@ macro_rules! figures {
             }
         }
 
-        /// Counters of one thread or of all.
+        /// The counters of one thread or of all.
         #[derive(Debug, Default)]
         $counters_vis struct $counters {
             $($(#[$($meta)*])* $counter_vis $counter: std::sync::atomic::AtomicU64,)*
@@ -181,7 +181,7 @@ macro_rules! figures {
     };
 }
 
-/// The comment among the attributes of a field, in one line.
+/// The doc comment among a field's attributes, on one line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! help {

@@ -1,5 +1,5 @@
-//! Pauses after calls that the system refuses for now: for want of memory, most often. A mount goes
-//! on when there is some again.
+//! Pauses after calls that the system refuses temporarily, mostly for lack of memory. The mount
+//! continues when memory is available again.
 
 use std::thread;
 use std::time::Duration;
@@ -18,12 +18,12 @@ impl BackOff {
         Self(SHORTEST)
     }
 
-    /// A call succeeded: the next pause is a short one.
+    /// Notes that a call succeeded, so that the next pause is a short one.
     pub(crate) fn end(&mut self) {
         self.0 = SHORTEST;
     }
 
-    /// Sleeps after an error that passes; false for any other, such as ENODEV of a mount that is
+    /// Sleeps after a temporary error; false for any other, such as ENODEV for a mount that is
     /// gone.
     pub(crate) fn passes(&mut self, error: Errno) -> bool {
         let passes = matches!(

@@ -16,7 +16,7 @@ pub enum Ready {
     Closed,
 }
 
-/// What [`Channel::serve`] did.
+/// The outcome of [`Channel::serve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// One request was answered.
@@ -53,8 +53,8 @@ impl Channel {
         self.0.serve()
     }
 
-    /// Sends the last reply, if the next [`wait`](Self::wait) would do it: to be called before the
-    /// thread does something else.
+    /// Sends the last reply, if the next [`wait`](Self::wait) would otherwise do it: call it before
+    /// the thread does something else.
     pub fn flush(&mut self) {
         self.0.flush();
     }
@@ -64,7 +64,7 @@ impl Channel {
         Arc::clone(self.0.waker())
     }
 
-    /// Serves until the mount is gone, on a thread which does nothing else.
+    /// Serves until the mount is gone, on a thread that does nothing else.
     pub fn run(mut self) {
         loop {
             match self.wait() {

@@ -22,13 +22,13 @@ use crate::rings::Entries;
 use crate::wait_order::WaitOrder;
 use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 
-/// What a mount needs whose server may be replaced by another process.
+/// The parts that a mount needs if its server may be replaced by another process.
 #[derive(Debug)]
 pub struct Restartable {
-    /// What it is serving, shared with the process that replaces it.
+    /// The requests that it is serving, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
-    /// Cloned descriptors, non-blocking, one for each channel. The release of one ends the requests
-    /// that were taken through it, so the other process keeps them too.
+    /// Cloned descriptors, non-blocking, one for each channel. Releasing one ends the requests that
+    /// were taken through it, so the other process keeps them too.
     pub clones: Vec<OwnedFd>,
 }
 
@@ -42,23 +42,23 @@ pub(crate) struct Connection {
     protocol: OnceLock<Protocol>,
     /// Set at start: bytes of the largest request.
     max_request: usize,
-    /// Guarded by its own lock: as many sets as channels that were ever open at the same time.
+    /// Guarded by its own lock: as many sets as there were channels open at the same time.
     counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic.
     ended: AtomicBool,
-    /// Set at start: readable when a channel saw the end.
+    /// Set at start: readable once a channel has seen the end.
     end: EventFd,
     wait_order: WaitOrder,
     /// Used by a mount over io_uring.
     entry_order: EntryOrder,
-    /// Atomic: requests of its own that the mount sent.
+    /// Atomic: number of requests that the mount sent to itself.
     sent_to_self: AtomicU64,
-    /// Set at start: what a successor of this process needs.
+    /// Set at start: shared with a successor of this process.
     in_flight: OnceLock<Arc<RequestsInFlight>>,
-    /// Guarded by its own lock: descriptors of the device that a successor takes over; channels
-    /// open no others then.
+    /// Guarded by its own lock: descriptors of the device that a successor takes over; if set,
+    /// channels open no others.
     clones: PiMutex<Vec<OwnedFd>>,
-    /// See its own tag.
+    /// See the tag of `DeferredQueue`.
     deferred: DeferredQueue,
 }
 
@@ -94,7 +94,7 @@ impl Connection {
         &*self.filesystem
     }
 
-    /// What the handshake agreed on; before it, nothing that may be used.
+    /// The result of the handshake; before it, nothing that may be used.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol.get().copied().unwrap_or_default()
     }
@@ -104,8 +104,8 @@ impl Connection {
         let _ = self.protocol.set(protocol);
     }
 
-    /// Bytes of the payload of a ring's entry: the kernel refuses smaller ones than its largest
-    /// request, and than the smallest buffer for reads of the device.
+    /// Bytes in the payload of a ring entry: the kernel refuses one smaller than its largest
+    /// request, or than the smallest read buffer of the device.
     pub(crate) fn ring_payload(&self) -> usize {
         match fail_points::fails("register") {
             true => MIN_READ_BUFFER / 2,
@@ -117,7 +117,7 @@ impl Connection {
         self.in_flight.get()
     }
 
-    /// Before any channel is opened.
+    /// Call it before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Called once.
         let _ = self.in_flight.set(parts.in_flight);
@@ -128,8 +128,8 @@ impl Connection {
         self.clones().extend(clones);
     }
 
-    /// A descriptor for a channel. That of a server that may be replaced is one which the successor
-    /// will have too; without one left, a duplicate of the first one.
+    /// A descriptor for a channel. For a server that may be replaced, it is one that the successor
+    /// will have too; if none is left, a duplicate of the first one.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
         if let Some(clone) = self.clones().pop() {
             return Ok(clone);
@@ -144,15 +144,15 @@ impl Connection {
         }
     }
 
-    /// Gives back what [`take_clone`](Self::take_clone) returned.
+    /// Returns a descriptor obtained from [`take_clone`](Self::take_clone).
     pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
-        // Without a descriptor left, a later channel shares that of another one.
+        // If no descriptor is left, a later channel shares another one's.
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
             self.clones().push(clone);
         }
     }
 
-    /// Descriptors that channels use, or will.
+    /// Descriptors that channels use or will use.
     pub(crate) fn channel_descriptors(&self) -> Vec<RawFd> {
         let mut all = self.wait_order.descriptors();
         all.extend(self.clones().iter().map(AsRawFd::as_raw_fd));
@@ -163,12 +163,12 @@ impl Connection {
         self.clones.lock()
     }
 
-    /// The threads which wait for the device.
+    /// The order of the threads that wait for the device.
     pub(crate) fn wait_order(&self) -> &WaitOrder {
         &self.wait_order
     }
 
-    /// Requests that wait for something outside.
+    /// Requests that wait for something outside the process.
     pub(crate) fn deferred(&self) -> &DeferredQueue {
         &self.deferred
     }
@@ -178,11 +178,11 @@ impl Connection {
         &self.entry_order
     }
 
-    /// Sends a request without content, for which no program waits, into the queue of this CPU.
+    /// Sends a request without content, which no program waits for, into the queue of this CPU.
     /// `file` is a regular file that the kernel knows.
     pub(crate) fn send_to_self(&self, file: u64) -> io::Result<()> {
-        // Beyond the numbers of the kernel's own requests, and each another one: an entry is found
-        // by it. The kernel's lowest bit marks interrupts.
+        // Beyond the numbers of the kernel's own requests, and different each time, since an entry
+        // is found by it. The kernel's lowest bit marks interrupts.
         let number = self.sent_to_self.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
         let retrieve = RetrieveOut {
             unique: 1 << 62 | number << 1,
@@ -208,7 +208,7 @@ impl Connection {
         Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
-    /// Called by the channel which saw the end of the mount.
+    /// Called by the channel that has seen the end of the mount.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.deferred.close();
@@ -220,9 +220,9 @@ impl Connection {
     }
 }
 
-/// A cloned descriptor, for which the kernel keeps a list of pending requests of its own; an error
-/// where `/dev/fuse` cannot be opened again, such as after fusermount3 opened it. A duplicate takes
-/// its place then.
+/// A cloned descriptor, for which the kernel keeps a separate list of pending requests; an error if
+/// `/dev/fuse` cannot be opened again, for example after fusermount3 opened it. Use a duplicate in
+/// that case.
 pub fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fail_points::check("clone")?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -232,7 +232,7 @@ pub fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 impl AsFd for Connection {
-    /// Readable when the mount has ended.
+    /// Readable once the mount has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.as_fd()
     }

@@ -13,24 +13,24 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// CPUs that are counted separately; a request served beyond them counts for the last.
+/// CPUs that are counted separately; requests served on higher ones count for the last.
 const CPUS: usize = 256;
 
-/// Powers of two.
+/// Buckets, one per power of two.
 const BUCKETS: usize = 48;
 
-/// Counters of one channel, in cache lines of their own.
+/// Counters of one channel, in separate cache lines.
 #[repr(align(128))]
 pub(crate) struct Counters {
     ring: bool,
     counts: Counts,
     cpus: [AtomicU64; CPUS],
-    /// Times by kind. The last place is that of unknown kinds.
+    /// Times by kind. The last entry is for unknown kinds.
     run_ns: [Distribution; KINDS + 1],
     read_bytes: Distribution,
 }
 
-/// Values, and their sum.
+/// A histogram of values, and their sum.
 struct Distribution {
     buckets: [AtomicU64; BUCKETS],
     sum: AtomicU64,
@@ -56,7 +56,7 @@ pub(crate) struct Record {
     pub(crate) opcode: Option<Opcode>,
     pub(crate) failed: bool,
     pub(crate) reply_bytes: usize,
-    /// The CPU that asked, where that is known.
+    /// The CPU of the requesting thread, if known.
     pub(crate) reader_cpu: Option<usize>,
     /// The CPU it was served on.
     pub(crate) cpu: usize,
@@ -82,7 +82,8 @@ impl Counters {
         }
     }
 
-    /// An ioctl asks for these counters: it is left out, so that reading them changes nothing.
+    /// Adds a request. An ioctl that queries these counters is left out, so that reading them
+    /// changes nothing.
     pub(crate) fn add(&self, record: &Record) {
         if record.opcode == Some(Opcode::Ioctl) {
             return;
@@ -180,12 +181,12 @@ figures::figures! {
     }
 }
 
-/// The counters of a new channel, among those of all channels. One that ended leaves its own to
-/// the next one of its transport.
+/// The counters of a new channel, among those of all channels. A channel that ended leaves its
+/// counters to the next one of its transport.
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {
-        // After all that the thread of the channel before wrote.
+        // After everything that the previous channel's thread wrote.
         fence(Ordering::Acquire);
         return Arc::clone(free);
     }

@@ -1,7 +1,8 @@
-//! Requests that must wait for something outside of this process, such as a network.
+//! Requests that must wait for something outside this process, such as a network.
 //!
 //! The thread that took such a request puts it into this queue and serves the next one. Threads
-//! that may wait answer it, over the descriptor that it came from: only there the kernel finds it.
+//! that may wait answer it, over the descriptor that it came from: only there does the kernel find
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use crate::wire::InHeader;
 /// Most threads that wait at the same time. Each answers one request; others stay in the queue.
 const MOST_THREADS: usize = 64;
 
-/// Most requests that are in the queue. The thread that took one beyond them waits for it by
-/// itself: then the kernel keeps what comes next.
+/// Most requests in the queue. A thread that takes another one waits for it itself: then the kernel
+/// holds back further requests.
 const MOST_REQUESTS: usize = 1024;
 
 /// A request, the descriptor it came from, and what it waits for.
@@ -44,7 +45,7 @@ struct Inner {
 }
 
 impl DeferredQueue {
-    /// Defers a request; returns it if no thread would answer it, or if there are many.
+    /// Defers a request; returns it if no thread would answer it, or if there are too many.
     pub(crate) fn put(&self, request: DeferredRequest) -> Option<DeferredRequest> {
         let mut inner = self.inner.lock();
         let has_room = inner.requests.len() < MOST_REQUESTS;
@@ -56,8 +57,8 @@ impl DeferredQueue {
         None
     }
 
-    /// Waits for a request; `None` at the end of the mount. Also whether one more thread should
-    /// wait for the next one.
+    /// Waits for a request; `None` at the end of the mount. Also returns whether one more thread
+    /// should wait for the next one.
     pub(crate) fn take(&self) -> Option<(DeferredRequest, bool)> {
         let mut inner = self.inner.lock();
         inner.idle += 1;
@@ -69,12 +70,12 @@ impl DeferredQueue {
         Some((request, inner.idle == 0 && inner.threads < MOST_THREADS))
     }
 
-    /// A thread begins to wait for requests.
+    /// Notes that a thread begins to wait for requests.
     pub(crate) fn join(&self) {
         self.inner.lock().threads += 1;
     }
 
-    /// The thread has ended.
+    /// Notes that a thread has ended.
     pub(crate) fn leave(&self) {
         self.inner.lock().threads -= 1;
     }

@@ -20,7 +20,7 @@ use crate::wait_order::{DEVICE, Waiter};
 use sys::clock::now_ns;
 
 /// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
-/// Only batches of forgets are longer, and the kernel splits those to fit the buffer.
+/// Only batches of forgets are longer, and the kernel splits them to fit the buffer.
 const REQUEST_BYTES: usize = 16 << 10;
 
 /// Marks events of the waker; those of the device are marked `wait_order::DEVICE`.
@@ -79,8 +79,8 @@ impl Serve for DeviceChannel {
         &self.waker
     }
 
-    /// Sleeps in epoll. After a request this is called again before the next read: it costs the
-    /// same as the read that finds nothing, and other threads get their turn.
+    /// Sleeps in epoll. This is also called between a request and the next read: it costs the same
+    /// as a read that finds nothing, and gives other threads their turn.
     fn wait(&mut self) -> Ready {
         let none = epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -138,7 +138,7 @@ fn watch(waker: &EventFd) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-/// The CPU to which the calling thread is pinned.
+/// The CPU that the calling thread is pinned to.
 fn pinned_to() -> Option<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok()?;
     let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
@@ -146,12 +146,12 @@ fn pinned_to() -> Option<usize> {
     cpus.next().is_none().then_some(first)
 }
 
-/// Lets the waiter of the reader's CPU be woken first. Returns that CPU, as far as it is known: at
-/// the last sample, if that was a moment ago.
+/// Makes the waiter of the reader's CPU the first to be woken. Returns that CPU, as far as it is
+/// known: from the last sample, if that was taken just now.
 ///
-/// Only after the reply: reading `/proc` can wait for a lock that the reader holds while it waits.
-/// For the same reason one thread does it at a time, so that the others answer what the reader asks
-/// next.
+/// Called only after the reply: reading `/proc` can wait for a lock that the reader holds while it
+/// waits. For the same reason only one thread does it at a time, so that the others can answer the
+/// reader's next request.
 fn follow(
     readers: &mut ReaderCpu,
     waiter: &Waiter,

@@ -14,7 +14,7 @@ use crate::wire::{
     Opcode, ReadIn, SizeOut, Treatment, XattrIn,
 };
 
-/// Longest target of a symbolic link that the kernel takes.
+/// Longest target of a symbolic link that the kernel accepts.
 const LONGEST_LINK: usize = 4095;
 
 /// The answer to a request.
@@ -22,16 +22,16 @@ const LONGEST_LINK: usize = 4095;
 pub(crate) enum Answer {
     /// Nothing is sent.
     Silent,
-    /// What is in the reply is sent.
+    /// The content of the reply is sent.
     Reply,
     /// An error is sent.
     Error(Errno),
 }
 
 impl Answer {
-    /// Whether something is wrong. Programs and the kernel ask all the time whether a name, an
-    /// attribute, a hole or an operation exists: its absence is no failure. And what is declined is
-    /// asked for again.
+    /// Whether something is wrong. Programs and the kernel frequently check whether a name, an
+    /// attribute, a hole or an operation exists: its absence is not a failure. And what is declined
+    /// is requested again.
     pub(crate) fn is_failure(self) -> bool {
         const ROUTINE: [Errno; 10] = [
             Errno::NOENT,
@@ -49,8 +49,8 @@ impl Answer {
     }
 }
 
-/// Answers one request; an error is that it is deferred. A panic of the filesystem becomes EIO, so
-/// that no program waits forever.
+/// Answers one request; an error means that it is deferred. A panic of the filesystem becomes EIO,
+/// so that no program waits forever.
 pub(crate) fn answer(
     filesystem: &dyn Filesystem,
     request: &Request<'_>,
@@ -84,7 +84,7 @@ fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>, caller: Ca
         },
         error: match answer {
             Answer::Error(errno) => Some(errno),
-            // The kernel takes node 0 for a name that is not there, and remembers it.
+            // The kernel takes node 0 to mean that the name does not exist, and remembers that.
             _ if kind == Some(Lookup) && entry().is_some_and(|(it, _)| it.nodeid == 0) => {
                 Some(Errno::NOENT)
             }
@@ -112,7 +112,7 @@ fn decide(
             Answer::Silent
         }
         Treatment::Ioctl | Treatment::Served => {
-            // The reply is dropped after a panic, so nothing sees it half made.
+            // The reply is dropped after a panic, so nothing sees it half finished.
             let serve = || serve(filesystem, opcode, request, reply, caller);
             match catch_unwind(AssertUnwindSafe(serve)) {
                 Ok(Ok(())) => Answer::Reply,
@@ -222,7 +222,7 @@ fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) ->
     }
 }
 
-/// The fixed part of a reading request, with the reply limited to what it asks for.
+/// The fixed part of a read request, with the reply limited to the requested size.
 fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> {
     let read = request.fixed::<ReadIn>()?;
     if !reply.limit(read.size as usize) || read.offset > i64::MAX as u64 {

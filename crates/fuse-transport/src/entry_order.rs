@@ -1,20 +1,20 @@
 //! Which of a queue's entries the kernel takes first.
 //!
 //! It takes the one that was returned last. A second request that comes while the worker of its CPU
-//! is busy is taken by the entry of the overflow channel. Where the worker returns its entry first
-//! and the overflow channel later, all single requests would go to the overflow channel from then
-//! on, whose thread runs on another CPU.
+//! is busy is taken by the entry of the overflow channel. If the worker returns its entry first and
+//! the overflow channel later, all single requests would go to the overflow channel from then on,
+//! whose thread runs on another CPU.
 //!
-//! So the overflow channel has the order turned when it serves what an idle worker should have:
-//! before it returns its entry, the worker's is taken out of the queue, and the worker returns it
-//! afterwards. An entry leaves the queue by a request only. That is one for which no program waits:
-//! a thread that is pinned to the worker's CPU (`turn_channel.rs`) has the kernel send nothing of
-//! what is cached of a file (FUSE_NOTIFY_RETRIEVE), which it puts into the queue of the CPU that it
-//! is asked on. The overflow channel pins that thread before it wakes it: woken on the CPU of the
-//! thread that waits for it, it would not run in time.
+//! So the overflow channel has the order reversed when it serves a request that an idle worker
+//! should have had: before it returns its entry, the worker's is taken out of the queue, and the
+//! worker returns it afterwards. An entry leaves the queue only through a request. It is one that
+//! no program waits for: a thread that is pinned to the worker's CPU (`turn_channel.rs`) makes the
+//! kernel send nothing of what is cached of a file (FUSE_NOTIFY_RETRIEVE), which the kernel puts
+//! into the queue of the CPU that it is called on. The overflow channel pins that thread before it
+//! wakes it: if it were woken on the CPU of the thread that waits for it, it would not run in time.
 //!
-//! The threads wait for each other with a bound, so whatever one of them does, the others go on;
-//! what is lost then is the order.
+//! The threads wait for each other with a time limit, so whatever one of them does, the others
+//! continue; at worst the order is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -29,18 +29,18 @@ use sys::eventfd::EventFd;
 use crate::rings::Entries;
 use sys::clock::now_ns;
 
-/// Waking a thread that sleeps takes some 10 us, on a virtual machine 50; here it is two.
+/// Waking a sleeping thread takes some 10 us, on a virtual machine 50; here two are woken.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// Turning the order is paused for this many times as long as it took.
+/// Reversing the order is paused for this many times as long as it took.
 const PAUSE: u64 = 10;
 
-/// States of a turn: none is under way;
+/// States of a turn: none is in progress;
 const NONE: u8 = 0;
-/// the overflow channel has asked for one;
+/// the overflow channel has requested one;
 const ASKED: u8 = 1;
 /// the worker's entry is being taken out of the queue;
 const TAKING: u8 = 2;
-/// the worker has it;
+/// the worker has its entry;
 const TAKEN: u8 = 3;
 /// the overflow channel has returned its own.
 const RETURNED: u8 = 4;
@@ -52,41 +52,41 @@ pub(crate) struct EntryOrder {
     queues: Box<[Queue]>,
     /// Set at start: wakes the thread that takes entries out.
     asked: Arc<EventFd>,
-    /// Atomic: its id, 0 until it waits.
+    /// Atomic: ID of that thread, 0 until it waits.
     thread: AtomicI32,
 }
 
-/// Shared by the worker of a CPU and the overflow channel. In cache lines of its own:
-/// the worker writes it with each request.
+/// Shared by the worker of a CPU and the overflow channel. In separate cache lines: the worker
+/// writes it with each request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Queue {
-    /// Set at start: entries of the overflow channel.
+    /// Set at start: number of entries of the overflow channel.
     overflow: usize,
     /// Atomic: the worker has an entry. Written by it.
     is_served: AtomicBool,
-    /// Atomic: requests that the worker began and ended. Written by it.
+    /// Atomic: number of requests that the worker began and ended. Written by it.
     begun: AtomicU32,
     ended: AtomicU32,
-    /// Atomic: see above.
+    /// Atomic: the state of the turn.
     turn: AtomicU8,
     /// Atomic: a regular file that the kernel knows; 0: none yet.
     file: AtomicU64,
-    /// Atomic: how many requests take the worker's entry out.
+    /// Atomic: number of requests that take the worker's entry out.
     requests: AtomicUsize,
 }
 
-/// A worker's entry that is to be taken out.
+/// A worker's entry that should be taken out.
 pub(crate) struct Asked {
     pub(crate) cpu: usize,
     /// By requests about this file,
     pub(crate) file: u64,
-    /// and as many.
+    /// as many as this.
     pub(crate) requests: usize,
 }
 
 impl EntryOrder {
-    /// `overflow`: how many entries the overflow channel has in each queue.
+    /// Creates it; `overflow` is the number of the overflow channel's entries in each queue.
     pub(crate) fn new(overflow: &[Entries]) -> io::Result<Self> {
         let queue = |&(_, overflow): &Entries| Queue {
             overflow,
@@ -108,13 +108,13 @@ impl EntryOrder {
         &self.asked
     }
 
-    /// The calling thread is the one that takes entries out.
+    /// Makes the calling thread the one that takes entries out.
     pub(crate) fn serve_from_here(&self) {
         let thread = gettid().as_raw_nonzero().get();
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Pins that thread to a CPU. Where that fails, its request goes to another queue.
+    /// Pins that thread to a CPU. If that fails, its request goes to another queue.
     fn pin(&self, cpu: usize) {
         let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));
         if thread.is_some() {
@@ -124,7 +124,7 @@ impl EntryOrder {
         }
     }
 
-    /// For that thread: what it is to take out, or has to [abandon](Self::give_up).
+    /// For that thread: the entry to take out, or to [give up](Self::give_up).
     pub(crate) fn take(&self) -> Option<Asked> {
         let mut queues = self.queues.iter().enumerate();
         let (cpu, queue) = queues.find(|(_, queue)| queue.change(ASKED, TAKING))?;
@@ -135,13 +135,13 @@ impl EntryOrder {
         })
     }
 
-    /// The entry is not taken out: the kernel does not know the file any more.
+    /// The entry is not taken out, because the kernel no longer knows the file.
     pub(crate) fn give_up(&self, cpu: usize) {
         self.queues[cpu].remember(0);
         self.queues[cpu].end_turn();
     }
 
-    /// A regular file that the kernel knows: one of this queue, or of another one.
+    /// A regular file that the kernel knows: one from this queue, or from another.
     fn file(&self, queue: &Queue) -> Option<u64> {
         let all = std::iter::once(queue).chain(&self.queues);
         all.map(|queue| queue.file.load(Ordering::Relaxed))
@@ -150,37 +150,38 @@ impl EntryOrder {
 }
 
 impl Queue {
-    /// Whether the worker has an entry.
+    /// Sets whether the worker has an entry.
     pub(crate) fn set_served(&self, is_served: bool) {
         self.is_served.store(is_served, Ordering::Relaxed);
     }
 
-    /// The worker begins to serve a request, or something else.
+    /// Notes that the worker begins to serve a request, or something else.
     pub(crate) fn begin(&self) {
         let begun = self.begun.load(Ordering::Relaxed);
         self.begun.store(begun.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// It waits for the next one.
+    /// Notes that it waits for the next one.
     pub(crate) fn end(&self) {
         let begun = self.begun.load(Ordering::Relaxed);
         self.ended.store(begun, Ordering::Relaxed);
     }
 
-    /// How often the worker has begun something; `None` while it is busy, or where there is none.
+    /// How many requests the worker had begun when it became idle; `None` while it is busy, or if
+    /// there is no worker.
     pub(crate) fn idle_since(&self) -> Option<u32> {
         let ended = self.ended.load(Ordering::Relaxed);
         let is_idle = self.begun.load(Ordering::Relaxed) == ended;
         (is_idle && self.is_served.load(Ordering::Relaxed)).then_some(ended)
     }
 
-    /// A reply that the kernel has named this regular file. 0: the last one is forgotten.
+    /// Remembers a regular file that the kernel knows from a reply; 0 forgets it.
     pub(crate) fn remember(&self, file: u64) {
         self.file.store(file, Ordering::Relaxed);
     }
 
-    /// Has the worker's entry taken out by so many requests, and waits until the worker has it.
-    /// False if that takes long.
+    /// Has the worker's entry taken out by this many requests, and waits until the worker has it.
+    /// False if that takes too long.
     fn ask(&self, asked: &EventFd, requests: usize) -> bool {
         self.requests.store(requests, Ordering::Relaxed);
         if !self.change(NONE, ASKED) {
@@ -191,14 +192,15 @@ impl Queue {
         !self.change(ASKED, NONE) && self.turn.load(Ordering::Relaxed) == TAKEN
     }
 
-    /// The overflow channel has returned its entry.
+    /// Notes that the overflow channel has returned its entry.
     fn returned(&self) {
         if !self.change(TAKEN, RETURNED) {
             self.change(TAKING, NONE);
         }
     }
 
-    /// The worker has its entry, and waits until the overflow channel has returned its own.
+    /// Notes that the worker has its entry, and waits until the overflow channel has returned its
+    /// own.
     pub(crate) fn taken(&self) {
         if self.change(TAKING, TAKEN) {
             self.wait_while(|turn| turn == TAKEN);
@@ -228,16 +230,16 @@ impl Queue {
 /// The overflow channel's part, for one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Where the worker was idle when the thread took the request that it serves: how often it had
-    /// begun something.
+    /// If the worker was idle when the thread took the request that it serves: how many the worker
+    /// had begun.
     idle: Option<u32>,
-    /// Time from which on the next turn may be, ns.
+    /// Earliest time of the next turn, in ns.
     next_ns: u64,
     /// The last turn had no effect.
     failed: bool,
 }
 
-/// A turn that is under way.
+/// A turn in progress.
 #[derive(Debug)]
 pub(crate) struct Turn<'o> {
     queue: &'o Queue,
@@ -245,13 +247,13 @@ pub(crate) struct Turn<'o> {
 }
 
 impl Turns {
-    /// The thread took a request of that queue.
+    /// Notes that the thread took a request from that queue.
     pub(crate) fn take(&mut self, order: &EntryOrder, number: u16) {
         self.idle = order.queue(number).and_then(Queue::idle_since);
     }
 
     /// Call before an entry of that queue is returned by a thread that runs on the CPU `here`:
-    /// begins a turn, if it serves what the worker should. Call [`end`](Self::end) when the kernel
+    /// begins a turn, if it serves what the worker should. Call [`end`](Self::end) once the kernel
     /// has the entry.
     pub(crate) fn begin<'o>(
         &mut self,
@@ -265,8 +267,8 @@ impl Turns {
         }
         queue.remember(order.file(queue)?);
         let began_ns = now_ns();
-        // Other entries of this channel may come before the worker's. All of them are taken out
-        // only where that may be: they are returned after the worker's, and come before it again.
+        // Other entries of this channel may precede the worker's. All of them are taken out only
+        // after a failed turn: they are returned after the worker's, and precede it again.
         let requests = if self.failed { queue.overflow } else { 1 };
         order.pin(number.into());
         self.failed = !queue.ask(&order.asked, requests);
@@ -279,8 +281,8 @@ impl Turns {
         self.next_ns = now + PAUSE * (now - turn.began_ns);
     }
 
-    /// Whether the worker has been idle all the time: its entry is in the queue, and would be
-    /// behind the one that is returned.
+    /// Whether the worker has been idle all the time: its entry is in the queue, and would be taken
+    /// after the one that is returned.
     fn is_out_of_turn(&self, queue: &Queue, number: usize, here: usize) -> bool {
         let is_idle = self.idle.is_some() && self.idle == queue.idle_since();
         is_idle && here != number && now_ns() >= self.next_ns
@@ -302,7 +304,7 @@ mod tests {
         order
     }
 
-    /// On which CPU the overflow channel's thread runs: not on that of the queue.
+    /// The CPU on which the overflow channel's thread runs, which is not that of the queue.
     const ELSEWHERE: usize = 1;
 
     #[test]
@@ -325,7 +327,7 @@ mod tests {
     fn the_overflow_channel_returns_its_entry_between_the_two_steps_of_the_worker() {
         let (order, mut turns) = (order(), Turns::default());
         let queue = order.queue(0).unwrap();
-        // Both threads wait with a bound: where one of them does not run in time, they try again.
+        // Both threads wait with a time limit: if one of them does not run in time, they try again.
         let met = (0..1000).any(|_| {
             let returned = AtomicU8::new(0);
             thread::scope(|scope| {

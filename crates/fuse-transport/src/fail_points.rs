@@ -1,19 +1,19 @@
-//! Steps on the way to a ring or a channel that tests make fail: the daemon of a test is a process
-//! of its own, so the step is named in its environment. Without the feature `fail-points` nothing
-//! fails.
+//! Steps on the way to a ring or a channel that tests can make fail: the daemon of a test is a
+//! separate process, so the step is named in its environment. Without the feature `fail-points`
+//! nothing fails.
 
 use rustix::io::Errno;
 use std::io;
 
 /// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`; or the one
-/// that fails for a while, again and again: `read` or `enter`.
+/// that repeatedly fails for a while: `read` or `enter`.
 #[cfg(feature = "fail-points")]
 pub const FAIL_STEP: &str = "FUSE_TRANSPORT_FAILS";
 
-/// Whether this step is to fail.
+/// Whether this step should fail.
 #[cfg(feature = "fail-points")]
 pub(crate) fn fails(step: &str) -> bool {
-    // Looked up once: threads that serve share nothing that is written.
+    // Looked up once, so that serving threads share nothing that is written.
     static WANTED: std::sync::OnceLock<Option<std::ffi::OsString>> = std::sync::OnceLock::new();
     let wanted = WANTED.get_or_init(|| std::env::var_os(FAIL_STEP));
     wanted.as_ref().is_some_and(|wanted| wanted == step)
@@ -24,7 +24,7 @@ pub(crate) fn fails(_: &str) -> bool {
     false
 }
 
-/// ENOMEM where this step is to fail.
+/// ENOMEM if this step should fail.
 pub(crate) fn check(step: &str) -> io::Result<()> {
     match fails(step) {
         true => Err(Errno::NOMEM.into()),
@@ -32,7 +32,7 @@ pub(crate) fn check(step: &str) -> io::Result<()> {
     }
 }
 
-/// ENOMEM for every other call of a thread, where this step is to fail.
+/// ENOMEM for every other call of a thread, if this step should fail.
 pub(crate) fn check_now(step: &str) -> Result<(), Errno> {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
     if !fails(step) {

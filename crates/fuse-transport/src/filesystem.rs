@@ -15,8 +15,9 @@ pub type Wait = Box<dyn FnOnce(Caller) -> Result<(), Errno> + Send>;
 pub enum Failure {
     /// Sent to the calling program.
     Error(Errno),
-    /// The answer has to be waited for, outside of this process. A thread that may wait calls this,
-    /// and then the request is served once more, see [`DeferredChannel`](crate::DeferredChannel).
+    /// The answer has to wait for something outside this process. A thread that may wait calls
+    /// this, and then the request is served once more, see
+    /// [`DeferredChannel`](crate::DeferredChannel).
     Deferred(Wait),
 }
 
@@ -36,13 +37,13 @@ impl fmt::Debug for Failure {
 }
 
 /// Sent for read-ahead that the filesystem [declines](Filesystem::declines). The kernel shows it to
-/// no program: it asks again for the pages that are used, one at a time.
+/// no program: it requests the pages that are used again, one at a time.
 pub const DECLINED: Errno = Errno::CANCELED;
 
 /// A read-only filesystem whose content never changes.
 ///
-/// Nodes are the filesystem's own numbers; 1 is the root, 0 is no node. Many threads call at the
-/// same time. An error is sent to the calling program; a panic becomes EIO.
+/// Nodes are the filesystem's own numbers; 1 is the root, 0 is not a node. Many threads call it at
+/// the same time. An error is sent to the calling program; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
     /// Seconds for which the kernel may cache names and attributes: forever, since nothing changes.
     /// 0 if every access must be seen.
@@ -50,8 +51,8 @@ pub trait Filesystem: Send + Sync {
         FOREVER
     }
 
-    /// The node of `name` in the directory `parent`; `None` if there is no such name.
-    /// With NFS export also "." (of any node) and "..".
+    /// The node of `name` in the directory `parent`; `None` if there is no such name. With NFS
+    /// export, also handles "." (of any node) and "..".
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure>;
 
     /// The attributes of a node.
@@ -70,9 +71,9 @@ pub trait Filesystem: Send + Sync {
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Failure>;
 
-    /// Whether to leave unread what the kernel reads ahead: `size` bytes from `offset` on, for the
-    /// page cache. Asked once before each [`read`](Self::read) that the page cache wants. A range
-    /// that was declined must be served when it is asked for again.
+    /// Whether to decline what the kernel reads ahead: `size` bytes from `offset` on, for the page
+    /// cache. Called once before each [`read`](Self::read) for the page cache. A range that was
+    /// declined must be served when it is requested again.
     fn declines(&self, _caller: Caller, _node: u64, _offset: u64, _size: u32) -> bool {
         false
     }
@@ -86,11 +87,11 @@ pub trait Filesystem: Send + Sync {
         reply: &mut DirectoryReply<'_, '_>,
     ) -> Result<(), Failure>;
 
-    /// The value of an extended attribute; `None` when it has none of this name. ENOSYS means that
+    /// The value of an extended attribute; `None` if there is none of this name. ENOSYS means that
     /// no file has any, and the kernel never asks again.
     fn xattr(&self, caller: Caller, node: u64, name: &[u8]) -> Result<Option<Vec<u8>>, Failure>;
 
-    /// The names of all extended attributes; ENOSYS as above.
+    /// The names of all extended attributes; ENOSYS as for [`xattr`](Self::xattr).
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure>;
 
     /// Sizes of the whole filesystem.
@@ -102,8 +103,8 @@ pub trait Filesystem: Send + Sync {
         Err(Errno::NOSYS.into())
     }
 
-    /// The answer to an ioctl of a directory, at most `room` bytes; `input` is the data that the
-    /// program passed. ENOTTY (the default): there is none of this number.
+    /// The answer to an ioctl on a directory, at most `room` bytes; `input` is the data that the
+    /// program passed. ENOTTY (the default): there is no ioctl with this number.
     fn directory_ioctl(
         &self,
         _caller: Caller,
@@ -115,17 +116,17 @@ pub trait Filesystem: Send + Sync {
         Err(Errno::NOTTY.into())
     }
 
-    /// The kernel drops `count` lookups of `node`. Nothing to do if nodes have no state.
+    /// The kernel drops `count` lookups of `node`. There is nothing to do if nodes have no state.
     fn forget(&self, _node: u64, _count: u64) {}
 
-    /// Threads of other CPUs, `most` at most, that would take part in [`spread`](Self::spread) now;
-    /// none by default.
+    /// Number of threads of other CPUs, at most `most`, that would take part in
+    /// [`spread`](Self::spread) now; none by default.
     fn idle_helpers(&self, _most: usize) -> usize {
         0
     }
 
-    /// Calls `work` on this thread and on at most `most` idle ones of other CPUs; returns when all
-    /// of them have returned. By default only here.
+    /// Calls `work` on this thread and on at most `most` idle threads of other CPUs; returns when
+    /// all of them have returned. By default only on this thread.
     fn spread(&self, _most: usize, work: &(dyn Fn() + Sync)) {
         work();
     }
@@ -143,6 +144,6 @@ pub trait Filesystem: Send + Sync {
         false
     }
 
-    /// Called with the times of a served request, on the thread which served it.
+    /// Called with the times of a served request, on the thread that served it.
     fn served(&self, _served: &Served) {}
 }

@@ -8,27 +8,27 @@ use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST}
 /// The daemon's requests to the kernel.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Largest request in bytes. The most that the kernel takes is 256 pages of its own (4 KiB and
-    /// more), unless an administrator raised `fs.fuse.max_pages_limit`.
+    /// Largest request in bytes. The kernel's maximum is 256 of its pages (4 KiB or more), unless
+    /// an administrator raised `fs.fuse.max_pages_limit`.
     pub max_request: usize,
-    /// Requests that may wait for an answer without a program waiting for them (read-ahead).
+    /// Requests (read-ahead) that may wait for an answer without a program waiting for them.
     pub max_background: u16,
-    /// The kernel enforces POSIX ACLs. That makes it ask for them, once for each inode that a
-    /// foreign user reaches, and implies `default_permissions`.
+    /// The kernel enforces POSIX ACLs. For that it requests them once for each inode that a foreign
+    /// user reaches; implies `default_permissions`.
     pub acl: bool,
-    /// Clones of the mount may have mapped owners (Linux 6.12). Needs `default_permissions`; the
-    /// kernel then leaves users and groups out of all requests.
+    /// Whether clones of the mount may have mapped owners (Linux 6.12). Needs
+    /// `default_permissions`; the kernel then leaves users and groups out of all requests.
     pub idmap: bool,
 }
 
 impl Config {
-    /// Pages of the largest request, of the kernel's size.
+    /// Pages in the largest request, of the kernel's size.
     fn max_pages(&self, page: usize) -> u16 {
         let pages = self.max_request.div_ceil(page).max(1);
         u16::try_from(pages).unwrap_or(u16::MAX)
     }
 
-    /// Bytes of the largest request that any handshake leads to.
+    /// Bytes in the largest request that any handshake leads to.
     pub(crate) fn max_request(&self, page: usize) -> usize {
         usize::from(self.max_pages(page).max(FEW_PAGES)) * page
     }
@@ -36,8 +36,8 @@ impl Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers, and the
-        // kernel cuts it for users without privileges.
+        // 64 megabytes of read-ahead in flight: enough for a dozen streaming readers; the kernel
+        // reduces it for unprivileged users.
         Self {
             max_request: 1 << 20,
             max_background: 64,
@@ -69,19 +69,19 @@ figures::figures! {
 /// The outcome of one INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Agreed.
+    /// The version was agreed.
     Agreed(Protocol),
-    /// The kernel speaks a newer major version and will ask again.
+    /// The kernel speaks a newer major version and will send INIT again.
     Again,
     /// The kernel is too old.
     TooOld,
 }
 
-/// Taken whenever offered. `EXPORT_SUPPORT` is cheap because nodes are stateless.
+/// Used whenever offered. `EXPORT_SUPPORT` is cheap because nodes are stateless.
 ///
-/// `READDIRPLUS_AUTO` is not: with it the kernel asks for attributes with the first call only, and
-/// then looks up each name of a large directory by itself. A lookup costs a round trip, attributes
-/// with the name 1 or 2 microseconds.
+/// `READDIRPLUS_AUTO` is not used: with it the kernel requests attributes only with the first call,
+/// and then looks up each name of a large directory individually. A lookup costs a round trip,
+/// attributes along with the name 1 or 2 microseconds.
 const ALWAYS: [InitFlags; 11] = [
     InitFlags::ASYNC_READ,
     InitFlags::EXPORT_SUPPORT,
@@ -96,11 +96,11 @@ const ALWAYS: [InitFlags; 11] = [
     InitFlags::HAS_RESEND,
 ];
 
-/// Pages of a request without `MAX_PAGES`.
+/// Pages in a request without `MAX_PAGES`.
 const FEW_PAGES: u16 = 32;
 
-/// Answers the kernel's INIT. `io_uring`: requests over it, where the kernel offers that; `page`:
-/// bytes of the kernel's pages.
+/// Answers the kernel's INIT. `io_uring`: use it for requests if the kernel offers that; `page`:
+/// bytes in the kernel's pages.
 pub(crate) fn negotiate(
     init: &InitIn,
     config: &Config,
@@ -125,7 +125,8 @@ pub(crate) fn negotiate(
     out.max_background = config.max_background;
     // The kernel's own default keeps the congestion mark at three quarters.
     out.congestion_threshold = config.max_background / 4 * 3;
-    // The least that the kernel accepts: nothing is ever written, and the read buffer stays small.
+    // The minimum that the kernel accepts: nothing is ever written, and the read buffer stays
+    // small.
     out.max_write = 4096;
     out.time_gran = 1;
     out.max_pages = if taken.has(InitFlags::MAX_PAGES) {
@@ -179,7 +180,7 @@ mod tests {
         };
         match negotiate(&offer(7, 45, flags), &config, ring, page) {
             (out, Verdict::Agreed(protocol)) => {
-                // Buffers are made before the handshake.
+                // Buffers are allocated before the handshake.
                 assert!(config.max_request(page) >= protocol.max_request);
                 (out, protocol)
             }
@@ -229,7 +230,7 @@ mod tests {
             (!0, 4 << 10, 256),
             (!0, 16 << 10, 64),
             (!0, 64 << 10, 16),
-            // Whatever their size.
+            // Independent of their size.
             (0, 4 << 10, 32),
             (0, 64 << 10, 32),
         ] {

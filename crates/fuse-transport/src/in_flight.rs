@@ -1,8 +1,8 @@
 //! The requests that are being served, in memory that outlives the serving process.
 //!
-//! When a server dies, the process beside it reads here what the server was doing, and leaves for
-//! the next one what to refuse: a request that killed two servers would kill the third. The
-//! handshake's outcome is here too, since the kernel sends INIT only once.
+//! When a server dies, the process beside it reads here what the server was doing, and marks what
+//! the next one must refuse: a request that killed two servers would kill the third. The result of
+//! the handshake is here too, since the kernel sends INIT only once.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,21 +14,21 @@ use sys::shared_words::SharedWords;
 use crate::handshake::Protocol;
 use crate::wire::{InHeader, MAJOR, MINOR_OLDEST, Opcode, UNIQUE_RESEND};
 
-/// Places of the handshake's outcome: minor version (0: none yet), bytes of a request, flags.
+/// Indices of the handshake's result: minor version (0: none yet), bytes in a request, flags.
 const MINOR: usize = 0;
 const MAX_REQUEST: usize = 1;
 const FLAGS: usize = 2;
-/// How many servers died.
+/// Index of the number of servers that died.
 const RESTARTS: usize = 3;
-/// How many requests are refused, and where they begin.
+/// Index of the number of refused requests, which follow it.
 const REFUSED: usize = 4;
-/// Whether what is sent again is served one by one.
+/// Index of the flag that repeated requests are served one by one.
 const ONE_BY_ONE: usize = 5;
 const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
 /// Numbers of a request: whether it is in flight, unique, node, opcode.
 const NUMBERS: usize = 4;
-/// Where the slots of the serving threads begin, each in a cache line of its own.
+/// Where the slots of the serving threads begin, each in a separate cache line.
 const SLOTS_AT: usize = 80;
 const LINE: usize = 8;
 /// 32 KiB.
@@ -43,12 +43,12 @@ const LARGEST_REQUEST: u64 = 256 << 20;
 
 const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS <= LINE);
 
-/// A request, as far as it is remembered.
+/// The remembered parts of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TakenRequest {
-    /// The kernel's number, without the mark of a repetition.
+    /// The kernel's number, without the mark for a repetition.
     pub unique: u64,
-    /// The node it is about.
+    /// The node it concerns.
     pub node: u64,
     /// Its kind.
     pub opcode: u32,
@@ -66,7 +66,7 @@ impl std::fmt::Display for TakenRequest {
 pub struct RequestsInFlight {
     words: SharedWords<WORDS>,
     next_slot: AtomicUsize,
-    /// Held by a thread that serves a request which was sent again, one by one.
+    /// Held by a thread that serves a repeated request, one by one.
     turn: PiMutex<()>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Taken<'i> {
 }
 
 impl Taken<'_> {
-    /// It killed servers.
+    /// Whether it killed servers.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused
     }
@@ -95,12 +95,12 @@ impl RequestsInFlight {
     /// A file for [`map`](Self::map).
     ///
     /// # Errors
-    /// No memory, or no descriptor is left.
+    /// There is no memory or no descriptor left.
     pub fn create() -> io::Result<OwnedFd> {
         SharedWords::<WORDS>::create()
     }
 
-    /// Maps what [`create`](Self::create) made.
+    /// Maps a file that [`create`](Self::create) created.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -112,7 +112,7 @@ impl RequestsInFlight {
         })
     }
 
-    /// How many servers died so far.
+    /// Number of servers that have died so far.
     pub fn restarts(&self) -> u64 {
         self.get(RESTARTS)
     }
@@ -122,8 +122,9 @@ impl RequestsInFlight {
         self.set(RESTARTS, self.restarts().saturating_add(1));
     }
 
-    /// Another server begins with nothing in flight. If a request may have killed the last server,
-    /// repeated requests are served one by one, so that at the next crash only one is in flight.
+    /// Resets the slots for another server, which begins with nothing in flight. If a request may
+    /// have killed the last server, repeated requests are served one by one, so that at the next
+    /// crash only one is in flight.
     pub fn begin_again(&self, one_by_one: bool) {
         for slot in (0..SLOTS).map(place) {
             self.set(slot, 0);
@@ -132,7 +133,7 @@ impl RequestsInFlight {
         self.set(ONE_BY_ONE, one_by_one.into());
     }
 
-    /// The requests that are being served; after a death, those that were.
+    /// The requests that are being served or, after a death, were.
     pub fn requests(&self) -> Vec<TakenRequest> {
         let busy = |slot: &usize| self.get(place(*slot)) != 0;
         let slots = (0..SLOTS).filter(busy);
@@ -145,15 +146,15 @@ impl RequestsInFlight {
         (0..SLOTS).map(place).any(is_answered)
     }
 
-    /// The request that was taken last since [`begin_again`](Self::begin_again).
+    /// The request taken last since [`begin_again`](Self::begin_again).
     pub fn last(&self) -> Option<TakenRequest> {
         let all = (0..SLOTS).map(|slot| self.request(place(slot)));
         let taken = all.filter(|request| request.unique != 0);
         taken.max_by_key(|request| request.unique)
     }
 
-    /// Has a request answered with EIO when the kernel repeats it. False if it is refused already,
-    /// or if the list is full.
+    /// Makes a request fail with EIO when the kernel repeats it. False if it is already refused, or
+    /// if the list is full.
     pub fn refuse(&self, request: TakenRequest) -> bool {
         let refused = self.refused();
         let is_new = refused.len() < MOST_REFUSED && !refused.contains(&request);
@@ -164,14 +165,14 @@ impl RequestsInFlight {
         is_new
     }
 
-    /// What is refused.
+    /// The refused requests.
     pub fn refused(&self) -> Vec<TakenRequest> {
         let count = (self.get(REFUSED) as usize).min(MOST_REFUSED);
         let places = (0..count).map(|number| REFUSED_AT + number * NUMBERS);
         places.map(|at| self.request(at)).collect()
     }
 
-    /// The outcome of the handshake, if there was one.
+    /// The result of the handshake, if there was one.
     pub fn protocol(&self) -> Option<Protocol> {
         let minor = u32::try_from(self.get(MINOR)).ok()?;
         let bytes = self.get(MAX_REQUEST);
@@ -194,12 +195,12 @@ impl RequestsInFlight {
         self.set(MINOR, protocol.minor.into());
     }
 
-    /// A place for the requests of one thread. With very many threads some share one.
+    /// A slot for the requests of one thread. With very many threads some share one.
     pub(crate) fn slot(&self) -> usize {
         self.next_slot.fetch_add(1, Ordering::Relaxed) % SLOTS
     }
 
-    /// A thread took a request.
+    /// Notes that a thread took a request.
     pub(crate) fn begin(&self, slot: usize, header: &InHeader) -> Taken<'_> {
         let repeated = header.unique & UNIQUE_RESEND != 0;
         let one_by_one = repeated && self.get(ONE_BY_ONE) != 0;
@@ -240,7 +241,8 @@ impl RequestsInFlight {
         &self.words.words()[at]
     }
 
-    /// Relaxed: the death of the writer, which a socket shows, comes between write and read.
+    /// Relaxed, since the death of the writer, noticed through a socket, comes between write and
+    /// read.
     fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Relaxed)
     }
@@ -250,7 +252,7 @@ impl RequestsInFlight {
     }
 }
 
-/// Where the numbers of a slot are.
+/// The index of a slot's first number.
 fn place(slot: usize) -> usize {
     SLOTS_AT + slot * LINE
 }

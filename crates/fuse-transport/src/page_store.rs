@@ -1,4 +1,4 @@
-//! Writing to the kernel's page cache (FUSE_NOTIFY_STORE).
+//! Writes to the kernel's page cache (FUSE_NOTIFY_STORE).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,14 +21,14 @@ impl PageStore {
         Ok(Self { device })
     }
 
-    /// Puts bytes of a file into the page cache. Only whole pages become readable there, and the
-    /// last part of the file; the bytes must lie inside the file. Works with both transports.
+    /// Puts bytes of a file into the page cache. Only whole pages, and the last part of the file,
+    /// become readable there; the bytes must be inside the file. Works with both transports.
     ///
-    /// This waits, and cannot be killed, until pending reads of these pages are answered, so a
-    /// thread which serves requests must not call it.
+    /// This waits, unkillably, until pending reads of these pages are answered, so a thread that
+    /// serves requests must not call it.
     ///
     /// # Errors
-    /// ENOENT if the kernel does not know the node (any more).
+    /// ENOENT if the kernel does not know the node, or no longer does.
     pub fn store(&self, node: u64, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let store = StoreOut {
             nodeid: node,

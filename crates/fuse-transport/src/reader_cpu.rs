@@ -7,10 +7,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Between samples while the reader is where it is served.
+/// Time between samples while the reader is on the CPU that serves it.
 const SETTLED: Duration = Duration::from_millis(1);
-/// Between samples while it is elsewhere. The scheduler moves a reader often, and until that is
-/// seen each of its requests wakes two CPUs, which takes longer than a sample.
+/// Time between samples while it is elsewhere. The scheduler moves a reader often, and until that
+/// is noticed each of its requests wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
 /// Samples the CPU of readers, for one serving thread.
@@ -25,9 +25,9 @@ pub(crate) struct ReaderCpu {
 }
 
 impl ReaderCpu {
-    /// The CPU of the thread `tid`; `None` where it cannot be known (a thread that has ended, one
-    /// of another PID namespace, `/proc` out of reach). `here` is the CPU of the caller, `now_ns`
-    /// the time.
+    /// The CPU of the thread `tid`; `None` if it cannot be known (a thread that has ended, one in
+    /// another PID namespace, `/proc` inaccessible). `here` is the CPU of the caller, `now_ns` the
+    /// time.
     pub(crate) fn sample(&mut self, tid: u32, here: usize, now_ns: u64) -> Option<usize> {
         self.cpu = self.read(tid);
         let pause = match self.cpu {
@@ -43,7 +43,7 @@ impl ReaderCpu {
         tid != 0 && now_ns >= self.next_ns
     }
 
-    /// The CPU of the thread `tid`, if it is the one that was sampled last, not long ago.
+    /// The CPU of the thread `tid`, if it was sampled last and recently.
     pub(crate) fn known(&self, tid: u32, now_ns: u64) -> Option<usize> {
         let is_this = self.reader.as_ref().is_some_and(|(known, _)| *known == tid);
         self.cpu.filter(|_| is_this && now_ns < self.next_ns)
@@ -56,7 +56,7 @@ impl ReaderCpu {
         let (_, file) = self.reader.as_ref()?;
         let mut stat = [0; 1024];
         let Ok(length) = file.read_at(&mut stat, 0) else {
-            // The thread has ended; its number may be in use again.
+            // The thread has ended; its number may be reused.
             self.reader = None;
             return None;
         };
@@ -64,8 +64,8 @@ impl ReaderCpu {
     }
 }
 
-/// Field 39. The second one is a name in parentheses which may hold anything, so fields count from
-/// the last parenthesis.
+/// Field 39. The second one is a name in parentheses that may contain anything, so fields are
+/// counted from the last parenthesis.
 fn processor(stat: &[u8]) -> Option<usize> {
     let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;
     let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;

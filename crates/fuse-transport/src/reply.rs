@@ -1,4 +1,4 @@
-//! Replies, built by the filesystem in the buffer which is sent.
+//! Replies, built by the filesystem in the buffer that is sent.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Found {
 pub enum Seek {
     /// The next byte that is stored.
     Data,
-    /// The next byte that is not; the end of the file counts as one.
+    /// The next byte that is not stored; the end of the file counts as one.
     Hole,
 }
 
@@ -41,7 +41,7 @@ impl<'b> Reply<'b> {
         }
     }
 
-    /// Lets it grow to `limit` bytes and no more; false if the buffer is smaller.
+    /// Allows it to grow to `limit` bytes; false if the buffer is smaller.
     pub(crate) fn limit(&mut self, limit: usize) -> bool {
         let fits = limit <= self.buffer.len();
         self.limit = limit.min(self.buffer.len());
@@ -52,7 +52,7 @@ impl<'b> Reply<'b> {
         self.limit - self.length
     }
 
-    /// Copies `bytes` in; false, with nothing done, if they do not fit.
+    /// Copies `bytes` in; false, without copying, if they do not fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let fits = bytes.len() <= self.room();
         if fits {
@@ -91,13 +91,13 @@ impl<'r> ReadReply<'r> {
         self.buffer.len() - *self.length
     }
 
-    /// The reply's own memory, [`room`](Self::room) bytes long: sent without another copy. Say with
-    /// [`advance`](Self::advance) how much of it was filled.
+    /// The reply's own memory, [`room`](Self::room) bytes long, which is sent without another copy.
+    /// Call [`advance`](Self::advance) with the number of bytes filled.
     pub fn spare(&mut self) -> &mut [u8] {
         &mut self.buffer[*self.length..]
     }
 
-    /// The first `bytes` bytes of [`spare`](Self::spare) are part of the reply now.
+    /// Makes the first `bytes` bytes of [`spare`](Self::spare) part of the reply.
     pub fn advance(&mut self, bytes: usize) {
         *self.length += bytes.min(self.room());
     }
@@ -125,7 +125,7 @@ pub struct Entry<'n> {
 /// The answer to READDIR or READDIRPLUS.
 pub struct DirectoryReply<'r, 'b> {
     reply: &'r mut Reply<'b>,
-    /// READDIRPLUS: attributes are valid for this many seconds.
+    /// READDIRPLUS: the number of seconds for which attributes are valid.
     plus: Option<u64>,
 }
 
@@ -139,14 +139,14 @@ impl<'r, 'b> DirectoryReply<'r, 'b> {
         self.plus.is_some()
     }
 
-    /// Whether it has no entry, which says that the listing is complete.
+    /// Whether it has no entry, which means that the listing is complete.
     pub fn is_empty(&self) -> bool {
         self.reply.length() == 0
     }
 
     /// Adds an entry; false if it does not fit, which ends the reply. `found` is used if
     /// [`wants_attributes`](Self::wants_attributes); pass `None` for "." and "..", and if the
-    /// attributes are unavailable: the kernel then looks that name up by itself.
+    /// attributes are unavailable: the kernel then looks up that name itself.
     pub fn add(&mut self, entry: &Entry<'_>, found: Option<&Found>) -> bool {
         let head = self.plus.map_or(0, |_| size_of::<EntryOut>());
         let named = head + size_of::<Dirent>() + entry.name.len();

@@ -6,18 +6,18 @@ use rustix::io::Errno;
 
 use crate::wire::{InHeader, Opcode};
 
-/// One request: header, the fixed part of its kind, and what follows (names, values).
+/// One request: header, the fixed part of its kind, and the rest (names, values).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
-    /// `None`: a kind that is not known.
+    /// `None` for an unknown kind.
     pub(crate) opcode: Option<Opcode>,
     pub(crate) fixed: &'a [u8],
     pub(crate) rest: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// From one read of the device, which holds exactly one request. An error carries the header if
+    /// Parses one read of the device, which has exactly one request. An error carries the header if
     /// there was one, so that the request can be refused.
     pub(crate) fn from_device(bytes: &'a [u8]) -> Result<Self, Option<InHeader>> {
         let (header, body) = InHeader::read_from_prefix(bytes).map_err(|_| None)?;
@@ -35,7 +35,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// From a ring entry, which holds header and payload separately.
+    /// Uses a ring entry, which has header and payload separately.
     pub(crate) fn from_ring(
         header: InHeader,
         fixed: &'a [u8],
@@ -58,7 +58,7 @@ impl<'a> Request<'a> {
             .map_err(|_| Errno::INVAL)
     }
 
-    /// The name that follows: not empty, ended by a zero byte, the only one.
+    /// The name in the rest: not empty, terminated by a zero byte, and the only one.
     pub(crate) fn name(&self) -> Result<&'a [u8], Errno> {
         match self.rest.split_last() {
             Some((0, name)) if !name.is_empty() && !name.contains(&0) => Ok(name),
@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bytes of the fixed part, if that many are there. INIT grew over time and is parsed by itself.
+/// Bytes in the fixed part, if that many are present. INIT grew over time and is parsed separately.
 fn fixed_size(opcode: Option<Opcode>, available: usize) -> Option<usize> {
     match opcode {
         None => Some(available),

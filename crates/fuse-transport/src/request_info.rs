@@ -4,18 +4,18 @@ use rustix::io::Errno;
 
 use crate::wire::{InHeader, Opcode};
 
-/// The process which sent a request.
+/// The process that sent a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Process id; 0 outside of the daemon's pid namespace, and for read-ahead.
+    /// Process ID; 0 outside the daemon's PID namespace, and for read-ahead.
     pub pid: u32,
-    /// When a thread took the request, ns of CLOCK_MONOTONIC.
+    /// When a thread took the request, in ns of CLOCK_MONOTONIC.
     pub taken_ns: u64,
-    /// The request was served before, and what it lacked was waited for.
+    /// The request was already tried, and what it lacked was waited for.
     pub repeats: bool,
 }
 
@@ -38,15 +38,15 @@ pub struct Seen<'r> {
     pub kind: &'static str,
     /// Its number.
     pub unique: u64,
-    /// The node it is about.
+    /// The node it concerns.
     pub node: u64,
-    /// The process which sent it.
+    /// The process that sent it.
     pub caller: Caller,
     /// The name it carries, if any.
     pub name: Option<&'r [u8]>,
     /// Offset and size of a read.
     pub range: Option<(u64, u32)>,
-    /// The error it was answered with; ENOENT for a name that is not there.
+    /// The error in the answer; ENOENT for a name that does not exist.
     pub error: Option<Errno>,
 }
 
@@ -57,11 +57,11 @@ pub struct Served {
     pub opcode: Option<Opcode>,
     /// The kernel's number of the request.
     pub unique: u64,
-    /// A thread took it.
+    /// Time when a thread took it.
     pub taken_ns: u64,
-    /// The filesystem had produced the answer.
+    /// Time when the filesystem had produced the answer.
     pub answered_ns: u64,
-    /// The reply was written to the device or put into the ring.
+    /// Time when the reply was written to the device or put into the ring.
     pub sent_ns: u64,
     /// Bytes of the reply.
     pub bytes: usize,

@@ -25,10 +25,10 @@ use crate::wire::{InHeader, Opcode};
 /// The reply buffer and the counters of one thread.
 pub(crate) struct Responder {
     connection: Arc<Connection>,
-    /// Takes memory where it is used.
+    /// Uses memory only as needed.
     reply: Run,
     counters: Arc<Counters>,
-    /// Where the request in flight is noted; only of a mount whose server can be replaced.
+    /// Where the request in flight is noted; only for a mount whose server can be replaced.
     slot: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Responder {
         })
     }
 
-    /// Answers one request, or defers it. `follow` gets the process that asked, after the reply,
+    /// Answers one request, or defers it. After the reply, `follow` gets the requesting process,
     /// and returns its CPU.
     pub(crate) fn respond(
         &mut self,
@@ -70,7 +70,7 @@ impl Responder {
         }
     }
 
-    /// Answers a deferred request, for which it waits.
+    /// Waits for a deferred request, and answers it.
     pub(crate) fn respond_waiting(&mut self, deferred: DeferredRequest) -> State {
         let timing = Timing::start();
         let DeferredRequest {
@@ -86,7 +86,7 @@ impl Responder {
             match self.answer(&bytes, &timing, true) {
                 None => return self.end(),
                 Some(Outcome::Done(done)) => break done,
-                // Blocks have left the cache meanwhile.
+                // Blocks have left the cache in the meantime.
                 Some(Outcome::Deferred(_, again)) => wait = again,
             }
         };
@@ -167,7 +167,7 @@ impl Responder {
     }
 }
 
-/// How far a request was served.
+/// How far a request has been served.
 enum Outcome {
     Done(Done),
     Deferred(InHeader, Wait),

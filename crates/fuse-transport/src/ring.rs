@@ -1,13 +1,14 @@
 //! The channel over io_uring: requests of one CPU's queue, or of all queues.
 //!
-//! The kernel puts a request into the queue of the CPU that asks. Two kinds of channels serve:
+//! The kernel puts a request into the queue of the requesting CPU. Two kinds of channels serve:
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
-//!   returned last; `entry_order.rs` sees to it that this is the one of this channel;
-//! * the overflow channel, with an entry or two in the queue of **every possible** CPU. It makes
-//!   the rings complete, without which the kernel would let every request wait; it takes what a
-//!   busy CPU's entries cannot, where several wait with the help of idle CPUs; and it stands in for
-//!   CPUs whose thread has not come yet or has gone, so that every queue always has a thread.
+//!   returned last; `entry_order.rs` makes sure that this is the one of this channel;
+//! * the overflow channel, with one or two entries in the queue of **every possible** CPU. It
+//!   completes the rings: without that the kernel would make every request wait. It takes requests
+//!   that a busy CPU's entries cannot, and if several wait, with the help of idle CPUs. And it
+//!   stands in for CPUs whose thread has not started yet or is gone, so that every queue always has
+//!   a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -29,7 +30,7 @@ use crate::rings::{ENTRIES, Entries, Rings};
 /// Most idle CPUs that help with a burst.
 const MOST_HELPERS: usize = 16;
 
-/// Rounds of serving what is left before a ring closes, should it never become quiet.
+/// Most rounds of serving remaining requests before a ring closes, in case it never becomes quiet.
 const LAST_ROUNDS: usize = 1000;
 
 /// The ring of one thread.
@@ -37,7 +38,7 @@ pub(crate) struct RingChannel {
     connection: Arc<Connection>,
     ring: FuseRing,
     waker: Arc<EventFd>,
-    /// Entry of the request which `wait` found.
+    /// Entry of the request that `wait` found.
     next: Option<usize>,
     /// Names and values of the request, copied because the reply overwrites their buffer.
     rest: Vec<u8>,
@@ -46,16 +47,16 @@ pub(crate) struct RingChannel {
     part: Part,
 }
 
-/// What a channel serves.
+/// The queues that a channel serves.
 #[derive(Debug)]
 enum Part {
     /// The queue of a CPU.
     Cpu(u16),
-    /// All of them. A burst of requests is served by idle CPUs too.
+    /// All queues. A burst of requests is also served by idle CPUs.
     Overflow(Turns),
 }
 
-/// A channel whose ring is ready but for its registration.
+/// A channel whose ring is ready except for its registration.
 pub(crate) struct PreparedChannel {
     connection: Arc<Connection>,
     ring: PreparedRing,
@@ -130,11 +131,11 @@ impl Serve for RingChannel {
         &self.waker
     }
 
-    /// Submits the last reply, which [`wait`](Self::wait) would do otherwise: the thread does
-    /// something else until then.
+    /// Submits the last reply, which [`wait`](Self::wait) would otherwise do, because the thread
+    /// does something else first.
     fn flush(&mut self) {
         self.own_queue().inspect(|queue| queue.begin());
-        // A failure comes again in `wait`.
+        // A failure recurs in `wait`.
         let _ = self.ring.flush();
     }
 
@@ -166,8 +167,8 @@ impl Serve for RingChannel {
         }
     }
 
-    /// Answers the request that `wait` found; in the overflow channel those that wait behind it
-    /// too, where idle CPUs help.
+    /// Answers the request that `wait` found; in the overflow channel also those waiting after it,
+    /// if idle CPUs help.
     fn serve(&mut self) -> State {
         let Some(first) = self.next.take() else {
             return State::Nothing;
@@ -181,7 +182,7 @@ impl Serve for RingChannel {
 }
 
 impl RingChannel {
-    /// A request of this thread's CPU, or the one that takes its entry out of the queue.
+    /// Serves a request of this thread's CPU, or the one that takes its entry out of the queue.
     fn serve_own(&mut self, first: usize) {
         let is_turn = is_sent_to_self(&self.ring.message(first));
         if let Some(queue) = self.own_queue() {
@@ -201,7 +202,7 @@ impl RingChannel {
         }
     }
 
-    /// A request of any CPU.
+    /// Serves a request of any CPU.
     fn serve_any(&mut self, first: usize) {
         let helpers = match self.ring.has_request() {
             true => self.connection.filesystem().idle_helpers(MOST_HELPERS),
@@ -233,7 +234,7 @@ impl RingChannel {
         self.connection.entry_order().queue(queue)
     }
 
-    /// Returns an entry of the overflow channel: behind the worker's, if that one should have had
+    /// Returns an entry of the overflow channel: after the worker's, if the worker should have had
     /// the request.
     fn return_in_turn(&mut self, answered: &Answered) {
         let order = self.connection.entry_order();
@@ -246,13 +247,13 @@ impl RingChannel {
         };
         commit(&mut self.ring, &self.counters, answered);
         if let (Some(turn), Part::Overflow(turns)) = (turn, &mut self.part) {
-            // A failure comes again in `wait`, which ends the channel.
+            // A failure recurs in `wait`, which ends the channel.
             let _ = self.ring.flush();
             turns.end(&turn);
         }
     }
 
-    /// Answers this request and as many of those behind it as there are helpers.
+    /// Answers this request and as many of those after it as there are helpers.
     fn serve_burst(&mut self, first: usize, helpers: usize) {
         let mut numbers = self.ring.take_requests(helpers);
         numbers.push(first);
@@ -264,7 +265,7 @@ impl RingChannel {
         commit(&mut self.ring, &self.counters, answered);
     }
 
-    /// Sleeps after an error that passes.
+    /// Sleeps after a temporary error.
     fn passes(&mut self, error: &io::Error) -> bool {
         let errno = Errno::from_io_error(error);
         errno.is_some_and(|errno| self.back_off.passes(errno))
@@ -275,8 +276,8 @@ impl RingChannel {
         Ready::Closed
     }
 
-    /// Serves what the ring holds. A thread ends before its mount only when its CPU went offline;
-    /// nothing new comes to this queue then, but a request may be under way.
+    /// Serves what is left in the ring. A thread ends before its mount only if its CPU goes
+    /// offline; then nothing new comes to this queue, but a request may be in progress.
     fn finish(&mut self) {
         for _ in 0..LAST_ROUNDS {
             match self.ring.poll() {
@@ -298,10 +299,10 @@ impl RingChannel {
     }
 }
 
-/// Has a reply submitted, by the ring's next wait or flush.
+/// Queues a reply, which the ring's next wait or flush submits.
 fn commit(ring: &mut FuseRing, counters: &Counters, answered: &Answered) {
     ring.commit(answered.number, answered.commit_id);
-    // Of the mount's own no program knows.
+    // No program knows of the mount's own requests.
     if !answered.is_sent_to_self() {
         counters.add(&answered.record);
     }

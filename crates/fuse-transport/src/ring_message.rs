@@ -1,4 +1,4 @@
-//! Answering the message in a ring's entry, on any thread.
+//! Answers the message in a ring entry, on any thread.
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ pub(crate) struct Answered {
     pub(crate) number: usize,
     pub(crate) commit_id: u64,
     pub(crate) record: Record,
-    /// The regular file that the reply names, or that the request was about.
+    /// The regular file that the reply names, or that the request concerned.
     pub(crate) file: Option<u64>,
 }
 
@@ -117,9 +117,9 @@ fn regular_file(reply: &[u8]) -> Option<u64> {
     (is_regular && entry.nodeid != 0).then_some(entry.nodeid)
 }
 
-/// Answers several requests at once: this thread and those of idle CPUs take one after the other.
+/// Answers several requests at once: this thread and those of idle CPUs take one after another.
 pub(crate) fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
-    // One of them is this thread's.
+    // One of them is for this thread.
     let helpers = messages.len().saturating_sub(1);
     let (left, answered) = (PiMutex::new(messages), PiMutex::new(Vec::new()));
     let take = || left.lock().pop();
@@ -131,7 +131,7 @@ pub(crate) fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) ->
         }
     };
     connection.filesystem().spread(helpers, &work);
-    // Whatever the filesystem did with it.
+    // Even if the filesystem did not call it.
     work();
     answered.into_inner()
 }

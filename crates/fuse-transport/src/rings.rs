@@ -1,4 +1,4 @@
-//! The rings of one mount, made before the handshake, and before a sandbox that forbids to make
+//! The rings of one mount, created before the handshake, and before a sandbox that forbids creating
 //! any.
 
 use std::io;
@@ -9,19 +9,19 @@ use sys::pi_mutex::PiMutex;
 
 use crate::fail_points;
 
-/// Entries of a CPU's own thread. It serves one request at a time; what comes meanwhile goes to the
+/// Entries of a CPU's own thread. It serves one request at a time; further requests go to the
 /// overflow queue, which runs on an idle CPU if there is one. With 8 entries the others would wait
-/// in the ring of the busy thread: one program that streams got 560 to 730 MB/s of lz4hc then, and
-/// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
+/// in the ring of the busy thread: in that case one streaming program got 560 to 730 MB/s of lz4hc,
+/// and 730 to 900 with one entry (two CPUs, three rounds, 1 MiB of read-ahead).
 pub(crate) const ENTRIES: usize = 1;
 
-/// A queue of the kernel and how many entries it gets.
+/// A queue of the kernel, and how many entries it gets.
 pub(crate) type Entries = (u16, usize);
 
 /// Rings that no thread uses yet: each is taken once.
 #[derive(Debug)]
 pub struct Rings {
-    /// By CPU, each with [`ENTRIES`]. Empty where no thread serves one CPU.
+    /// By CPU, each with [`ENTRIES`]. Empty if no thread serves a single CPU.
     cpus: Vec<PiMutex<Option<DisabledRing>>>,
     /// The entries of an overflow ring.
     entries: Vec<Entries>,
@@ -29,13 +29,14 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// `overflow` rings for threads that serve all queues, one at least; and with `per_cpu` one
-    /// ring for each CPU that is there, online or not. One that is plugged in later is left to the
-    /// overflow rings. `cpus` says of each possible CPU whether it is there.
+    /// Creates `overflow` rings, at least one, for threads that serve all queues, and with
+    /// `per_cpu` one ring for each CPU that is plugged in, online or not. A CPU that is plugged in
+    /// later is left to the overflow rings. `cpus` says for each possible CPU whether it is plugged
+    /// in.
     ///
     /// # Errors
-    /// The kernel's refusal: io_uring is too old (EINVAL), switched off or forbidden (EPERM), not
-    /// there (ENOSYS), or there is no memory or descriptor left.
+    /// The kernel's refusal: io_uring is too old (EINVAL), disabled or forbidden (EPERM), missing
+    /// (ENOSYS), or there is no memory or descriptor left.
     pub fn new(cpus: &[bool], per_cpu: bool, overflow: usize) -> io::Result<Self> {
         fail_points::check("setup")?;
         sys::fuse_ring::probe()?;
@@ -81,11 +82,11 @@ fn used_up() -> io::Error {
     io::Error::other("no ring is left: each is used once")
 }
 
-/// Entries of an overflow channel in each queue. Where there are CPUs to help, a burst of one CPU's
-/// requests is spread over them; where there are not, its own worker and one more thread do.
+/// Entries of an overflow channel in each queue. If there are CPUs to help, a burst of one CPU's
+/// requests is spread over them; otherwise its own worker and one more thread serve it.
 ///
-/// The kernel does not use a ring before there is an entry in the queue of every possible CPU, of
-/// which a virtual machine may have hundreds that are never plugged in: those get one.
+/// The kernel does not use a ring before there is an entry in the queue of every possible CPU. A
+/// virtual machine may have hundreds of these that are never plugged in: they get one each.
 fn overflow_entries(cpus: &[bool]) -> Vec<Entries> {
     let several = cpus.iter().filter(|there| **there).count() >= 4;
     let entries = |there: &bool| 1 + usize::from(several && *there);

@@ -51,21 +51,21 @@ pub enum Error {
         /// Its number.
         opcode: u32,
     },
-    /// No memory.
+    /// There is no memory.
     #[error("no memory for a buffer of {MIN_READ_BUFFER} bytes")]
     NoMemory,
     /// There is no memory for a ring, or the kernel refused it.
     #[error("FUSE over io_uring: {source}")]
     Ring {
-        /// How.
+        /// The system's error.
         source: io::Error,
     },
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// Which.
+        /// The call that failed.
         what: &'static str,
-        /// How.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -84,20 +84,20 @@ impl Error {
     }
 }
 
-/// One mounted filesystem. Holds the descriptor of `/dev/fuse`; when its last descriptor is closed,
+/// One mounted filesystem. Holds the descriptor of `/dev/fuse`; once its last descriptor is closed,
 /// because the daemon ends or dies, the kernel fails every pending request.
 pub struct Session {
     connection: Arc<Connection>,
-    /// What the handshake offered to use.
+    /// The rings that the handshake offered to use.
     rings: Option<Rings>,
     /// The overflow channel, until its thread takes it.
     overflow: PiMutex<Option<PreparedChannel>>,
 }
 
 impl Session {
-    /// Answers INIT on `device`, which must be mounted already. Programs which use the mount wait
-    /// until channels serve it. With `rings` it asks for io_uring; once that is agreed on, the
-    /// kernel makes every request wait for the rings.
+    /// Answers INIT on `device`, which must already be mounted. Programs that use the mount wait
+    /// until channels serve it. With `rings` it offers io_uring; once that is agreed on, the kernel
+    /// makes every request wait for the rings.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -108,8 +108,8 @@ impl Session {
         Self::start_restartable(device, filesystem, config, rings, none)
     }
 
-    /// As [`start`](Self::start), of a mount whose server may be replaced. `restartable` is called
-    /// when the handshake shows that the kernel can send requests again.
+    /// Like [`start`](Self::start), for a mount whose server may be replaced. `restartable` is
+    /// called if the handshake shows that the kernel can send requests again.
     pub fn start_restartable<E: From<Error>>(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -136,8 +136,8 @@ impl Session {
         Ok(Self::with_connection(connection, rings, overflow)?)
     }
 
-    /// Takes a mount over from a server that is gone; `protocol` is what that one agreed on. Call
-    /// [`resend`](Self::resend) when channels serve.
+    /// Takes over a mount from a server that is gone; `protocol` is the result of its handshake.
+    /// Call [`resend`](Self::resend) once channels serve.
     pub fn resume(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -151,7 +151,7 @@ impl Session {
         Self::with_connection(connection, None, None)
     }
 
-    /// Has the kernel send again what was taken and not answered.
+    /// Makes the kernel send again the requests that were taken but not answered.
     ///
     /// # Errors
     /// The kernel is too old, or the mount is gone.
@@ -186,13 +186,14 @@ impl Session {
         self.connection.protocol()
     }
 
-    /// What a server that replaces this one will see; `None` if none can.
+    /// The requests in flight that a replacement server will see; `None` if this one cannot be
+    /// replaced.
     pub fn in_flight(&self) -> Option<&Arc<RequestsInFlight>> {
         self.connection.in_flight()
     }
 
-    /// Cloned descriptors for channels of the device. Channels that find none left open
-    /// `/dev/fuse` and clone the mount's descriptor, or share it where they may not.
+    /// Adds cloned descriptors for channels of the device. Channels for which none is left open
+    /// `/dev/fuse` and clone the mount's descriptor, or share it if they are not allowed to.
     pub fn add_clones(&self, clones: Vec<OwnedFd>) {
         self.connection.add_clones(clones);
     }
@@ -202,17 +203,17 @@ impl Session {
         DeviceChannel::open(&self.connection).map(Channel::new)
     }
 
-    /// A channel that answers the requests which the filesystem [defers](crate::Failure), for the
-    /// calling thread. Only requests of the device can be deferred.
+    /// A channel that answers the requests that the filesystem [defers](crate::Failure), for the
+    /// calling thread. Only requests from the device can be deferred.
     pub fn deferred_channel(self: &Arc<Self>) -> io::Result<DeferredChannel> {
         DeferredChannel::open(&self.connection)
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened it can use it. Open the overflow channel before.
+    /// the thread that opened it can use it. Open the overflow channel first.
     ///
     /// # Errors
-    /// The kernel's refusal, or EOPNOTSUPP when io_uring was not agreed on.
+    /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.
     pub fn cpu_channel(self: &Arc<Self>, cpu: usize) -> io::Result<Channel> {
         fail_points::check("cpu")?;
         let prepared = PreparedChannel::of_cpu(&self.connection, self.rings()?, cpu)?;
@@ -221,8 +222,8 @@ impl Session {
 
     /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
     /// over io_uring; until then all of them wait, if the handshake agreed on io_uring. FORGET and
-    /// INTERRUPT still arrive on the device, for which one
-    /// [`device_channel`](Self::device_channel) must be served besides.
+    /// INTERRUPT still arrive on the device, for which one [`device_channel`](Self::device_channel)
+    /// must be served in addition.
     ///
     /// # Errors
     /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
@@ -237,13 +238,13 @@ impl Session {
     }
 
     /// A channel that takes no requests, for the calling thread, which it pins to one CPU after
-    /// another: it keeps single requests with the channel of their CPU. To be served besides those
-    /// over io_uring.
+    /// another: it keeps single requests with the channel of their CPU. Serve it in addition to the
+    /// channels over io_uring.
     pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
         Ok(Channel::new(TurnChannel::open(&self.connection)))
     }
 
-    /// A handle that writes to the page cache. It has a descriptor of its own.
+    /// A handle that writes to the page cache, with a separate descriptor.
     pub fn page_store(&self) -> io::Result<PageStore> {
         PageStore::new(self.connection.device())
     }
@@ -252,8 +253,8 @@ impl Session {
         self.rings.as_ref().ok_or(Errno::OPNOTSUPP.into())
     }
 
-    /// Descriptors of rings that no thread uses yet, and those of the device that threads take
-    /// requests from.
+    /// Descriptors of rings that no thread uses yet, and the device descriptors from which threads
+    /// take requests.
     pub fn channel_descriptors(&self) -> Vec<RawFd> {
         let overflow = self
             .overflow
@@ -266,20 +267,20 @@ impl Session {
         rings.chain(devices).collect()
     }
 
-    /// Sums over all channels, also those that have ended.
+    /// Sums over all channels, including those that have ended.
     pub fn statistics(&self) -> Statistics {
         self.connection.statistics()
     }
 
-    /// Whether a channel saw the end: unmounted, aborted, or the device failed.
+    /// Whether a channel has seen the end: unmounted, aborted, or the device failed.
     pub fn ended(&self) -> bool {
         self.connection.ended()
     }
 }
 
 impl AsFd for Session {
-    /// Readable when a channel saw the end of the mount. The device itself must not be polled for
-    /// that: the kernel wakes every poller of it, whatever the events, with each request.
+    /// Readable once a channel has seen the end of the mount. The device itself must not be polled
+    /// for that: with each request the kernel wakes every poller of it, whatever the events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }

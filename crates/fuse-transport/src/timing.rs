@@ -1,4 +1,4 @@
-//! When and where one request was served.
+//! The time and CPU at which one request was served.
 
 use crate::filesystem::Filesystem;
 use crate::request_info::Served;
@@ -17,7 +17,7 @@ impl Timing {
         self.0
     }
 
-    /// The time now, if the filesystem wants times.
+    /// The current time, if the filesystem wants times.
     pub(crate) fn now(filesystem: &dyn Filesystem) -> Option<u64> {
         filesystem.times().then(now_ns)
     }

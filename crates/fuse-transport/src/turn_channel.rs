@@ -1,8 +1,8 @@
 //! The channel of the thread that takes workers' entries out of their queues (`entry_order.rs`).
 //!
-//! Its request makes the kernel find an inode. Where that is just being evicted, the kernel waits
-//! for reads of it that are in flight, and they may be in the ring of the very thread that asks. So
-//! this thread has no ring.
+//! Its request makes the kernel find an inode. If that inode is just being evicted, the kernel
+//! waits for reads of it that are in flight, and they may be in the ring of the very thread that
+//! makes the request. So this thread has no ring.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sys::eventfd::EventFd;
 use crate::channel::{Ready, Serve, State};
 use crate::connection::Connection;
 
-/// Waits for turns to be asked for.
+/// Waits for requested turns.
 pub(crate) struct TurnChannel {
     connection: Arc<Connection>,
 }
@@ -46,7 +46,7 @@ impl Serve for TurnChannel {
         Ready::Request
     }
 
-    /// Does what was asked for.
+    /// Carries out the requested turn.
     fn serve(&mut self) -> State {
         let connection = Arc::clone(&self.connection);
         let order = connection.entry_order();
@@ -63,7 +63,7 @@ impl Serve for TurnChannel {
 }
 
 impl AsFd for TurnChannel {
-    /// Readable when a turn was asked for.
+    /// Readable if a turn was requested.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.entry_order().asked().as_fd()
     }

@@ -1,9 +1,9 @@
 //! The order in which the kernel wakes the threads that wait for `/dev/fuse`.
 //!
 //! A request wakes the first waiter, in the order of registration, which is asleep
-//! (EPOLLEXCLUSIVE). Left alone, one thread takes nearly all requests of a slow reader, whatever
-//! CPU that reader runs on, and each request and each reply then wakes another CPU. So the thread
-//! of the reader's CPU is put first: all waiters registered before it are registered again, which
+//! (EPOLLEXCLUSIVE). By default one thread takes nearly all requests of a slow reader, whatever CPU
+//! that reader runs on, and each request and each reply then wakes another CPU. So the thread of
+//! the reader's CPU is put first: all waiters registered before it are registered again, which
 //! moves them to the end.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -22,11 +22,11 @@ pub(crate) const DEVICE: u64 = 0;
 const NONE: usize = usize::MAX;
 
 /// After each reordering, following readers pauses for this many times as long as the reordering
-/// took, so that it takes a tenth of a CPU at most. Otherwise two readers on different CPUs would
+/// took, so that it uses at most a tenth of a CPU. Otherwise two readers on different CPUs would
 /// have the order changed for each request. With two waiters the pause is 50 us; with 128, of which
 /// half change places, a millisecond.
 const PAUSE: u64 = 10;
-/// The longest pause. A thread that was preempted meanwhile measures too long a time.
+/// The longest pause. A thread that was preempted in the meantime measures too long a time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The descriptors of one waiting thread.
@@ -39,7 +39,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for the device, behind all threads which wait already.
+    /// Waits for the device, after all threads that already wait.
     pub(crate) fn register(&self) -> Result<(), Errno> {
         // Exclusive: one request wakes one thread.
         let events = EventFlags::IN | EventFlags::EXCLUSIVE;
@@ -51,7 +51,7 @@ impl Waiter {
         )
     }
 
-    /// Moves this waiter behind all others. A request which arrives in between is found by the
+    /// Moves this waiter after all others. A request that arrives in between is found by the
     /// registration, which checks the device.
     fn move_to_end(&self) -> Result<(), Errno> {
         epoll::delete(&self.epoll, &self.device)?;
@@ -64,9 +64,9 @@ impl Waiter {
 pub(crate) struct WaitOrder {
     /// Atomic. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
-    /// Atomic. A thread finds out where its reader runs, and follows it.
+    /// Atomic. A thread is determining where its reader runs, and follows it.
     following: AtomicBool,
-    /// Atomic. Time from which on the next one may, ns.
+    /// Atomic. Earliest time for the next one, in ns.
     next_ns: AtomicU64,
     /// Atomic. Number of waiters. A thread that is alone does not sample: no other could answer.
     count: AtomicUsize,
@@ -94,8 +94,8 @@ impl WaitOrder {
         Ok(())
     }
 
-    /// Whether the caller may find out at `now_ns` where its reader runs, and put that CPU's waiter
-    /// first; then [`Self::end_following`] follows.
+    /// Whether the caller may determine at `now_ns` where its reader runs, and put that CPU's
+    /// waiter first; call [`Self::end_following`] afterwards.
     pub(crate) fn begin_following(&self, now_ns: u64) -> bool {
         self.count.load(Ordering::Relaxed) > 1
             && self.next_ns.load(Ordering::Relaxed) <= now_ns
@@ -119,8 +119,8 @@ impl WaitOrder {
         self.first.store(NONE, Ordering::Relaxed);
     }
 
-    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if it is, or if there is
-    /// none.
+    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if it already is, or if
+    /// there is none.
     pub(crate) fn put_first(&self, cpu: usize) {
         if self.first.load(Ordering::Relaxed) == cpu {
             return;
@@ -131,7 +131,7 @@ impl WaitOrder {
         };
         waiters.rotate_left(index);
         let moved = waiters.len() - index;
-        // Registering fails only without memory. The waiter's thread still serves after other
+        // Registering fails only for lack of memory. The waiter's thread still serves after other
         // wake-ups, and the other threads serve the device.
         waiters[moved..].iter().for_each(|waiter| {
             let _ = waiter.move_to_end();
@@ -139,7 +139,7 @@ impl WaitOrder {
         self.first.store(cpu, Ordering::Relaxed);
     }
 
-    /// Those of the device, of all waiters.
+    /// The device descriptors of all waiters.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         let waiters = self.waiters();
         let devices = waiters.iter().map(|waiter| waiter.device.as_raw_fd());
@@ -157,7 +157,7 @@ mod tests {
     use rustix::event::epoll::CreateFlags;
     use sys::eventfd::EventFd;
 
-    /// A device which is an eventfd: the order of exclusive waiters is that of any wait queue.
+    /// A device that is an eventfd: the order of exclusive waiters is that of any wait queue.
     fn waiter(device: &EventFd, cpu: usize) -> Arc<Waiter> {
         use std::os::fd::AsFd;
         Arc::new(Waiter {
@@ -201,7 +201,7 @@ mod tests {
     fn what_takes_long_pauses_for_longer_within_a_bound() {
         let (device, order) = (EventFd::new().unwrap(), WaitOrder::new());
         (0..2).for_each(|cpu| order.add(&waiter(&device, cpu)).unwrap());
-        // The first time at which the next thread may, after one that took this long.
+        // The earliest time for the next thread, after one that took this long.
         let next = |took: u64| {
             order.next_ns.store(0, Ordering::Relaxed);
             assert!(order.begin_following(1000));

@@ -1,4 +1,4 @@
-//! A launch experiment without the `erofast` command around it:
+//! A launch experiment without the surrounding `erofast` command:
 //!
 //!     launch IMAGE EROFAST ITERATIONS LOAD ENGINE[;ENGINE...] COMMAND...
 

@@ -1,4 +1,4 @@
-//! Where our control group is, in either version of the interface.
+//! Finds our control group, in either version of the interface.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl Hierarchy {
         Hierarchy::of(mounts, found, cgroup(groups, str::is_empty)?)
     }
 
-    /// A container sees only a part of the hierarchy.
+    /// A container sees only part of the hierarchy.
     fn of(mounts: &str, found: impl Fn(&Mount<'_>) -> bool, group: &str) -> Option<Hierarchy> {
         let mount = mounts.lines().filter_map(Mount::parse).find(found)?;
         let below = Path::new(group).strip_prefix(mount.root).ok();

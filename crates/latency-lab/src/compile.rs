@@ -15,18 +15,18 @@ int main(void) {
 }
 ";
 
-/// Where the source is, below the root of the image.
+/// Path of the source, below the root of the image.
 pub(crate) const SOURCE_NAME: &str = "program.c";
 
-/// The command, with the image as its root directory.
+/// The command, run with the image as its root directory.
 pub(crate) fn command(compiler: &str) -> Vec<String> {
     let words = [
         compiler,
         "-quiet",
-        // Not even stdc-predef.h, which it opens by default.
+        // Not even stdc-predef.h, which it includes by default.
         "-nostdinc",
         "-fsyntax-only",
-        // Else it opens program.s in its directory, which cannot be written.
+        // Otherwise it opens program.s in its directory, which is not writable.
         "-o",
         "-",
         "/program.c",

@@ -1,4 +1,4 @@
-//! Two reports of one experiment, as `lab diff` prints them.
+//! Compares two reports of one experiment, as `lab diff` prints them.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::Result;
 use crate::report::Reports;
 use crate::statistics::{Comparison, Modes, Summary, modes};
 
-/// What `lab diff` prints as JSON.
+/// The JSON output of `lab diff`.
 #[derive(Debug, Clone, Serialize)]
 pub struct DiffReport {
-    /// Which experiment made both.
+    /// The experiment that made both.
     pub kind: &'static str,
     /// Both reports are valid.
     pub valid: bool,
-    /// If not, the reports that are not.
+    /// Which reports are not valid, if any.
     pub not_valid_because: Vec<String>,
     /// Figures of both reports.
     pub rows: Vec<DiffRow>,
@@ -23,7 +23,7 @@ pub struct DiffReport {
     pub only_old: Vec<String>,
     /// Names that only the new report has.
     pub only_new: Vec<String>,
-    /// How settings and environments of the runs differ.
+    /// Differences in the settings and environments of the runs.
     pub notices: Vec<String>,
     #[serde(skip)]
     reports: Reports,
@@ -34,25 +34,26 @@ pub struct DiffReport {
 pub struct DiffRow {
     /// Engine and figure.
     pub name: String,
-    /// Of the samples.
+    /// Unit of the samples.
     pub unit: String,
     /// Median of the old report.
     pub old_median: Option<f64>,
     /// Median of the new report.
     pub new_median: Option<f64>,
-    /// What else the samples of the old report are.
+    /// Summary of the old report's samples.
     pub old_summary: Option<Summary>,
-    /// Likewise those of the new report.
+    /// Summary of the new report's samples.
     pub new_summary: Option<Summary>,
-    /// Where the samples of the old report fall in two groups: one number describes neither.
+    /// The two groups of the old report's samples, if they fall in two: one number describes
+    /// neither.
     pub old_modes: Option<Modes>,
-    /// Likewise those of the new report.
+    /// The two groups of the new report's samples, if they fall in two.
     pub new_modes: Option<Modes>,
-    /// The new report against the old one.
+    /// The new report compared with the old one.
     pub comparison: Comparison,
 }
 
-/// Compares two files that `--json` wrote.
+/// Compares two files written by `--json`.
 pub fn run(old: &Path, new: &Path) -> Result<DiffReport> {
     let reports = Reports::read(&[old.into(), new.into()])?;
     let mut diff = DiffReport {

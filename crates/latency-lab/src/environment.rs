@@ -1,4 +1,4 @@
-//! The environment of a run: everything that is known to change latencies, stored with the samples.
+//! The environment of a run: everything that is known to affect latencies, stored with the samples.
 
 mod group;
 mod image;
@@ -19,7 +19,7 @@ use group::Quota;
 pub use image::Image;
 use machine::line;
 
-/// Per cent of the CPU time. A hypervisor that takes more makes the figures its own.
+/// Per cent of the CPU time. If a hypervisor takes more, the figures depend on it.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
@@ -29,82 +29,82 @@ pub struct Environment {
     pub date: String,
     /// Release, version and machine of uname(2).
     pub kernel: String,
-    /// Online CPUs as the kernel lists them.
+    /// Online CPUs, in the kernel's list format.
     pub cpus: String,
-    /// Their name, where the kernel knows one.
+    /// The model of the CPUs, if the kernel knows it.
     pub cpu_model: Option<String>,
-    /// The frequency governors of the CPUs, where there are any.
+    /// The frequency governors of the CPUs, if any.
     pub governor: Option<String>,
     /// Whether CPUs share cores: the kernel's "on", "off", "notsupported" or the like.
     pub smt: Option<String>,
-    /// CPUs that the scheduler leaves alone (`isolcpus`), as the kernel lists them.
+    /// CPUs that the scheduler leaves alone (`isolcpus`), in the kernel's list format.
     pub isolated_cpus: Option<String>,
-    /// "disabled", or "enabled" with the name of the scheduler that a program has loaded; none
-    /// where the kernel has no sched_ext.
+    /// "disabled", or "enabled" with the name of the scheduler that a program has loaded; none if
+    /// the kernel has no sched_ext.
     pub sched_ext: Option<String>,
     /// How long a thread runs before another one of its priority gets the CPU (EEVDF).
     pub base_slice_ns: Option<u64>,
-    /// What the kernel does against each fault of the CPU that it has.
+    /// The kernel's mitigation for each vulnerability of the CPU.
     #[serde(default)]
     pub mitigations: BTreeMap<String, String>,
     /// Swap files and devices with their sizes in KiB.
     #[serde(default)]
     pub swaps: BTreeMap<String, u64>,
-    /// The part of the CPU time that a hypervisor took during the run; none where the kernel's
+    /// The fraction of the CPU time that a hypervisor took during the run; none if the kernel's
     /// counters went backwards.
     pub cpu_steal_share: Option<f64>,
-    /// What real-time threads may take of each `sched_rt_period_us`; -1 is all of it.
+    /// How much of each `sched_rt_period_us` real-time threads may use; -1 means all of it.
     pub sched_rt_runtime_us: Option<i64>,
-    /// See above.
+    /// The period of `sched_rt_runtime_us`.
     pub sched_rt_period_us: Option<i64>,
-    /// Where the kernel can be preempted: "none", "voluntary", "full", "lazy" or "rt"; "dynamic"
-    /// where that is chosen at boot and not known.
+    /// The kernel's preemption model: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
+    /// is chosen at boot and unknown.
     pub preemption: Option<String>,
     /// Whether a thread that is blocked on a mutex may lend its turn to the owner (Linux 6.17);
-    /// none where that is not known, and in reports of early versions.
+    /// none if unknown, and in reports of early versions.
     pub proxy_execution: Option<bool>,
-    /// 1: sessions share the CPU as groups, which changes every figure under load.
+    /// 1 if sessions share the CPU as groups, which changes every figure under load.
     pub sched_autogroup_enabled: Option<i64>,
     /// The lab's nice value, which programs and engines inherit.
     pub nice: Option<i32>,
-    /// Likewise its scheduling policy, with the priority of a real-time one: "other", "fifo 1".
+    /// The lab's scheduling policy, with the priority of a real-time one: "other", "fifo 1".
     pub scheduling_policy: Option<String>,
-    /// Likewise the CPUs that it may use, as the kernel lists them.
+    /// The CPUs that the lab may use, in the kernel's list format.
     pub allowed_cpus: Option<String>,
     /// The cpu cgroup of this process.
     pub cgroup_cpu: Option<String>,
-    /// Its real-time budget, where the kernel has RT_GROUP_SCHED.
+    /// The cgroup's real-time budget, if the kernel has RT_GROUP_SCHED.
     pub cgroup_rt_runtime_us: Option<i64>,
-    /// What it may use of each `cgroup_period_us`, by the strictest quota of the group and of those
-    /// above it; none without a quota.
+    /// How much of each `cgroup_period_us` it may use, by the strictest quota of the group and
+    /// those above it; none without a quota.
     pub cgroup_quota_us: Option<i64>,
-    /// See above.
+    /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
-    /// How long that quota stopped threads during the run, all CPUs together.
+    /// How long that quota stopped threads during the run, summed over all CPUs.
     pub cgroup_throttled_us: Option<u64>,
-    /// 1, 5 and 15 minutes, before the run's own load.
+    /// Averages over 1, 5 and 15 minutes, before the run's own load.
     pub load_average: Option<String>,
-    /// Of the machine, in KiB.
+    /// Memory of the machine, in KiB.
     pub memory_kib: Option<u64>,
-    /// What is available of it.
+    /// Available memory.
     pub memory_available_kib: Option<u64>,
     /// Whether the kernel offers FUSE over io_uring.
     pub fuse_uring_enabled: Option<String>,
-    /// Programs that took part, with the versions that they print.
+    /// Programs involved, with the versions that they print.
     pub programs: BTreeMap<String, String>,
-    /// What was measured, where that is an image.
+    /// The measured image, if one is measured.
     #[serde(default, skip_serializing_if = "Image::is_none")]
     pub image: Image,
     /// CPU time at the beginning of the run.
     #[serde(skip)]
     begun: Option<Machine>,
-    /// The quota, and how long it had stopped threads by then.
+    /// The quota, and how long it had already stopped threads at the beginning.
     #[serde(skip)]
     quota: Option<(Quota, u64)>,
 }
 
 impl Environment {
-    /// Collects all of it, and reads the whole image once, which warms it in the page cache too.
+    /// Collects everything, and reads the whole image once, which also warms it in the page cache.
     pub fn capture(image: &Path, erofast: &Path) -> Result<Environment> {
         Ok(Environment {
             image: Image::capture(image)?,
@@ -113,7 +113,7 @@ impl Environment {
         })
     }
 
-    /// The same where no image is measured.
+    /// The environment if no image is measured.
     pub(crate) fn here() -> Environment {
         let quota = Quota::find();
         let scheduler = sched_trace::record::scheduler_settings();
@@ -156,12 +156,12 @@ impl Environment {
         }
     }
 
-    /// Sees whether all mounts are of this image.
+    /// A watch that checks whether all mounts are of this image.
     pub(crate) fn watch(&self) -> Watch {
         self.image.watch.clone()
     }
 
-    /// Adds what is known when the run is over.
+    /// Adds what is known once the run is over.
     pub(crate) fn ended(self) -> Environment {
         let stolen = self.begun.zip(machine_ticks());
         let throttled = |(quota, before): &(Quota, u64)| quota.throttled_us()?.checked_sub(*before);
@@ -173,15 +173,15 @@ impl Environment {
         }
     }
 
-    /// Why the figures are not valid, if a hypervisor took too much of the CPU time in the run, or
-    /// in the parts of it that were measured.
+    /// Why the figures are invalid, if a hypervisor took too much of the CPU time in the run, or in
+    /// the measured parts of it.
     pub(crate) fn steal_fault(&self, measured: Option<f64>) -> Option<String> {
         let shares = [measured, self.cpu_steal_share].into_iter().flatten();
         let percent = shares.fold(0.0, f64::max) * 100.0;
         (percent > MOST_STEAL).then(|| format!("a hypervisor took {percent:.0} % of the CPU time"))
     }
 
-    /// How many CPUs the lab could use; none where that is not known.
+    /// How many CPUs the lab could use; none if that is unknown.
     pub(crate) fn allowed(&self) -> Option<usize> {
         let list = self.allowed_cpus.as_ref().unwrap_or(&self.cpus);
         let count = |range: &str| {
@@ -192,7 +192,7 @@ impl Environment {
         list.trim().split(',').map(count).sum()
     }
 
-    /// Machine, settings and date in a line that stays with a table.
+    /// Machine, settings and date, on a line that stays with a table.
     pub fn line(&self) -> String {
         let release = self.kernel.split(' ').next().unwrap_or_default();
         let autogroup = self.sched_autogroup_enabled.map(|on| on != 0);
@@ -238,7 +238,7 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-/// The path in the cpu controller of version 1, else in version 2.
+/// The path in the cpu controller of version 1, or else in version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));
@@ -247,7 +247,7 @@ fn cpu_cgroup() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Those of the load, and of mounts where there are any.
+/// The programs of the load, and of mounts if there are any.
 fn programs(erofast: Option<&Path>) -> BTreeMap<String, String> {
     let erofsfuse = erofast.and_then(|_| in_path("erofsfuse"));
     let programs = [
@@ -273,7 +273,8 @@ fn version(program: &Path) -> Option<String> {
     Some(lines.find(|line| !line.is_empty())?.to_owned())
 }
 
-/// Seconds since 1970 as RFC 3339. Years begin in March, so that a leap day is the last one.
+/// Seconds since 1970 in the format of RFC 3339. Years begin in March here, so that a leap day
+/// comes last.
 fn date(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
     let day = days + 719_468; // since 1 March of the year 0

@@ -3,32 +3,32 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A fault that ended an experiment.
+/// A failure that ended an experiment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// A requested engine is not on this machine.
+    /// A requested engine is not available on this machine.
     #[error("engine {engine}: {reason}")]
     EngineMissing {
-        /// The engine as requested.
+        /// The engine, as requested.
         engine: String,
-        /// What is missing, and what to do about it.
+        /// The missing requirement, and the remedy.
         reason: String,
     },
-    /// Mounting failed although the engine is there.
+    /// Mounting failed although the engine is available.
     #[error("engine {engine}: mounting {}: {reason}", image.display())]
     Mount {
-        /// The engine as requested.
+        /// The engine, as requested.
         engine: String,
-        /// The image that was to be mounted.
+        /// The image that should have been mounted.
         image: PathBuf,
-        /// The last line of the engine or the system's reason.
+        /// The last line of the engine, or the system's reason.
         reason: String,
     },
     /// The process that serves the mount ended while it was needed.
     #[error("engine {engine}: its process {pid} ended during the experiment ({how}){}", dash(.last_line))]
     EngineDied {
-        /// The engine as requested.
+        /// The engine, as requested.
         engine: String,
         /// The process that was serving.
         pid: u32,
@@ -37,24 +37,24 @@ pub enum LabError {
         /// Last line of its standard error, possibly empty.
         last_line: String,
     },
-    /// The launched program did not end well.
+    /// The launched program failed.
     #[error("{}{program}: {how}{}", of_engine(.engine), dash(.last_line))]
     Program {
         /// The engine it was launched from; empty if nothing is mounted for it.
         engine: String,
         /// The program.
         program: String,
-        /// Exit status, signal, time-out or reason it did not start.
+        /// Exit status, signal, time-out, or the reason why it did not start.
         how: String,
         /// Last line of its standard error, possibly empty.
         last_line: String,
-        /// All of it.
+        /// All of its standard error.
         errors: String,
     },
-    /// The load could not be started, or does not reach its share of CPU time.
+    /// The load could not be started, or did not reach its share of CPU time.
     #[error("load: {0}")]
     Load(String),
-    /// The recorder could not do its work.
+    /// The recorder failed.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
     /// An image, or a machine with the kernel's variants, could not be made or run, or lacks the
@@ -70,7 +70,7 @@ pub enum LabError {
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// The action, with the path.
+        /// The operation, with the path.
         what: String,
         /// The system's reason.
         source: io::Error,
@@ -85,9 +85,9 @@ pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
     }
 }
 
-/// Names the action and the path of a fault.
+/// Adds the operation and the path to an error.
 pub(crate) trait Doing<T> {
-    /// As in "reading", "/x".
+    /// For example "reading", "/x".
     fn doing(self, action: &str, path: impl AsRef<Path>) -> Result<T, LabError>;
 }
 

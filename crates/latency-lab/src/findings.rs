@@ -1,5 +1,5 @@
-//! What the report of every experiment has, and its text. Text, page and exports are made of this
-//! alone.
+//! The common parts of every experiment's report, and its text. Text, page and exports are made
+//! from this alone.
 
 use crate::environment::Environment;
 use crate::figure::{Figure, tally};
@@ -8,38 +8,38 @@ use crate::table::{Table, wrapped};
 /// The report of an experiment, or of several side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// As it is called on the command line.
+    /// The experiment's name on the command line.
     pub(crate) kind: &'static str,
-    /// Heads the page.
+    /// Title of the page.
     pub(crate) title: &'static str,
-    /// What was measured, without machine and date.
+    /// A description of the measurement, without machine and date.
     pub(crate) about: String,
     /// Where it ran.
     pub(crate) environment: Option<Environment>,
-    /// Why the figures must not be used; nothing where they may.
+    /// Why the figures must not be used; empty if they may.
     pub(crate) faults: Vec<String>,
-    /// How the reports side by side differ in what was measured, and where.
+    /// Differences between the reports side by side, in what was measured and where.
     pub(crate) differences: Vec<String>,
-    /// What the run shows; otherwise the verdicts are counted.
+    /// The conclusion of the run; without one, the verdicts are counted.
     pub(crate) conclusion: Option<String>,
     /// The answer.
     pub(crate) summary: Vec<Table>,
-    /// Row by row; nothing where the report has no samples.
+    /// Row by row; empty if the report has no samples.
     pub(crate) figures: Vec<Figure>,
-    /// What explains the answer.
+    /// Tables that explain the answer.
     pub(crate) details: Vec<Table>,
     /// Limits of the figures.
     pub(crate) notes: Vec<String>,
-    /// What the tables mean.
+    /// An explanation of the tables.
     pub(crate) legend: String,
     /// Further charts of the page.
     pub(crate) drawings: String,
-    /// Further parts of the page that are opened on demand, with what they are of.
+    /// Further parts of the page that are opened on demand, each with its subject.
     pub(crate) appendix: Vec<(String, Table)>,
 }
 
 impl Findings {
-    /// What must stay with a table that is quoted alone.
+    /// Text that must stay with a table that is quoted alone.
     pub(crate) fn caption(&self) -> String {
         let valid = if self.is_valid() {
             "valid"
@@ -49,7 +49,7 @@ impl Findings {
         format!("{}; {valid}", self.run())
     }
 
-    /// What was measured, and where.
+    /// The measurement, and where it was made.
     fn run(&self) -> String {
         let environment = self.environment.as_ref();
         let line = environment.map(|it| format!("; {}", it.line()));
@@ -60,7 +60,7 @@ impl Findings {
         self.faults.is_empty()
     }
 
-    /// Empty where the run is not valid.
+    /// The conclusion; empty if the run is not valid.
     pub(crate) fn conclusion(&self) -> String {
         let tally = || tally(&self.figures);
         match self.is_valid() {
@@ -69,7 +69,7 @@ impl Findings {
         }
     }
 
-    /// The answer alone: a sentence, and a row an engine.
+    /// The answer alone: a sentence, and a row per engine.
     pub(crate) fn answer(&self) -> String {
         let details = match (self.details.len(), self.notes.len()) {
             (0, _) => return self.table(),
@@ -81,7 +81,7 @@ impl Findings {
         format!("{head}The other figures{details}: --details.\n{end}")
     }
 
-    /// All that there is as text.
+    /// Everything as text.
     pub(crate) fn table(&self) -> String {
         let mut out = self.head();
         for figure in self.figures.iter().filter(|_| !self.details.is_empty()) {
@@ -106,7 +106,7 @@ impl Findings {
         out + self.end()
     }
 
-    /// What follows all figures.
+    /// The text after all figures.
     fn end(&self) -> &'static str {
         match self.is_valid() {
             true => "",
@@ -144,7 +144,7 @@ impl Findings {
     }
 }
 
-/// The reasons of a report that is not valid; that of an early version may have none.
+/// The reasons why a report is not valid; a report of an early version may have none.
 pub(crate) fn reasons(valid: bool, reasons: &[String]) -> Vec<String> {
     match (valid, reasons) {
         (true, _) => Vec::new(),

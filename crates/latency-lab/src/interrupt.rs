@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in order and keeps its samples.
+//! Ctrl-C and SIGTERM as a flag, so that an experiment ends in an orderly way and keeps its
+//! samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{LabError, Result};
 
-/// Whether the user asked to stop. While one lives, the signals do not end the process.
+/// Whether the user asked to stop. While one exists, the signals do not end the process.
 #[derive(Debug)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -32,7 +33,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// One that only [`Interrupt::ask`] sets: for tests and callers with their own signals.
+    /// A flag that only [`Interrupt::ask`] sets: for tests and for callers that handle signals
+    /// themselves.
     pub fn never() -> Self {
         Interrupt {
             asked: Arc::new(AtomicBool::new(false)),

@@ -3,18 +3,19 @@
 //! An engine is a process and a mount: the kernel's own EROFS, erofsfuse and erofast are started,
 //! measured and ended in the same way, in an order that favours none of them.
 //!
-//! * [`launch`]: cold launches of a real program out of each engine's mount
+//! * [`launch`]: cold launches of a real program from each engine's mount
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
 //! * [`diff`]: two reports of different days or devices
-//! * [`recordings`]: two recordings of the scheduler, which of their threads wait more
+//! * [`recordings`]: comparing two recordings of the scheduler: which threads wait more
 //! * [`report`]: the page and the tables of any report, later and elsewhere
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
 //! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
 //! * [`engine`]: what can be mounted, and how
-//! * [`load`]: what keeps the machine busy meanwhile
-//! * [`schedule`]: the order of measurements; no time and no processes, so it is tested with a mock
+//! * [`load`]: keeps the machine busy meanwhile
+//! * [`schedule`]: the order of measurements; uses no time and no processes, so it is tested with a
+//!   mock
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 

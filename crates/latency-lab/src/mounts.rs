@@ -21,17 +21,17 @@ pub struct Mount<'a> {
     /// The kernel's own dev_t: twenty bits for the minor number.
     pub device: u32,
     pub(crate) root: &'a str,
-    /// Where it is.
+    /// The mount point.
     pub point: PathBuf,
     /// "ext4", "fuse.erofast".
     pub kind: &'a str,
     source: &'a str,
-    /// Of the file system, not of this mount of it.
+    /// Options of the file system, not of this mount of it.
     pub(crate) super_options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    /// None for what is no such line.
+    /// None if it is not such a line.
     pub fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(2);
@@ -49,14 +49,15 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Mountinfo, which never blocks on a dead daemon. Mount points that are not UTF-8 are not found.
+/// The content of mountinfo, which never blocks on a dead daemon. Mount points that are not UTF-8
+/// are not found.
 pub fn mountinfo() -> String {
     let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&table).into_owned()
 }
 
-/// How many mounts the machine has made, in all namespaces (Linux 6.8 and later, as root): each has
-/// the next number for its own. The answer makes one, which is counted.
+/// How many mounts the machine has made, in all namespaces (Linux 6.8 and later, as root): each
+/// gets the next number. The query itself makes one, which is counted.
 pub(crate) fn made() -> Option<u64> {
     /// `STATX_MNT_ID_UNIQUE`.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -74,7 +75,7 @@ pub(crate) fn is_mounted(point: &Path) -> bool {
     mounts.any(|mount| mount.point == point)
 }
 
-/// What is mounted at a path and below it, in the order of the mounts.
+/// Everything mounted at a path and below it, in mount order.
 pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
     let table = mountinfo();
     let points = table.lines().filter_map(Mount::parse);
@@ -87,12 +88,12 @@ pub(crate) fn filesystem(path: &Path) -> Option<String> {
     let (path, table) = (path.canonicalize().ok()?, mountinfo());
     let mounts = table.lines().filter_map(Mount::parse);
     let mounts = mounts.filter(|mount| path.starts_with(&mount.point));
-    // The last one of the longest: mounts cover those before them.
+    // The last of those with the longest path: mounts cover those before them.
     let mount = mounts.max_by_key(|mount| mount.point.as_os_str().len())?;
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-/// As the kernel escapes it; the escape of the backslash comes last.
+/// Undoes the kernel's escapes; that of the backslash comes last.
 fn unescape(field: &str) -> String {
     let escapes = [
         ("040", " "),
@@ -115,7 +116,7 @@ pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
     loop {
         match unmount_once(point) {
             Ok(()) => return Ok(()),
-            // Not mounted (any more): what was wanted.
+            // Not mounted (any more), as intended.
             Err(Errno::INVAL) => return Ok(()),
             Err(Errno::BUSY) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10))

@@ -1,5 +1,5 @@
 //! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups
-//! first, spoilt measurements repeated within a budget. No time and no process here.
+//! first, spoilt measurements repeated within a budget. It uses no time and no processes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Interrupt, Progress, Result};
 
-/// Measures one engine once. The real ones mount and launch; the mock of the tests computes
+/// Measures one engine once. Real executors mount and launch; the mock of the tests computes
 /// samples.
 pub trait Executor {
     /// Result of one measurement.
@@ -17,7 +17,7 @@ pub trait Executor {
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
     /// The engine's name, for messages.
     fn name(&self, engine: usize) -> String;
-    /// Called before each round but the first that counts: whether time is over.
+    /// Whether time is over; called before each counted round except the first.
     fn time_is_over(&self) -> bool {
         false
     }
@@ -26,10 +26,10 @@ pub trait Executor {
 /// Outcome of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome<S> {
-    /// Counts.
+    /// A measurement that counts.
     Good(S),
-    /// Does not count; the sample, where its figures are at least right (the machine was busy with
-    /// something else), may stand in when the budget is used up.
+    /// It does not count; if its figures are at least correct (the machine was busy with something
+    /// else), the sample may be used once the budget is exhausted.
     Spoilt(Thrown, Option<S>),
     /// The user asked to stop in the middle of it.
     Interrupted,
@@ -39,13 +39,13 @@ pub enum Outcome<S> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "StoredThrown")]
 pub struct Thrown {
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// How long it took, in microseconds.
     pub time_us: f64,
 }
 
-/// As reports have it; older ones have the reason alone.
+/// The form in reports; older ones have only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {
@@ -69,13 +69,13 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many measurements of an engine are repeated when they are spoilt. Few: slow ones are spoilt
-/// more often than fast ones, and a sample without them is no longer one of all.
+/// How many measurements of an engine are repeated if they are spoilt. Few: slow ones are spoilt
+/// more often than fast ones, and a sample without them is biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
 
-/// How often, and in which order.
+/// How often, and in which order, to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Number of engines.
@@ -86,7 +86,7 @@ pub struct Plan {
     pub warm_ups: usize,
     /// How many spoilt measurements of each engine may be repeated.
     pub repeats: usize,
-    /// Of the order.
+    /// Seed of the order.
     pub seed: u64,
 }
 
@@ -95,27 +95,27 @@ pub struct Plan {
 pub struct Kept<S> {
     /// The round it belongs to, from 0.
     pub iteration: usize,
-    /// Spoilt, but kept because the budget of repeats was used up: the run is not valid.
+    /// Spoilt, but kept because the budget of repeats was exhausted: the run is not valid.
     pub spoilt: Option<String>,
-    /// What was measured.
+    /// The measured sample.
     pub sample: S,
 }
 
 /// All measurements of a run.
 #[derive(Debug, Clone)]
 pub struct Gathered<S> {
-    /// Per engine.
+    /// The measurements kept, per engine.
     pub kept: Vec<Vec<Kept<S>>>,
-    /// Per engine, the discarded measurements.
+    /// The discarded measurements, per engine.
     pub thrown_away: Vec<Vec<Thrown>>,
     /// The user asked to stop before the end.
     pub interrupted: bool,
-    /// Rounds that count, of those that were planned: fewer where time was over.
+    /// Rounds that count: fewer than planned if time was over.
     pub rounds: usize,
 }
 
 impl<S> Gathered<S> {
-    /// Every engine has all its samples, and none of them is spoilt.
+    /// Whether every engine has all its samples, and none of them is spoilt.
     pub fn is_whole(&self) -> bool {
         !self.interrupted
             && self
@@ -125,7 +125,7 @@ impl<S> Gathered<S> {
     }
 }
 
-/// Runs the plan. When the user asks to stop, returns the samples until then.
+/// Runs the plan. If the user asks to stop, returns the samples so far.
 pub fn gather<X: Executor>(
     executor: &mut X,
     plan: &Plan,
@@ -178,7 +178,7 @@ struct Run<S> {
 }
 
 impl<S> Run<S> {
-    /// One place of the plan: measured until good, or until the budget is used up.
+    /// Measures one place of the plan until it is good, or until the budget is exhausted.
     fn one<X: Executor<Sample = S>>(
         &mut self,
         executor: &mut X,
@@ -202,7 +202,7 @@ impl<S> Run<S> {
         }
     }
 
-    /// True when the place needs no further measurement.
+    /// Returns true if the place needs no further measurement.
     fn settle(&mut self, engine: usize, iteration: Option<usize>, outcome: Outcome<S>) -> bool {
         let Some(iteration) = iteration else {
             self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
@@ -243,7 +243,7 @@ mod tests {
     struct Mock<F> {
         asked: Vec<usize>,
         answer: F,
-        /// Measurements that there is time for.
+        /// Number of measurements that there is time for.
         most: usize,
     }
 
@@ -322,7 +322,7 @@ mod tests {
         }
         assert!((0..3).all(|engine| asked.chunks(3).any(|round| round[0] == engine)));
         assert!(gathered.is_whole());
-        // Warm-ups are measured and not counted.
+        // Warm-ups are measured but not counted.
         assert_eq!(asked.len(), 3 * 21);
         assert!((0..3).all(|engine| side(&gathered, engine).iter().all(|&count| count > 3.0)));
         assert_eq!(asked, run(&PLAN, good).0);
@@ -415,8 +415,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // Long-tailed, drifting, and in spells: what one launch meets, the next one meets
-            // partly too.
+            // Long-tailed, drifting, and with spells: part of what affects one launch also affects
+            // the next.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,
@@ -436,7 +436,8 @@ mod tests {
 
     #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
-        // Each measurement is slower than the one before it: interleaved, no engine gains.
+        // Each measurement is slower than the one before it: since they are interleaved, no engine
+        // gains.
         let iterations = 50;
         let (_, gathered) = run(&Plan { iterations, ..PLAN }, good);
         for engine in [1, 2] {

@@ -1,7 +1,7 @@
 //! A private directory for mount points and load files, removed when dropped.
 //!
 //! A run that was killed leaves its directory behind; the next run removes it. Each directory is
-//! locked by its owner while that lives, which holds across PID namespaces and needs no process
+//! locked by its owner while that runs, which works across PID namespaces and needs no process
 //! table.
 
 use std::ffi::OsStr;
@@ -20,10 +20,10 @@ use crate::{Result, mounts};
 /// Prefix of the directories' names; the pid and a number follow.
 const PREFIX: &str = "erofast-lab-";
 
-/// Where the load writes its file unless the user names another place.
+/// Where the load writes its file, unless the user names another place.
 pub(crate) const ON_DISK: &str = "/var/tmp";
 
-/// Removed when dropped.
+/// A directory that is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
@@ -32,10 +32,10 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A fresh directory that only we may write to, below `parent`. Those of dead runs are removed,
-    /// there and where the load writes.
+    /// A new directory that only we may write to, below `parent`. Directories of dead runs are
+    /// removed, both there and where the load writes.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
-        // As the kernel names what is mounted there.
+        // Canonical, as the kernel names mount points there.
         let parent = &parent.canonicalize().doing("opening", parent)?;
         remove_orphans(parent);
         remove_orphans(Path::new(ON_DISK));
@@ -55,7 +55,7 @@ impl Scratch {
     }
 }
 
-/// Names that are tried: another user may have made directories of the first ones.
+/// Number of names that are tried: another user may have created directories with the first ones.
 const NAMES: u32 = 1000;
 
 fn is_taken(reason: &io::Error) -> bool {
@@ -69,7 +69,7 @@ fn is_taken(reason: &io::Error) -> bool {
     kinds.contains(&reason.kind())
 }
 
-/// A directory by the next name.
+/// Creates a directory with the next free name.
 fn make(parent: &Path) -> io::Result<Scratch> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +79,7 @@ fn make(parent: &Path) -> io::Result<Scratch> {
     let directory = File::open(&unlocked)?;
     // On a filesystem without locks, orphans are not removed either.
     let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
-    // No other run sees it without its lock.
+    // No other run sees it before it is locked.
     if let Err(reason) = fs::rename(&unlocked, &path) {
         let _ = fs::remove_dir(&unlocked);
         return Err(reason);
@@ -96,7 +96,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Our directories of runs that ended without removing them, and what is mounted there.
+/// Removes our directories of runs that ended without removing them, with what is mounted there.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -107,14 +107,14 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// As [`Scratch::new`] names them: a user may keep files beside them.
+/// Whether a name is one of [`Scratch::new`]'s: a user may keep other files beside them.
 fn is_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
     numbers.is_some_and(|(pid, count)| pid.parse::<u32>().and(count.parse::<u32>()).is_ok())
 }
 
-/// With what is mounted there; false where that stays.
+/// Removes it, with what is mounted there; false if that stays.
 fn remove(path: &Path) -> bool {
     let points = mounts::below(path);
     let unmounted = points
@@ -125,8 +125,8 @@ fn remove(path: &Path) -> bool {
     mounts::below(path).is_empty() && fs::remove_dir_all(path).is_ok()
 }
 
-/// Whether a directory is ours, and its run is dead. Whatever another user has put there is neither
-/// followed nor waited for, and stays.
+/// Whether a directory is ours, and its run is dead. If another user has put something there, it is
+/// neither followed nor waited for, and stays.
 fn is_orphan(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(directory) = open(path, flags, Mode::empty()) else {

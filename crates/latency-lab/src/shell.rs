@@ -1,8 +1,8 @@
-//! Words as a shell reads them: for the command lines that reports show.
+//! Words in shell syntax: for the command lines that reports show.
 
 use std::ffi::OsStr;
 
-/// The word, quoted where it must be.
+/// The word, quoted if necessary.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%{}".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -11,13 +11,13 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
-/// Words for JSON, which has text alone.
+/// Words for JSON, which can hold only text.
 pub(crate) fn lossy(words: impl IntoIterator<Item: AsRef<OsStr>>) -> Vec<String> {
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
     words.into_iter().map(|word| text(word.as_ref())).collect()
 }
 
-/// The program that users start, which `erofast-lab` is behind.
+/// The program that users start, which in turn runs `erofast-lab`.
 fn started_as(program: &OsStr) -> &OsStr {
     match program == "erofast-lab" {
         true => "erofast".as_ref(),

@@ -1,25 +1,26 @@
-//! A table, which terminals, pages and documentation show alike.
+//! A table that is shown alike on terminals, pages and in documentation.
 
 use std::fmt::Write;
 
 use crate::html::{escape, style};
 
-/// Longer names have a line of their own.
+/// Longer names get a separate line.
 const NAME: usize = 40;
 
-/// Rows with names; figures of the terminal are on the right of their columns, words on the left.
+/// Rows with names; on a terminal, figures are right-aligned in their columns and words
+/// left-aligned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Table {
-    /// Above it, or empty.
+    /// Text above it, or empty.
     pub(crate) title: String,
-    /// Of the columns, without that of the names.
+    /// Heads of the columns, without that of the names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
-    /// The rows are those of the charts, and have their colours.
+    /// The rows correspond to the rows of the charts, and have their colours.
     pub(crate) keyed: bool,
     /// The cells are words.
     pub(crate) words: bool,
-    /// Below it, or empty.
+    /// Text below it, or empty.
     pub(crate) note: String,
 }
 
@@ -32,7 +33,7 @@ impl Table {
         }
     }
 
-    /// One whose rows have the colours of the charts.
+    /// A table whose rows have the colours of the charts.
     pub(crate) fn keyed(title: impl Into<String>, heads: &[&str]) -> Table {
         Table::new(title, heads).coloured()
     }
@@ -44,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Names with words.
+    /// A table of names and words.
     pub(crate) fn words(title: impl Into<String>, rows: Vec<(String, String)>) -> Table {
         let rows = rows.into_iter().map(|(name, text)| (name, vec![text]));
         Table {
@@ -58,7 +59,7 @@ impl Table {
         self.rows.push((name.into(), cells.into_iter().collect()));
     }
 
-    /// Without the columns that have no figure in any row.
+    /// Removes the columns that have no figure in any row.
     pub(crate) fn without_gaps(mut self) -> Table {
         let width = self.rows.iter().map(|(_, cells)| cells.len()).max();
         for at in (0..width.unwrap_or(0)).rev() {
@@ -79,7 +80,7 @@ impl Table {
         self.rows.iter().all(|(_, cells)| cells.is_empty())
     }
 
-    /// Columns of a terminal, below the title.
+    /// Formats columns for a terminal, below the title.
     pub(crate) fn text(&self) -> String {
         let indent = if self.title.is_empty() { "" } else { "  " };
         let heads = (!self.heads.is_empty()).then(|| (String::new(), self.heads.clone()));
@@ -122,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Below a caption that stays with it, without the title.
+    /// Formats it as HTML, below a caption that stays with it, without the title.
     pub(crate) fn html(&self, caption: &str) -> String {
         let [words, figure] = [(self.words, "words"), (self.keyed, " figure")]
             .map(|(is, class)| if is { class } else { "" });
@@ -152,7 +153,7 @@ impl Table {
         format!("{out}</tbody></table></div>\n<p class=\"soft\">{note}</p>\n")
     }
 
-    /// A shift that is no claim is faint.
+    /// A cell; a shift that is not claimed is faint.
     fn cell(&self, at: usize, cell: &str) -> String {
         let head = self.heads.get(at).map(String::as_str);
         let class = match (head, cell.starts_with('(')) {
@@ -164,7 +165,7 @@ impl Table {
         format!("<td{class}>{}</td>", escape(cell).replace(" us", " µs"))
     }
 
-    /// For a page of documentation.
+    /// Formats it for a page of documentation.
     pub(crate) fn markdown(&self) -> String {
         let line = |name: &str, cells: &[String]| {
             let cells = cells.iter().map(|cell| format!(" {} |", plain(cell)));
@@ -177,7 +178,7 @@ impl Table {
     }
 }
 
-/// Lines of at most 100 characters, unless a word is longer; those after the first are indented.
+/// Lines of at most 100 characters, unless a word is longer; all but the first are indented.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -194,7 +195,7 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// A name that a narrow column breaks where its parts end.
+/// A name that a narrow column may break between its parts.
 fn breakable(name: &str) -> String {
     let name = escape(name);
     let parts = name.split_inclusive([':', ',', '=', '/']);

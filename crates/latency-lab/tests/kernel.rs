@@ -1,5 +1,5 @@
-//! The kernel's variants in a machine, for real: with a network and EROFAST_LAB_KERNEL=DIR, where
-//! DIR keeps packages and modules for the next run. It takes minutes, so it is not run unasked.
+//! The kernel's variants in a real machine: needs a network and EROFAST_LAB_KERNEL=DIR, where DIR
+//! keeps packages and modules for the next run. It takes minutes, so it only runs on request.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The launch experiment for real. Tests skip where root, tracefs or the kernel's EROFS is missing.
-//! No time is judged here, only that the request was carried out, counted and undone.
+//! The real launch experiment. Tests skip if root, tracefs or the kernel's EROFS is missing. No
+//! time is judged here, only that the request was carried out, counted and undone.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use latency_lab::launch::{LaunchOptions, LaunchReport, run};
 use latency_lab::load::{LoadChoice, missing_fio};
 use latency_lab::{LabError, Progress, Silent};
 
-/// Root, and a recorder that starts.
+/// Whether this is root, and a recorder starts.
 fn can_run() -> bool {
     if !rustix::process::geteuid().is_root() {
         skipped("needs root");
@@ -38,7 +38,7 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share their machine with a build: judging strangers is not their matter.
+        // Tests share their machine with a build: judging other programs is not their purpose.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }
@@ -124,8 +124,8 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
         }
     }
     crate::common::schema::check("lab-launch", &json);
-    // A worker that still runs takes the next item without a wake-up, so one launch may have none.
-    // From a file that is cached, the reader may decompress all by itself.
+    // A worker that is still running takes the next item without a wake-up, so one launch may have
+    // none. From a cached file, the reader may decompress everything itself.
     let [over_loop, _] = &report.engines[..] else {
         panic!("two engines");
     };
@@ -187,8 +187,8 @@ fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
     if !can_run() {
         return;
     }
-    // The program ends the daemon of the mount it runs from, known by the mount point among its
-    // words.
+    // The program kills the daemon of the mount it runs from, which it finds by the mount point
+    // among its arguments.
     let killer = "for p in /proc/[0-9]*; do \
          if [ \"$(cat $p/comm)\" = erofsfuse ] && tr '\\0' '\\n' < $p/cmdline | grep -qx \"$0\"; then \
          kill -9 ${p#/proc/}; while [ -e $p ] && ! grep -q ') Z' $p/stat; do :; done; fi; done 2>/dev/null; exit 0";
@@ -270,7 +270,7 @@ fn a_launch_lasts_until_what_the_program_left_behind_has_ended() {
     nothing_is_left();
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -287,7 +287,7 @@ impl Drop for Place {
     }
 }
 
-/// An EROFS image of this program, which compresses to some hundred pclusters; a reason where it
+/// An EROFS image of this program, which compresses to some hundred pclusters; a reason if it
 /// cannot be made.
 fn large_image(place: &Path) -> Result<PathBuf, String> {
     let (tree, image) = (place.join("tree"), place.join("image"));
@@ -303,14 +303,14 @@ fn large_image(place: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Mounts an image anew and reads it, again and again, until dropped. After each time the file
-/// `passed` is there.
+/// Repeatedly mounts an image and reads it, until dropped. After each pass the file `passed`
+/// exists.
 struct SecondMount {
     reader: Child,
     end: PathBuf,
 }
 
-/// $1 is the image, $2 the mount point, $3 the file that tells of a pass, $4 one that ends it.
+/// $1 is the image, $2 the mount point, $3 the file that reports a pass, $4 one that ends it.
 const READER: &str = "
     until [ -e \"$4\" ]; do
         device=$(losetup -f --show -r \"$1\") && mount -t erofs -o ro \"$device\" \"$2\" || exit 1
@@ -459,7 +459,7 @@ fn the_load_burns_and_is_gone_afterwards() {
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,
-        // Long against a tick, in which the CPU time of the load is counted.
+        // Long compared with a tick, in which the CPU time of the load is counted.
         ..options(&["kernel-loop"], "sleep 0.3")
     };
     match run_or_skip(&loaded) {

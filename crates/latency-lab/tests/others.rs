@@ -1,5 +1,4 @@
-//! The read and the hotplug experiment for real, over the kernel's own EROFS. Tests skip where it
-//! is missing.
+//! The real read and hotplug experiments, over the kernel's own EROFS. Tests skip if it is missing.
 
 use crate::common::{alone, image, skipped};
 use latency_lab::hotplug::{HotplugOptions, run as hotplug};

@@ -1,8 +1,8 @@
-//! The page of a launch experiment in a real browser: nothing overflows on a telephone or a large
+//! The page of a launch experiment in a real browser: nothing overflows on a phone or a large
 //! screen, it follows the browser's choice of light or dark, and it fetches nothing. Needs
 //! chromium; prints a line if it is missing.
 //!
-//! With EROFAST_PAGE_SHOTS=DIR it leaves screenshots there.
+//! With EROFAST_PAGE_SHOTS=DIR it saves screenshots there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,13 +21,13 @@ use latency_lab::schedule::Thrown;
 use latency_lab::statistics::{Summary, compare, outliers};
 use latency_lab::{Report, Reports};
 
-/// A narrow telephone.
+/// Width of a narrow phone.
 const NARROW: u32 = 380;
 
-/// A window of a desktop.
+/// Width of a desktop window.
 const WIDE: u32 = 1100;
 
-/// Far more than a browser takes.
+/// Far longer than a browser takes.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn browser() -> Option<PathBuf> {
@@ -38,8 +38,9 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A directory that goes with the test, alone: what a launch leaves behind is looked for among the
-/// children of this process, and a browser and `fio --version` are such children.
+/// A directory that is removed with the test, used exclusively: processes left by a launch are
+/// looked for among the children of this process, and a browser and `fio --version` are such
+/// children.
 struct Place(
     PathBuf,
     #[expect(dead_code, reason = "held while the test runs")] MutexGuard<'static, ()>,
@@ -227,7 +228,7 @@ fn whole(report: &LaunchReport) -> Report {
     Report::Launch(Box::new(report.clone()))
 }
 
-/// Runs the browser to its end; its standard output.
+/// Runs the browser to its end; returns its standard output.
 fn run(browser: &Path, profile: &Path, arguments: &[String]) -> String {
     let mut command = Command::new(browser);
     command
@@ -273,10 +274,9 @@ fn wait(child: &mut Child) {
     }
 }
 
-/// A page that shows the report in a frame of this width and writes down what it finds: how wide
-/// the content is, which elements stick out (those inside of scrolling boxes may, but for the
-/// shifts), which points of a chart a name covers, and the
-/// ground's colour.
+/// A page that shows the report in a frame of this width and records what it finds: how wide the
+/// content is, which elements stick out (those inside scrolling boxes may, except the shifts),
+/// which points of a chart a name covers, and the background colour.
 fn probe(page: &Path, width: u32) -> String {
     format!(
         r#"<!doctype html><body><iframe id="f" src="{}" style="width:{width}px;height:4000px;border:0"></iframe>
@@ -341,7 +341,7 @@ fn probe_in(
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap_or_else(|e| panic!("{e}: {json}"))
 }
 
-/// Blink's own names of the two: 0 is dark, 1 is light.
+/// Blink's own numbers for the two: 0 is dark, 1 is light.
 fn scheme(dark: bool) -> String {
     format!("--blink-settings=preferredColorScheme={}", u8::from(!dark))
 }
@@ -354,7 +354,7 @@ fn shot(
     to: &Path,
 ) {
     let frame = place.join("frame.html");
-    // Windows cannot be as narrow as a telephone, frames can.
+    // Windows cannot be as narrow as a phone, but frames can.
     let text = format!(
         "<!doctype html><body style=\"margin:0\"><iframe src=\"{}\" style=\"width:{width}px;height:5200px;border:0\"></iframe>",
         page.display()
@@ -650,7 +650,7 @@ fn the_page_of_a_report_is_that_of_its_json() {
         sched_latency_us: f64::NAN,
         ..Sample::default()
     };
-    // Figures that follow from the samples, as a run has them.
+    // Figures that follow from the samples, as in a run.
     let of_run = Report::from_json(whole(&report).to_json().as_bytes()).unwrap();
     let read = Report::from_json(of_run.to_json().as_bytes()).unwrap();
     // The numbers inside may differ in their last digit.
@@ -673,13 +673,13 @@ fn the_drawing_stands_alone_in_light_and_dark_and_says_what_it_is_of() {
     let svg = report.to_svg();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
     assert!(svg.contains("prefers-color-scheme: dark"));
-    // Four engines in two charts, of which one waited in no thread of its own.
+    // Four engines in two charts, one of which had no waits in its own threads.
     assert_eq!(svg.matches("<path class=\"line").count(), 7);
     assert!(
         svg.contains("kernel-loop: decompresses in the program&#39;s own thread"),
         "{svg}"
     );
-    // Two lines of two names, at the same columns.
+    // Two lines of two names, in the same columns.
     let column = |x: u32| {
         svg.matches(&format!("<text class=\"name\" x=\"{x}\""))
             .count()

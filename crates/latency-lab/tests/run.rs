@@ -1,5 +1,5 @@
-//! `lab run` for real: commands side by side, without image and mount. Tests skip where root or
-//! tracefs is missing. No time is judged here, only what must be so on any machine.
+//! Runs `lab run` for real: commands side by side, without image and mount. Tests are skipped if
+//! root or tracefs is missing. No times are judged here, only what must hold on any machine.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
     }
 }
 
-/// None where this machine cannot record, or its kernel left out switches.
+/// None if this machine cannot record, or its kernel omitted switches.
 fn report(options: &LaunchOptions) -> Option<LaunchReport> {
     let report = match run(options, &mut Silent) {
         Err(error @ (LabError::Privilege(_) | LabError::Recorder(_))) => {
@@ -61,7 +61,7 @@ fn commands_have_times_waits_and_cpu_time_without_an_image() {
         assert!(sample.launch_us >= 100_000.0 && sample.program_blocked_us >= 90_000.0);
         assert!(sample.cpu_us > 0.0 && sample.cpu_us < sample.launch_us);
     }
-    // Nothing but its own CPU time and its waits makes it last.
+    // Only its own CPU time and its waits determine how long it lasts.
     for sample in &busy.samples {
         let waits = sample.sched_latency_us + sample.program_blocked_us;
         assert!(sample.cpu_us > 0.0 && sample.cpu_us + waits > 0.5 * sample.launch_us);

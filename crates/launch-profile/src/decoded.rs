@@ -1,6 +1,6 @@
-//! Decoded bytes of what launches read, kept so that they need not be decoded again.
+//! Decoded bytes that launches read, kept so that they need not be decoded again.
 //!
-//! The file has decoded pclusters, or their beginnings, one behind the other; then an entry for
+//! The file has decoded pclusters, or their beginnings, one after the other; then an entry for
 //! each; then a checksum for each of their pages, the last of which may be shorter; then:
 //!
 //! | offset | bytes | what |
@@ -14,9 +14,9 @@
 //! | 28 | 52 | the image, as in [what was learned](mod@crate::learned) |
 //! | 80 | 8 | checksum of entries, checksums, and what stands before it here |
 //!
-//! An entry is a key (16), which a hash of stored bytes is, and how many bytes are decoded (8).
-//! Numbers are little endian, checksums are XXH3 (64 bits). So the file is written from its
-//! beginning to its end, and whatever is missing or damaged is noticed.
+//! An entry is a key (16), which is a hash of stored bytes, and the number of decoded bytes (8).
+//! Numbers are little endian, checksums are XXH3 (64 bits). The file is thus written sequentially,
+//! and anything missing or damaged is noticed.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,23 +31,23 @@ use crate::identity::ImageIdentity;
 use crate::numbers::{u32_at, u64_at};
 use crate::profile::PAGE;
 
-/// First bytes behind entries and checksums.
+/// The first bytes after entries and checksums.
 pub const MAGIC: [u8; 8] = *b"ERODECOD";
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 2;
 
-/// Bytes behind entries and checksums.
+/// Length of the part after entries and checksums, in bytes.
 const END_BYTES: usize = 88;
 
 const CHECKSUM_AT: usize = 80;
 
 const ENTRY_BYTES: usize = 24;
 
-/// Bytes of entries and checksums at most: those of 8 GiB.
+/// The most bytes of entries and checksums: enough for 8 GiB.
 const INDEX_BYTES: usize = 16 << 20;
 
-/// Bytes of a decoded pcluster at most, far more than the format allows.
+/// The most bytes of a decoded pcluster, far more than the format allows.
 const LONGEST: u64 = 1 << 30;
 
 /// The beginning of a decoded pcluster.
@@ -55,7 +55,7 @@ const LONGEST: u64 = 1 << 30;
 struct Entry {
     at: u64,
     length: u64,
-    /// Place of its first checksum.
+    /// Index of its first checksum.
     page: usize,
 }
 
@@ -63,9 +63,9 @@ struct Entry {
 #[derive(Debug)]
 pub struct Decoded {
     file: File,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub length: u64,
-    /// What hashes of stored bytes begin with.
+    /// The seed with which hashes of stored bytes begin.
     pub seed: u64,
     /// The image that it was written for.
     pub image: ImageIdentity,
@@ -77,10 +77,10 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Reads what the file has, without the bytes themselves.
+    /// Reads the index of a file, without the decoded bytes themselves.
     ///
     /// # Errors
-    /// When it is none, is damaged, or cannot be read.
+    /// The file is not one of decoded bytes, is damaged, or cannot be read.
     pub fn open(file: File) -> io::Result<Self> {
         let whole = file.metadata()?.len();
         let (end, last) = part(&file, whole, END_BYTES)?;
@@ -124,8 +124,8 @@ impl Decoded {
         })
     }
 
-    /// Fills `out` with the beginning of what has this key; false if it is not there or damaged.
-    /// `counts`: for [`bytes`](Self::bytes).
+    /// Fills `out` with the beginning of the bytes that have this key; returns false if they are
+    /// missing or damaged. `counts` says whether [`bytes`](Self::bytes) counts this read.
     pub fn read(&self, key: u128, out: &mut [u8], counts: bool) -> bool {
         let length = out.len() as u64;
         let found = self.entries.get(&key).filter(|it| length <= it.length);
@@ -141,20 +141,20 @@ impl Decoded {
         read
     }
 
-    /// How many bytes were [read](Self::read), and how many were not there.
+    /// How many bytes were [read](Self::read), and how many were not found.
     pub fn bytes(&self) -> (u64, u64) {
         let load = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed);
         (load(&self.read_bytes), load(&self.missed_bytes))
     }
 
-    /// Whether bytes that were to be [read](Self::read) were damaged.
+    /// Whether bytes to be [read](Self::read) were found damaged.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Relaxed)
     }
 
     fn fill(&self, entry: Entry, out: &mut [u8]) -> Option<()> {
         let checksums = self.checksums.get(entry.page..)?;
-        // The checksum of a page that is wanted in part is of more bytes.
+        // The checksum of a partly wanted page covers more bytes.
         let whole = match out.len() as u64 == entry.length {
             true => out.len(),
             false => out.len() - out.len() % PAGE as usize,
@@ -189,7 +189,7 @@ fn short(have: u64, want: u64) -> io::Error {
     invalid(Error::Length { have, want })
 }
 
-/// The last `length` bytes before `end`, and where they begin.
+/// The last `length` bytes before `end`, and the offset where they begin.
 fn part(file: &File, end: u64, length: usize) -> io::Result<(u64, Vec<u8>)> {
     let begin = end.checked_sub(length as u64);
     let begin = begin.ok_or_else(|| short(end, length as u64))?;
@@ -202,7 +202,7 @@ fn checksum(index: &[u8], last: &[u8]) -> u64 {
     XxHash3_64::oneshot(&[index, &last[..CHECKSUM_AT]].concat())
 }
 
-/// The entries, the longest of each key, and the bytes of all.
+/// The entries, the longest for each key, and the total of all bytes.
 fn entries(listed: &[u8]) -> (HashMap<u128, Entry>, u64) {
     let (mut at, mut page) = (0_u64, 0_usize);
     let mut entries: HashMap<u128, Entry> = HashMap::new();
@@ -220,7 +220,7 @@ fn entries(listed: &[u8]) -> (HashMap<u128, Entry>, u64) {
     (entries, at)
 }
 
-/// Entries and checksums of a file that is written from its beginning to its end.
+/// Entries and checksums of a file that is written sequentially.
 #[derive(Debug, Default)]
 pub struct DecodedIndex {
     entries: Vec<u8>,
@@ -228,7 +228,8 @@ pub struct DecodedIndex {
 }
 
 impl DecodedIndex {
-    /// Adds what has this key, whose bytes are written next; false without room for it.
+    /// Adds an entry for this key, whose bytes are written next; returns false if there is no room
+    /// for it.
     pub fn add(&mut self, key: u128, decoded: &[u8]) -> bool {
         let more = Self::bytes_of(decoded.len()) as usize - decoded.len();
         let fits = self.entries.len() + self.checksums.len() + more <= INDEX_BYTES;
@@ -242,13 +243,13 @@ impl DecodedIndex {
         fits
     }
 
-    /// Bytes of the file that so many decoded ones take.
+    /// Bytes that so many decoded ones take up in the file.
     pub fn bytes_of(decoded: usize) -> u64 {
         let checksums = 8 * decoded.div_ceil(PAGE as usize);
         (decoded + ENTRY_BYTES + checksums) as u64
     }
 
-    /// What comes behind the bytes.
+    /// The part of the file after the decoded bytes.
     pub fn into_bytes(self, seed: u64, image: ImageIdentity) -> Vec<u8> {
         let count = (self.entries.len() / ENTRY_BYTES) as u32;
         let mut bytes = [self.entries, self.checksums].concat();
@@ -272,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// Key and bytes. The first one comes again, longer.
+    /// Keys and lengths. The first key occurs again with more bytes.
     const PARTS: [(u128, usize); 4] = [(7, 4096), (1 << 100, 5000), (9, 131_072), (7, 8195)];
 
     fn written(bytes: &[u8]) -> File {

@@ -1,29 +1,29 @@
 //! Errors of reading a profile.
 
-/// Why bytes are no profile. Each message is one line.
+/// The reason why bytes are not a profile. Each message is one line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It does not begin as one.
+    /// It does not begin like a profile.
     #[error("not a launch profile: it does not begin as one")]
     Magic,
-    /// Another version of the format.
+    /// It has another version of the format.
     #[error("launch profile of version {0}, which this program does not read: it is learned anew")]
     Version(u16),
-    /// More bytes than any profile has.
+    /// It has more bytes than any profile.
     #[error("a launch profile of {have} bytes or more; at most {limit} are read")]
     TooLarge {
-        /// Bytes.
+        /// Number of bytes.
         have: usize,
-        /// Bytes at most.
+        /// The most bytes allowed.
         limit: usize,
     },
-    /// It ends too soon, or has something behind its end.
+    /// It ends too soon, or has something after its end.
     #[error(
         "launch profile is cut short or has bytes behind its end: {have} bytes, {want} expected"
     )]
     Length {
-        /// Bytes that are there.
+        /// Bytes that are present.
         have: usize,
         /// Bytes that the header promises.
         want: usize,
@@ -31,9 +31,9 @@ pub enum Error {
     /// The checksum differs.
     #[error("launch profile is damaged: checksum {have:016x}, {want:016x} expected")]
     Checksum {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         have: u64,
-        /// Stored.
+        /// The stored checksum.
         want: u64,
     },
     /// It was recorded from another image.
@@ -42,9 +42,9 @@ pub enum Error {
     /// A line is malformed.
     #[error("launch profile is damaged at line {number}: {what}")]
     Line {
-        /// From 1.
+        /// The line's number, counting from 1.
         number: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
 }

@@ -9,23 +9,23 @@ use crate::numbers::{u32_at, u64_at};
 /// Distinguishes one image from another without reading all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ImageIdentity {
-    /// Of the superblock.
+    /// The superblock's UUID.
     pub uuid: [u8; 16],
-    /// Build time, seconds since 1970.
+    /// Build time in seconds since 1970.
     pub build_time: u64,
     /// Nanoseconds of the build time.
     pub build_time_nsec: u32,
-    /// Blocks of the image.
+    /// Number of blocks in the image.
     pub blocks: u64,
-    /// Inodes of the image.
+    /// Number of inodes in the image.
     pub inodes: u64,
-    /// Hash of the image's first bytes and of the metadata around its root: images that are made
-    /// reproducibly may have all the rest in common.
+    /// A hash of the image's first bytes and of the metadata around its root: reproducibly built
+    /// images may have everything else in common.
     pub content: u64,
 }
 
 impl ImageIdentity {
-    /// Bytes of the stored form.
+    /// Length of the stored form in bytes.
     pub(crate) const BYTES: usize = 52;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -39,7 +39,7 @@ impl ImageIdentity {
         bytes
     }
 
-    /// Of at least so many bytes.
+    /// Reads the stored form from a slice of at least [`BYTES`](Self::BYTES).
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             uuid: std::array::from_fn(|i| bytes[i]),
@@ -51,7 +51,7 @@ impl ImageIdentity {
         }
     }
 
-    /// Fields of a line: UUID, build time in seconds and nanoseconds, blocks, inodes, content.
+    /// The fields of a line: UUID, build time in seconds and nanoseconds, blocks, inodes, content.
     pub fn to_text(self) -> String {
         format!(
             "{self} {} {} {} {} {:016x}",
@@ -79,8 +79,8 @@ impl ImageIdentity {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// A file name for the profiles of this image: another image gets another name, and so does a
-    /// mount whose root is another directory, the inode `root`: its paths differ.
+    /// A file name for the profiles of this image. Another image gets another name, and so does a
+    /// mount whose root is another directory, the inode `root`, since its paths differ.
     pub fn file_name(&self, root: Option<u64>) -> String {
         let root = root.map_or_else(String::new, |nid| format!("-{nid:x}"));
         let all = XxHash3_64::oneshot(&self.to_bytes());
@@ -97,7 +97,7 @@ impl ImageIdentity {
 }
 
 impl fmt::Display for ImageIdentity {
-    /// The UUID.
+    /// Writes the UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.uuid.iter().enumerate() {
             let dash = if [4, 6, 8, 10].contains(&index) {

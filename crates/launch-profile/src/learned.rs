@@ -1,4 +1,4 @@
-//! What the launches of one image have taught: a profile for each program, as text that people can
+//! Knowledge from the launches of one image: a profile for each program, as text that people can
 //! read, merge and edit.
 //!
 //! ```text
@@ -13,12 +13,14 @@
 //! ```
 //!
 //! The first line has the [`VERSION`], `image` the UUID, build time (seconds, nanoseconds), blocks,
-//! inodes and content of the image; without that line it is about any image. `idle` is the least of
-//! the programs' idle mounts. Behind a `program`, those launched last first, come its launches, its
-//! idle mounts, what it was trimmed to (`until` milliseconds, `bytes`), and
-//! [its steps](crate::text). A number that is 0 may be missing. Unknown lines are skipped.
+//! inodes and content of the image; without that line the file is about any image. `idle` is the
+//! smallest number of idle mounts among the programs. Each `program`, most recently launched first,
+//! is followed by its launches, its idle mounts, the limits that it was trimmed to (`until`
+//! milliseconds, `bytes`), and [its steps](crate::text). A number that is 0 may be omitted. Unknown
+//! lines are skipped.
 //!
-//! A file that [travels](Learned::travelling) with an image is the same without `image` and `idle`.
+//! A file that [travels](Learned::travelling) with an image has this format without `image` and
+//! `idle`.
 
 use std::fmt::Write;
 use std::io::Read;
@@ -33,21 +35,21 @@ use crate::trim::Trim;
 /// Beginning of the first line.
 pub const MAGIC: &str = "erofast-launches ";
 
-/// First bytes of versions 1 to 3, which were no text.
+/// First bytes of versions 1 to 3, which were not text.
 const BINARY: &[u8] = b"EROLEARN";
 
 /// The version that is written, and the only one that is read.
 pub const VERSION: u16 = 4;
 
-/// Bytes that have the first three lines.
+/// A length in bytes that covers the first three lines.
 pub const HEADER_BYTES: usize = 512;
 
 /// The programs of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
-    /// It was learned of this image; `None`: it fits any image with these files.
+    /// The image that it was learned from; `None` if it fits any image with these files.
     pub image: Option<ImageIdentity>,
-    /// Those launched last come first.
+    /// Most recently launched first.
     pub programs: Vec<Program>,
 }
 
@@ -60,21 +62,21 @@ pub struct Program {
     pub launches: u32,
     /// Number of most recent consecutive mounts without a launch of it.
     pub idle_mounts: u32,
-    /// What the user trimmed it to: later launches add nothing beyond.
+    /// The limits that the user trimmed it to: later launches add nothing beyond them.
     pub trim: Trim,
-    /// What it read.
+    /// The requests of its launches.
     pub profile: Profile,
 }
 
 impl Program {
-    /// Leaves out what is beyond these limits, now and after later launches.
+    /// Drops everything beyond these limits, now and after later launches.
     pub fn trim(&mut self, trim: Trim) {
         self.trim = trim;
         self.profile.trim(&trim);
     }
 
-    /// Whether it says no more than how many mounts did not launch it: its profile is another
-    /// file's.
+    /// Whether it only says how many mounts did not launch the program: its profile is in another
+    /// file.
     pub fn is_note(&self) -> bool {
         *self
             == Self {
@@ -105,7 +107,8 @@ impl Program {
 }
 
 impl Learned {
-    /// The least of the programs' idle mounts, by the beginning of a file; 0 where it is none.
+    /// The smallest number of idle mounts among the programs, from the beginning of a file; 0 if
+    /// that is not such a file.
     pub fn idle_mounts_of(header: &[u8]) -> u32 {
         let lines = header.split(|byte| *byte == b'\n');
         let mut idle = lines.filter_map(|line| line.strip_prefix(b"idle "));
@@ -113,7 +116,7 @@ impl Learned {
         idle.and_then(|idle| idle.parse().ok()).unwrap_or(0)
     }
 
-    /// Whether a file is something else, and no profile that was cut short.
+    /// Whether a file is something else, rather than a profile that was cut short.
     pub fn is_other(file: &mut impl Read) -> bool {
         let mut first = Vec::new();
         let read = file.take(MAGIC.len() as u64).read_to_end(&mut first);
@@ -121,10 +124,10 @@ impl Learned {
         read.is_err() || !begins(MAGIC.as_bytes()) && !begins(BINARY)
     }
 
-    /// Reads the bytes of a file, which must be about this image or any.
+    /// Reads the bytes of a file, which must be about this image or about any image.
     ///
     /// # Errors
-    /// When they are none, are damaged, or are about another image.
+    /// The bytes are not a profile, are damaged, or are about another image.
     pub fn parse(bytes: &[u8], image: &ImageIdentity) -> Result<Self, Error> {
         let this = Self::parse_any(bytes)?;
         match this.image {
@@ -133,10 +136,10 @@ impl Learned {
         }
     }
 
-    /// The same about any image.
+    /// Parses the bytes of a file about any image.
     ///
     /// # Errors
-    /// When they are none, or are damaged.
+    /// The bytes are not a profile, or are damaged.
     pub fn parse_any(bytes: &[u8]) -> Result<Self, Error> {
         if Self::is_other(&mut &bytes[..]) {
             return Err(Error::Magic);
@@ -210,11 +213,11 @@ impl Learned {
         Ok(this)
     }
 
-    /// Reads the bytes of a file that travels with an image: of any image, but no more than
+    /// Reads the bytes of a file that travels with an image: about any image, but at most
     /// [`TRAVELLING_BYTES`].
     ///
     /// # Errors
-    /// When they are none, are damaged, or are too many.
+    /// If they are not a profile, are damaged, or are too many.
     pub fn parse_travelling(bytes: &[u8]) -> Result<Self, Error> {
         match bytes.len() {
             have if have > TRAVELLING_BYTES => Err(Error::TooLarge {
@@ -225,14 +228,14 @@ impl Learned {
         }
     }
 
-    /// The text of the file, without programs, those launched longest ago, that have no room in
-    /// [`LEARNED_BYTES`].
+    /// The text of the file; if it would exceed [`LEARNED_BYTES`], the programs launched longest
+    /// ago are left out.
     pub fn to_text(&self) -> String {
         self.text_within(LEARNED_BYTES).0
     }
 
-    /// The text that travels with images that have these files, and the programs that have no room
-    /// in [`TRAVELLING_BYTES`].
+    /// The text that travels with images that have these files, and the programs for which there is
+    /// no room in [`TRAVELLING_BYTES`].
     pub fn travelling(programs: Vec<Program>) -> (String, Vec<Program>) {
         let programs = programs.into_iter().map(|program| Program {
             idle_mounts: 0,
@@ -247,7 +250,7 @@ impl Learned {
         (text, left)
     }
 
-    /// With the programs that have no room in so many bytes.
+    /// The text, and the programs for which there is no room in `most` bytes.
     fn text_within(&self, most: usize) -> (String, Vec<&Program>) {
         let mut text = format!("{MAGIC}{VERSION}\n");
         if let Some(image) = &self.image {
@@ -277,7 +280,7 @@ impl Learned {
     }
 }
 
-/// Bytes of a program's own lines: a path of PATH_MAX, escaped.
+/// The most bytes of a program's own lines: a path of PATH_MAX, escaped.
 const ROOM: usize = 32 << 10;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Launch profiles: the directories, names and pages that a program read of an image, in order.
+//! Launch profiles: the directories, names and pages that a program read from an image, in order.
 //!
-//! A mount records one while a program starts, and the next mount of the same image reads it and
-//! fills the kernel's caches in advance. This crate is the file of what was [learned] of an image,
-//! its [`limits`], operations that need no image, and the file of the bytes that launches read,
-//! [decoded]. It opens no files.
+//! A mount records one while a program starts; the next mount of the same image reads it and fills
+//! the kernel's caches in advance. This crate contains the file of what was [learned] about an
+//! image, its [`limits`], operations that need no image, and the file of the [decoded] bytes that
+//! launches read. It opens no files.
 //!
 //! ```
 //! use launch_profile::{Profile, Trim};

@@ -6,7 +6,7 @@ use crate::profile::{Directory, LookedUp, Name, Profile, RecordedFile, Window};
 use crate::trim::Trim;
 
 impl Profile {
-    /// Adds what `other`, of the same image, has more, behind what is there, within the
+    /// Appends whatever `other`, a profile of the same image, has in addition, within the
     /// [limits](crate::limits).
     pub fn merge(&mut self, other: &Self) {
         let places = self.add_directories(&other.directories);
@@ -30,7 +30,7 @@ impl Profile {
         self.trim(&Trim::default());
     }
 
-    /// Returns their places.
+    /// Returns their indices.
     fn add_directories(&mut self, others: &[Directory]) -> Vec<u32> {
         let own = (0..).zip(&self.directories);
         let mut known: HashMap<(Option<u32>, Vec<u8>), u32> = own
@@ -53,7 +53,7 @@ impl Profile {
         places
     }
 
-    /// Returns their places.
+    /// Returns their indices.
     fn add_files(&mut self, other: &Self, moved: impl Fn(&Name) -> Name) -> Vec<u32> {
         let own = (0..).zip(self.files.iter().cloned());
         let mut known: HashMap<RecordedFile, u32> = own.map(|(place, own)| (own, place)).collect();

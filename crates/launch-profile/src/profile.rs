@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
-/// Bytes of a page, on whatever machine: what a profile counts in.
+/// Bytes of a page on every machine: the unit of a profile.
 pub const PAGE: u64 = 4096;
 
-/// Pages of one [`Window`].
+/// Pages in one [`Window`].
 pub const PAGES_PER_WINDOW: u32 = 32;
 
 /// The requests of a launch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
-    /// Directories in which names were looked up or that were listed, parents before their
+    /// Directories that were listed or in which names were looked up, parents before their
     /// children. The root is always listed and not among them.
     pub directories: Vec<Directory>,
     /// Files that were read, in the order of their first page.
     pub files: Vec<RecordedFile>,
-    /// Names that were looked up beside those of files that were read, absent ones too.
+    /// Names that were looked up in addition to those of files that were read, including absent
+    /// ones.
     pub names: Vec<LookedUp>,
     /// Pages that were read, in the order of the first page of each window.
     pub windows: Vec<Window>,
@@ -27,17 +28,17 @@ pub struct Profile {
 pub struct Directory {
     /// Its parent in [`Profile::directories`]; `None`: the root of the mount.
     pub parent: Option<u32>,
-    /// When all of its entries are wanted, in milliseconds from the beginning of the launch: it
-    /// lists the directory, or looks many of them up.
+    /// When all of its entries are wanted, in milliseconds from the beginning of the launch: the
+    /// launch lists the directory, or looks up many of them.
     pub listed_ms: Option<u32>,
-    /// Its name there.
+    /// Its name in the parent.
     pub name: Vec<u8>,
 }
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Name {
-    /// In [`Profile::directories`]; `None`: the root of the mount.
+    /// Index in [`Profile::directories`]; `None`: the root of the mount.
     pub directory: Option<u32>,
     /// The name.
     pub name: Vec<u8>,
@@ -48,16 +49,16 @@ pub struct Name {
 pub struct LookedUp {
     /// The name, which may be absent.
     pub name: Name,
-    /// Milliseconds from the beginning of the launch.
+    /// Time in milliseconds from the beginning of the launch.
     pub at_ms: u32,
 }
 
 /// One step of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'p> {
-    /// Lists the directory with this place in [`Profile::directories`], after milliseconds.
+    /// Lists the directory with this index in [`Profile::directories`], after so many milliseconds.
     List(u32, u32),
-    /// Looks a name up.
+    /// Looks up a name.
     LookUp(&'p LookedUp),
     /// Reads pages of a file.
     Read(&'p Window),
@@ -66,22 +67,22 @@ pub enum Step<'p> {
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecordedFile {
-    /// Where it is.
+    /// Its place.
     pub name: Name,
-    /// Bytes: a file of another size is another file.
+    /// Size in bytes: a file of another size is another file.
     pub size: u64,
 }
 
 /// Up to 32 pages of a file that begin at a multiple of 128 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// In [`Profile::files`].
+    /// Index in [`Profile::files`].
     pub file: u32,
     /// Its first page is `number * 32` of the file.
     pub number: u32,
     /// Bit N: page N of the window was read. Never 0.
     pub pages: u32,
-    /// Milliseconds from the beginning of the launch to its first page.
+    /// Milliseconds from the beginning of the launch to the first read of a page in it.
     pub at_ms: u32,
 }
 
@@ -91,12 +92,12 @@ impl Window {
         u64::from(self.number) * u64::from(PAGES_PER_WINDOW) * PAGE
     }
 
-    /// Bytes of its pages.
+    /// Total bytes of its pages.
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages.count_ones()) * PAGE
     }
 
-    /// Its pages as stretches of bytes of the file, in order: first byte and length.
+    /// Its pages as stretches of the file, in order: first byte and length.
     pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let offset = self.offset();
         let bytes = |pages: u32| u64::from(pages) * PAGE;
@@ -104,7 +105,7 @@ impl Window {
         stretches.map(move |(from, length)| (offset + bytes(from), bytes(length)))
     }
 
-    /// The same in pages of the window.
+    /// Like [`stretches`](Self::stretches), in pages of the window.
     pub(crate) fn page_stretches(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (mut rest, mut at) = (self.pages, 0);
         std::iter::from_fn(move || {
@@ -123,7 +124,7 @@ impl Window {
 }
 
 impl Profile {
-    /// What the launch does, in its order.
+    /// The actions of the launch, in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let listed = (0..).zip(&self.directories);
         let listed = listed.filter_map(|(place, it)| Some((place, it.listed_ms?)));
@@ -135,18 +136,18 @@ impl Profile {
         let reads = self.windows.iter();
         let reads = reads.map(|window| (window.at_ms, Step::Read(window)));
         let mut steps: Vec<_> = lists.chain(names).chain(reads).collect();
-        // Stable: windows come behind the names of the same millisecond.
+        // A stable sort: windows stay after the names of the same millisecond.
         steps.sort_by_key(|(at_ms, _)| *at_ms);
         steps.into_iter().map(|(_, step)| step)
     }
 
-    /// Bytes of all recorded pages.
+    /// Total bytes of all recorded pages.
     pub fn bytes(&self) -> u64 {
         let ranges = self.ranges();
         ranges.map(|(_, range)| range.end - range.start).sum()
     }
 
-    /// All recorded pages, as far as they are inside of their files: which file, and where.
+    /// All recorded pages that lie inside their files: the file, and the range in it.
     pub fn ranges(&self) -> impl Iterator<Item = (&RecordedFile, Range<u64>)> {
         self.windows.iter().flat_map(|window| {
             let file = &self.files[window.file as usize];
@@ -165,7 +166,7 @@ impl Profile {
     pub fn directory_path(&self, directory: Option<u32>) -> Vec<u8> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut next = directory;
-        // Parents come before their children, so this ends.
+        // Parents come before their children, so this terminates.
         while let Some(one) = next.and_then(|index| self.directories.get(index as usize)) {
             names.push(&one.name);
             next = one.parent;

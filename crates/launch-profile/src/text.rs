@@ -1,4 +1,4 @@
-//! A profile as text, which people read, review, merge and keep in git. One line a step, in the
+//! A profile as text that people can read, review, merge and keep in git. One line per step, in the
 //! order in which a launch takes them; a word names its kind, and a path comes last.
 //!
 //! | line | what the launch does |
@@ -8,9 +8,9 @@
 //! | `file SIZE PATH` | the file of the `read` lines below it, and its bytes |
 //! | `read MS PAGES` | reads pages of 4096 bytes of that file: `0-31,40` |
 //!
-//! MS are milliseconds from the beginning of the launch. Paths begin at the root of the mount, with
-//! no slash before them. Control characters, backslashes and bytes that are not UTF-8 are written
-//! as `\xNN`. Lines with other words are skipped.
+//! MS stands for milliseconds from the beginning of the launch. Paths begin at the root of the
+//! mount, without a leading slash. Control characters, backslashes and bytes that are not UTF-8 are
+//! written as `\xNN`. Lines with other words are skipped.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -22,8 +22,8 @@ use crate::profile::{
 };
 
 impl Profile {
-    /// The lines of a profile. Those that exceed the [limits](crate::limits) have to be left out
-    /// before (see [`Profile::trim`]): the reader refuses them.
+    /// The lines of a profile. Anything beyond the [limits](crate::limits) must be dropped first
+    /// (see [`Profile::trim`]): the reader would refuse it.
     pub fn to_text(&self) -> String {
         let (mut text, mut file) = (String::new(), None);
         for step in self.steps() {
@@ -49,10 +49,10 @@ impl Profile {
         text
     }
 
-    /// Reads the [text](Self::to_text) of a profile, which is not trusted.
+    /// Reads the untrusted [text](Self::to_text) of a profile.
     ///
     /// # Errors
-    /// A line is not what its word promises, or there are too many.
+    /// A line is not what its word promises, or there are too many lines.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut reader = Reader::default();
         for (number, line) in (1..).zip(text.lines()) {
@@ -66,7 +66,7 @@ fn line(text: &mut String, word: &str, number: u64, path: &[u8]) {
     let _ = writeln!(text, "{word} {number} {}", escaped(path));
 }
 
-/// Numbers of the pages of a window, from the beginning of the file.
+/// Page numbers of a window, counted from the beginning of the file.
 fn pages(window: &Window) -> String {
     let first = u64::from(window.number) * u64::from(PAGES_PER_WINDOW);
     let stretches = window.page_stretches().map(|(from, length)| {
@@ -82,7 +82,7 @@ fn pages(window: &Window) -> String {
     stretches.collect::<Vec<_>>().join(",")
 }
 
-/// A path as it stands in a line.
+/// A path in the form used in a line.
 pub fn escaped(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -119,7 +119,7 @@ pub(crate) fn unescaped(text: &str) -> Option<Vec<u8>> {
 #[derive(Default)]
 pub(crate) struct Reader {
     builder: Builder,
-    /// That of the next `read` lines.
+    /// The file of the next `read` lines.
     file: Option<u32>,
 }
 
@@ -128,12 +128,12 @@ impl Reader {
         self.builder.finish()
     }
 
-    /// Windows that were read so far.
+    /// The number of windows read so far.
     pub(crate) fn windows(&self) -> usize {
         self.builder.profile.windows.len()
     }
 
-    /// `number`: of the line, for errors.
+    /// `number` is the line's number, for errors.
     pub(crate) fn line(&mut self, line: &str, number: usize) -> Result<(), Error> {
         let wrong = |what| Error::Line { number, what };
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -183,7 +183,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `first_window`: of the line.
+    /// `first_window` is the line's first window.
     fn add(
         &mut self,
         first_window: usize,
@@ -199,14 +199,14 @@ impl Reader {
     }
 }
 
-/// Makes a profile of paths, step by step.
+/// Builds a profile from paths, step by step.
 ///
 /// # Errors
-/// Of all its methods: a path that no mount can have, or a limit is reached.
+/// All methods fail for a path that no mount can have, and when a limit is reached.
 #[derive(Debug, Default)]
 pub struct Builder {
     profile: Profile,
-    /// Places of directories by their parents and names, and their depths.
+    /// Indices of directories by parent and name, and their depths.
     directories: HashMap<(Option<u32>, Vec<u8>), u32>,
     depths: Vec<usize>,
     files: HashMap<RecordedFile, u32>,
@@ -214,7 +214,7 @@ pub struct Builder {
 
 #[allow(clippy::missing_errors_doc)]
 impl Builder {
-    /// The launch lists a directory.
+    /// Adds that the launch lists a directory.
     pub fn list(&mut self, at_ms: u32, path: &[u8]) -> Result<(), &'static str> {
         if let Some(place) = self.directory(path)? {
             let directory = &mut self.profile.directories[place as usize];
@@ -223,7 +223,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The launch looks a name up.
+    /// Adds that the launch looks up a name.
     pub fn look_up(&mut self, at_ms: u32, path: &[u8]) -> Result<(), &'static str> {
         let name = self.name(path)?;
         if self.profile.names.len() == NAMES {
@@ -233,7 +233,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The place of a file that the launch reads.
+    /// The index of a file that the launch reads.
     pub fn file(&mut self, size: u64, path: &[u8]) -> Result<u32, &'static str> {
         let name = self.name(path)?;
         let (file, next) = (RecordedFile { name, size }, self.profile.files.len());
@@ -248,7 +248,7 @@ impl Builder {
         Ok(next as u32)
     }
 
-    /// The launch reads pages of the file with this place. Times do not go back.
+    /// Adds that the launch reads pages of the file with this index. Times must not decrease.
     pub fn read(
         &mut self,
         at_ms: u32,
@@ -288,7 +288,8 @@ impl Builder {
         })
     }
 
-    /// The place of a directory, whose parents come before it; `None`: the root of the mount.
+    /// The index of a directory, whose parents are added before it; `None` for the root of the
+    /// mount.
     fn directory(&mut self, path: &[u8]) -> Result<Option<u32>, &'static str> {
         let mut place = None;
         if path.is_empty() {
@@ -321,7 +322,7 @@ impl Builder {
 const PER_WINDOW: u64 = PAGES_PER_WINDOW as u64;
 const PATH: &str = "no number and path";
 
-/// A number and the path behind it.
+/// A number and the path after it.
 fn numbered(rest: &str) -> Option<(u64, Vec<u8>)> {
     let (number, path) = rest.split_once(' ')?;
     Some((number.parse().ok()?, unescaped(path)?))
@@ -331,7 +332,7 @@ fn small(number: u64) -> Result<u32, &'static str> {
     u32::try_from(number).map_err(|_| "a number beyond any launch")
 }
 
-/// A name as a directory may have: not empty, without slash and zero, no dots alone.
+/// A name that a directory may have: not empty, without slashes and zeros, and not just dots.
 fn sound(name: &[u8]) -> Result<&[u8], &'static str> {
     let is_sound = !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     match is_sound && name.len() <= NAME_BYTES {

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use crate::limits::{NAMES, PROFILE_BYTES, WINDOWS};
 use crate::profile::{LookedUp, Name, Profile};
 
-/// Limits of the trimmed profile.
+/// Limits for the trimmed profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trim {
-    /// Pages that were first read this many milliseconds after the beginning, or earlier.
+    /// Keep pages that were first read at most this many milliseconds after the beginning.
     pub until_ms: u32,
-    /// At most this many bytes of pages, the first ones.
+    /// Keep at most this many bytes of pages, the first ones.
     pub bytes: u64,
 }
 
 impl Default for Trim {
-    /// Everything.
+    /// Keeps everything.
     fn default() -> Self {
         Self {
             until_ms: u32::MAX,
@@ -25,7 +25,7 @@ impl Default for Trim {
 }
 
 impl Profile {
-    /// Leaves out what is not wanted, files of which nothing is left, and what exceeds the
+    /// Drops everything that is not wanted, files with nothing left, and whatever exceeds the
     /// [limits](crate::limits).
     pub fn trim(&mut self, wanted: &Trim) {
         let mut bytes = 0;
@@ -44,7 +44,7 @@ impl Profile {
     }
 
     /// Keeps so many of each list, the first ones, and files that have a window, in the order of
-    /// these. What is in a directory that is gone goes, too.
+    /// the windows. The contents of a dropped directory are dropped too.
     fn limit(&mut self, windows: usize, names: usize, directories: usize) {
         self.windows.truncate(windows);
         self.names.truncate(names);

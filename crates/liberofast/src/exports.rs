@@ -1,7 +1,7 @@
-//! The functions of `erofast.h`, which documents them.
+//! The functions of `erofast.h`, where they are documented.
 //!
-//! Each is unsafe to call: its pointers are what the header says. The reason in front of each
-//! unsafe block is that promise of the header.
+//! Each of them is unsafe to call, since its pointers must be as the header says. The comment
+//! before each unsafe block names that promise of the header.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -24,7 +24,7 @@ pub struct DirentRecord {
     padding: u32,
 }
 
-/// `erofast_dirent_fn`; NULL is none.
+/// `erofast_dirent_fn`; NULL stands for none.
 type EachEntry = Option<unsafe extern "C" fn(*const DirentRecord, *mut c_void) -> c_int>;
 
 #[unsafe(no_mangle)]

@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use erofs_engine::{Error, errno};
 
-/// Errno values of Linux that no error of the engine has.
+/// Linux errno values that no error of the engine has.
 pub const ENODATA: i32 = 61;
 /// The result does not fit the buffer.
 pub const ERANGE: i32 = 34;
 
-/// Why a call fails.
+/// The reason why a call fails.
 #[derive(Debug)]
 pub struct Failure {
     pub errno: i32,
@@ -50,7 +50,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a call: its result, or the negative errno of its failure. No panic leaves it.
+/// Runs a call and returns its result, or the negative errno of its failure. No panic escapes.
 pub fn call(work: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     let outcome = catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(Failure::panicked(&*panic)));
@@ -62,11 +62,11 @@ pub fn call(work: impl FnOnce() -> Result<i64, Failure>) -> i64 {
 
 fn remember(text: &str) {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-    // While a thread ends there may be no place for it any more.
+    // While a thread is ending, there may be no place for it any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// The text of this thread's last failure, where it stays until the next.
+/// The text of this thread's last failure, which stays there until the next one.
 pub fn last() -> *const c_char {
     const NONE: &CStr = c"";
     let text = LAST.try_with(|last| last.borrow().as_ptr());

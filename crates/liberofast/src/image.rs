@@ -71,7 +71,7 @@ impl Image {
         Ok(self.0.read_at(&request, &inode, offset, buffer)?)
     }
 
-    /// Calls `each` until it breaks. A broken entry is the error at the end.
+    /// Calls `each` until it breaks. A broken entry is reported as an error at the end.
     pub fn read_dir(
         &self,
         nid: Nid,
@@ -95,7 +95,7 @@ impl Image {
         Ok(self.0.read_link(&self.0.waiting(), &*self.inode(nid)?)?)
     }
 
-    /// The names, a NUL behind each.
+    /// The names, each followed by a NUL.
     pub fn xattr_names(&self, nid: Nid) -> Result<Vec<u8>, Failure> {
         let all = self.0.xattrs(&self.0.waiting(), &*self.inode(nid)?)?;
         Ok(all
@@ -119,8 +119,8 @@ impl Image {
     }
 }
 
-/// Copies a result into the caller's buffer, and returns its length. An empty buffer only asks for
-/// it.
+/// Copies a result into the caller's buffer, and returns the result's length. With an empty buffer,
+/// it only returns the length.
 pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {

@@ -1,4 +1,4 @@
-//! Pointers of C as references. NULL is an error; everything else is what the header promises.
+//! C pointers as references. NULL is an error; everything else must be as the header promises.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -21,7 +21,7 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Fail
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// The same, where NULL is the empty string.
+/// The bytes of a C string; NULL stands for the empty string.
 ///
 /// # Safety
 /// As for [`text`].
@@ -30,7 +30,7 @@ pub unsafe fn optional_text<'a>(list: *const c_char) -> &'a [u8] {
     unsafe { text(list, "") }.unwrap_or_default()
 }
 
-/// What a pointer leads to.
+/// The value that a pointer leads to.
 ///
 /// # Safety
 /// `pointer` is NULL, or leads to a `T` that outlives the call and is only read during it.
@@ -52,7 +52,8 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
     Ok(())
 }
 
-/// A buffer of the caller's. Its bytes may be uninitialised in C; they are written, never read.
+/// A buffer that belongs to the caller. Its bytes may be uninitialised in C; they are written,
+/// never read.
 ///
 /// # Safety
 /// `size` is 0, or `buffer` is NULL or leads to `size` writable bytes that only this call uses now.

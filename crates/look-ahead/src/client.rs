@@ -1,6 +1,6 @@
-//! What any client of a mount can do, below a directory that is its root. Paths are bytes from
-//! profiles and from the ring, which are not trusted: they lead nowhere out of the mount, and
-//! nothing but directories and regular files is opened.
+//! The operations that any client of a mount can do, below a directory that is its root. Paths are
+//! bytes from profiles and from the ring, which are not trusted: they cannot lead out of the mount,
+//! and only directories and regular files are opened.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -12,13 +12,13 @@ use rustix::io::{Errno, Result};
 
 use crate::events::Inode;
 
-/// The kernel asks for as many bytes of entries with one request as the program has room for.
+/// The kernel requests as many bytes of entries at once as the program has room for.
 const ENTRIES_BYTES: usize = 256 << 10;
 
-/// Entries of a directory that are read: images may repeat them without end.
+/// Directory entries that are read: images may repeat them endlessly.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// Room for listings; one for each thread.
+/// Buffer for listings; one per thread.
 pub(crate) struct Room(Vec<MaybeUninit<u8>>);
 
 impl Room {
@@ -28,7 +28,7 @@ impl Room {
 }
 
 /// Lists a directory, so that the kernel caches its entries and their attributes. `each` gets names
-/// and inode numbers, and says whether to go on.
+/// and inode numbers, and says whether to continue.
 pub(crate) fn list(
     root: &OwnedFd,
     path: &[u8],
@@ -48,7 +48,7 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// Looks a name up, which may be absent; the target of a symbolic link is read.
+/// Looks up a name, which may be absent; if it is a symlink, its target is read.
 pub(crate) fn look_up(root: &OwnedFd, path: &[u8]) -> Result<()> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (parent, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
@@ -63,7 +63,7 @@ pub(crate) fn look_up(root: &OwnedFd, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is at a path, which is no link.
+/// The inode at a path, which is not a symlink.
 pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
     let status = fstat(open(root, path, OFlags::PATH)?)?;
     Ok(Inode {
@@ -73,9 +73,9 @@ pub(crate) fn status(root: &OwnedFd, path: &[u8]) -> Result<Inode> {
     })
 }
 
-/// A regular file, its inode number, and its bytes.
+/// Opens a regular file; returns it with its inode number and length in bytes.
 pub(crate) fn open_file(root: &OwnedFd, path: &[u8]) -> Result<(OwnedFd, u64, u64)> {
-    // To open a device or a FIFO may do something or wait.
+    // Opening a device or a FIFO could have an effect or wait.
     let handle = open(root, path, OFlags::PATH)?;
     let status = fstat(&handle)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -90,7 +90,7 @@ pub(crate) fn open_file(root: &OwnedFd, path: &[u8]) -> Result<(OwnedFd, u64, u6
     Ok((file, status.st_ino, status.st_size.cast_unsigned()))
 }
 
-/// Has the kernel read bytes of a file, without waiting for them.
+/// Makes the kernel read bytes of a file, without waiting for them.
 pub(crate) fn read_ahead(file: &OwnedFd, offset: u64, length: u64) -> Result<()> {
     let length = std::num::NonZeroU64::new(length);
     match length {
@@ -99,7 +99,7 @@ pub(crate) fn read_ahead(file: &OwnedFd, offset: u64, length: u64) -> Result<()>
     }
 }
 
-/// By a path that leads nowhere else.
+/// Opens a path that cannot lead anywhere else.
 fn open(root: &OwnedFd, path: &[u8], access: OFlags) -> Result<OwnedFd> {
     let path = if path.is_empty() { b"." } else { path };
     let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;

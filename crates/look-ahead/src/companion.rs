@@ -2,8 +2,8 @@
 //! directories ahead of a walk.
 //!
 //! A launch begins when a program is read from its beginning. The programs that were launched from
-//! one of the last mounts are replayed at once; where there are none, nothing is read, and the
-//! replay of a program begins with its launch.
+//! one of the last mounts are replayed at once; if there are none, nothing is read, and the replay
+//! of a program begins with its launch.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
@@ -34,17 +34,16 @@ use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT, Travelling};
 /// How often a profile is read again that another mount of the image writes at the same time.
 const TRIES: usize = 20;
 
-/// After this many mounts in a row without a launch, one is not expected.
+/// After this many consecutive mounts without a launch, none is expected.
 const IDLE_MOUNTS: u32 = 3;
 
-/// Whatever reads more windows, 512 MiB, copies or searches, and launches nothing.
+/// A program that reads more windows, 512 MiB, is copying or searching, not launching.
 const MOST_WINDOWS: usize = 4096;
 
-/// Whatever uses more directories does so, too.
+/// Anything that uses more directories does so as well.
 const MOST_DIRECTORIES: usize = 1024;
 
-/// A launch that asks for one window in this many, or more, beside those of its profile has
-/// changed.
+/// A launch has changed if at least one window in this many that it requests is not in its profile.
 const NEW_SHARE: usize = 20;
 
 /// Probes that show whether a profile is still good.
@@ -56,42 +55,43 @@ const QUIET_MS: u64 = 2000;
 /// It is over after this time in any case.
 const LONGEST_MS: u64 = 30_000;
 
-/// Replays of one mount at most: those of its beginning, and those of programs launched later.
+/// The most replays of one mount: those at its beginning, and those of programs launched later.
 const MOST_REPLAYS: usize = 64;
 
-/// Between two looks at what happens while a launch or a replay is under way.
+/// Time between checks for events during a launch or a replay.
 const NAP: Duration = Duration::from_millis(20);
 
-/// How long a copy of the mount is kept that nothing needs.
+/// How long a copy of the mount is kept when nothing needs it.
 const KEPT: Duration = Duration::from_millis(50);
 
-/// Time for the names of a recorded launch when the mount is gone.
+/// Time to find the names of a recorded launch after the mount is gone.
 const LAST_NAMES: Duration = Duration::from_millis(300);
 
-/// Directories that were listed and are remembered: a launch reads files that were known before.
+/// The most recently listed directories that are remembered: a launch reads files that were known
+/// before.
 const RECENT: usize = 64;
 
-/// Entries of directories that are searched for names.
+/// The most directory entries that are searched for names.
 const MOST_ENTRIES: usize = 1 << 15;
 
-/// A launch that asks for nothing so long may be over, in milliseconds.
+/// A launch without requests for this many milliseconds may be over.
 const PAUSE_MS: u64 = 100;
 
-/// Time for names while a launch is under way.
+/// Time to find names during a launch.
 const SOME_NAMES: Duration = Duration::from_millis(20);
 
-/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would be
-/// several requests.
+/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would
+/// become several requests.
 const LEAST: u64 = 128 << 10;
 const MOST: u64 = 256 << 10;
 
-/// Programs whose figures are published.
+/// The most programs whose figures are published.
 const SHOWN: usize = 40;
 
-/// Profiles that travel with the image are asked for so often: one comes.
+/// The most requests for profiles that travel with the image: only one is expected.
 const MOST_ARRIVALS: usize = 8;
 
-/// A launch under way. Times in milliseconds.
+/// A launch in progress. Times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     program: u64,
@@ -106,36 +106,37 @@ pub struct Companion {
     store: Box<dyn Store>,
     settings: Settings,
     names: Names,
-    /// What the file had when it was read last. Other mounts write it, too.
+    /// Content of the file when it was last read. Other mounts write it too.
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
-    /// The launch is of a program that was replayed before: what else is to be done for it waits
-    /// for a pause.
+    /// The launch is of a program that was replayed before: any other work for it waits for a
+    /// pause.
     is_behind: bool,
-    /// With `any_file`: there was a launch.
+    /// Whether there has been a launch; used with `any_file`.
     launched_once: bool,
     recording: Recording,
     replays: Vec<Arc<Replay>>,
     /// Programs that are replayed.
     replayed: HashSet<Vec<u8>>,
-    /// What came with the image, and which replays are of it, until it is known whether they fit.
+    /// The knowledge that came with the image, and the replays based on it, until it is known
+    /// whether they fit.
     travelling: Travelling,
     unproved: Vec<(Known, Arc<Replay>)>,
-    /// How often it was announced when it was asked for last, and how often it was asked for.
+    /// The number of announcements at the last request, and the number of requests.
     arrivals: (u64, usize),
     has_looked_inside: bool,
-    /// Programs that were launched from this mount, and the windows that their last launch had to
-    /// ask for, if they were known before.
+    /// Programs that were launched from this mount, and how many windows their last launch had to
+    /// request, if they were known before.
     launched: HashMap<Vec<u8>, Option<usize>>,
     trouble: Option<String>,
-    /// Directories that were listed last.
+    /// The most recently listed directories.
     recent: VecDeque<u64>,
-    /// Directories that were searched for names during the launch, and what is in them.
+    /// Directories that were searched for names during the launch, and their contents.
     searched: HashSet<Vec<u8>>,
     entries: HashMap<u64, Vec<u8>>,
     room: Room,
-    /// When the mount was used last.
+    /// When the mount was last used.
     used: Instant,
     published: Value,
 }
@@ -146,7 +147,7 @@ impl std::fmt::Debug for Companion {
     }
 }
 
-/// Whether a launch is expected, by the file of what launches taught.
+/// Whether a launch is expected according to the file of what was learned.
 pub(crate) fn is_expected_by(file: &File) -> bool {
     let mut header = [0; learned::HEADER_BYTES];
     let length = file.read_at(&mut header, 0).unwrap_or(0);
@@ -154,7 +155,7 @@ pub(crate) fn is_expected_by(file: &File) -> bool {
 }
 
 impl Companion {
-    /// `Reader` is of the ring that the server notes in.
+    /// `Reader` belongs to the ring in which the server records events.
     pub fn new(
         reader: Reader,
         mount: Arc<dyn Mount>,
@@ -192,15 +193,15 @@ impl Companion {
         }
     }
 
-    /// What goes wrong beside it, for the counters.
+    /// Reports a failure outside the launch itself, for the counters.
     pub fn fail(reader: &Reader, line: &str) {
         let report = json!({"state": "learning", "programs": [], "error": line});
         reader.publish(report.to_string().as_bytes());
         reader.set_closed(true);
     }
 
-    /// Waits, before anything that is not trusted is read, until there is something to do; false if
-    /// the mount ends before. `file`: of what launches taught.
+    /// Waits until there is work, before anything untrusted is read; returns false if the mount
+    /// ends first. `file` holds what was learned from launches.
     pub fn wait_for_work(
         reader: &Reader,
         file: Option<&File>,
@@ -224,14 +225,14 @@ impl Companion {
         let woken = !reader.may_sleep(until) || {
             let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
             wait(&watched, None);
-            // Before the end: what was noted by then may be a launch.
+            // Before the end: an event recorded by then may begin a launch.
             !reader.may_sleep(until) || settings.learns && travels()
         };
         reader.awake();
         woken
     }
 
-    /// Until `end` is readable.
+    /// Runs until `end` is readable.
     pub fn run(mut self, file: Option<File>, end: BorrowedFd<'_>) {
         let _registered = self.reader.register();
         if self.settings.learns {
@@ -244,7 +245,7 @@ impl Companion {
                 Err(()) => self.settings.learns = false,
             }
             self.replay(is_expected);
-            // What takes longer may not keep what is known waiting.
+            // Slower sources must not delay what is already known.
             self.look_inside();
         }
         loop {
@@ -268,7 +269,7 @@ impl Companion {
         self.publish();
     }
 
-    /// Sleeps; true when the mount ends.
+    /// Sleeps; returns true when the mount ends.
     fn rest(&mut self, end: BorrowedFd<'_>) -> bool {
         let replaying = self.replays.iter().any(|replay| replay.is_running());
         if replaying || self.launch.is_some() {
@@ -307,7 +308,7 @@ impl Companion {
         is_ready(0)
     }
 
-    /// A launch may need names that only the mount has: it gets a moment for them.
+    /// A launch may need names that only the mount has: this gives it a moment to find them.
     fn mount_has_gone(&mut self) {
         if let Some(root) = self.mount.kept().filter(|_| self.launch.is_some()) {
             self.drain();
@@ -390,7 +391,7 @@ impl Companion {
         }
     }
 
-    /// Ahead of a walk.
+    /// Lists a directory ahead of a walk.
     fn list(&mut self, path: &[u8]) {
         self.used = Instant::now();
         if let Some(root) = self.mount.root() {
@@ -398,7 +399,7 @@ impl Companion {
         }
     }
 
-    /// A program was read from its beginning: a launch begins, unless one is under way.
+    /// A program was read from its beginning: begins a launch, unless one is in progress.
     fn begin(&mut self, program: u64, at_ms: u64) {
         if !self.settings.learns {
             return self.reader.stop_recording();
@@ -424,22 +425,22 @@ impl Companion {
         }
     }
 
-    /// What a launch needs at its beginning if nothing of it is known.
+    /// Does what a launch needs at its beginning if nothing is known about it.
     fn catch_up(&mut self) {
         let Some(launch) = self.launch else { return };
         if !std::mem::take(&mut self.is_behind) {
             return;
         }
-        // For names, should the mount go in the midst of the launch.
+        // Kept for names, in case the mount goes away during the launch.
         drop(self.mount.root());
-        // Others may have changed it: a program that was removed is learned anew.
+        // Others may have changed it: a program that was removed is learned again.
         if self.read().is_ok() {
             let path = self.place(launch.program).map(|place| place.path);
             self.replay_one(path.as_deref());
         }
     }
 
-    /// A profile that travels with the image may have come.
+    /// Takes a profile that travels with the image, if it has arrived.
     fn take_travelling(&mut self) {
         let (seen, asked) = self.arrivals;
         let arrivals = self.reader.arrivals();
@@ -454,13 +455,13 @@ impl Companion {
         }
     }
 
-    /// The mount may have a profile itself.
+    /// Looks for a profile inside the mount.
     fn look_inside(&mut self) {
         let may_be_there = self.reader.is_inside() != Some(false) && !self.settings.is_named;
         if !may_be_there || !self.settings.replays || self.has_looked_inside {
             return;
         }
-        // One beside the image comes first.
+        // A profile beside the image takes precedence.
         self.take_travelling();
         self.has_looked_inside = true;
         let Some(root) = self.mount.root() else {
@@ -480,7 +481,7 @@ impl Companion {
         }
     }
 
-    /// For as long as the mount is there: what came with the image is wrong.
+    /// For as long as the mount exists: forgets a profile that came with the image and is wrong.
     fn forget(&mut self, path: &[u8]) {
         self.travelling.forget(path);
         let of = self.unproved.iter();
@@ -488,13 +489,13 @@ impl Companion {
         of.for_each(|(_, replay)| replay.stop());
     }
 
-    /// Of what came with the image: nothing of it is needed to learn.
+    /// Reports a fault of what came with the image: none of it is needed to learn.
     fn complain(&mut self, line: String) {
         self.store.note(&line);
         self.trouble = Some(line);
     }
 
-    /// Forgets profiles most of whose files are not there, or have other sizes.
+    /// Forgets profiles most of whose files do not exist or have other sizes.
     fn prove_replays(&mut self) {
         let (running, ended) = std::mem::take(&mut self.unproved)
             .into_iter()
@@ -520,7 +521,7 @@ impl Companion {
         }
     }
 
-    /// Ends the launch if it is over, or in any case.
+    /// Ends the launch if it is over or, with `now`, in any case.
     fn end_launch(&mut self, now: bool) {
         let Some(launch) = self.launch else { return };
         let is_quiet = now_ms() >= launch.last + QUIET_MS;
@@ -543,11 +544,11 @@ impl Companion {
         }
     }
 
-    /// Names of files that were read, and of which no lookup told: they are in directories that
-    /// were listed.
+    /// Finds the names of files that were read without a lookup: they are in directories that were
+    /// listed.
     fn find_names(&mut self, root: &OwnedFd, deadline: Instant) {
         let mut unknown = self.unknown();
-        // What is found in one directory may be the next one.
+        // The names found in one directory may lead to the next one.
         while !unknown.is_empty()
             && Instant::now() < deadline
             && let Some(directory) = self.next_to_search()
@@ -568,7 +569,7 @@ impl Companion {
         }
     }
 
-    /// Whether a launch is under way, and asks for nothing.
+    /// Whether a launch is in progress but currently requests nothing.
     fn pauses(&self) -> bool {
         let pauses = |launch: Launch| now_ms() >= launch.last + PAUSE_MS;
         self.launch.is_some_and(pauses)
@@ -584,7 +585,7 @@ impl Companion {
         }
     }
 
-    /// Inodes whose names are missing to tell what the launch did.
+    /// Inodes whose names are still missing for describing the launch.
     fn unknown(&self) -> HashSet<u64> {
         let recording = &self.recording;
         let read = recording.windows.iter().map(|window| window.ino);
@@ -596,7 +597,7 @@ impl Companion {
         unknown.filter_map(|ino| self.names.missing(ino)).collect()
     }
 
-    /// A directory that was listed, by the launch or not long before, or by a replay.
+    /// A directory that was listed by the launch, shortly before it, or by a replay.
     fn next_to_search(&self) -> Option<Vec<u8>> {
         let of_launch = self.recording.listed.iter().map(|(ino, _)| *ino);
         let listed = of_launch.chain(self.recent.iter().copied());
@@ -610,7 +611,7 @@ impl Companion {
         new.next()
     }
 
-    /// What is known of an inode.
+    /// The known place of an inode.
     fn place(&self, ino: u64) -> Option<Place> {
         if let Some(path) = self.names.path(ino) {
             let known = self.names.get(ino);
@@ -632,8 +633,8 @@ impl Companion {
         })
     }
 
-    /// What the file has by now: other mounts write it, and so does `profile remove`. An error: it
-    /// is something else, or out of reach.
+    /// Reads the file again: other mounts write it, and so does `profile remove`. An error means
+    /// that it is something else or out of reach.
     fn read(&mut self) -> Result<(), ()> {
         let file = self.store.open();
         let file = file.map_err(|line| self.trouble = Some(line))?;
@@ -641,7 +642,7 @@ impl Companion {
         Ok(())
     }
 
-    /// What is damaged, or is about another image, teaches nothing.
+    /// A file that is damaged, or belongs to another image, teaches nothing.
     fn parse(&mut self, file: File) -> Result<Vec<Program>, ()> {
         let (mut bytes, most) = (Vec::new(), limits::LEARNED_BYTES as u64 + 1);
         let _ = file.take(most).read_to_end(&mut bytes);
@@ -657,7 +658,7 @@ impl Companion {
         }
     }
 
-    /// Begins to replay programs that are not replayed yet.
+    /// Starts replaying programs that are not being replayed yet.
     fn replay(&mut self, is_one: impl Fn(&Candidate<'_>) -> bool) {
         if !self.settings.replays {
             return;
@@ -715,7 +716,7 @@ impl Companion {
         }
     }
 
-    /// Adds a launch to what is known; false for what was none.
+    /// Adds a launch to what is known; false if it was not a launch.
     fn learn(&mut self, program: u64, recording: &Recording) -> bool {
         let Some(Place { path, .. }) = self.place(program) else {
             return false;
@@ -755,7 +756,7 @@ impl Companion {
         known.launches = known.launches.saturating_add(1);
         known.idle_mounts = 0;
         let is_wrong = self.is_wrong(&known.profile);
-        // Names and windows behind those that are known.
+        // Names and windows are added after those already known.
         let mut all = known.profile.clone();
         all.merge(&asked);
         all.trim(&known.trim);
@@ -765,7 +766,7 @@ impl Companion {
         }
         let missed = (!is_new).then(|| asked.windows.len().min(windows));
         self.launched.insert(path, missed);
-        // One that has to be learned anew is forgotten, but for what it was trimmed to, and for
+        // One that must be learned again is forgotten, except for the limits it was trimmed to, and
         // that no profile of it that came with the image is good.
         let travels = self.travelling.of(&known.path).map(|known| known.origin);
         if is_wrong {
@@ -783,7 +784,7 @@ impl Companion {
         true
     }
 
-    /// Whether launches do not follow the profile any more.
+    /// Whether launches no longer follow the profile.
     fn is_wrong(&self, profile: &Profile) -> bool {
         let paths: Vec<Vec<u8>> = profile
             .files
@@ -796,7 +797,7 @@ impl Companion {
         hit + missed >= ENOUGH_PROBES && hit * 2 < missed
     }
 
-    /// Programs that were expected, and not launched, had one more mount without a launch.
+    /// Programs that were expected but not launched had one more mount without a launch.
     fn count_idle_mount(&mut self) {
         for _ in 0..TRIES {
             if self.has_counted_idle_mount() {
@@ -814,7 +815,7 @@ impl Companion {
             return true;
         }
         let mut changed = false;
-        // What came with the image and was not launched is noted.
+        // Programs that came with the image and were not launched are noted.
         for known in self.travelling.all() {
             let path = &known.program.path;
             let is_noted = self.learned.programs.iter().any(|one| one.path == *path);
@@ -883,15 +884,15 @@ impl Companion {
     }
 }
 
-/// Whether it is replayed with the mount.
+/// Whether it is replayed when the mount begins.
 fn is_expected(one: &Candidate<'_>) -> bool {
     one.idle_mounts < IDLE_MOUNTS
 }
 
-/// Threads of a replay: with one, the launch waits for names more often; a third gains nothing.
+/// Threads of a replay: with one, the launch waits for names more often; a third brings no gain.
 const THREADS: usize = 2;
 
-/// Modes of what is known by its place alone.
+/// The modes of entries of which only the place is known.
 const DIRECTORY: u32 = 0o040_555;
 const FILE: u32 = 0o100_444;
 
@@ -901,7 +902,7 @@ fn wait(watched: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) -> Vec
     let polled = polled.map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
     let mut polled: Vec<_> = polled.collect();
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-    // A signal ends the wait early, which is no harm.
+    // A signal ends the wait early, which does no harm.
     if poll(&mut polled, limit.as_ref()).is_err() {
         return Vec::new();
     }

@@ -1,6 +1,5 @@
-//! The server's side: notes what happened, without a lock, an allocation or waiting. A record for
-//! which there is no room is dropped and counted. The only system call wakes a companion that
-//! sleeps.
+//! The server's side: records events without locking, allocating or waiting. A record for which
+//! there is no room is dropped and counted. The only system call wakes a sleeping companion.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,10 +17,10 @@ use crate::shared::{
     SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, WAITS, WANTED, slots_of, word_of,
 };
 
-/// What is known of an inode that a name leads to.
+/// Knowledge about an inode that a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inode {
-    /// Its number, as programs see it.
+    /// Its number as seen by programs.
     pub ino: u64,
     /// Type and permissions.
     pub mode: u32,
@@ -29,14 +28,14 @@ pub struct Inode {
     pub size: u64,
 }
 
-/// What happened in a mount, for its companion.
+/// The events in a mount, recorded for its companion.
 #[derive(Debug)]
 pub struct Events {
     shared: Shared,
     wake: EventFd,
 }
 
-/// Numbers of one record.
+/// The numbers of one record.
 #[derive(Clone, Copy, Default)]
 struct Record<'n> {
     kind: u8,
@@ -46,7 +45,7 @@ struct Record<'n> {
 }
 
 impl Events {
-    /// A file for [`map`](Self::map), to be kept for later servers and companions.
+    /// Creates a file for [`map`](Self::map), which must be kept for later servers and companions.
     ///
     /// # Errors
     /// No memory, or no descriptor is left.
@@ -54,10 +53,10 @@ impl Events {
         Shared::create()
     }
 
-    /// Maps what [`create`](Self::create) made. `wake` is an eventfd.
+    /// Maps the file from [`create`](Self::create). `wake` is an eventfd.
     ///
     /// # Errors
-    /// The kernel's refusal, or the file is another one.
+    /// The kernel's refusal, or it is another file.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Shared::map(file)?,
@@ -65,8 +64,8 @@ impl Events {
         })
     }
 
-    /// Before the mount is served: the inode number of its root, the name of the file of what its
-    /// launches taught, and the image.
+    /// Call this before the mount is served: sets the inode number of its root, the name of the
+    /// file with what its launches taught, and the image.
     pub fn describe(&self, root: u64, file: &str, image: &ImageIdentity) {
         self.shared.set(ROOT, root);
         let set = |length: usize, at: usize, text: &str, most: usize| {
@@ -78,7 +77,7 @@ impl Events {
         set(IMAGE_LENGTH, IMAGE_AT, &image.to_text(), IMAGE_BYTES);
     }
 
-    /// Whether the mount has a profile in its root directory, if that is known.
+    /// Sets whether the mount has a profile in its root directory, if that is known.
     pub fn set_inside(&self, inside: Option<bool>) {
         let word = match inside {
             None => 0,
@@ -88,24 +87,24 @@ impl Events {
         self.shared.set(INSIDE, word);
     }
 
-    /// Notes all requests from now on, until the companion has seen enough: any file begins a
+    /// Records all requests from now on, until the companion has seen enough: any file begins a
     /// launch.
     pub fn record(&self) {
         self.shared.set(RECORDS, 1);
     }
 
-    /// Whether a launch is under way, whose requests are noted.
+    /// Whether a launch is in progress, whose requests are recorded.
     pub fn records(&self) -> bool {
         self.shared.get(RECORDS) != 0
     }
 
-    /// Whether a thread is one of the companion: its requests are none of a launch.
+    /// Whether a thread belongs to the companion: its requests are not part of a launch.
     pub fn is_of_companion(&self, thread: u32) -> bool {
         let mut threads = THREADS..THREADS + MOST_THREADS;
         thread != 0 && threads.any(|at| self.shared.get(at) == u64::from(thread))
     }
 
-    /// A name was looked up in a directory.
+    /// Records that a name was looked up in a directory.
     pub fn looked_up(&self, directory: u64, name: &[u8], found: Option<Inode>) {
         let (kind, ino, last) = match found {
             Some(found) => {
@@ -127,12 +126,12 @@ impl Events {
         self.add_numbers(LISTED, [directory, 0, 0], false);
     }
 
-    /// A symbolic link was read.
+    /// Notes that a symbolic link was read.
     pub fn read_link(&self, ino: u64) {
         self.add_numbers(LINK_READ, [ino, 0, 0], false);
     }
 
-    /// A program was read from its beginning: a launch begins.
+    /// Records that a program was read from its beginning, so that a launch begins.
     pub fn began(&self, ino: u64) {
         if self.shared.get(RECORDS) == 0 {
             self.shared.set(RECORDS, 1);
@@ -140,21 +139,23 @@ impl Events {
         self.add_numbers(BEGAN, [ino, 0, 0], true);
     }
 
-    /// A file was read. Noted while a launch is under way.
+    /// Records that a file was read, while a launch is in progress.
     pub fn read(&self, ino: u64, offset: u64, length: usize) {
         if self.shared.get(RECORDS) != 0 {
             self.add_numbers(READ, [ino, offset, length as u64], false);
         }
     }
 
-    /// A reader waits for the network: time of neither the launch nor its quiet end.
+    /// Notes that a reader waits for the network: this time counts neither for the launch nor for
+    /// the quiet at its end.
     pub fn waits(&self) {
         if self.shared.get(RECORDS) != 0 {
             self.add_numbers(WAITS, [0; 3], false);
         }
     }
 
-    /// Has the companion list a directory. A mark for [`has_read`](Self::has_read), if it will.
+    /// Asks the companion to list a directory. Returns a mark for [`has_read`](Self::has_read), if
+    /// it will.
     pub fn wants(&self, path: &[u8]) -> Option<u64> {
         self.add(Record {
             kind: WANTED,
@@ -169,8 +170,8 @@ impl Events {
         self.shared.get(TAIL) >= mark
     }
 
-    /// Parts of files that the companion is about to read, beginning with the one behind `seen`: an
-    /// inode number, first byte and length. They may be anything. `seen` is where they end.
+    /// The parts of files that the companion is about to read, starting with the one after `seen`:
+    /// an inode number, first byte and length. They may be arbitrary. Advances `seen` to their end.
     pub fn parts(&self, seen: &mut u64) -> Vec<(u64, u64, u64)> {
         let count = self.shared.word(PARTS).load(Ordering::Acquire);
         let first = count.saturating_sub(MOST_PARTS).max((*seen).min(count));
@@ -183,7 +184,7 @@ impl Events {
         (first..count).map(part).collect()
     }
 
-    /// Figures of the companion, as JSON, if there are any.
+    /// The companion's figures as JSON, if there are any.
     pub fn report(&self) -> Option<serde_json::Value> {
         /// Writing takes a few microseconds.
         const TRIES: usize = 100;
@@ -201,7 +202,7 @@ impl Events {
         None
     }
 
-    /// Records for which there was no room.
+    /// The number of records for which there was no room.
     pub fn dropped(&self) -> u64 {
         self.shared.get(DROPPED)
     }
@@ -215,7 +216,7 @@ impl Events {
         });
     }
 
-    /// The place behind it, unless it was dropped.
+    /// Returns the position after the record, unless it was dropped.
     fn add(&self, record: Record<'_>) -> Option<u64> {
         if self.shared.get(CLOSED) != 0 || record.name.len() > LONGEST_NAME {
             return None;
@@ -266,7 +267,7 @@ impl Events {
     }
 
     fn wake_for(&self, urgent: bool) {
-        // Either the companion sees the record before it sleeps, or this sees that it sleeps.
+        // Either the companion sees the record before it sleeps, or this code sees that it sleeps.
         fence(Ordering::SeqCst);
         let sleeps = self.shared.get(SLEEPS);
         let is_owed = || {
@@ -282,7 +283,7 @@ impl Events {
 
 const _: () = assert!(FIRST_NAME + 8 * MORE_NAME >= LONGEST_NAME);
 
-/// Milliseconds on the clock that both processes read, as the kernel's last tick has it.
+/// Milliseconds on the clock that both processes read, as of the kernel's last tick.
 pub(crate) fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000

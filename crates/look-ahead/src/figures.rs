@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::replay::Replay;
 
-/// Which probes among windows of files the launches asked for, and which not: how many. What
-/// another replay has read was there, and shows nothing.
+/// How many probes among windows of files the launches requested, and how many not. Windows that
+/// another replay has read were already there, and show nothing.
 pub(crate) fn probes<'w>(
     replays: &[Arc<Replay>],
     windows: impl Iterator<Item = (&'w [u8], u32)>,
@@ -29,7 +29,7 @@ pub(crate) fn probes<'w>(
     (hit, missed)
 }
 
-/// Of all replays together.
+/// The figures of all replays together.
 pub(crate) fn report(replays: &[Arc<Replay>]) -> Value {
     let reports = replays.iter().map(|replay| replay.report());
     match reports.reduce(sum) {
@@ -41,8 +41,8 @@ pub(crate) fn report(replays: &[Arc<Replay>]) -> Value {
     }
 }
 
-/// Adds what the probes show: how much of what was read ahead was used. Unknown before a launch has
-/// asked for one; then what was read ahead of programs that were not launched was not.
+/// Adds what the probes show: how much of the bytes read ahead was used. Unknown until a launch has
+/// requested a probe; then bytes read ahead for programs that were not launched count as unused.
 fn add_probes(replays: &[Arc<Replay>], report: &mut Value) {
     let parts = replays.iter().map(|replay| {
         let (hit, missed) = probes(replays, replay.windows());
@@ -65,12 +65,12 @@ fn add_probes(replays: &[Arc<Replay>], report: &mut Value) {
     report["wasted_bytes"] = json!(used.map(|used| prefetched - used));
 }
 
-/// Of two replays.
+/// The sum of two replays' figures.
 fn sum(mut one: Value, other: Value) -> Value {
     for (name, value) in other.as_object().into_iter().flatten() {
         let figure = match (one[name].as_u64(), value.as_u64()) {
             (Some(one), Some(other)) => json!(one + other),
-            // The state of one that has ended gives way.
+            // The state of a replay that has ended gives way.
             (None, None) if *value == json!("replaying") => value.clone(),
             _ => continue,
         };
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_another_replay_read_is_no_probe_and_programs_not_launched_used_nothing() {
-        // Windows 31, and 131 and 163, are probes.
+        // Windows 31, 131 and 163 are probes.
         let mut replays = vec![
             Arc::new(replay_of("1", 0..32)),
             Arc::new(replay_of("2", 100..164)),

@@ -1,4 +1,4 @@
-//! Makes a profile, which has names, of what was recorded, which has inode numbers.
+//! Builds a profile, which has names, from a recording, which has inode numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use rustix::fs::FileType;
 
 use crate::recording::Recording;
 
-/// If one in this many entries was requested, or more, the directory is listed whole. A lookup
+/// If at least one in this many entries was requested, the directory is listed as a whole. A lookup
 /// takes 20 us, an entry of a listing 3.
 const LIST_SHARE: u64 = 6;
 
-/// Bytes of an entry in a directory: 12, and a name.
+/// Bytes of a directory entry: 12, and a name.
 const ENTRY_BYTES: u64 = 24;
 
 /// A file or directory, as far as it is known.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     pub(crate) mode: u32,
 }
 
-/// The profile of a launch. What no name is known of is left out.
+/// The profile of a launch. Anything without a known name is left out.
 pub(crate) fn profile(recording: &Recording, place: &dyn Fn(u64) -> Option<Place>) -> Profile {
     let places = Places {
         recording,
@@ -32,7 +32,7 @@ pub(crate) fn profile(recording: &Recording, place: &dyn Fn(u64) -> Option<Place
         read: recording.windows.iter().map(|window| window.ino).collect(),
     };
     let mut builder = Builder::default();
-    // Limits of the profile are kept; what is beyond them is left out.
+    // The limits of the profile are kept: anything beyond them is left out.
     let listed = places.list(&mut builder);
     places.look_up(&mut builder, &listed);
     places.read(&mut builder);
@@ -49,8 +49,8 @@ struct Places<'r> {
 }
 
 impl Places<'_> {
-    /// Returns the directories that are listed: by the launch, or since it looks many of their
-    /// names up.
+    /// Returns the directories to list: those listed by the launch, and those in which it looks up
+    /// many names.
     fn list(&self, builder: &mut Builder) -> HashSet<u64> {
         let mut listed: HashMap<u64, u32> = self.recording.listed.iter().copied().collect();
         let mut wanted: HashMap<u64, (u64, u32)> = HashMap::new();
@@ -76,7 +76,8 @@ impl Places<'_> {
         listed.into_keys().collect()
     }
 
-    /// Files that are read are found when they are opened, and directories on the way to something.
+    /// Files that are read are found when they are opened, and so are directories on the way to
+    /// something.
     fn look_up(&self, builder: &mut Builder, listed: &HashSet<u64>) {
         for looked_up in &self.recording.names {
             let is_known = looked_up.found.is_some_and(|found| {

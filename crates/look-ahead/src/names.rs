@@ -7,10 +7,10 @@ use crate::client;
 use crate::events::Inode;
 use crate::learning::joined;
 
-/// Names that are remembered: those of a walk of a large tree are not.
+/// The most names that are remembered: too few for a walk of a large tree.
 const MOST: usize = 1 << 15;
 
-/// Directories above one another that are followed.
+/// Levels of parent directories that are followed.
 const DEPTH: usize = 256;
 
 /// An inode and the name that led to it.
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// Adds what is at a path of the mount, and the directories above it.
+    /// Adds the inode at a path of the mount, and the directories above it.
     pub(crate) fn find(&mut self, root: &OwnedFd, path: &[u8]) {
         let (mut parent, mut so_far) = (self.root, Vec::new());
         for name in path.split(|byte| *byte == b'/') {
@@ -69,7 +69,7 @@ impl Names {
         self.known.get(&ino)
     }
 
-    /// The inode whose name is missing in the path of this one: its own, or that of a directory
+    /// The inode whose name is missing from this one's path: this inode itself, or a directory
     /// above it.
     pub(crate) fn missing(&self, ino: u64) -> Option<u64> {
         let mut at = ino;

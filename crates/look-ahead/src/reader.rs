@@ -1,5 +1,5 @@
-//! The companion's side of the ring. What the server writes is not trusted: a record that makes no
-//! sense, or is never completed since its server died, is passed over.
+//! The companion's side of the ring. The server's records are not trusted: a record that makes no
+//! sense, or is never completed because its server died, is skipped.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,10 +19,10 @@ use crate::shared::{
     SLOT, SLOTS, Shared, TAIL, THREADS, UNTIL_ANY, UNTIL_URGENT, WAITS, WANTED, slots_of,
 };
 
-/// How long the record of a thread that was interrupted is waited for.
+/// How long to wait for the record of a thread that was interrupted.
 const INCOMPLETE: Duration = Duration::from_millis(200);
 
-/// What happened.
+/// An event in the mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     LookedUp {
@@ -42,25 +42,25 @@ pub(crate) enum Event {
     Wanted(Vec<u8>),
 }
 
-/// What wakes a companion that sleeps.
+/// The events that wake a sleeping companion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Until {
     Urgent,
     Any,
 }
 
-/// Reads what happened in a mount.
+/// Reads the events of a mount.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
     wake: EventFd,
-    /// Since when the next record is incomplete.
+    /// When the next record was first seen incomplete.
     incomplete: Option<Instant>,
-    /// Atomic: places of [threads](Registrar) that are taken, a bit for each.
+    /// Atomic: occupied places of [threads](Registrar), one bit each.
     places: Arc<AtomicU64>,
 }
 
-/// Tells the server that a thread is one of the companion, and what it is about to read.
+/// Informs the server that a thread belongs to the companion, and what it is about to read.
 pub(crate) struct Registrar {
     shared: Arc<Shared>,
     places: Arc<AtomicU64>,
@@ -75,8 +75,8 @@ impl Drop for Registrar {
 }
 
 impl Registrar {
-    /// The calling thread is one. Where the CPUs are busy it has its turn soon, but no more of
-    /// their time.
+    /// Registers the calling thread. If the CPUs are busy, it gets its turn soon, but no larger
+    /// share of their time.
     pub(crate) fn register(&self) {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let _ = sys::sched::set_short_slice(number, 0);
@@ -84,7 +84,7 @@ impl Registrar {
             .set(THREADS + self.place, u64::from(number.unsigned_abs()));
     }
 
-    /// It will read a part of a file: of one at a URL, parts are fetched together.
+    /// Announces the read of a part of a file: for a file at a URL, parts are fetched together.
     pub(crate) fn will_read(&self, ino: u64, offset: u64, length: u64) {
         let place = self.shared.word(PARTS).fetch_add(1, Ordering::AcqRel) % MOST_PARTS;
         let at = PARTS_AT + place as usize * PART;
@@ -95,17 +95,17 @@ impl Registrar {
 }
 
 impl AsFd for Reader {
-    /// Readable when the companion was woken.
+    /// Readable when the companion has been woken.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }
 
 impl Reader {
-    /// Maps what [`Events::create`](crate::Events::create) made. `wake` is an eventfd.
+    /// Maps the file from [`Events::create`](crate::Events::create). `wake` is an eventfd.
     ///
     /// # Errors
-    /// The kernel's refusal, or the file is another one.
+    /// The kernel's refusal, or it is another file.
     pub fn map(file: BorrowedFd<'_>, wake: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared::map(file)?),
@@ -115,7 +115,7 @@ impl Reader {
         })
     }
 
-    /// The name of the file of what launches taught. Any bytes.
+    /// The name of the file with what launches taught; may be any bytes.
     pub fn file(&self) -> Vec<u8> {
         let length = self.shared.get(FILE_LENGTH);
         self.shared.bytes(FILE_AT, length, FILE_BYTES)
@@ -126,7 +126,7 @@ impl Reader {
         self.shared.get(ROOT)
     }
 
-    /// The image of the mount, as its server says.
+    /// The mount's image, according to its server.
     pub(crate) fn image(&self) -> ImageIdentity {
         let line = self
             .shared
@@ -135,7 +135,7 @@ impl Reader {
         ImageIdentity::parse(&line).unwrap_or_default()
     }
 
-    /// The calling thread is the first one of the companion, until the result is dropped.
+    /// Registers the calling thread as the companion's first one, until the result is dropped.
     pub(crate) fn register(&self) -> Option<Registrar> {
         // A companion that died has left its numbers.
         (0..MOST_THREADS).for_each(|place| self.shared.set(THREADS + place, 0));
@@ -144,7 +144,7 @@ impl Reader {
         Some(own)
     }
 
-    /// For another one; `None`: there are as many as may be.
+    /// A registrar for another thread; `None` if there are already as many as allowed.
     pub(crate) fn registrar(&self) -> Option<Registrar> {
         let free = |taken: u64| {
             let place = taken.trailing_ones() as usize;
@@ -170,35 +170,35 @@ impl Reader {
         }
     }
 
-    /// A profile that travels with the image is there: the companion asks for it.
+    /// Announces a profile that travels with the image: the companion will ask for it.
     pub fn announce(&self) {
         self.shared.word(ARRIVALS).fetch_add(1, Ordering::AcqRel);
         self.wake.wake();
     }
 
-    /// How often one came.
+    /// The number of profiles that arrived.
     pub(crate) fn arrivals(&self) -> u64 {
         self.shared.get(ARRIVALS)
     }
 
-    /// Nobody reads any more, or somebody does again.
+    /// Sets whether the ring no longer has a reader.
     pub fn set_closed(&self, closed: bool) {
         self.shared.set(CLOSED, closed.into());
     }
 
-    /// Nobody reads for now: what is urgent, or with `any` all that is noted, makes the
-    /// [descriptor](AsFd) readable.
+    /// Nobody reads for now: urgent records or, with `any`, all records make the [descriptor](AsFd)
+    /// readable.
     pub fn set_unattended(&self, any: bool) {
         self.shared
             .set(SLEEPS, if any { UNTIL_ANY } else { UNTIL_URGENT });
     }
 
-    /// The launch is over.
+    /// Call this when the launch is over.
     pub(crate) fn stop_recording(&self) {
         self.shared.set(RECORDS, 0);
     }
 
-    /// The next event, and when it happened, in milliseconds.
+    /// The next event, and its time in milliseconds.
     pub(crate) fn next(&mut self) -> Option<(u64, Event)> {
         loop {
             let tail = self.shared.get(TAIL);
@@ -290,8 +290,8 @@ impl Reader {
         first.chain(more).take(length).collect()
     }
 
-    /// To be called before sleeping; false if there is something to read already. Behind the sleep
-    /// follows [`awake`](Self::awake).
+    /// Call this before sleeping; returns false if there is something to read already. Call
+    /// [`awake`](Self::awake) after the sleep.
     pub(crate) fn may_sleep(&self, until: Until) -> bool {
         let level = match until {
             Until::Urgent => UNTIL_URGENT,
@@ -300,7 +300,7 @@ impl Reader {
         self.shared.set(SLEEPS, level);
         fence(Ordering::SeqCst);
         let is_empty = self.shared.get(HEAD) == self.shared.get(TAIL);
-        // An incomplete record wakes nobody twice.
+        // An incomplete record does not wake anyone twice.
         is_empty && self.incomplete.is_none()
     }
 
@@ -315,7 +315,7 @@ impl Reader {
             return false;
         }
         let version = self.shared.word(REPORT_VERSION);
-        // Odd, whatever a companion that died has left.
+        // Odd, whatever state a dead companion has left.
         let odd = version.load(Ordering::Relaxed) | 1;
         version.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn what_a_server_left_incomplete_or_wrote_at_random_is_passed_over() {
         let (events, mut reader) = pair();
-        // A server that died behind its reservation.
+        // A server that died after its reservation.
         reader.shared.word(HEAD).fetch_add(3, Ordering::Relaxed);
         events.listed(1);
         assert_eq!(reader.next(), None);
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(all(&mut reader), []);
         events.listed(2);
         assert_eq!(all(&mut reader), [Event::Listed(2)]);
-        // One that an image has taken over: any words at all.
+        // A compromised server: arbitrary words.
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         for round in 0..20_000_u64 {
             random = random
@@ -552,7 +552,7 @@ mod tests {
         assert!(!events.is_of_companion(0));
         let others: Vec<_> = std::iter::from_fn(|| reader.registrar()).collect();
         assert_eq!(others.len(), MOST_THREADS - 1);
-        // They take no place of one that is there.
+        // They do not take the place of an existing one.
         others.last().unwrap().register();
         drop(registered);
         assert!(events.is_of_companion(own), "twice");

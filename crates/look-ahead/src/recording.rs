@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use launch_profile::{PAGE, PAGES_PER_WINDOW, limits};
 
-/// A file with fewer windows, 2 MiB, does not show how it was read.
+/// A file with fewer windows (less than 2 MiB) does not show how it was read.
 const MANY_WINDOWS: usize = 16;
-/// Requests for neighbouring windows may overtake each other by so many.
+/// Requests for neighbouring windows may overtake each other by this many.
 const OVERTAKEN: u32 = 3;
 
 /// Pages of one window of a file.
@@ -30,24 +30,24 @@ pub(crate) struct LookedUp {
 /// All requests of a launch.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// In the order of their first page.
+    /// Ordered by their first page.
     pub(crate) windows: Vec<RawWindow>,
     places: HashMap<(u64, u32), usize>,
-    /// Names that were looked up, with their directories, and inodes if they are there.
+    /// Names that were looked up, with their directories, and their inodes if they exist.
     pub(crate) names: Vec<LookedUp>,
     seen: HashSet<(u64, Vec<u8>)>,
-    /// Directories that were listed, and when.
+    /// Directories that were listed, with times.
     pub(crate) listed: Vec<(u64, u32)>,
     listed_once: HashSet<u64>,
-    /// Symbolic links that were read, and when.
+    /// Symlinks that were read, with times.
     pub(crate) links: Vec<(u64, u32)>,
-    /// Set before each note, ms since the recording began.
+    /// Set before each note: ms since the recording began.
     pub(crate) now_ms: u32,
 }
 
 impl Recording {
     pub(crate) fn read(&mut self, ino: u64, offset: u64, length: u64) {
-        /// No request of the kernel is longer.
+        /// The kernel makes no longer request.
         const LONGEST: u64 = 256 << 20;
         let Some(last) = length.min(LONGEST).checked_sub(1) else {
             return;
@@ -99,15 +99,16 @@ impl Recording {
         }
     }
 
-    /// Directories that were used.
+    /// The number of directories used.
     pub(crate) fn directories(&self) -> usize {
         let looked_in = self.names.iter().map(|name| name.directory);
         let all: HashSet<u64> = looked_in.chain(self.listed_once.iter().copied()).collect();
         all.len()
     }
 
-    /// Whether most of the large files were read from begin to end, in this order: by a copy or a
-    /// search. A launch maps its files, and reads them here and there. `length`: bytes of a file.
+    /// Whether most of the large files were read in order from beginning to end, as a copy or a
+    /// search does. A launch maps its files and reads them here and there. `length`: bytes of a
+    /// file.
     pub(crate) fn is_copy(&self, length: impl Fn(u64) -> Option<u64>) -> bool {
         let mut files: HashMap<u64, Vec<&RawWindow>> = HashMap::new();
         for window in &self.windows {

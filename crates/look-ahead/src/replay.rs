@@ -1,9 +1,9 @@
-//! Replays a launch profile as a client of the mount: the kernel has names and pages before the
-//! launch asks for them.
+//! Replays a launch profile as a client of the mount: the kernel then has names and pages before
+//! the launch requests them.
 //!
-//! Steps are taken in their order by a few threads. If a reader is faster, the replay skips its
-//! window and continues behind it. A program that uses what is there sends no request, so the use
-//! is invisible. Therefore some windows, the probes, are left out: a request for one shows that the
+//! A few threads take the steps in order. If a reader is faster, the replay skips its window and
+//! continues after it. A program that uses what is already there sends no request, so the use is
+//! invisible. Therefore some windows, the probes, are left out: a request for one shows that the
 //! launch still follows the profile.
 
 use std::collections::HashMap;
@@ -25,14 +25,14 @@ const PROBE_EVERY: usize = 32;
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 24;
 
-/// Bytes between two parts of a file that are read along: a request costs more.
+/// The gap in bytes between two parts of a file that is read as well: a request costs more.
 const GAP: u64 = 16 * PAGE;
 
-/// Windows of a file that are read together lie within so many bytes of it. Each pcluster is then
-/// decoded once, and by one request.
+/// Windows of a file that are read together lie within this many bytes. Each pcluster is then
+/// decoded once, by one request.
 const TOGETHER: u64 = 512 << 10;
 
-/// As long as other steps of the launch between them are not more than these.
+/// And with at most this many other steps of the launch between them.
 const NEAR: usize = 16;
 
 pub(crate) const WINDOW_BYTES: u64 = PAGES_PER_WINDOW as u64 * PAGE;
@@ -49,9 +49,9 @@ const PROBE_HIT: u8 = 4;
 pub(crate) struct Replay {
     items: Vec<Item>,
     files: Vec<File>,
-    /// Set at start: places of files by their paths.
+    /// Set at start: indices of files by path.
     by_path: HashMap<Vec<u8>, usize>,
-    /// Set at start: of the windows of files, the item and the place in it.
+    /// Set at start: for each window of a file, the item and the position in it.
     places: HashMap<(usize, u32), (usize, usize)>,
     next: AtomicUsize,
     /// Set at start.
@@ -65,12 +65,12 @@ pub(crate) struct Replay {
     listed: AtomicU64,
 }
 
-/// How much is read ahead.
+/// The limits of reading ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Bytes in all, a part of the memory that was free.
+    /// The total in bytes, a part of the memory that was free.
     pub(crate) budget: u64,
-    /// Bytes that the kernel takes at a time.
+    /// Bytes that the kernel accepts at a time.
     pub(crate) at_a_time: u64,
 }
 
@@ -78,9 +78,9 @@ pub(crate) struct Limits {
 enum Item {
     List(Vec<u8>),
     LookUp(Vec<u8>),
-    /// Of a file that is left to the launch.
+    /// Find the inode of a file that is left to the launch.
     Find(usize),
-    /// Windows of a file that are read together.
+    /// Read windows of a file together.
     Read(usize, Vec<Part>),
 }
 
@@ -93,18 +93,19 @@ struct Part {
 #[derive(Debug)]
 struct File {
     path: Vec<u8>,
-    /// Bytes when it was recorded.
+    /// Size in bytes when it was recorded.
     size: u64,
-    /// Atomic: its inode number, once it was found.
+    /// Atomic: its inode number, once it has been found.
     ino: AtomicU64,
-    /// Atomic: the server knows what will be read of it.
+    /// Atomic: the server knows what will be read from it.
     is_told: AtomicBool,
-    /// Set at start: places of what is read of it.
+    /// Set at start: indices of the reads from it.
     items: Vec<usize>,
 }
 
 impl Replay {
-    /// The first page of `program` is left to its launch, which shows by it that it begins.
+    /// Creates the replay. The first page of `program` is left to its launch, which thereby shows
+    /// that it begins.
     pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits, threads: usize) -> Self {
         let files: Vec<File> = profile
             .files
@@ -167,8 +168,8 @@ impl Replay {
         this
     }
 
-    /// A window is read together with the last ones of its file, if it is near to them. A probe
-    /// parts its neighbours.
+    /// Adds a window. It is read together with the last ones of its file if it is near them. A
+    /// probe separates its neighbours.
     fn add(&mut self, file: usize, window: Window, is_probe: bool) {
         let state = AtomicU8::new(if is_probe { PROBE } else { PENDING });
         let (number, part) = (window.number, Part { window, state });
@@ -200,19 +201,20 @@ impl Replay {
         self.running.load(Ordering::Relaxed) > 0
     }
 
-    /// One of its threads could not start: the others do its work.
+    /// Call this if one of its threads could not start: the others do its work.
     pub(crate) fn did_not_start(&self) {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A reader requested bytes of a file: windows of them not read yet are not needed any more.
+    /// A reader requested bytes of a file: windows of them that have not been read yet are no
+    /// longer needed.
     pub(crate) fn was_read(&self, file: usize, offset: u64, length: u64) {
         let window = |at: u64| u32::try_from(at / WINDOW_BYTES).ok();
         let last = offset.saturating_add(length.saturating_sub(1));
         let Some((first, last)) = window(offset).zip(window(last)) else {
             return;
         };
-        // No more than the kernel asks for at a time.
+        // At most what the kernel requests at a time.
         for number in (first..=last).take(4096) {
             if let Some(place) = self.places.get(&(file, number)) {
                 self.window_was_read(*place);
@@ -228,14 +230,14 @@ impl Replay {
             self.late.fetch_add(part.window.bytes(), Ordering::Relaxed);
             let next = self.next.load(Ordering::Relaxed);
             if place >= next && place - next < OVERTAKING {
-                // The others of this item are still needed.
+                // The remaining windows of this item are still needed.
                 self.next.fetch_max(place, Ordering::Relaxed);
             }
         }
         part.change(PROBE, PROBE_HIT);
     }
 
-    /// What is read together; nothing of another item.
+    /// The parts that are read together, all from one item.
     fn parts(&self, place: usize) -> &[Part] {
         match &self.items[place] {
             Item::Read(_, parts) => parts,
@@ -243,20 +245,20 @@ impl Replay {
         }
     }
 
-    /// The place of a file, by its inode number or its path.
+    /// The index of a file, by its inode number or its path.
     pub(crate) fn file(&self, ino: u64, path: Option<&[u8]>) -> Option<usize> {
         let is_it = |file: &File| file.ino.load(Ordering::Relaxed) == ino;
         let by_path = || self.by_path.get(path?).copied();
         by_path().or_else(|| self.files.iter().position(is_it).filter(|_| ino != 0))
     }
 
-    /// Path and bytes of a file.
+    /// The path and size in bytes of a file.
     pub(crate) fn describe(&self, file: usize) -> (&[u8], u64) {
         let file = &self.files[file];
         (&file.path, file.size)
     }
 
-    /// Directories that were listed, or will be.
+    /// Directories that have been or will be listed.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &[u8]> {
         self.items.iter().filter_map(|item| match item {
             Item::List(path) => Some(&path[..]),
@@ -264,7 +266,7 @@ impl Replay {
         })
     }
 
-    /// One of the threads of the replay, to its end, or to that of the mount.
+    /// Runs one of the replay's threads until the replay or the mount ends.
     pub(crate) fn run(&self, mount: &dyn Mount, tells: &Registrar) {
         let (mut room, mut open) = (Room::new(), None);
         while !self.stopped.load(Ordering::Relaxed)
@@ -274,7 +276,7 @@ impl Replay {
             && let Some(root) = mount.root()
         {
             match item {
-                // What cannot be found is met again by the launch.
+                // If something cannot be found, the launch meets that again.
                 Item::List(path) => {
                     let listed = client::list(&root, path, &mut room, |_, _| !self.is_stopped());
                     self.listed
@@ -309,7 +311,7 @@ impl Replay {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Its name is looked up, and by its number the launch's request is recognized.
+    /// Looks up its name; its number then identifies the launch's request.
     fn find(&self, file: usize, root: &OwnedFd) {
         let file = &self.files[file];
         if let Ok(inode) = client::status(root, &file.path) {
@@ -317,7 +319,7 @@ impl Replay {
         }
     }
 
-    /// Returns bytes. `open`: the file of the last windows.
+    /// Returns the number of bytes. `open` holds the file of the last windows.
     fn read(
         &self,
         number: usize,
@@ -354,7 +356,7 @@ impl Replay {
         Ok(bytes)
     }
 
-    /// Tells the server which parts of a file follow.
+    /// Informs the server which parts of a file follow.
     fn tell(&self, number: usize, ino: u64, tells: &Registrar) {
         let File { items, size, .. } = &self.files[number];
         let parts = items.iter().flat_map(|place| self.parts(*place));
@@ -364,7 +366,7 @@ impl Replay {
         }
     }
 
-    /// What is known of a window of a file: whether the launch used it. `None` if it is no probe.
+    /// Whether the launch used a window of a file; `None` if it is not a probe.
     pub(crate) fn probe(&self, path: &[u8], number: u32) -> Option<bool> {
         match self.state(path, number)? {
             PROBE => Some(false),
@@ -373,7 +375,7 @@ impl Replay {
         }
     }
 
-    /// Whether it reads a window of a file ahead, or has.
+    /// Whether it reads or has read a window of a file ahead.
     pub(crate) fn has_taken(&self, path: &[u8], number: u32) -> bool {
         self.state(path, number) == Some(TAKEN)
     }
@@ -396,7 +398,7 @@ impl Replay {
         })
     }
 
-    /// Windows that could not be read, of how many.
+    /// The number of windows that could not be read, and the number tried.
     pub(crate) fn refused(&self) -> (usize, usize) {
         let refused = self.refused.load(Ordering::Relaxed);
         (refused as usize, self.places.len())
@@ -433,7 +435,7 @@ fn accepts(parts: &[Part], part: &Part) -> bool {
         && parts.iter().chain([part]).all(is_pending)
 }
 
-/// What is read of windows in their order, and the bytes that they have.
+/// The ranges to read for windows in their order, and the number of bytes in them.
 fn ranges(windows: &[Window], size: u64) -> (Vec<Range<u64>>, u64) {
     let (mut ranges, mut bytes) = (Vec::<Range<u64>>::new(), 0);
     for (start, length) in windows.iter().flat_map(Window::stretches) {
@@ -468,7 +470,7 @@ pub(crate) mod tests {
         Replay::new(profile, program.as_bytes(), limits, 0)
     }
 
-    /// With a window of each of these numbers, of the file `f`.
+    /// With one window for each of these numbers, in the file `f`.
     pub(crate) fn replay_of(program: &str, numbers: impl Iterator<Item = u32>) -> Replay {
         let mut builder = Builder::default();
         let file = builder.file(1 << 40, b"f").unwrap();
@@ -476,7 +478,7 @@ pub(crate) mod tests {
         replay(&builder.finish(), program)
     }
 
-    /// As if it had read so many bytes ahead.
+    /// As if it had read this many bytes ahead.
     pub(crate) fn count(replay: &Replay, bytes: u64) {
         replay.prefetched.store(bytes, Ordering::Relaxed);
     }
@@ -505,7 +507,7 @@ pub(crate) mod tests {
             read(file, number, all);
         }
         read(f, 6, 1 << 31);
-        // 512 KiB are enough; and a window that is far away is on its own.
+        // 512 KiB are the limit, and a window that is far away stays separate.
         [5, 40, 41].iter().for_each(|number| read(f, *number, all));
         (0..50).for_each(|number| read(g, number, all));
         let replay = replay(&builder.finish(), "");
@@ -551,7 +553,7 @@ pub(crate) mod tests {
             replay.was_read(file, window * WINDOW_BYTES, windows * WINDOW_BYTES);
         };
         read(5, 2);
-        // Behind the root's listing; windows 4 and 7 of this item are still read.
+        // After the root's listing; windows 4 and 7 of this item are still read.
         assert_eq!(replay.next.load(Ordering::Relaxed), 2);
         assert_eq!(replay.report()["late_bytes"], 4 * PAGE);
         // Another reader, far away.

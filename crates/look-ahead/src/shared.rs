@@ -1,8 +1,8 @@
 //! The layout of the memory that a server and its companion share.
 //!
 //! The ring has slots of eight words. A record takes one or more of them: a header, the time, three
-//! numbers, and a name. Its header is written last, and says by the place of the slot in all laps
-//! that the record is complete.
+//! numbers, and a name. Its header is written last; it contains the slot's position, counted over
+//! all laps, which shows that the record is complete.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,43 +10,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sys::shared_words::SharedWords;
 
-/// Words of a slot: a cache line.
+/// Words in a slot: a cache line.
 pub(crate) const SLOT: usize = 8;
 
-/// Slots of the ring, 128 KiB: a launch makes some 700 records.
+/// Slots in the ring, 128 KiB: a launch makes about 700 records.
 pub(crate) const SLOTS: u64 = 2048;
 
-/// Bytes of a name in the first slot of a record.
+/// Bytes of a name that fit in the first slot of a record.
 pub(crate) const FIRST_NAME: usize = 3 * 8;
 
-/// Bytes of a name in each further slot.
+/// Bytes of a name that fit in each further slot.
 pub(crate) const MORE_NAME: usize = SLOT * 8;
 
 /// Bytes of the longest name or path in a record.
 pub(crate) const LONGEST_NAME: usize = 512;
 
-/// Slots that were reserved so far. Written by the server.
+/// The number of slots reserved so far. Written by the server.
 pub(crate) const HEAD: usize = 0;
-/// Slots that were read so far. Written by the companion.
+/// The number of slots read so far. Written by the companion.
 pub(crate) const TAIL: usize = 8;
-/// Whether the companion sleeps, and what wakes it: one of the numbers below.
+/// Whether the companion sleeps, and the kind of records that wake it: one of the values below.
 pub(crate) const SLEEPS: usize = 16;
-/// Records for which there was no room.
+/// The number of records for which there was no room.
 pub(crate) const DROPPED: usize = 17;
 /// From here on: read with each request, and seldom written. Not 0: no companion will come.
 pub(crate) const CLOSED: usize = 24;
-/// Not 0: a launch is under way, and all requests are noted.
+/// Not 0: a launch is in progress, and all requests are recorded.
 pub(crate) const RECORDS: usize = 25;
 /// Inode number of the mount's root.
 pub(crate) const ROOT: usize = 32;
-/// Name of the file of learned launches: its bytes, and where they are.
+/// Name of the file with learned launches: its length in bytes, and its position.
 pub(crate) const FILE_LENGTH: usize = 33;
 pub(crate) const FILE_AT: usize = 40;
 pub(crate) const FILE_BYTES: usize = 128;
-/// Thread numbers of the companion: a cache line. 0: there is none in this place.
+/// Thread numbers of the companion: a cache line. 0 marks an empty place.
 pub(crate) const THREADS: usize = 56;
 pub(crate) const MOST_THREADS: usize = 8;
-/// Figures of the companion: odd while they are written, bytes, and where they are.
+/// Figures of the companion: a version, odd while they are written, their length in bytes, and
+/// their position.
 pub(crate) const REPORT_VERSION: usize = 34;
 pub(crate) const REPORT_LENGTH: usize = 35;
 /// The image, as a line of [`launch_profile::ImageIdentity`].
@@ -55,24 +56,24 @@ pub(crate) const IMAGE_AT: usize = 64;
 pub(crate) const IMAGE_BYTES: usize = 256;
 pub(crate) const REPORT_AT: usize = 128;
 pub(crate) const REPORT_BYTES: usize = 16 << 10;
-/// Parts of files that a replay is about to read: how many there were so far, and the last of them,
-/// each an inode number, the first byte, and bytes.
+/// Parts of files that a replay is about to read: the count so far, and the last of them, each with
+/// an inode number, the first byte, and the length in bytes.
 pub(crate) const PARTS: usize = 37;
 pub(crate) const PARTS_AT: usize = REPORT_AT + REPORT_BYTES / 8;
 pub(crate) const PART: usize = 3;
 pub(crate) const MOST_PARTS: u64 = 1024;
-/// Whether the mount has a profile in its root directory, as its server says; 0 where that is not
+/// Whether the mount has a profile in its root directory, according to its server; 0 if that is not
 /// known.
 pub(crate) const INSIDE: usize = 38;
 pub(crate) const NOT_INSIDE: u64 = 1;
 pub(crate) const IS_INSIDE: u64 = 2;
-/// How often the helper got a profile that travels with the image.
+/// How often the helper received a profile that travels with the image.
 pub(crate) const ARRIVALS: usize = 39;
 const RING_AT: usize = PARTS_AT + MOST_PARTS as usize * PART;
 const WORDS: usize = RING_AT + SLOTS as usize * SLOT;
 
-/// Values of [`SLEEPS`]. A wake-up is owed for records that are urgent, or when the ring is half
-/// full, or for any record.
+/// Values of [`SLEEPS`]. The server must wake the companion for urgent records, when the ring is
+/// half full, or for any record.
 pub(crate) const AWAKE: u64 = 0;
 pub(crate) const UNTIL_URGENT: u64 = 1;
 pub(crate) const UNTIL_ANY: u64 = 2;
@@ -87,8 +88,8 @@ pub(crate) const BEGAN: u8 = 6;
 pub(crate) const WAITS: u8 = 7;
 pub(crate) const WANTED: u8 = 8;
 
-/// The header of a record: which slot it is in, its kind, how many slots it takes, and the bytes of
-/// its name.
+/// The header of a record: its slot, its kind, the number of slots, and the length of its name in
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub(crate) kind: u8,
@@ -102,7 +103,7 @@ impl Header {
         mark(slot) | kind_and_slots | u64::from(self.name)
     }
 
-    /// `None`: the record of this slot is not complete.
+    /// Returns `None` if the record of this slot is not complete.
     pub(crate) fn of(word: u64, slot: u64) -> Option<Self> {
         (word & !u64::from(u32::MAX) == mark(slot)).then_some(Self {
             kind: (word >> 24) as u8,
@@ -112,12 +113,12 @@ impl Header {
     }
 }
 
-/// Never 0, which a fresh slot has, for the first 4 billion slots.
+/// Not 0, the value in a fresh slot, for the first 4 billion slots.
 fn mark(slot: u64) -> u64 {
     slot.wrapping_add(1) << 32
 }
 
-/// Slots of a record with a name of so many bytes.
+/// Slots of a record with a name of this many bytes.
 pub(crate) fn slots_of(name: usize) -> usize {
     1 + name.saturating_sub(FIRST_NAME).div_ceil(MORE_NAME)
 }
@@ -146,7 +147,7 @@ impl Shared {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// A word of a slot, which counts through all laps.
+    /// A word of a slot; slots are counted over all laps.
     pub(crate) fn slot(&self, slot: u64, word: usize) -> &AtomicU64 {
         let place = (slot % SLOTS) as usize;
         self.word(RING_AT + place * SLOT + word)
@@ -158,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// `length` is what another process says.
+    /// `length` is another process's claim.
     pub(crate) fn bytes(&self, at: usize, length: u64, most: usize) -> Vec<u8> {
         let length = usize::try_from(length).unwrap_or(most).min(most);
         let words = (0..length.div_ceil(8)).map(|place| self.get(at + place));
@@ -168,7 +169,7 @@ impl Shared {
     }
 }
 
-/// Up to eight bytes.
+/// Packs up to eight bytes.
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);

@@ -1,5 +1,5 @@
-//! Profiles that came with the image: beside it, or in the mount itself. A program that was learned
-//! here is known better, and one whose profile launches contradict is forgotten.
+//! Profiles that came with the image: beside it, or in the mount itself. What was learned here
+//! takes precedence, and a program whose profile launches contradict is forgotten.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::io::{Read, Seek};
 
 use launch_profile::{Learned, Program, limits};
 
-/// Where a mount may have one: in its root directory.
+/// The place of a profile in a mount: in its root directory.
 pub const PATH_IN_MOUNT: &str = ".erofast-launches";
 
-/// Where a profile came from, as the counters name it.
+/// The origin of a profile, by its name in the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// It was learned on this machine.
@@ -24,7 +24,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// A word for the counters.
+    /// The word for the counters.
     pub fn word(self) -> &'static str {
         match self {
             Self::Here => "here",
@@ -34,7 +34,7 @@ impl Origin {
         }
     }
 
-    /// What a message calls the profile.
+    /// The name of the profile in messages.
     pub(crate) fn subject(self) -> &'static str {
         match self {
             Self::Here => "the launch profile",
@@ -45,7 +45,7 @@ impl Origin {
     }
 }
 
-/// A program, and where its profile came from.
+/// A program, and the origin of its profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) program: Program,
@@ -67,7 +67,7 @@ impl Known {
 pub(crate) struct Candidate<'k> {
     pub(crate) program: &'k Program,
     pub(crate) origin: Origin,
-    /// As it is known here.
+    /// The number of idle mounts known here.
     pub(crate) idle_mounts: u32,
 }
 
@@ -80,7 +80,7 @@ impl Candidate<'_> {
     }
 }
 
-/// What came with the image.
+/// The profiles that came with the image.
 #[derive(Debug, Default)]
 pub(crate) struct Travelling {
     programs: Vec<Known>,
@@ -89,12 +89,12 @@ pub(crate) struct Travelling {
 }
 
 impl Travelling {
-    /// Adds what a file has of programs that are not known yet. The error is one line.
+    /// Adds the programs in a file that are not known yet. The error is one line.
     pub(crate) fn add(&mut self, mut file: File, origin: Origin) -> Result<(), String> {
         let about = |what: &dyn std::fmt::Display| format!("{}: {what}", origin.subject());
         let mut bytes = Vec::new();
         let most = limits::TRAVELLING_BYTES as u64 + 1;
-        // A companion before this one may have read it.
+        // An earlier companion may have read it.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
         read.map_err(|error| about(&error))?;
@@ -102,7 +102,7 @@ impl Travelling {
         for program in learned.programs {
             let has_some = !program.profile.windows.is_empty();
             if has_some && self.paths.insert(program.path.clone()) {
-                // How it was used elsewhere says nothing about this machine.
+                // Its use elsewhere says nothing about this machine.
                 let program = Program {
                     launches: 0,
                     idle_mounts: 0,
@@ -126,12 +126,12 @@ impl Travelling {
         programs.filter(|known| !forgotten.contains(&known.program.path))
     }
 
-    /// For as long as the mount is there.
+    /// For as long as the mount exists: forgets a program.
     pub(crate) fn forget(&mut self, path: &[u8]) {
         self.forgotten.insert(path.to_vec());
     }
 
-    /// These and what was learned, which comes first, with each program once.
+    /// These and what was learned, which comes first, with each program only once.
     pub(crate) fn beside<'k>(
         &'k self,
         learned: &'k [Program],

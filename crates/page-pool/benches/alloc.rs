@@ -1,4 +1,5 @@
-//! A buffer from the pool against a fresh mapping, every page touched: `cargo bench -p page-pool`.
+//! A buffer from the pool compared with a fresh mapping, with every page touched: `cargo bench -p
+//! page-pool`.
 //!
 //! Prints the median of many batches, interleaved so that noise affects all variants alike.
 

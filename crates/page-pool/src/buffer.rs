@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sys::memory::Run;
 
-/// Where a buffer's pages came from, and so where they are returned.
+/// The origin of a buffer's pages, to which they are returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Arena,
@@ -21,7 +21,7 @@ pub(crate) trait Release: Send + Sync {
 /// A contiguous buffer of whole pages, returned to the pool when dropped. Its contents are
 /// unspecified until written.
 pub struct PageBuf {
-    /// `None` only inside of `drop`.
+    /// `None` only inside `drop`.
     run: Option<Run>,
     length: usize,
     origin: Origin,
@@ -38,7 +38,7 @@ impl PageBuf {
         }
     }
 
-    /// Bytes of the pages: the length rounded up to whole pages.
+    /// Bytes in the buffer's pages: the length rounded up to whole pages.
     pub fn capacity(&self) -> usize {
         self.run.as_deref().map_or(0, <[u8]>::len)
     }
@@ -46,7 +46,7 @@ impl PageBuf {
     /// Changes the length.
     ///
     /// # Panics
-    /// When it exceeds [`capacity`](Self::capacity).
+    /// If it exceeds [`capacity`](Self::capacity).
     pub fn resize(&mut self, length: usize) {
         assert!(
             length <= self.capacity(),

@@ -1,14 +1,14 @@
 //! The free runs of the arena, and which of their pages are ready.
 //!
-//! A page is *ready* once it was used: its memory is present and the next user takes no page fault.
-//! A run is searched in this order: the place released last (its bytes may still be in the CPU's
-//! cache), the first ready run, the first run.
+//! A page is *ready* once it has been used: its memory is present, so the next user takes no page
+//! fault. A run is searched for in this order: the place released last (its bytes may still be in
+//! the CPU's cache), the first ready run, the first run.
 
 use std::collections::VecDeque;
 
 use sys::memory::Run;
 
-/// Recent releases remembered; older ones have left the CPU's cache.
+/// The number of recent releases remembered; older ones have left the CPU's cache.
 const RECENT: usize = 8;
 
 /// Free runs, lowest address first, neighbours always joined.
@@ -16,10 +16,10 @@ const RECENT: usize = 8;
 pub(crate) struct FreeRuns {
     runs: Vec<Run>,
     ready: Vec<bool>,
-    /// First pages of the last releases, newest at the back.
+    /// First pages of the latest releases, newest at the back.
     recent: VecDeque<usize>,
     free_pages: usize,
-    /// Pages from this one on were never used.
+    /// Pages from this one on have never been used.
     untouched: usize,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Taken {
     pub(crate) cold_pages: usize,
 }
 
-/// A place found: index of the run, and page of the arena.
+/// A place that was found: the index of the run, and the page of the arena.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,
@@ -58,9 +58,9 @@ impl FreeRuns {
         pages.filter(|&page| self.ready[page]).count()
     }
 
-    /// A contiguous run, or `None` where no free run is long enough.
+    /// Takes a contiguous run, or returns `None` if no free run is long enough.
     pub(crate) fn take(&mut self, pages: usize) -> Option<Taken> {
-        // Without a search where it cannot succeed.
+        // No search if it cannot succeed.
         if pages > self.free_pages {
             return None;
         }
@@ -108,8 +108,8 @@ impl FreeRuns {
         }
     }
 
-    /// The newest remembered place with enough ready pages. Places it passes over are dropped:
-    /// their pages are in use or too few.
+    /// The most recent remembered place with enough ready pages. Places passed over on the way are
+    /// dropped: their pages are in use or too few.
     fn recent_place(&mut self, pages: usize) -> Option<Place> {
         while let Some(page) = self.recent.pop_back() {
             let index = self

@@ -1,6 +1,6 @@
 //! A histogram of page counts: one exact bucket per number up to a limit.
 //!
-//! Exact, unlike those of times: the question is whether 64 pages suffice.
+//! Exact, unlike the histograms of times: the question is whether 64 pages suffice.
 
 /// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
 /// matter.
@@ -24,14 +24,15 @@ impl PageHistogram {
         self.largest = self.largest.max(pages);
     }
 
-    /// Numbers of pages that occurred, and how often; the last one counts all beyond the limit.
+    /// The numbers of pages that occurred, and how often each did; the last one counts everything
+    /// above the limit.
     #[cfg(feature = "experiments")]
     pub(crate) fn counts(&self) -> Vec<(usize, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The smallest number of pages that `percent` per cent of the records do not exceed.
+    /// The smallest number of pages that is not exceeded by `percent` per cent of the records.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
         let wanted = (self.counts.iter().sum::<u64>() * percent).div_ceil(100);
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The time of each allocation, and how often the allocating thread reclaimed memory meanwhile.
+//! The time of each allocation, and how often the allocating thread reclaimed memory during it.
 //!
 //! Two clocks are read before and after each allocation. The cost of an empty window is measured at
 //! the start, so that it can be subtracted. Reclaim is counted per thread at the kernel's
@@ -11,13 +11,13 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sys::tracepoint_count::TracepointCount;
 
-/// Begin of reclaim in a thread: at the limit of its memory cgroup, or of the machine.
+/// The beginning of a reclaim in a thread: at the limit of its memory cgroup, or of the machine.
 const EVENTS: [&str; 2] = [
     "mm_vmscan_memcg_reclaim_begin",
     "mm_vmscan_direct_reclaim_begin",
 ];
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Empty windows measured; their median is used.
+/// Number of empty windows measured; their median is used.
 const EMPTY_WINDOWS: usize = 501;
 
 figures::figures! {
@@ -45,7 +45,7 @@ figures::figures! {
 
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Set at start: numbers of the tracepoints, or why they are unknown.
+    /// Set at start: the numbers of the tracepoints, or why they are unknown.
     events: Result<Vec<u64>, String>,
     /// Set at start.
     empty_cpu_ns: u64,
@@ -71,7 +71,8 @@ enum Counters {
 }
 
 thread_local! {
-    /// Those of this thread, shared by all pools: they count the thread, not the pool.
+    /// The counters of this thread, shared by all pools: they count for the thread, not for the
+    /// pool.
     static COUNTERS: RefCell<Counters> = const { RefCell::new(Counters::Untried) };
 }
 
@@ -132,7 +133,7 @@ impl Meter {
         }
     }
 
-    /// How often this thread began to reclaim so far.
+    /// How often this thread has begun to reclaim so far.
     fn reclaimed(&self) -> u64 {
         let Ok(events) = &self.events else { return 0 };
         COUNTERS.with_borrow_mut(|counters| {

@@ -14,8 +14,8 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// Pages kept ready for contiguous buffers.
 ///
 /// The reserve starts empty and is filled by released buffers up to its limit: it is an arena of
-/// address space whose pages take memory at their first use and keep it. A request which the arena
-/// cannot serve is mapped for that request and unmapped afterwards. The arena never shrinks or
+/// address space whose pages take memory when first used and keep it. A request that the arena
+/// cannot serve is mapped for that request only and unmapped afterwards. The arena never shrinks or
 /// grows.
 ///
 /// Modelled in `models.rs`.
@@ -26,24 +26,24 @@ pub struct PagePool {
     /// Set at start.
     #[cfg(feature = "experiments")]
     meter: Option<crate::meter::Meter>,
-    /// Guarded by its own lock. Memory is mapped, unmapped and touched outside of the lock.
+    /// Guarded by its own lock. Memory is mapped, unmapped and touched outside the lock.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     free: FreeRuns,
-    /// What is counted; the rest is found out when it is asked for.
+    /// The running counts; everything else is determined on request.
     counts: PoolStats,
     in_use: PageHistogram,
     requests: PageHistogram,
 }
 
 impl PagePool {
-    /// Reserves the address space, with `prefill` also all of the memory.
+    /// Reserves the address space and, with `prefill`, all of the memory.
     ///
     /// # Errors
-    /// The address space or the memory is not available; nothing stays reserved.
+    /// If the address space or the memory is not available; nothing stays reserved.
     pub fn new(options: &PoolOptions) -> io::Result<Arc<PagePool>> {
         let mut notices = Vec::new();
         let mut arena = match options.reserved_pages {
@@ -76,23 +76,23 @@ impl PagePool {
         }))
     }
 
-    /// A buffer of `bytes` bytes (contents unspecified), in whole pages; `None` when the system is
+    /// A buffer of `bytes` bytes (contents unspecified), in whole pages; `None` if the system is
     /// out of memory.
     ///
-    /// All its memory is present when this returns, so the wait for the system is one wait for the
-    /// whole buffer instead of one at the first touch of each page.
+    /// All its memory is present when this returns, so there is one wait for the whole buffer
+    /// instead of one at the first touch of each page.
     pub fn alloc(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         self.measured(|| self.get(bytes))
     }
 
-    /// The same, but `None` where the arena has no such run: no memory is allocated from the
-    /// system.
+    /// Like [`alloc`](Self::alloc), but returns `None` if the arena has no such run: no memory is
+    /// allocated from the system.
     pub fn alloc_reserved(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         let run = self.measured(|| self.take_from_arena(pages_of(bytes)))?;
         Some(PageBuf::new(run, bytes, Origin::Arena, self.clone()))
     }
 
-    /// Runs `allocate`, measured where the options ask for it.
+    /// Runs `allocate`, and measures it if the options say so.
     fn measured<R>(&self, allocate: impl FnOnce() -> R) -> R {
         #[cfg(feature = "experiments")]
         if let Some(meter) = &self.meter {
@@ -116,7 +116,7 @@ impl PagePool {
         state.count_request(pages, taken.cold_pages);
         drop(state);
         if taken.cold_pages > 0 {
-            // Where the system is out of memory, the first touch fails as it does for any mapping.
+            // If the system is out of memory, the first touch fails as for any mapping.
             let _ = taken.run.populate();
         }
         Some(taken.run)
@@ -137,7 +137,7 @@ impl PagePool {
         }
     }
 
-    /// Counters; takes the lock for a moment.
+    /// The counters; takes the lock briefly.
     pub fn stats(&self) -> PoolStats {
         let state = self.state();
         PoolStats {
@@ -151,7 +151,7 @@ impl PagePool {
         }
     }
 
-    /// Lines to show the user: requests which the system refused.
+    /// Lines to show the user: requests that the system refused.
     pub fn notices(&self) -> Vec<String> {
         self.notices.clone()
     }
@@ -167,7 +167,7 @@ impl Release for PagePool {
         state.counts.in_use_pages -= run.pages();
         match origin {
             Origin::Arena => state.free.put(run),
-            // Unmapped without the lock.
+            // Unmapped after the lock is released.
             Origin::System => drop(state),
         }
     }

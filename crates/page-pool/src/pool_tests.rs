@@ -169,7 +169,7 @@ fn an_empty_buffer_is_a_buffer() {
 
 #[test]
 fn all_memory_of_a_buffer_is_there_before_it_is_handed_out() {
-    // Touching it afterwards faults nowhere, wherever it came from.
+    // Touching a buffer afterwards causes no faults, wherever it came from.
     let pool = pool(4);
     for count in [4, 64] {
         let mut buffer = pool.alloc(pages(count)).unwrap();

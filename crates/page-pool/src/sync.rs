@@ -1,4 +1,5 @@
-//! The primitives the pool is built on; with the feature `loom` those that the models can replay.
+//! The primitives that the pool is built on; with the feature `loom`, those that the models can
+//! replay.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Mutex, MutexGuard};
@@ -10,7 +11,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// The counters stay consistent even if a thread panicked with the lock held.
+/// The counters stay consistent even if a thread panicked while holding the lock.
 #[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

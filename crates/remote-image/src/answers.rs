@@ -1,6 +1,6 @@
-//! What a URL led to when its server answered last, for the time when it does not.
+//! The last answers of servers about URLs, for times when a server does not answer.
 //!
-//! A file of the cache for each URL, under a hash of it: its query may be a secret.
+//! The cache has one file per URL, named by a hash of it: the URL's query may be a secret.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,16 +16,16 @@ use crate::message::{Identity, MESSAGE};
 use crate::registry::{TarLayer, Version};
 use crate::{ImageUrl, Options, converted, shared_cache};
 
-/// Beside the directories of images.
+/// The folder beside the directories of images.
 const DIRECTORY: &str = "answers";
 
 /// Files that are kept when the cache is pruned, the latest: URLs may be signed anew each time.
 const MOST: usize = 1000;
 
-/// Which image is at a URL.
+/// Identifies the image at a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Which bytes.
+    /// Identifies its bytes.
     pub identity: Identity,
     /// Its extra devices.
     pub devices: Vec<ImageUrl>,
@@ -37,7 +37,7 @@ pub struct Answer {
 struct Kept {
     /// A second hash of the URL.
     key: u64,
-    /// The directory of the image.
+    /// The directory name of the image.
     entry: String,
     answer: Answer,
 }
@@ -48,7 +48,7 @@ fn hashes(source: &ImageUrl) -> (String, u64) {
     (name, XxHash3_64::oneshot_with_seed(1, url))
 }
 
-/// Keeps an answer in the cache where the image is kept.
+/// Keeps an answer in the cache in which the image is kept.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result<()> {
     let folder = match options.share {
         true => {
@@ -75,7 +75,7 @@ pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) -> io::Result
     folder.rename(&new, &name)
 }
 
-/// The last answer for a URL, and since when it is there.
+/// The last answer for a URL, and its time.
 pub fn find(source: &ImageUrl, options: &Options) -> Option<(Answer, SystemTime)> {
     let own = || {
         let folder = Folder::open(&cache::root(options).ok()?.join(DIRECTORY)).ok()?;
@@ -104,7 +104,7 @@ fn read(folder: &Folder, source: &ImageUrl) -> Option<(Answer, SystemTime)> {
     (kept.key == key).then_some((kept.answer, since))
 }
 
-/// Which image a URL is of that says so itself: its layers have digests.
+/// The answer for a URL that identifies its image itself: its layers have digests.
 pub fn of_digest(source: &ImageUrl) -> Option<Answer> {
     let identity = match source.reference()?.version {
         Version::Blob(digest, Some(length)) => Identity {
@@ -122,7 +122,7 @@ pub fn of_digest(source: &ImageUrl) -> Option<Answer> {
 }
 
 impl Answer {
-    /// Of an image without devices and other layers.
+    /// The answer for an image without devices and other layers.
     pub fn of(identity: Identity) -> Answer {
         Answer {
             identity,
@@ -131,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// Whether all bytes of the image are in the cache, and those of its devices and layers.
+    /// Whether all bytes of the image, its devices and its layers are in the cache.
     pub fn is_cached(&self, source: &ImageUrl, options: &Options) -> bool {
         let others = self.devices.iter().chain(&self.layers);
         let mut others = others.map(|url| Some((url, of_digest(url)?.identity)));
@@ -150,8 +150,8 @@ fn is_whole(source: &ImageUrl, options: &Options, identity: &Identity) -> bool {
     own.or_else(shared).is_some_and(|store| store.is_whole())
 }
 
-/// Removes the answers whose images are gone from the cache in this directory, and all but the
-/// latest ones.
+/// Removes answers whose images are gone from the cache in this directory, and all but the latest
+/// ones.
 pub fn prune(root: &Path) {
     let Ok(files) = fs::read_dir(root.join(DIRECTORY)) else {
         return;
@@ -170,11 +170,11 @@ pub fn prune(root: &Path) {
         let text = fs::read(path).unwrap_or_default();
         let entry = serde_json::from_slice(&text).map(|kept: Kept| kept.entry);
         if number < surplus || !entry.is_ok_and(|entry| root.join(entry).is_dir()) {
-            // What stays is tried again.
+            // Whatever stays is tried again.
             let _ = fs::remove_file(path);
         }
     }
-    // It is made anew.
+    // It is created again.
     let _ = fs::remove_dir(root.join(DIRECTORY));
 }
 

@@ -1,9 +1,9 @@
-//! The directory of the cache: a directory for each image.
+//! The cache directory: one directory for each image.
 //!
-//! An image's directory is named by a hash of what it is keyed by, and has three files: `data` and
-//! `map`, the two of a [`Store`], and `image.json`, which says what is in them. Its time of change
-//! is that of its last use. Fetchers of an image hold a shared lock on `map`. The cache's directory
-//! may be another user's: then what is in it is not to be believed, nor followed.
+//! An image's directory is named by a hash of its key and has three files: `data` and `map`, the
+//! two of a [`Store`], and `image.json`, which says what they contain. Its modification time is the
+//! time of its last use. Fetchers of an image hold a shared lock on `map`. The cache directory may
+//! belong to another user: its contents must then be neither trusted nor followed.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -23,22 +23,26 @@ use crate::message::{Identity, PACKET};
 use crate::store::{BLOCK, Store};
 use crate::{ImageUrl, Options, last_use};
 
-/// Where [`default_directory`] has none.
+/// The error if [`default_directory`] finds none.
 pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
 
-/// Where caches of root are.
+/// The parent of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
 
-/// What says which image it is; as long as a packet at most, in which its parts came.
+/// The file that says which image this is; at most as long as the packet in which its parts
+/// arrived.
 const RECORD: &str = "image.json";
 
-/// In the directory of an image that is [made](crate::converted): its maker holds a lock on it.
+/// In the directory of an image that is being [made](crate::converted): its maker holds a lock on
+/// it.
 pub(crate) const LOCK: &str = "lock";
 
-/// How images are made of tar layers: those that were made otherwise are other images.
+/// The version of how images are made from tar layers: images made in another way are different
+/// images.
 const RECIPE: u32 = 1;
 
-/// `$XDG_CACHE_HOME/erofast`; else /var/cache/erofast for root, and ~/.cache/erofast for others.
+/// `$XDG_CACHE_HOME/erofast`; otherwise `/var/cache/erofast` for root, and `~/.cache/erofast` for
+/// other users.
 pub fn default_directory() -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)
@@ -53,8 +57,8 @@ pub fn default_directory() -> Option<PathBuf> {
     Some(caches?.join("erofast"))
 }
 
-/// Makes a directory that only its owner may enter, and those above it that are missing, as the XDG
-/// base directory specification has it. The system's own is for all users.
+/// Creates a directory that only its owner may enter, and any missing parents, as the XDG base
+/// directory specification says. The system's own cache directory is open to all users.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     let make = |path: &Path, mode| {
         fs::DirBuilder::new()
@@ -68,21 +72,21 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     make(path, 0o700)
 }
 
-/// What an entry of the cache holds.
+/// The contents of a cache entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The URL it was first fetched from, without its query.
+    /// The URL that it was first fetched from, without its query.
     pub url: String,
-    /// Others with the same bytes, as far as there is room.
+    /// Other URLs with the same bytes, as far as there is room.
     #[serde(default)]
     pub other_urls: Vec<String>,
-    /// Which bytes were there.
+    /// Identifies the bytes at the URL.
     pub identity: Identity,
-    /// Keyed by it, if it is there.
+    /// The key, if there is one.
     pub root_hash: Option<String>,
     /// A second hash of the key.
     key: u64,
-    /// The first one, which is the directory's name.
+    /// The first hash, which is the directory's name.
     #[serde(skip)]
     place: u64,
 }
@@ -92,19 +96,19 @@ pub struct Record {
 pub struct Entry {
     /// Its directory.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its contents.
     pub record: Record,
     /// Bytes on disk.
     pub allocated: u64,
     /// When it was last used.
     pub used: SystemTime,
-    /// A fetcher uses it now.
+    /// Whether a fetcher is using it now.
     pub busy: bool,
-    /// It is in the [shared cache](crate::shared_cache), whose readers hold no lock.
+    /// Whether it is in the [shared cache](crate::shared_cache), whose readers hold no lock.
     pub shared: bool,
 }
 
-/// The files of an image, made where they are not there, and marked as used now.
+/// Opens the files of an image, creating missing ones, and marks them as used now.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     let root = root(options)?;
     let open = || open_entry(&root, source, options, identity);
@@ -116,13 +120,13 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Re
     opened.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
-/// The directory of the cache that the options name, or else the default one.
+/// The cache directory that the options name, or otherwise the default one.
 pub(crate) fn root(options: &Options) -> io::Result<PathBuf> {
     let root = options.cache_dir.clone().or_else(default_directory);
     root.ok_or_else(|| io::Error::other(NO_DIRECTORY))
 }
 
-/// The files of an image that is there, in part at least.
+/// The files of an image that is at least partly present.
 pub fn find(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
     let record = Record::new(source, options, identity);
     let folder = Folder::open(&root(options).ok()?.join(record.directory())).ok()?;
@@ -149,7 +153,7 @@ fn open_entry(
     folder.writable_store(record, lock)
 }
 
-/// What decides that two images are the same bytes, kept in blocks of the same size.
+/// The key that decides whether two images are the same bytes, kept in blocks of the same size.
 fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     let Identity {
         length,
@@ -167,12 +171,12 @@ fn key(source: &ImageUrl, options: &Options, identity: &Identity) -> String {
     }
 }
 
-/// A directory. Nothing in it but a regular file is opened, and no link followed.
+/// A directory. Only regular files in it are opened, and no symlinks are followed.
 #[derive(Debug)]
 pub(crate) struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
-    /// Of files that are made in it.
+    /// The mode of files created in it.
     mode: Mode,
 }
 
@@ -186,7 +190,7 @@ impl Folder {
         })
     }
 
-    /// Its files are for all users to read.
+    /// Makes its new files readable by all users.
     pub(crate) fn readable_by_all(self) -> Folder {
         let mode = self.mode | Mode::RGRP | Mode::ROTH;
         Folder { mode, ..self }
@@ -196,8 +200,8 @@ impl Folder {
         Ok(fstat(&self.descriptor)?)
     }
 
-    /// The files of an image, made where they are not there, and marked as used now. `lock`: the
-    /// map, before anything is written.
+    /// Opens the files of an image, creating missing ones, and marks them as used now. `lock` locks
+    /// the map before anything is written.
     pub(crate) fn writable_store(
         &self,
         record: Record,
@@ -214,13 +218,13 @@ impl Folder {
         Ok(Store::new(data.into(), map.into(), length))
     }
 
-    /// Gives a file of it another name in it.
+    /// Renames one of its files within it.
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let descriptor = &self.descriptor;
         Ok(renameat(descriptor, from, descriptor, to)?)
     }
 
-    /// Takes the record away: there is no image then.
+    /// Removes the record: then there is no image.
     pub(crate) fn remove_record(&self) -> io::Result<()> {
         match unlinkat(&self.descriptor, RECORD, AtFlags::empty()) {
             Err(rustix::io::Errno::NOENT) | Ok(()) => Ok(()),
@@ -233,7 +237,8 @@ impl Folder {
         self.mode
     }
 
-    /// The owner can choose the bytes in it: the checksums are no signatures.
+    /// Refuses another user's directory: its owner can choose the bytes in it, and the checksums
+    /// are not signatures.
     pub(crate) fn check_owner(&self) -> io::Result<()> {
         match self.stat()?.st_uid {
             owner if owner == rustix::process::geteuid().as_raw() => Ok(()),
@@ -245,14 +250,14 @@ impl Folder {
 
     pub(crate) fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
         let made = flags.contains(OFlags::CREATE);
-        // A FIFO is opened without a wait, to be refused.
+        // A FIFO is opened without waiting, and then refused.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.descriptor, name, flags, self.mode)?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{name} is no regular file")));
         }
         if made && self.mode.contains(Mode::ROTH) {
-            // Whatever the umask is.
+            // Independent of the umask.
             fchmod(&file, self.mode)?;
         }
         Ok(file)
@@ -277,12 +282,12 @@ impl Record {
         format!("{:016x}", self.place)
     }
 
-    /// Whether both are of the same image.
+    /// Whether both describe the same image.
     pub(crate) fn is_of(&self, other: &Record) -> bool {
         self.key == other.key
     }
 
-    /// Writes the record, or finds it as it is to be, but for the URL.
+    /// Writes the record, or accepts the existing one, which may differ only in the URL.
     pub(crate) fn settle(mut self, folder: &Folder) -> io::Result<()> {
         if let Some(mut there) = Record::read(folder) {
             if !there.is_of(&self) {
@@ -325,7 +330,7 @@ impl Record {
     }
 }
 
-/// All images of a cache, the one not used for longest first. What is no image is left out.
+/// All images of a cache, least recently used first. Anything that is not an image is left out.
 pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
     list_kind(directory, false)
 }
@@ -344,15 +349,15 @@ pub(crate) fn list_kind(directory: &Path, shared: bool) -> io::Result<Vec<Entry>
     Ok(entries.into_iter().map(settled).collect())
 }
 
-/// Removes images that nobody uses, the one not used for longest first, until the cache has at
-/// most so many bytes. Returns what was removed.
+/// Removes unused images, least recently used first, until the cache has at most `size` bytes.
+/// Returns what was removed.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
     let removed = prune_entries(list(directory)?, size)?;
     remove_leftovers(directory)?;
     Ok(removed)
 }
 
-/// Removes what makers left behind that were killed.
+/// Removes the remains of makers that were killed.
 pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
     let Ok(folders) = fs::read_dir(directory) else {
         return Ok(());
@@ -365,7 +370,7 @@ pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an image was begun here that nobody makes any more.
+/// Whether an image was begun here that nobody is making any more.
 fn is_left_over(path: &Path) -> io::Result<bool> {
     let folder = Folder::open(path)?;
     let lock = folder.file(LOCK, OFlags::RDONLY)?;
@@ -386,7 +391,7 @@ pub(crate) fn prune_entries(entries: Vec<Entry>, size: u64) -> io::Result<Vec<En
     Ok(removed)
 }
 
-/// Removes the image not used for longest that nobody uses; false: there is none.
+/// Removes the least recently used image that nobody is using; false if there is none.
 pub fn shrink(directory: &Path) -> io::Result<bool> {
     for entry in list(directory)? {
         if entry.remove()? {
@@ -396,7 +401,8 @@ pub fn shrink(directory: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Removes the image with this map, which the caller has open and locked, unless others use it.
+/// Removes the image with this map, which the caller has open and locked, unless others are using
+/// it.
 pub fn discard(directory: &Path, map: &File) -> io::Result<()> {
     flock(map, FlockOperation::NonBlockingLockExclusive)?;
     let file = |map: &File| map.metadata().map(|file| (file.dev(), file.ino()));
@@ -429,7 +435,7 @@ impl Entry {
         })
     }
 
-    /// The store, to see what of it is there.
+    /// The store, for seeing which blocks are present.
     pub fn store(&self) -> io::Result<Store> {
         let folder = Folder::open(&self.path)?;
         let open = |name| folder.file(name, OFlags::RDONLY);
@@ -440,7 +446,7 @@ impl Entry {
         ))
     }
 
-    /// False: it is in use. The map goes last: an entry without it is made anew.
+    /// Returns false if it is in use. The map goes last: an entry without a map is created again.
     fn remove(&self) -> io::Result<bool> {
         let map = Folder::open(&self.path)?.file("map", OFlags::RDONLY)?;
         let lock = || flock(&map, FlockOperation::NonBlockingLockExclusive);
@@ -478,7 +484,7 @@ mod tests {
         store
     }
 
-    /// A cache with one image, its source and its entry.
+    /// A cache with one image; returns its source and its entry.
     fn with_an_entry() -> (tempfile::TempDir, ImageUrl, PathBuf) {
         let place = tempfile::tempdir().unwrap();
         let source = ImageUrl::parse("http://host/a").unwrap().unwrap();
@@ -531,7 +537,7 @@ mod tests {
         );
     }
 
-    /// Of the directory of an image, as another user may put them there.
+    /// Another user may put them into an image's directory.
     #[test]
     fn links_and_pipes_are_refused_and_nothing_is_written_through_them() {
         use rustix::fs::{FileType, mknodat};
@@ -563,7 +569,7 @@ mod tests {
         refused("Not a directory");
     }
 
-    /// As root only: others cannot change an owner.
+    /// Only as root: other users cannot change an owner.
     #[test]
     fn the_directory_of_another_user_is_no_cache() {
         let (place, source, entry) = with_an_entry();
@@ -580,7 +586,7 @@ mod tests {
         assert_eq!(list(place.path()).unwrap().len(), 1);
     }
 
-    /// By a day, since most of the images were used.
+    /// The clock was set back by a day after most of the images were used.
     #[test]
     fn a_clock_that_was_set_back_has_no_image_kept_that_was_not_used_since() {
         let place = tempfile::tempdir().unwrap();

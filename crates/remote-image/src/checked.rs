@@ -1,16 +1,17 @@
-//! Which blocks of a store were seen to fit their checksums.
+//! The blocks of a store that were seen to match their checksums.
 //!
-//! Other programs may change the files of the cache under their readers. So what was seen
-//! holds for as long as the file's time of change stays the same.
+//! Other programs may change the cache's files while they are being read, so an observation holds
+//! only while the file's change time stays the same.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks of a word: its lower half. The upper half is when the file was changed before.
+/// Blocks per word: one bit each in its lower half. The upper half says which change of the file
+/// they were seen after.
 const BLOCKS: u64 = 32;
 
-/// Words that are made at once, when a block of theirs is read: a server chooses how many blocks
-/// there are.
+/// Words that are allocated at once, when one of their blocks is read: a server chooses how many
+/// blocks there are.
 const WORDS: u64 = 512;
 
 /// Lock-free.
@@ -18,19 +19,19 @@ const WORDS: u64 = 512;
 pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 
 impl Checked {
-    /// None of so many blocks.
+    /// With none of `blocks` blocks checked.
     pub(crate) fn new(blocks: u64) -> Checked {
         let parts = 0..blocks.div_ceil(BLOCKS * WORDS);
         Checked(parts.map(|_| OnceLock::new()).collect())
     }
 
-    /// Whether a block was seen to fit after this last change of the file.
+    /// Whether a block was seen to match after this last change of the file.
     pub(crate) fn is(&self, block: u64, changed: u32) -> bool {
         let word = self.word(block).load(Ordering::Relaxed);
         word >> BLOCKS == u64::from(changed) && word & bit(block) != 0
     }
 
-    /// A block was read after this change of the file, and fits.
+    /// Records that a block was read after this change of the file, and matches.
     pub(crate) fn set(&self, block: u64, changed: u32) {
         let since = u64::from(changed) << BLOCKS;
         let with = |word| match word >> BLOCKS == u64::from(changed) {

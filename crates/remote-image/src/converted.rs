@@ -1,9 +1,9 @@
-//! Images in the cache that are made of tar layers, by the digest of the archive (its diff ID).
+//! Images in the cache that are made from tar layers, by the digest of the archive (its diff ID).
 //!
 //! An entry has the same files as any other, and all blocks from the beginning. It is made in a
-//! directory within its own by whoever has a lock; the record comes last, so that an image which is
-//! there is whole. What is left behind by a maker that was killed has no record, and goes with the
-//! next maker or when the cache is pruned.
+//! directory within it by the holder of a lock; the record comes last, so an image that exists is
+//! complete. The remains of a maker that was killed have no record, and are removed by the next
+//! maker or when the cache is pruned.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -19,14 +19,14 @@ use crate::message::Identity;
 use crate::store::Store;
 use crate::{ImageUrl, Options, shared_cache};
 
-/// Where an image is made.
+/// The directory in which an image is made.
 const WORK: &str = "new";
-/// The image there.
+/// The image's name in it.
 pub const IMAGE: &str = "image";
-/// Its map, which becomes `map`.
+/// The map's name in it, which becomes `map`.
 const NEW_MAP: &str = "map.new";
 
-/// Of a layer with this diff ID, whose length is not known yet.
+/// The identity of a layer with this diff ID, whose length is not known yet.
 fn identity(diff_id: &str) -> Identity {
     Identity {
         diff_id: Some(diff_id.to_owned()),
@@ -34,7 +34,7 @@ fn identity(diff_id: &str) -> Identity {
     }
 }
 
-/// The image of a layer, marked as used now, if it is there.
+/// The image of a layer if it exists, marked as used now.
 pub fn find(source: &ImageUrl, options: &Options, diff_id: &str) -> Option<(Identity, Store)> {
     let identity = identity(diff_id);
     let shared = shared_cache::open(source, options, &identity);
@@ -57,7 +57,7 @@ pub fn find(source: &ImageUrl, options: &Options, diff_id: &str) -> Option<(Iden
     Some((identity, store))
 }
 
-/// An image that is being made. What there is of it goes with this value.
+/// An image that is being made. Its remains are removed with this value.
 #[derive(Debug)]
 pub struct Making {
     path: PathBuf,
@@ -68,12 +68,12 @@ pub struct Making {
     _lock: File,
 }
 
-/// Who makes the image of a layer.
+/// The party that makes the image of a layer.
 #[derive(Debug)]
 pub enum Begun {
-    /// It was made.
+    /// Nobody: it exists already.
     There(Store),
-    /// Another process does.
+    /// Another process.
     Elsewhere,
     /// The caller.
     Here(Box<Making>),
@@ -106,13 +106,13 @@ fn begin_in(root: &Path, source: &ImageUrl, options: &Options, diff_id: &str) ->
         }
     };
     folder.check_owner()?;
-    // Its mode keeps other users from locking it.
+    // Its mode prevents other users from locking it.
     let lock = folder.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(Begun::Elsewhere),
         locked => locked?,
     }
-    // The one that had the lock has removed it.
+    // The previous holder of the lock has removed it.
     if lock.metadata()?.nlink() == 0 {
         return Ok(Begun::Elsewhere);
     }
@@ -144,12 +144,12 @@ fn remove_directory(path: &Path) -> io::Result<()> {
 }
 
 impl Making {
-    /// The directory in which [`IMAGE`] is to be made.
+    /// The directory in which [`IMAGE`] must be made.
     pub fn work(&self) -> PathBuf {
         self.path.join(WORK)
     }
 
-    /// Puts the image that was made into the cache.
+    /// Puts the finished image into the cache.
     pub fn finish(mut self) -> io::Result<(Identity, Store)> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let image = File::from(openat(CWD, self.work().join(IMAGE), flags, Mode::empty())?);
@@ -167,7 +167,7 @@ impl Making {
         }
         let store = Store::new(image.into(), map.into(), stat.len());
         store.adopt()?;
-        // The record must not be there before the bytes are, whatever happens to the machine.
+        // The record must not exist before the bytes do, whatever happens to the machine.
         store.data().sync_data()?;
         store.map().sync_data()?;
         fs::rename(self.work().join(IMAGE), self.path.join("data"))?;
@@ -183,7 +183,7 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         if !self.done {
-            // What stays goes with the next maker.
+            // Whatever stays is removed by the next maker.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(listed[0].record.identity.diff_id, Some(diff_id()));
         assert!(listed[0].busy);
         drop((store, other));
-        // A block that was found to be damaged is gone: the image is made anew.
+        // A block that was found damaged is gone: the image is made again.
         there().unwrap().1.forget_block(0).unwrap();
         assert!(there().is_none());
         assert!(matches!(again(), Begun::Here(_)));

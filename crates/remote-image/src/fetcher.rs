@@ -1,4 +1,4 @@
-//! The program erofast-fetch, as its parent sees it.
+//! The program `erofast-fetch`, as seen by its parent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,37 +17,37 @@ use crate::parts::{About, Parts};
 use crate::{ImageUrl, Options};
 
 const PROGRAM: &str = "erofast-fetch";
-/// Before another one: those that die at once shall not keep a CPU busy.
+/// The pause before starting another fetcher: ones that die at once must not keep a CPU busy.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Readers at a time. A mount has one, and another one while servers change; a server that was
-/// taken over must not fill the memory of others.
+/// The most readers at a time. A mount has one, and a second one while servers change; a
+/// compromised server must not fill the memory of others.
 const MOST_CLIENTS: usize = 64;
 
-/// What a fetcher has to say, once [`Fetcher::as_fd`] is readable.
+/// An event from a fetcher, once [`Fetcher::as_fd`] is readable.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// One line for the log.
     Note(String),
-    /// A launch profile that travels with an image came: [`Fetcher::take_launches`].
+    /// A launch profile that travels with an image has arrived: call [`Fetcher::take_launches`].
     Launches,
-    /// It is dead: [`Fetcher::restart`].
+    /// The fetcher is dead: call [`Fetcher::restart`].
     Died,
 }
 
-/// A fetcher with open images. It ends when this is dropped.
+/// A fetcher with open images. The process ends when this is dropped.
 #[derive(Debug)]
 pub struct Fetcher {
     program: PathBuf,
     images: Vec<Image>,
     process: Process,
-    /// Lines that came while an image was opened.
+    /// Lines that arrived while an image was being opened.
     heard: VecDeque<String>,
-    /// Launch profiles that came.
+    /// Launch profiles that have arrived.
     launches: VecDeque<OwnedFd>,
     ends_with_readers: bool,
 }
 
-/// What the next fetcher needs after a death.
+/// The state of an image that the next fetcher needs after a death.
 #[derive(Debug)]
 struct Image {
     source: ImageUrl,
@@ -57,7 +57,7 @@ struct Image {
     layers: Vec<ImageUrl>,
     not_kept: Option<String>,
     offline: Option<String>,
-    /// Bytes and map of the store, and of the spare: writable.
+    /// The data and map files of the store and of the spare store, writable.
     files: Vec<OwnedFd>,
     /// The fetcher's ends of the sockets.
     clients: Vec<OwnedFd>,
@@ -66,15 +66,15 @@ struct Image {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// A fork of the parent leaves it alone.
+    /// The process that started it: a fork of the parent leaves it alone.
     parent: u32,
     socket: OwnedFd,
 }
 
 impl Fetcher {
-    /// Starts the program and waits until it knows the image, which has the number 0; gives up when
-    /// one of `waiting` can be read or its other end is closed: nobody waits. The error is one line
-    /// without secrets.
+    /// Starts the program and waits until it has opened the image, which gets the number 0. Gives
+    /// up when one of `waiting` becomes readable or its other end is closed, because nobody is
+    /// waiting any more. The error is one line without secrets.
     pub fn start(
         waiting: &[BorrowedFd],
         source: &ImageUrl,
@@ -83,7 +83,7 @@ impl Fetcher {
         Fetcher::start_program(program(), waiting, source, options)
     }
 
-    /// The same with a program that is known.
+    /// Like [`start`](Self::start), with a given program.
     pub fn start_program(
         program: PathBuf,
         waiting: &[BorrowedFd],
@@ -95,8 +95,8 @@ impl Fetcher {
         Ok(fetcher)
     }
 
-    /// As [`start`](Self::start); `note` gets lines for the log as they come, also of what takes
-    /// long before the image is open.
+    /// Like [`start`](Self::start); `note` gets lines for the log as they arrive, including those
+    /// about slow steps before the image is open.
     pub fn start_noting(
         source: &ImageUrl,
         options: &Options,
@@ -118,8 +118,8 @@ impl Fetcher {
         })
     }
 
-    /// Opens another image, and returns its number. For `waiting` and the error see
-    /// [`start`](Self::start); the images that are open stay so.
+    /// Opens another image and returns its number. For `waiting` and the error see
+    /// [`start`](Self::start); images that are already open stay open.
     pub fn open(
         &mut self,
         waiting: &[BorrowedFd],
@@ -181,35 +181,36 @@ impl Fetcher {
         }
     }
 
-    /// Bytes of the first image.
+    /// The length of the first image in bytes.
     pub fn length(&self) -> u64 {
         self.images[0].identity.length
     }
 
-    /// Its extra devices, as its manifest in a registry lists them.
+    /// The first image's extra devices, as its manifest in a registry lists them.
     pub fn devices(&self) -> &[ImageUrl] {
         &self.images[0].devices
     }
 
-    /// The layers below it, from top to bottom, as its manifest in a registry lists them.
+    /// The layers below the first image, from top to bottom, as its manifest in a registry lists
+    /// them.
     pub fn layers(&self) -> &[ImageUrl] {
         &self.images[0].layers
     }
 
-    /// What the manifest of the image with this number lists besides it, in a registry: its extra
-    /// devices, then the layers below it from top to bottom.
+    /// The files that the manifest in a registry lists in addition to the image with this number:
+    /// its extra devices, then the layers below it from top to bottom.
     pub fn listed(&self, number: usize) -> impl Iterator<Item = &ImageUrl> {
         let image = &self.images[number];
         image.devices.iter().chain(&image.layers)
     }
 
-    /// What a new reader of the first image needs.
+    /// The parts that a new reader of the first image needs.
     pub fn client(&mut self) -> io::Result<Parts> {
         self.client_of(0)
     }
 
-    /// What a new reader needs of the image with this number, of which there must be one; works
-    /// while the fetcher is dead, too.
+    /// The parts that a new reader of the image with this number needs; the image must exist. This
+    /// also works while the fetcher is dead.
     pub fn client_of(&mut self, number: usize) -> io::Result<Parts> {
         let (socket, end) = pair()?;
         let limit = Some(Duration::from_secs(5));
@@ -220,7 +221,7 @@ impl Fetcher {
             let line = format!("{}: has {MOST_CLIENTS} readers already", image.source);
             return Err(io::Error::other(line));
         }
-        // Where it is dead, the next one gets all of them.
+        // If the fetcher is dead, the next one gets all of them.
         let order = Order::Reader { image: number };
         let _ = send(&self.process.socket, &order, &[end.as_fd()]);
         image.clients.push(end);
@@ -240,12 +241,12 @@ impl Fetcher {
         })
     }
 
-    /// The next line that came while an image was opened.
+    /// The next line that arrived while an image was being opened.
     pub fn heard(&mut self) -> Option<String> {
         self.heard.pop_front()
     }
 
-    /// The next launch profile that came.
+    /// Takes the next launch profile that has arrived.
     pub fn take_launches(&mut self) -> Option<OwnedFd> {
         self.launches.pop_front()
     }
@@ -273,7 +274,8 @@ impl Fetcher {
         }
     }
 
-    /// Starts the program again, with the same images and the same readers, which ask again.
+    /// Starts the program again with the same images and the same readers, which repeat their
+    /// requests.
     pub fn restart(&mut self) -> io::Result<()> {
         std::thread::sleep(PAUSE);
         self.process = Process::start(&self.program)?;
@@ -291,11 +293,11 @@ impl Fetcher {
         self.order_end()
     }
 
-    /// False: the last reader has gone.
+    /// Handles one event; returns false once the last reader has gone.
     fn attend(&mut self, note: &impl Fn(&str)) -> io::Result<bool> {
         match self.event()? {
             Event::Note(line) => note(&line),
-            // Not of a mount, which alone has launches.
+            // Does not concern a mount, and only mounts have launches.
             Event::Launches => {}
             Event::Died if self.has_no_readers() => return Ok(false),
             Event::Died => self.restart()?,
@@ -308,18 +310,18 @@ impl Fetcher {
         clients.all(is_closed)
     }
 
-    /// The process's number, for tests of its death.
+    /// The process ID, for tests that kill it.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }
 
-    /// Starts a thread that starts the program again when it dies, and gives its lines to `note`,
-    /// until the last reader has gone.
+    /// Starts a thread that restarts the program when it dies and passes its lines to `note`, until
+    /// the last reader has gone.
     pub fn watch(mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         self.ends_with_readers = true;
         self.order_end()?;
         let watch = move || {
-            // The error is the end: a fetcher that cannot be started.
+            // An error ends the loop: the fetcher cannot be started.
             while let Ok(true) = self
                 .attend(&note)
                 .inspect_err(|error| note(&format!("{PROGRAM}: {error}")))
@@ -336,7 +338,7 @@ impl Fetcher {
             return Ok(());
         }
         match send(&self.process.socket, &Order::EndWithReaders, &[]) {
-            // It is dead, which is an event.
+            // The fetcher is dead, which is reported as an event.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent,
         }
@@ -344,19 +346,19 @@ impl Fetcher {
 }
 
 impl AsFd for Fetcher {
-    /// Readable: there is an event.
+    /// Readable when there is an event.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.process.socket.as_fd()
     }
 }
 
 impl Process {
-    /// Nothing of what it is to do is in its arguments or its environment. It ends when the other
-    /// end of its standard input does.
+    /// Its arguments and its environment say nothing of its task. The program ends when the other
+    /// end of its standard input is closed.
     fn start(program: &Path) -> io::Result<Process> {
         let (socket, end) = pair()?;
         let mut command = Command::new(program);
-        // The terminal's signals are for the parent.
+        // Signals from the terminal are for the parent.
         command
             .stdin(Stdio::from(end))
             .stdout(Stdio::null())
@@ -413,7 +415,7 @@ impl Drop for Process {
     }
 }
 
-/// Beside this program, or else in `PATH`.
+/// The program beside this one, or else in `PATH`.
 fn program() -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own
@@ -430,7 +432,7 @@ fn is_closed(socket: &OwnedFd) -> bool {
     polls.is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
-/// The same file, readable only.
+/// Opens the file again, read-only.
 fn reopen(file: &OwnedFd) -> io::Result<OwnedFd> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

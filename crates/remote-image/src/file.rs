@@ -1,4 +1,4 @@
-//! A remote image as a reader sees it.
+//! A remote image as seen by a reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,16 +12,16 @@ use crate::receiver::{Conversation, Request};
 use crate::store::{BLOCK, Store, blocks};
 use crate::{Fetcher, ImageUrl, Options};
 
-/// Bytes that [`RemoteFile::fetch_all`] asks for at once, and how often at the same time.
+/// Bytes that [`RemoteFile::fetch_all`] requests at once, and how many such requests are in flight.
 const STEP: u64 = 4 << 20;
 const STEPS: usize = 8;
 
-/// An image at a URL. Bytes that are there are read without a lock.
+/// An image at a URL. Bytes that are present are read without a lock.
 #[derive(Debug)]
 pub struct RemoteFile {
     store: Store,
     spare: Store,
-    /// Blocks of the store whose checksum was seen to fit.
+    /// Blocks of the store whose checksums were seen to match.
     checked: Checked,
     conversation: Arc<Conversation>,
     about: About,
@@ -45,12 +45,12 @@ impl RemoteFile {
         }
     }
 
-    /// Starts the thread that receives replies; else the first request does.
+    /// Starts the thread that receives replies; otherwise the first request starts it.
     pub fn start(&self) -> io::Result<()> {
         self.conversation.start()
     }
 
-    /// Bytes of the image.
+    /// The length of the image in bytes.
     pub fn length(&self) -> u64 {
         self.store.length()
     }
@@ -66,25 +66,26 @@ impl RemoteFile {
         &self.about.layers
     }
 
-    /// Why the image is out of the cache, if its server did not answer: one line.
+    /// The reason why the image is used from the cache, if its server did not answer: one line.
     pub fn offline(&self) -> Option<&str> {
         self.about.offline.as_deref()
     }
 
-    /// Why nothing is kept for the next to open the image, if that was wanted.
+    /// Why nothing is kept for later openings of the image, if keeping it was requested.
     pub fn not_kept(&self) -> Option<&str> {
         self.about.not_kept.as_deref()
     }
 
-    /// Reads `bytes.len()` bytes, without waiting for the network. False: some are not there, and
-    /// `bytes` may be written in part. An error: the range ends after the image, or the disk's.
+    /// Reads `bytes.len()` bytes without waiting for the network. Returns false if some are
+    /// missing; `bytes` may then be partly overwritten. Fails if the range goes beyond the image,
+    /// or on a disk error.
     pub fn read_cached(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         let range = self.range(bytes.len(), offset)?;
         if self.conversation.is_refused() {
             return Ok(false);
         }
-        // The time of the last change is read after the bytes: blocks that fitted then have not
-        // been written since.
+        // The change time is read after the bytes: blocks that matched at that time have not been
+        // written since.
         if self.store.read(bytes, offset)? && self.are_checked(&range)? {
             self.pass(&range);
             return Ok(true);
@@ -102,7 +103,8 @@ impl RemoteFile {
         Ok(true)
     }
 
-    /// Says that a reader came to a mark. A fetcher that is away reads less ahead.
+    /// Tells the fetcher that a reader has reached a mark. If the fetcher misses this, it only
+    /// reads less ahead.
     fn pass(&self, range: &Range<u64>) {
         if let Some(block) = self.conversation.marks.take(&blocks(range)) {
             let at = self.store.range(block);
@@ -110,19 +112,20 @@ impl RemoteFile {
         }
     }
 
-    /// Whether all of a range is there, as far as the maps say.
+    /// Whether all of a range is present according to the maps.
     pub fn is_cached(&self, range: &Range<u64>) -> bool {
         let is = |store: &Store, block| store.has_block(block).unwrap_or(false);
         let there = |block| is(&self.store, block) || is(&self.spare, block);
         !self.conversation.is_refused() && blocks(range).all(there)
     }
 
-    /// Asks for what is missing of all these ranges, at most [`RANGES`], at once.
+    /// Requests the missing parts of all these ranges, of which there are at most [`RANGES`], at
+    /// once.
     pub fn request(&self, ranges: &[Range<u64>], class: Class) -> io::Result<Request> {
         self.conversation.ask(self.within(ranges), class, false)
     }
 
-    /// Asks for what is missing, and waits for nothing.
+    /// Requests the missing parts without waiting.
     pub fn prefetch(&self, ranges: &[Range<u64>], class: Class) -> io::Result<()> {
         let mut ranges = self.within(ranges);
         while !ranges.is_empty() {
@@ -133,7 +136,8 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Has bytes fetched again, once the request is answered, that are not those of the root hash.
+    /// Discards bytes that do not match the root hash; they can be fetched again once the request
+    /// is answered.
     pub fn forget(&self, range: &Range<u64>) -> io::Result<Request> {
         let ranges = self.within(std::slice::from_ref(range));
         ranges
@@ -143,14 +147,14 @@ impl RemoteFile {
         self.conversation.ask(ranges, Class::Forget, false)
     }
 
-    /// Has the cache forget a file that is no image, unless others use it, or have fetched some of
-    /// it before.
+    /// Removes a file that is not an image from the cache, unless others are using it or some of it
+    /// was fetched earlier.
     pub fn discard(&self) -> io::Result<()> {
         let asked = self.conversation.ask(Vec::new(), Class::Discard, false)?;
         asked.reply().map(drop)
     }
 
-    /// Fetches all that is missing.
+    /// Fetches everything that is missing.
     pub fn fetch_all(&self) -> io::Result<()> {
         let mut asked = VecDeque::new();
         for start in (0..self.length()).step_by(STEP as usize) {
@@ -163,8 +167,8 @@ impl RemoteFile {
         asked.into_iter().try_for_each(Request::wait)
     }
 
-    /// Of an image in a registry: waits until the bytes that are there are known to be those of the
-    /// digest. The error says that they are not.
+    /// For an image in a registry, waits until the present bytes are known to match the digest. The
+    /// error says that they do not.
     pub fn settle(&self) -> io::Result<()> {
         if !self.about.compared {
             return Ok(());
@@ -173,7 +177,7 @@ impl RemoteFile {
             .wait()
     }
 
-    /// What the fetcher did. An error: it does not say so within two seconds.
+    /// The fetcher's counters. Fails if it does not answer within two seconds.
     pub fn counters(&self) -> io::Result<Counters> {
         let reply = self
             .conversation
@@ -218,8 +222,8 @@ impl Drop for RemoteFile {
     }
 }
 
-/// Opens an image for one process: a thread starts the fetcher again when it dies, and gives its
-/// lines to `note`, until the process ends.
+/// Opens an image for one process: a thread restarts the fetcher when it dies and passes its lines
+/// to `note`, until the process ends.
 pub fn open(
     source: &ImageUrl,
     options: &Options,
@@ -231,8 +235,8 @@ pub fn open(
     Ok(file)
 }
 
-/// The same of an image, and of the devices and layers that its manifest in a registry lists, with
-/// one fetcher. `progress` gets a line now and then where layers are converted.
+/// Like [`open`], for an image together with the devices and layers that its manifest in a registry
+/// lists, using one fetcher. `progress` gets a line now and then while layers are being converted.
 pub fn open_all(
     source: &ImageUrl,
     options: &Options,

@@ -1,21 +1,21 @@
-//! Times of last use, which are times of change of files.
+//! Times of last use, stored as modification times of files.
 //!
-//! After a clock was set back some of them are in the future. They would stay the latest ones until
-//! the clock is there again, so that what is used from then on is always removed first.
+//! After a clock was set back, some of them are in the future. They would stay the latest until the
+//! clock catches up, so whatever is used in the meantime would always be removed first.
 
 use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// Times that a filesystem gives to files are as much as this behind the clock, on FAT.
+/// How far file times may lag behind the clock; FAT is the coarsest.
 const GRAIN: Duration = Duration::from_secs(2);
 
-/// Between two files, so that their order stays. Filesystems store no less.
+/// The gap between two files, which keeps their order. Filesystems store no less.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Items with their times, that of the one not used for longest first. Times after `now` become
-/// times just before it, in the same order; `file` opens the one that has the time. What cannot be
-/// stored is so here alone.
+/// Returns items with their times, least recently used first. Times after `now` become times just
+/// before it, in the same order; `file` opens the file that has the time. If a time cannot be
+/// stored, only the result changes.
 pub fn sorted<T>(
     mut items: Vec<(SystemTime, T)>,
     now: SystemTime,
@@ -66,7 +66,7 @@ mod tests {
                 .iter()
                 .all(|name| time(name).unwrap() <= now)
         );
-        // What is used from then on is the latest.
+        // Anything used from now on is the latest.
         let later = now + Duration::from_secs(1);
         File::open(path("old"))
             .unwrap()

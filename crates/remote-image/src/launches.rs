@@ -1,5 +1,5 @@
-//! Launch profiles that travel with an image at a URL, as the cache remembers them: in the
-//! directory of the image, so that they hold as long as the image is the same.
+//! Launch profiles that travel with an image at a URL, as remembered by the cache: in the directory
+//! of the image, so that they are valid as long as the image stays the same.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,25 +11,26 @@ use crate::cache::{Folder, Record, default_directory};
 use crate::message::Identity;
 use crate::{ImageUrl, Options};
 
-/// What follows the URL of an image, before a query.
+/// The suffix added to the URL of an image, before a query.
 pub const SUFFIX: &str = ".launches";
 
-/// The type of a layer of a manifest in a registry, and of what refers to an image.
+/// The media type of such a layer in a registry's manifest, and of a referrer to an image.
 pub const MEDIA_TYPE: &str = "application/vnd.erofast.launches";
 
-/// Most bytes that are read.
+/// The most bytes that are read.
 pub const LONGEST: usize = 1 << 20;
 
-/// How each begins: servers may answer with a page where there is none.
+/// The beginning of each profile: servers may answer with a page if there is none.
 pub const BEGIN: &[u8] = b"erofast-launches ";
 
-/// Its file in the directory of the image; empty: there is none at the URL.
+/// Its file in the directory of the image; empty if there is none at the URL.
 const FILE: &str = "launches";
 
-/// In a registry one can be attached to an image at any time: that there is none holds for so long.
+/// In a registry a profile can be attached to an image at any time, so its absence is remembered
+/// for this long.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether something is known of an image at this URL, whichever image it was.
+/// Whether anything is known about an image at this URL, whichever image it was.
 pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
     let root = options.cache_dir.clone().or_else(default_directory);
     let folders = root.and_then(|root| fs::read_dir(root).ok());
@@ -37,14 +38,14 @@ pub fn are_known(source: &ImageUrl, options: &Options) -> bool {
     let mut folders = folders.into_iter().flatten().flatten();
     folders.any(|folder| {
         let path = folder.path();
-        // A look that costs little first.
+        // The cheap check comes first.
         path.join(FILE).is_file()
             && Folder::open(&path)
                 .is_ok_and(|folder| Record::read(&folder).is_some_and(|it| it.has(&url)))
     })
 }
 
-/// What is known of an image; empty: there is no profile of it.
+/// The known profile of an image; empty if it has none.
 pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Vec<u8>> {
     let file = folder(source, options, identity)?
         .file(FILE, OFlags::RDONLY)
@@ -57,10 +58,10 @@ pub fn known(source: &ImageUrl, options: &Options, identity: &Identity) -> Optio
     (!is_old).then_some(bytes)
 }
 
-/// Remembers it, where the image is kept.
+/// Remembers the profile where the image is kept.
 ///
 /// # Errors
-/// Those of the disk.
+/// Errors of the disk.
 pub fn remember(
     source: &ImageUrl,
     options: &Options,
@@ -77,7 +78,7 @@ pub fn remember(
     folder.rename(&new, FILE)
 }
 
-/// The directory of the image, if there is one that is this user's alone.
+/// The directory of the image, if there is one that belongs only to this user.
 fn folder(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Folder> {
     let is_ours = options.keep && !options.share;
     let root = options.cache_dir.clone().or_else(default_directory)?;

@@ -1,9 +1,10 @@
-//! Images at a URL: what a reader opens, the cache on disk, and the protocol between a reader and
-//! the program erofast-fetch, which alone has the network. This crate knows nothing of EROFS.
+//! Images at a URL: the part that opens one for a reader, the cache on disk, and the protocol
+//! between a reader and the program `erofast-fetch`, which alone uses the network. This crate knows
+//! nothing about EROFS.
 //!
-//! A [`Fetcher`] is that program as its parent sees it, a [`RemoteFile`] the image as a reader sees
-//! it. Bytes never pass through a socket: the fetcher writes them to the files of the cache, from
-//! which readers take them.
+//! A [`Fetcher`] is that program as seen by its parent, a [`RemoteFile`] is the image as seen by a
+//! reader. Image bytes never pass through a socket: the fetcher writes them to the cache's files,
+//! and readers read them from there.
 //!
 //! ```no_run
 //! use remote_image::{Class, ImageUrl, Options, open};

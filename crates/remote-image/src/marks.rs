@@ -1,16 +1,16 @@
-//! Where readers say that they came to.
+//! The positions at which readers report their progress.
 //!
-//! A reader of bytes that are there asks for none, so the fetcher would not know that it goes on.
+//! A reader whose bytes are present requests none, so the fetcher would not know that it goes on.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::message::STREAMS;
 
-/// In a place without a mark.
+/// Marks an empty place.
 const NONE: u64 = u64::MAX;
 
-/// Blocks; atomic.
+/// Block numbers; atomic.
 #[derive(Debug)]
 pub(crate) struct Marks {
     blocks: [AtomicU64; STREAMS],
@@ -27,13 +27,13 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Keeps one, in place of the oldest.
+    /// Adds a mark, replacing the oldest.
     pub(crate) fn add(&self, block: u64) {
         let place = self.next.fetch_add(1, Ordering::Relaxed) % STREAMS;
         self.blocks[place].store(block, Ordering::Relaxed);
     }
 
-    /// The mark among these blocks, which is none from now on.
+    /// Removes and returns the mark among these blocks.
     pub(crate) fn take(&self, blocks: &Range<u64>) -> Option<u64> {
         let taken = |mark: &AtomicU64| {
             let block = mark.load(Ordering::Relaxed);

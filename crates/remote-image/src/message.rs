@@ -14,48 +14,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ImageUrl, Options};
 
-/// The longest packet of a reader, or of its fetcher to it.
+/// The longest packet from a reader, or from its fetcher to it.
 pub const PACKET: usize = 16 << 10;
-/// The longest message about an image, which may name its layers: more than 128 of them take.
+/// The longest message about an image, which may name its layers: enough for more than 128 of them.
 pub(crate) const MESSAGE: usize = 128 << 10;
-/// Layers of an image, as many as overlayfs of a container runtime takes.
+/// The most layers of an image, the number that a container runtime's overlayfs takes.
 pub const LAYERS: usize = 128;
-/// Most ranges in one question.
+/// The most ranges in one question.
 pub const RANGES: usize = (PACKET - 9) / 16;
-/// The number of a reply by which a fetcher says that it is new: readers ask again.
+/// The number of a reply by which a fetcher says that it is new: readers repeat their questions.
 pub const HELLO: u64 = 0;
-/// The number of a reply by which a fetcher says that it is there.
+/// The number of a reply by which a fetcher says that it is alive.
 pub const ALIVE: u64 = 1;
-/// The number of a reply by which a fetcher says that the bytes are not those of the digest.
+/// The number of a reply by which a fetcher says that the bytes do not match the digest.
 pub const REFUSED: u64 = 2;
 
 /// Readers of an image that a fetcher follows at the same time; a client keeps as many marks.
 pub const STREAMS: usize = 16;
 
-/// After a read failed, questions for its bytes are taken for the same read for so long: the kernel
-/// asks again for pages whose read-ahead failed. Far more than that takes on a busy machine, and
-/// little for a reader that tries again by itself.
+/// For so long after a failed read, questions for its bytes count as the same read: the kernel asks
+/// again for pages whose read-ahead failed. This is far longer than the kernel takes on a busy
+/// machine, and short for a reader that retries by itself.
 pub const SAME_READ: Duration = Duration::from_secs(1);
 
-/// What a reader wants bytes for; what comes first is fetched first.
+/// Why a reader wants bytes; earlier variants are fetched first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// A reader waits.
+    /// A reader is waiting.
     Demand,
     /// A reader will probably want it next.
     ReadAhead,
     /// The launch profile names it.
     Profile,
-    /// Everything else, where bandwidth is idle.
+    /// Everything else, while bandwidth is idle.
     Fill,
-    /// No bytes: the reply's text is [`Counters`] as JSON.
+    /// Requests no bytes: the reply's text is [`Counters`] as JSON.
     Counters,
-    /// The bytes turned out to be wrong: they leave the cache, and are fetched when wanted again.
+    /// The bytes turned out to be wrong: they are removed from the cache, and fetched again when
+    /// needed.
     Forget,
-    /// A reader came to these bytes, which are there, by the mark of an earlier reply.
+    /// A reader has reached these bytes, which are present, at the mark from an earlier reply.
     Passed,
-    /// No bytes: they are no image, and what was fetched for nothing leaves the cache.
+    /// Requests no bytes: the file is not an image, and what was fetched in vain is removed from
+    /// the cache.
     Discard,
 }
 
@@ -81,19 +83,19 @@ figures::figures! {
     }
 }
 
-/// Ranges of bytes that a reader asks for.
+/// Byte ranges that a reader requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The reader's number for it, above [`REFUSED`].
+    /// The reader's number for this question, above [`REFUSED`].
     pub id: u64,
-    /// What for.
+    /// Why the reader wants them.
     pub class: Class,
     /// At most [`RANGES`].
     pub ranges: Vec<Range<u64>>,
 }
 
 impl Question {
-    /// As a packet.
+    /// Encodes it as a packet.
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = self.id.to_le_bytes().to_vec();
         packet.push(self.class as u8);
@@ -104,7 +106,7 @@ impl Question {
         packet
     }
 
-    /// None: it is none.
+    /// Returns none if the packet is not a question.
     pub fn decode(packet: &[u8]) -> Option<Question> {
         use Class::{Counters, Demand, Discard, Fill, Forget, Passed, Profile, ReadAhead};
         let (id, rest) = packet.split_first_chunk()?;
@@ -123,26 +125,26 @@ impl Question {
     }
 }
 
-/// What became of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The question's number, [`HELLO`], [`ALIVE`] or [`REFUSED`].
     pub id: u64,
     /// 0: the bytes are in the store.
     pub errno: i32,
-    /// One line without secrets, or counters; where bytes that a reader waited for are in the
-    /// store, the decimal number of the block from which on more is read ahead: a reader that comes
-    /// to it [reports that](Class::Passed).
+    /// One line without secrets, or counters. If bytes that a reader waited for are in the store,
+    /// it is the decimal number of the block from which more is read ahead: a reader that reaches
+    /// the block [reports that](Class::Passed).
     pub text: String,
 }
 
 impl Reply {
-    /// As its fields.
+    /// A reply with these fields.
     pub fn new(id: u64, errno: i32, text: String) -> Reply {
         Reply { id, errno, text }
     }
 
-    /// As a packet.
+    /// Encodes it as a packet.
     pub fn encode(&self) -> Vec<u8> {
         let mut packet = self.id.to_le_bytes().to_vec();
         packet.extend(self.errno.to_le_bytes());
@@ -150,7 +152,7 @@ impl Reply {
         packet
     }
 
-    /// None: it is none.
+    /// Returns none if the packet is not a reply.
     pub fn decode(packet: &[u8]) -> Option<Reply> {
         let (id, rest) = packet.split_first_chunk()?;
         let (errno, text) = rest.split_first_chunk()?;
@@ -161,7 +163,7 @@ impl Reply {
         })
     }
 
-    /// As the outcome of a read.
+    /// Converts it to the outcome of a read.
     pub fn outcome(&self) -> io::Result<()> {
         if self.errno == 0 {
             return Ok(());
@@ -171,83 +173,86 @@ impl Reply {
     }
 }
 
-/// Which bytes are at the URL.
+/// Identifies the bytes at the URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Bytes of the image.
+    /// The length of the image in bytes.
     pub length: u64,
     /// The header `ETag`, as the server sends it.
     pub etag: Option<String>,
     /// The header `Last-Modified`, as the server sends it.
     pub modified: Option<String>,
-    /// Of a blob in a registry: `sha256:` and 64 hexadecimal digits. Then the headers are none.
+    /// The digest of a blob in a registry: `sha256:` and 64 hexadecimal digits. The headers are
+    /// then none.
     pub digest: Option<String>,
-    /// Of a tar layer of which the image was made: the digest of the archive without compression.
-    /// Then the others are none.
+    /// The digest of the uncompressed archive, if the image was made from a tar layer. The other
+    /// fields are then none.
     #[serde(default)]
     pub diff_id: Option<String>,
 }
 
-/// From a parent to its fetcher. The parent may be the mount helper of an earlier version, which
-/// goes on while programs are upgraded.
+/// Sent by a parent to its fetcher. The parent may be the mount helper of an earlier version, which
+/// keeps running while programs are upgraded.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// The first packet, and others for more images. With an identity the four files of the store
-    /// and the spare come along.
+    /// The first packet; further ones open more images. With an identity, the four files of the
+    /// store and the spare store are attached.
     Open {
-        /// The parent's number for it, by which it is named from now on.
+        /// The parent's number for the image, which names it from now on.
         #[serde(default)]
         image: usize,
-        /// What to fetch.
+        /// The image to fetch.
         source: ImageUrl,
-        /// And how.
+        /// How to fetch it.
         options: Box<Options>,
-        /// What was found before, by a fetcher that died.
+        /// The identity that a fetcher found before it died.
         identity: Option<Identity>,
     },
-    /// A reader's socket comes along, in version 1.0, whose fetchers have one image.
+    /// A reader's socket is attached; used by version 1.0, whose fetchers have one image.
     Client,
-    /// A reader's socket comes along.
+    /// A reader's socket is attached.
     Reader {
-        /// Which it reads.
+        /// The image that it reads.
         image: usize,
     },
-    /// No reader comes after the last one has gone.
+    /// No more readers will come once the last one has gone.
     EndWithReaders,
 }
 
-/// From a fetcher to its parent.
+/// Sent by a fetcher to its parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum News {
-    /// An image is open. Four files come along: bytes and map of the store, and of the spare.
+    /// An image is open. Four files are attached: the data and map files of the store and of the
+    /// spare store.
     Opened {
-        /// Which bytes it has.
+        /// Identifies its bytes.
         identity: Identity,
         /// Its extra devices, as its manifest in a registry lists them.
         devices: Vec<ImageUrl>,
         /// The layers below it that its manifest lists, from top to bottom.
         #[serde(default)]
         layers: Vec<ImageUrl>,
-        /// Why nothing is kept for the next to open it, if that was wanted.
+        /// Why nothing is kept for later openings of it, if keeping it was requested.
         not_kept: Option<String>,
-        /// Why the server was not asked which image it has, if it did not answer.
+        /// The reason why the server's image is unknown, if it did not answer.
         #[serde(default)]
         offline: Option<String>,
     },
-    /// It cannot be opened: one line without secrets, and whether there is nothing at the URL.
+    /// It cannot be opened: one line without secrets, and whether nothing exists at the URL.
     Failed {
         /// The line.
         line: String,
-        /// The server answered that there is no such file.
+        /// Whether the server answered that there is no such file.
         missing: bool,
     },
     /// One line for the log.
     Note(String),
-    /// The launch profile that travels with an image came; it comes along, as a file in memory.
+    /// The launch profile that travels with the image has arrived; it is attached as a file in
+    /// memory.
     Launches,
 }
 
-/// Two ends of a packet socket, closed in programs that are started.
+/// The two ends of a packet socket, which are closed in programs started from this one.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
@@ -272,7 +277,7 @@ pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -
     Ok(())
 }
 
-/// The next message with its descriptors; None: the other end is closed.
+/// The next message with its descriptors, or none if the other end is closed.
 pub fn receive<T: for<'a> Deserialize<'a>>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {

@@ -1,4 +1,4 @@
-//! What makes a remote file, to be passed between processes.
+//! The parts of a remote file, for passing it between processes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use crate::ImageUrl;
 use crate::message::{pair, receive, send};
 
-/// What a [`RemoteFile`](crate::RemoteFile) is made of.
+/// The parts of a [`RemoteFile`](crate::RemoteFile).
 #[derive(Debug)]
 pub struct Parts {
-    /// Bytes and map of the cache of the image, then those of where blocks go that the cache has no
-    /// room for; readable only.
+    /// The cache's data and map files of the image, then those for blocks that the cache has no
+    /// room for; read-only.
     pub files: [OwnedFd; 4],
-    /// To the fetcher.
+    /// The socket to the fetcher.
     pub socket: OwnedFd,
-    /// What goes with them.
+    /// The data that goes with them.
     pub about: About,
 }
 
-/// What a reader knows of the image.
+/// A reader's knowledge about the image.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct About {
-    /// Bytes of the image.
+    /// The length of the image in bytes.
     pub length: u64,
-    /// All bytes are compared with a digest once they are there.
+    /// Whether all bytes are compared with a digest once they are present.
     #[serde(default)]
     pub compared: bool,
-    /// How long a read may wait without a byte of its blocks.
+    /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
     /// The image's extra devices, as its manifest in a registry lists them.
     #[serde(default)]
@@ -37,16 +37,17 @@ pub struct About {
     /// The layers below it that its manifest in a registry lists, from top to bottom.
     #[serde(default)]
     pub layers: Vec<ImageUrl>,
-    /// Why nothing is kept for the next to open the image, if that was wanted.
+    /// Why nothing is kept for later openings of the image, if keeping it was requested.
     #[serde(default)]
     pub not_kept: Option<String>,
-    /// Of an image out of the cache whose server did not answer: why, and since when it is there.
+    /// For an image used from the cache because its server did not answer: the reason, and since
+    /// when it has been there.
     #[serde(default)]
     pub offline: Option<String>,
 }
 
 impl Parts {
-    /// As one descriptor, for another process or another part of this one.
+    /// Packs the parts into one descriptor, for another process or another part of this one.
     pub fn into_descriptor(self) -> io::Result<OwnedFd> {
         let (end, reader) = pair()?;
         let files = self.files.iter().chain([&self.socket]);
@@ -58,7 +59,7 @@ impl Parts {
         Ok(reader)
     }
 
-    /// From what [`into_descriptor`](Self::into_descriptor) made; does not wait.
+    /// Unpacks what [`into_descriptor`](Self::into_descriptor) made; does not wait.
     pub fn from_descriptor(descriptor: OwnedFd) -> io::Result<Parts> {
         let (about, mut files) =
             receive::<About>(&descriptor)?.ok_or(io::ErrorKind::UnexpectedEof)?;

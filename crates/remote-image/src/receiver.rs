@@ -1,4 +1,4 @@
-//! Questions of a reader, and the thread that receives their replies.
+//! A reader's questions, and the thread that receives the replies.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use crate::marks::Marks;
 use crate::message::{ALIVE, Class, HELLO, PACKET, Question, REFUSED, Reply, SAME_READ};
 
-/// A fetcher says at least so often that it is there.
+/// A fetcher says that it is alive at least this often.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// What it knows without asking the server, it says within this time.
+/// The fetcher answers within this time if it need not ask the server.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What waiters and the receiving thread share.
+/// State shared by waiters and the receiving thread.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     socket: OwnedFd,
     timeout: Duration,
-    /// Atomic: the fetcher says that the bytes are not those of the digest.
+    /// Set when the fetcher says that the bytes do not match the digest; atomic.
     refused: AtomicBool,
-    /// Of replies.
+    /// Marks from replies.
     pub(crate) marks: Marks,
     state: Mutex<State>,
     changed: Condvar,
@@ -42,7 +42,7 @@ struct State {
 struct Asked {
     question: Question,
     reply: Option<Reply>,
-    /// Nobody waits: it is forgotten with the reply.
+    /// Nobody is waiting: the question is forgotten when its reply arrives.
     unattended: bool,
 }
 
@@ -66,7 +66,7 @@ impl Conversation {
         })
     }
 
-    /// Starts the thread, once; it ends with the socket.
+    /// Starts the thread once; it ends with the socket.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         if std::mem::replace(&mut self.lock().receiving, true) {
             return Ok(());
@@ -80,17 +80,17 @@ impl Conversation {
         started.map(drop)
     }
 
-    /// Whether bytes that came must not be read.
+    /// Whether the fetched bytes must not be read.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Ends the thread; whoever waits gets an error.
+    /// Ends the thread; all waiters get an error.
     pub(crate) fn end(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Asks, and leaves the waiting to the request, if it is attended.
+    /// Sends a question; if it is attended, the returned request does the waiting.
     pub(crate) fn ask(
         self: &Arc<Self>,
         ranges: Vec<Range<u64>>,
@@ -123,7 +123,7 @@ impl Conversation {
         question
     }
 
-    /// Without an address, which a sandbox may forbid. The socket has a time limit of its own.
+    /// Writes without an address, which a sandbox may forbid. The socket has its own time limit.
     fn send(&self, question: &Question) -> io::Result<()> {
         let packet = question.encode();
         rustix::io::retry_on_intr(|| rustix::io::write(&self.socket, &packet))?;
@@ -161,7 +161,7 @@ impl Conversation {
         }
         let mut state = self.lock();
         if reply.id != HELLO {
-            // One that dies again and again is not there.
+            // A fetcher that dies again and again does not count as alive.
             state.heard = Instant::now();
         }
         match reply.id {
@@ -172,7 +172,7 @@ impl Conversation {
                 let unanswered = state.asked.values().filter(|asked| asked.reply.is_none());
                 let again: Vec<_> = unanswered.map(|asked| asked.question.clone()).collect();
                 drop(state);
-                // One that does not arrive is missed by its waiter.
+                // If one does not arrive, its waiter notices.
                 again.iter().for_each(|question| drop(self.send(question)));
             }
             id => {
@@ -186,7 +186,7 @@ impl Conversation {
         }
     }
 
-    /// The reply, or none after `most`.
+    /// Returns the reply, or none after `most`.
     fn wait(&self, request: &Request, most: Duration) -> io::Result<Option<Reply>> {
         let limit = self.timeout.max(GRACE);
         let end = Instant::now() + most;
@@ -222,7 +222,7 @@ impl Conversation {
     }
 }
 
-/// A question whose reply is waited for; forgotten when it is dropped.
+/// A question whose reply someone is waiting for; forgotten when dropped.
 #[derive(Debug)]
 pub struct Request {
     conversation: Arc<Conversation>,
@@ -232,14 +232,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// Waits until all bytes are in the store. The error is one line without secrets: what the
-    /// server did, or that the time limit is over ([`io::ErrorKind::TimedOut`]).
+    /// Waits until all bytes are in the store. The error is one line without secrets: the server's
+    /// failure, or the end of the time limit ([`io::ErrorKind::TimedOut`]).
     pub fn wait(self) -> io::Result<()> {
         while !self.wait_for(GRACE)? {}
         Ok(())
     }
 
-    /// The same for a time; false when it is over.
+    /// Like [`wait`](Self::wait), for at most this time; returns false when it is over.
     pub fn wait_for(&self, most: Duration) -> io::Result<bool> {
         match self.conversation.wait(self, most)? {
             Some(reply) => reply.outcome().map(|()| true),

@@ -1,54 +1,54 @@
-//! Images in a registry, as `oci://` names them.
+//! Images in a registry, as named by `oci://`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A repository of a registry, and what in it.
+/// A repository of a registry, and a version in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// Host, with its port where one is named.
+    /// The host, with its port if one is named.
     pub registry: String,
     /// The repository.
     pub name: String,
-    /// Which manifest or blob of it.
+    /// The manifest or blob in it.
     pub version: Version,
 }
 
-/// What is wanted of a repository.
+/// The part of a repository that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Version {
-    /// The manifest that has the tag now.
+    /// The manifest that currently has the tag.
     Tag(String),
     /// A manifest or a blob: `sha256:` and 64 hexadecimal digits.
     Digest(String),
-    /// A blob, and its bytes where a manifest says.
+    /// A blob, and its length in bytes if a manifest gives one.
     Blob(String, Option<u64>),
     /// A blob that becomes an image.
     Tar(TarLayer),
 }
 
-/// A layer that is a tar archive, of which an image is made in the cache.
+/// A layer that is a tar archive, from which an image is made in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TarLayer {
-    /// Of the blob: `sha256:` and 64 hexadecimal digits.
+    /// The blob's digest: `sha256:` and 64 hexadecimal digits.
     pub digest: String,
     /// Its bytes.
     pub bytes: u64,
-    /// What it is compressed with.
+    /// Its compression.
     pub packing: Packing,
-    /// Digest of the archive without compression.
+    /// Digest of the uncompressed archive.
     pub diff_id: String,
 }
 
-/// What a layer is compressed with.
+/// The compression of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
-    /// It is not.
+    /// None.
     Plain,
-    /// gzip, of one or more members.
+    /// gzip with one or more members.
     Gzip,
-    /// Zstandard, of one or more frames.
+    /// Zstandard with one or more frames.
     Zstd,
 }
 
@@ -67,7 +67,7 @@ impl Packing {
 }
 
 impl TarLayer {
-    /// Behind the `#` of an address: `tar+gzip=BYTES,DIFF_ID`.
+    /// Parses the part of an address after the `#`: `tar+gzip=BYTES,DIFF_ID`.
     fn parse(digest: &str, text: &str) -> Option<TarLayer> {
         let (name, rest) = text.split_once('=')?;
         let mut packings = Packing::ALL.into_iter();
@@ -81,7 +81,7 @@ impl TarLayer {
         })
     }
 
-    /// What [`parse`](Self::parse) reads.
+    /// The text that [`parse`](Self::parse) reads.
     pub(crate) fn fragment(&self) -> String {
         let TarLayer {
             bytes,
@@ -102,9 +102,9 @@ impl fmt::Display for Version {
 }
 
 impl Reference {
-    /// Of `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, of a layer, with `#blob[=BYTES]` or
-    /// `#tar[+gzip|+zstd]=BYTES,DIFF_ID` behind its digest. A tag before a digest is ignored, as
-    /// other programs do. The error says what is wrong with it.
+    /// Parses `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, for a layer, the latter
+    /// followed by `#blob[=BYTES]` or `#tar[+gzip|+zstd]=BYTES,DIFF_ID`. A tag before a digest is
+    /// ignored, as in other programs. The error says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Reference, String> {
         let (text, fragment) = match text.split_once('#') {
             Some((text, fragment)) => (text, Some(fragment)),
@@ -148,13 +148,13 @@ impl Reference {
     }
 }
 
-/// Whether it may say what a blob is.
+/// Whether this may describe a blob.
 fn is_fragment(text: &str) -> bool {
     let any = format!("sha256:{}", "0".repeat(64));
     layer(&any, text).is_some()
 }
 
-/// The blob with this digest, as the fragment says what it is.
+/// The blob with this digest, as the fragment describes it.
 fn layer(digest: &str, fragment: &str) -> Option<Version> {
     match fragment.strip_prefix("blob") {
         Some("") => Some(Version::Blob(digest.to_owned(), None)),
@@ -166,14 +166,14 @@ fn layer(digest: &str, fragment: &str) -> Option<Version> {
     }
 }
 
-/// `sha256:` and 64 hexadecimal digits.
+/// Whether this is `sha256:` and 64 hexadecimal digits.
 pub fn is_digest(text: &str) -> bool {
     let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let digits = text.strip_prefix("sha256:");
     digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(hexadecimal))
 }
 
-/// Of the path of a repository, by the distribution specification.
+/// Whether this is a component of a repository's path according to the distribution specification.
 fn is_component(text: &str) -> bool {
     let separator = |byte| matches!(byte, b'.' | b'_' | b'-');
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || separator(byte);

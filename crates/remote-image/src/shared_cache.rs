@@ -1,10 +1,10 @@
-//! A cache that one user fills, root as a rule, and all users of the machine read.
+//! A cache that one user, usually root, fills and all users of the machine read.
 //!
-//! It has directories of images as [`cache`] does, each of them readable by all. Its readers
-//! believe nothing that another user than root or themselves could have written, and take whole
-//! images alone, so that they never write. They hold no locks and heed none: any user may lock a
-//! file that it can read. Blocks are compared with their checksums as everywhere, and blobs of
-//! registries with their digests before an image counts as whole.
+//! It has one directory per image, like [`cache`], each of them readable by all. Its readers trust
+//! nothing that a user other than root or themselves could have written, and use only whole images,
+//! so that they never write. They neither hold nor respect locks: any user may lock a file that it
+//! can read. As everywhere, blocks are compared with their checksums, and blobs of registries with
+//! their digests before an image counts as whole.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -18,18 +18,18 @@ use crate::message::Identity;
 use crate::store::Store;
 use crate::{ImageUrl, Options};
 
-/// Where it is unless the options say.
+/// The default location.
 const DIRECTORY: &str = "/var/cache/erofast-shared";
 
-/// Of the directories.
+/// The mode of the directories.
 const MODE: u32 = 0o755;
 
-/// Where it is.
+/// The location, by default or as named.
 pub fn directory(named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| DIRECTORY.into())
 }
 
-/// An image, for reading alone, if all of it is there.
+/// Opens an image for reading only, if all of it is present.
 pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option<Store> {
     let root = directory(options.shared_dir.as_ref());
     let record = Record::new(source, options, identity);
@@ -49,7 +49,7 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> Option
     (store.is_whole() && is_compared).then_some(store)
 }
 
-/// A directory of it, if nobody but root and the caller can have written in it.
+/// A directory of the cache, if only root and the caller can have written to it.
 pub(crate) fn trusted_folder(path: &Path) -> Option<Folder> {
     let is_trusted = |folder: &Folder| folder.stat().is_ok_and(|stat| is_trusted(&stat));
     Folder::open(path).ok().filter(is_trusted)
@@ -70,7 +70,7 @@ fn is_trusted_owner(owner: u32, mode: u32) -> bool {
     [0, own].contains(&owner) && mode & 0o022 == 0
 }
 
-/// The files of an image that is to be shared, made where they are not there.
+/// Opens the files of an image that will be shared, creating missing ones.
 pub fn fill(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Result<Store> {
     let root = directory(options.shared_dir.as_ref());
     let fill = || {
@@ -83,7 +83,7 @@ pub fn fill(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Re
     filled.map_err(|error| io::Error::other(format!("{}: {error}", root.display())))
 }
 
-/// A directory of the caller's own, which all may read.
+/// Creates a directory that the caller owns and everyone may read.
 pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     let made = fs::DirBuilder::new().mode(MODE).create(path);
     let is_new = match made {
@@ -93,7 +93,7 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     let folder = Folder::open(path)?;
     folder.check_owner()?;
     if is_new {
-        // Whatever the umask is.
+        // Independent of the umask.
         fs::set_permissions(path, Permissions::from_mode(MODE))?;
     }
     match is_trusted(&folder.stat()?) {
@@ -102,13 +102,13 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     }
 }
 
-/// All images, the one that was fetched longest ago first.
+/// All images, the one fetched longest ago first.
 pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
     cache::list_kind(directory, true)
 }
 
-/// Removes images, the one that was fetched longest ago first, until the cache has at most so many
-/// bytes. Those who read them keep what they have open.
+/// Removes images, the one fetched longest ago first, until the cache has at most `size` bytes.
+/// Readers keep what they have open.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
     let removed = cache::prune_entries(list(directory)?, size)?;
     cache::remove_leftovers(directory)?;
@@ -236,7 +236,7 @@ mod tests {
         );
     }
 
-    /// As any user can hold them who may read the files.
+    /// Any user who may read the files can hold such locks.
     #[test]
     fn a_lock_of_another_user_holds_up_nobody() {
         let (shared, _) = Shared::filled(None);

@@ -1,9 +1,9 @@
-//! Blocks of an image in two sparse files: their bytes, and a checksum of each.
+//! The blocks of an image in two sparse files: their bytes, and a checksum for each.
 //!
-//! The map has 8 bytes for each block, little-endian: 0 is a block that is absent, all else the
-//! checksum of its bytes. The bytes are written first, so what a crash or a full disk leaves
-//! behind is absent, or does not fit its checksum. Several processes may write: the entries of two
-//! blocks share no byte, and whoever writes a block writes the same.
+//! The map has 8 bytes for each block, little-endian: 0 means that the block is absent, anything
+//! else is the checksum of its bytes. The bytes are written first, so after a crash or on a full
+//! disk a block is absent or does not match its checksum. Several processes may write: the entries
+//! of two blocks share no byte, and all writers of a block write the same bytes.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,8 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use twox_hash::XxHash3_64;
 
-/// Bytes of a block. Larger ones fetch more that no launch reads (docs/notebook/remote.md).
+/// The size of a block in bytes. Larger ones would fetch more that no launch reads
+/// (docs/notebook/remote.md).
 pub const BLOCK: u64 = 16 << 10;
 
 /// Bytes of the map that are read at once.
@@ -35,33 +36,33 @@ pub struct Store {
 }
 
 impl Store {
-    /// The bytes, the map, and the length of the image.
+    /// A store with these files and the image's length in bytes.
     pub fn new(data: OwnedFd, map: OwnedFd, length: u64) -> Store {
         let (data, map) = (data.into(), map.into());
         Store { data, map, length }
     }
 
-    /// The file of bytes.
+    /// The data file, with the bytes.
     pub fn data(&self) -> &File {
         &self.data
     }
 
-    /// The file of checksums.
+    /// The map file, with the checksums.
     pub fn map(&self) -> &File {
         &self.map
     }
 
-    /// Bytes of the image.
+    /// The length of the image in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Where a block is in the image; the last may be short.
+    /// The range of a block in the image; the last one may be short.
     pub fn range(&self, block: u64) -> Range<u64> {
         block * BLOCK..((block + 1) * BLOCK).min(self.length)
     }
 
-    /// The bytes of a block that is there and fits its checksum.
+    /// The bytes of a block that is present and matches its checksum.
     pub fn read_block(&self, block: u64) -> io::Result<Option<Vec<u8>>> {
         let entry = self.entry(block)?;
         if entry == 0 {
@@ -73,17 +74,17 @@ impl Store {
         Ok((whole && checksum(&bytes) == entry).then_some(bytes))
     }
 
-    /// Whether the map has a block.
+    /// Whether a block is in the map.
     pub fn has_block(&self, block: u64) -> io::Result<bool> {
         Ok(self.entry(block)? != 0)
     }
 
-    /// Bytes at an offset, unchecked; false if the file ends before.
+    /// Reads unchecked bytes at an offset; returns false if the file ends before them.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
         read_exact(&self.data, bytes, offset)
     }
 
-    /// When the file of bytes was changed last, as a hash of the time.
+    /// The last change time of the data file, as a hash.
     pub(crate) fn changed(&self) -> io::Result<u32> {
         let stat = rustix::fs::fstat(&self.data)?;
         let time = (stat.st_ctime as u64).wrapping_mul(1_000_000_000) + stat.st_ctime_nsec as u64;
@@ -96,13 +97,13 @@ impl Store {
         self.note(block, checksum(bytes))
     }
 
-    /// Makes a block absent. Its bytes stay: other readers may have compared the checksum.
+    /// Makes a block absent. Its bytes stay: other readers may have compared the checksum already.
     pub fn forget_block(&self, block: u64) -> io::Result<()> {
         self.note(self.count(), 0)?;
         self.note(block, 0)
     }
 
-    /// Frees a block.
+    /// Makes a block absent and frees its space.
     pub fn remove_block(&self, block: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         self.forget_block(block)?;
@@ -115,12 +116,12 @@ impl Store {
         self.map.set_len(0)
     }
 
-    /// Notes behind the map that the bytes of all blocks are those of the image's digest.
+    /// Records after the end of the map that the bytes of all blocks match the image's digest.
     pub fn mark_verified(&self) -> io::Result<()> {
         self.note(self.count(), 1)
     }
 
-    /// Whether they were, once.
+    /// Whether [`mark_verified`](Self::mark_verified) was called for these files.
     pub fn is_verified(&self) -> bool {
         self.has_block(self.count()).unwrap_or(false)
     }
@@ -134,7 +135,7 @@ impl Store {
         self.present().is_ok_and(|bytes| bytes == self.length)
     }
 
-    /// Takes the bytes that are in the file for those of the image, all of them.
+    /// Treats all bytes in the file as those of the image.
     pub(crate) fn adopt(&self) -> io::Result<()> {
         let mut map = Vec::with_capacity(8 * self.count() as usize);
         let mut bytes = vec![0; BLOCK as usize];
@@ -148,11 +149,11 @@ impl Store {
         self.mark_verified()
     }
 
-    /// Bytes of the blocks that the map has.
+    /// Counts the bytes of the blocks in the map.
     pub fn present(&self) -> io::Result<u64> {
         let length = self.map.metadata()?.len().min(8 * self.count());
         let (mut part, mut present) = (vec![0; PART], 0);
-        // A server chooses the length: most of the map may be a hole.
+        // The server chooses the length, so most of the map may be a hole.
         let mut position = self.next_data(0, length)?;
         while position < length {
             let part = &mut part[..PART.min((length - position) as usize)];
@@ -171,7 +172,7 @@ impl Store {
         Ok(present)
     }
 
-    /// Where an entry that is no hole begins, or `length`.
+    /// Where the next entry that is not in a hole begins, or `length`.
     fn next_data(&self, position: u64, length: u64) -> io::Result<u64> {
         if position >= length {
             return Ok(length);
@@ -179,7 +180,7 @@ impl Store {
         match rustix::fs::seek(&self.map, SeekFrom::Data(position)) {
             Ok(data) => Ok(data / 8 * 8),
             Err(Errno::NXIO) => Ok(length),
-            // The filesystem knows no holes.
+            // The filesystem does not support holes.
             Err(Errno::INVAL) => Ok(position),
             Err(error) => Err(error.into()),
         }
@@ -196,12 +197,12 @@ impl Store {
     }
 }
 
-/// Never 0, which is a block that is absent.
+/// The checksum of a block; never 0, which stands for an absent block.
 fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes).max(1)
 }
 
-/// False: the file ends before.
+/// Reads all of `bytes`; returns false if the file ends before.
 fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, offset) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -228,12 +229,12 @@ mod tests {
             (store.read_block(0).unwrap(), store.present().unwrap()),
             (None, 5)
         );
-        // As after a loss of power: the map without the bytes.
+        // As after a power failure: the map without the bytes.
         store.data.set_len(BLOCK).unwrap();
         assert_eq!(store.read_block(1).unwrap(), None);
     }
 
-    /// As a server may announce it, whose map has gigabytes.
+    /// A server may announce such an image, whose map takes gigabytes.
     #[test]
     fn of_the_longest_image_only_what_is_there_is_counted() {
         let length = (8 << 40) - 5;

@@ -12,17 +12,19 @@ use crate::registry::{Reference, TarLayer};
 /// The scheme of images in a registry.
 const OCI: &str = "oci";
 
-/// An `http://`, `https://` or `oci://` URL. Shown without its query, which may hold a signature.
+/// An `http://`, `https://` or `oci://` URL. It is displayed without its query, which may hold a
+/// signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageUrl {
     url: String,
 }
 
-/// Bytes of a URL, which fits in a packet with options.
+/// The longest URL in bytes, which fits in a packet along with options.
 const LONGEST: usize = 8 << 10;
 
 impl ImageUrl {
-    /// None: `text` is no URL, so it is a path. The error is one line without secrets.
+    /// Returns none if `text` is not a URL and so must be a path. The error is one line without
+    /// secrets.
     pub fn parse(text: &str) -> Option<Result<ImageUrl, String>> {
         let (scheme, rest) = text.split_once("://")?;
         if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -60,31 +62,32 @@ impl ImageUrl {
         })
     }
 
-    /// As the fetcher uses it.
+    /// The URL in the form that the fetcher uses.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where it is in a registry; none: on a web server.
+    /// The location in a registry, or none if the image is on a web server.
     pub fn reference(&self) -> Option<Reference> {
         let (scheme, rest) = self.url.split_once("://")?;
         let reference = (scheme == OCI).then(|| Reference::parse(rest));
         reference.and_then(Result::ok)
     }
 
-    /// Whether both have the scheme, host and port of the other; false where that is not certain.
+    /// Whether both have the same scheme, host and port; false if that is not certain.
     pub fn has_origin_of(&self, other: &ImageUrl) -> bool {
         origin(&self.url) == origin(&other.url)
     }
 
-    /// A blob of the same repository that must have so many bytes; none: it is in no registry.
+    /// A blob of the same repository with exactly `bytes` bytes, or none if this is not in a
+    /// registry.
     pub fn blob(&self, digest: &str, bytes: u64) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
         let url = format!("{OCI}://{registry}/{name}@{digest}#blob={bytes}");
         Some(ImageUrl { url })
     }
 
-    /// A layer of the same repository that becomes an image; none: it is in no registry.
+    /// A layer of the same repository that becomes an image, or none if this is not in a registry.
     pub fn tar(&self, layer: &TarLayer) -> Option<ImageUrl> {
         let Reference { registry, name, .. } = self.reference()?;
         let (digest, fragment) = (&layer.digest, layer.fragment());
@@ -92,8 +95,8 @@ impl ImageUrl {
         Some(ImageUrl { url })
     }
 
-    /// A file beside the image: its path with `suffix`, for example `.roothash`; the query stays.
-    /// In a registry there is none: the URL is not valid.
+    /// A file beside the image: its path with `suffix`, for example `.roothash`; the query is kept.
+    /// In a registry there is no such file: the URL is then not valid.
     pub fn beside(&self, suffix: &str) -> ImageUrl {
         let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
         let (path, query) = self.url.split_at(end);
@@ -119,42 +122,43 @@ impl fmt::Display for ImageUrl {
     }
 }
 
-/// Whether a server is asked which image it has, where all of one is in the cache.
+/// Whether to ask a server which image it has, if a whole image is in the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Offline {
-    /// It is, unless the URL has a digest; if it does not answer, the image is the last one.
+    /// Ask unless the URL has a digest; if the server does not answer, use the last image.
     #[default]
     Auto,
     /// Never.
     On,
-    /// Always: without an answer there is no image.
+    /// Always ask: without an answer there is no image.
     Off,
 }
 
-/// How a source is fetched and kept.
+/// How an image is fetched and kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
-    /// The directory of the cache. None: [`crate::cache::default_directory`].
+    /// The cache directory. None stands for [`crate::cache::default_directory`].
     pub cache_dir: Option<PathBuf>,
-    /// The directory of the [shared cache](crate::shared_cache). None: the system's.
+    /// The directory of the [shared cache](crate::shared_cache). None stands for the system's.
     pub shared_dir: Option<PathBuf>,
-    /// Keep blocks there, for all users.
+    /// Keep blocks in the shared cache, for all users.
     pub share: bool,
-    /// Images not used for longest are removed until the cache has at most so many bytes.
+    /// The least recently used images are removed until the cache has at most this many bytes.
     pub cache_size: u64,
-    /// Keep blocks in the cache, for the next to open the image.
+    /// Keep blocks in the cache for later openings of the image.
     pub keep: bool,
-    /// Fetch the whole image first where the server has no ranges.
+    /// Fetch the whole image first if the server does not support ranges.
     pub whole: bool,
-    /// Whether the server is asked which image it has.
+    /// Whether to ask the server which image it has.
     pub offline: Offline,
-    /// How long a read may wait without a byte of its blocks.
+    /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
-    /// After a read has waited for so long, others fail at once for as long: of a command,
-    /// which reads on where it can. Readers of a mount wait for the server's return.
+    /// After a read has waited this long, other reads fail at once for the same time. This is for
+    /// commands, which go on with what they can read; readers of a mount wait until the server is
+    /// back.
     pub gives_up: bool,
-    /// Lines `Name: value` that go with each request to the origin of the URL.
+    /// A file with `Name: value` lines that are sent with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,
     /// A file with a bearer token.
     pub token_file: Option<PathBuf>,
@@ -162,19 +166,20 @@ pub struct Options {
     pub user_file: Option<PathBuf>,
     /// A file with users and passwords by host, in the format of netrc.
     pub netrc_file: Option<PathBuf>,
-    /// Certificates that are trusted besides those of the system, in PEM.
+    /// A PEM file with certificates that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether registries are asked without TLS. None: those on this machine are.
+    /// Whether registries are contacted without TLS. None: only those on this machine are.
     pub plain_http: Option<bool>,
-    /// The launch profile that travels with the image is fetched, too.
+    /// Whether the launch profile that travels with the image is fetched as well.
     pub launches: bool,
-    /// The image's root hash, in hexadecimal: then the same image at another URL is the same
-    /// entry of the cache. Only for readers that verify each block.
+    /// The image's root hash in hexadecimal: the same image at another URL then shares its cache
+    /// entry. Only for readers that verify each block.
     pub root_hash: Option<String>,
 }
 
 impl Options {
-    /// A line about files of credentials that others than their owner may read, if there are any.
+    /// A warning about credential files that users other than their owner may read, if there are
+    /// any.
     pub fn exposed_files(&self) -> Option<String> {
         let files = [
             &self.header_file,

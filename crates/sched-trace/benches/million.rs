@@ -1,5 +1,5 @@
-//! A trace of a million events: written, read back, analysed. Prints times and memory; the promise
-//! is 1.5 s and 300 MB for reading and analysing.
+//! A trace of a million events: written, read back, analysed. Prints times and memory; the target
+//! for reading and analysing is 1.5 s and 300 MB.
 
 use sched_trace::blame::blame;
 use sched_trace::latency::{Filter, GroupBy, analyse};
@@ -10,7 +10,7 @@ use std::time::Instant;
 const EVENTS: u64 = 1_000_000;
 
 fn main() {
-    // The reader is measured in a process of its own, so that building the trace does not count.
+    // The reader is measured in a separate process, so that building the trace does not count.
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, flag, file] = arguments.as_slice()
         && flag == "--measure"
@@ -60,7 +60,7 @@ fn measure(file: &str) {
         "total:   {total:?} (promise: 1.5 s); {with_blame:?} with blame on {} blockers",
         blame.behind.len()
     );
-    // On a machine that is busy with other things only this figure means something.
+    // On a machine that is busy with other things, only this figure is meaningful.
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     println!(
         "CPU:     {}.{:03} s in all",

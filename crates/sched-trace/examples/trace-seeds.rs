@@ -1,9 +1,9 @@
-//! Writes the seeds of the trace fuzzers: `trace-seeds CORPUS` unpacks the fixtures, whole and cut
-//! to a size that a fuzzer mutates fast, into one folder for each target.
+//! Writes the seeds of the trace fuzzers: `trace-seeds CORPUS` unpacks the fixtures, whole and
+//! truncated to a size that a fuzzer mutates fast, into one folder per target.
 
 use std::path::Path;
 
-/// The fuzz targets and the beginning of their fixtures' names.
+/// The fuzz targets, and the prefix of their fixtures' names.
 const TARGETS: [(&str, &str); 4] = [
     ("trace_perfetto", "perfetto-"),
     ("trace_perf", "perf-"),
@@ -11,7 +11,7 @@ const TARGETS: [(&str, &str); 4] = [
     ("trace_text", "ftrace"),
 ];
 
-/// Lines of the text seed, cut from the whole.
+/// Lines of the text seed, taken from the whole.
 const LINES: usize = 40;
 
 fn main() -> std::io::Result<()> {

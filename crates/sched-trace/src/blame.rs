@@ -1,4 +1,4 @@
-//! Which threads a wait was spent behind, and why the waiting thread was not moved.
+//! Which threads a waiting thread had to wait for, and why it was not moved.
 
 use crate::Comm;
 use crate::UNKNOWN_PID;
@@ -9,24 +9,24 @@ use crate::timeline::{Item, Run, Timeline};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// A real-time thread that waits behind one normal thread for longer than this was held up by
-/// something other than the usual cost of a preemption.
+/// If a real-time thread waits behind one normal thread for longer than this, the cause is not the
+/// usual cost of a preemption.
 const HELD_UP_NS: u64 = 1_000_000;
 
 /// A switch this long after a wake-up no longer races with it: the waiting thread is on the run
 /// queue.
 const ENQUEUED_NS: u64 = 100_000;
 
-/// What happened while a thread waited.
+/// The activity of the CPUs while a thread waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behind {
-    /// Runs on the CPUs where it was queued, cut to its wait.
+    /// Runs on the CPUs where it was queued, clipped to its wait.
     pub runs: Vec<Run>,
-    /// Time for which such a CPU was idle and did not run the thread yet: the cost of waking up.
+    /// Time for which such a CPU was idle but did not run the thread yet: the cost of waking up.
     pub idle_ns: u64,
     /// Time for which the trace does not show what ran, or where the thread was queued.
     pub unknown_ns: u64,
-    /// The longest time for which another CPU was idle meanwhile.
+    /// The longest time for which another CPU was idle in the meantime.
     pub idle_elsewhere_ns: u64,
     /// Why it was not moved.
     pub why: Why,
@@ -36,37 +36,37 @@ pub struct Behind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was moved in the end.
+    /// It was eventually moved.
     Moved,
     /// No other CPU was idle for long enough to matter.
     AllBusy,
     /// It is bound to its CPU, as far as the trace shows: it never ran on another one.
     Pinned,
     /// It is real-time, and the scheduler switched to a normal thread while it waited: the
-    /// real-time budget of its CPU or cgroup was used up, or normal threads had the share that the
-    /// deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
+    /// real-time budget of its CPU or cgroup was exhausted, or normal threads got the share that
+    /// the deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
     Throttled,
-    /// It could run, and its CPU was idle: the quota of its cgroup was used up (`cpu.max`).
+    /// It was runnable, and its CPU was idle: the quota of its cgroup was exhausted (`cpu.max`).
     Quota,
-    /// It is real-time, and one normal thread kept the CPU: code that does not preempt (the trace
-    /// does not distinguish it from an exhausted budget).
+    /// It is real-time, and one normal thread kept the CPU: code that cannot be preempted (the
+    /// trace does not distinguish this from an exhausted budget).
     NotPreempted,
-    /// Another CPU was idle, and the scheduler did not move it.
+    /// Another CPU was idle, but the scheduler did not move it.
     NotMoved,
 }
 
-/// Summary of what waits were spent behind.
+/// A summary of the threads that others waited behind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Blame {
     /// Number of waits.
     pub waits: u64,
     /// Their sum.
     pub total_us: f64,
-    /// Part of it spent behind threads; longest first.
+    /// The part spent behind threads; longest first.
     pub behind: Vec<Blocker>,
-    /// Part of it spent on an idle CPU that was about to run the waiting thread.
+    /// The part spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
-    /// Part of it for which the trace does not show what ran.
+    /// The part for which the trace does not show what ran.
     pub unknown_us: f64,
     /// Waits and time by the reason why the thread was not moved; longest first.
     pub why: Vec<Reason>,
@@ -79,12 +79,12 @@ pub struct Blocker {
     pub comm: Comm,
     /// Their priority as the kernel traces it.
     pub prio: i32,
-    /// Their policy, where `record` noted it.
+    /// Their policy, if `record` noted it.
     pub policy: Option<Policy>,
-    /// The work item that they executed meanwhile; a kworker's name identifies no work.
+    /// The work item that they executed meanwhile: a kworker's name does not identify its work.
     #[serde(skip)]
     pub item: Option<Item>,
-    /// Time waited behind them.
+    /// Total time spent waiting behind them.
     pub total_us: f64,
     /// Number of waits.
     pub waits: u64,
@@ -102,7 +102,7 @@ pub struct Reason {
 }
 
 impl Timeline {
-    /// What ran while a thread waited, and why it was not moved.
+    /// The threads that ran while a thread waited, and why it was not moved.
     pub fn behind(&self, wait: &Wait) -> Behind {
         let queued = self.queued(wait);
         let (mut runs, mut idle_ns, mut known) = (Vec::new(), 0, 0);
@@ -122,7 +122,7 @@ impl Timeline {
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
             why: match idle_ns {
-                // An idle CPU runs what it may at once.
+                // An idle CPU runs what it may run at once.
                 idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
                 _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
             },
@@ -165,7 +165,7 @@ impl Timeline {
 }
 
 /// A number of waits, and a time in nanoseconds. Waits overlap: a damaged trace has some of
-/// centuries, whose sum takes more than 64 bits.
+/// centuries, whose sum needs more than 64 bits.
 #[derive(Default)]
 struct Sum {
     waits: u64,
@@ -179,7 +179,7 @@ impl Sum {
     }
 }
 
-/// Summarizes what waits were spent behind.
+/// Summarizes which threads others waited behind.
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
     let mut blockers: HashMap<(Comm, i32, Option<Policy>, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
@@ -199,7 +199,7 @@ pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>)
             .into_iter()
             .flat_map(|run| timeline.by_item(run))
         {
-            // One item may be executed by any kworker.
+            // Any kworker may execute an item.
             let comm = match run.item {
                 Some(_) if run.comm.is_kworker() => "kworker".into(),
                 _ => run.comm,
@@ -243,7 +243,7 @@ mod tests {
     use crate::latency::analyse;
     use crate::script::{rename, trace};
 
-    /// What the waits of a thread were spent behind; thread 4 is real-time.
+    /// The blame for a thread's waits; thread 4 is real-time.
     fn blamed(text: &str, pid: i32) -> Blame {
         let mut trace = trace(text);
         rename(&mut trace, 4, "t4", 98);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_wait_is_charged_once() {
-        // A trace, total, idle and unknown time of thread 3, and the threads it waited behind.
+        // A trace; total, idle and unknown time of thread 3; and the threads it waited behind.
         type Parts = &'static [(&'static str, f64)];
         let cases: [(&str, [f64; 3], Parts); 5] = [
             (
@@ -262,7 +262,7 @@ mod tests {
                 [27.0, 2.0, 0.0],
                 &[("t2", 20.0), ("t1", 5.0)],
             ),
-            // t1 runs since before the trace and is known by its event.
+            // t1 has been running since before the trace and is known by its event.
             (
                 "0 0 1 waking 9; 10 0 0 waking 3; 40 0 1 R+ 3",
                 [30.0, 0.0, 0.0],
@@ -314,7 +314,7 @@ mod tests {
         let found = blame.behind.iter().map(|b| (b.comm.to_string(), b.policy));
         let expected = [
             ("t1", Some(Policy::Idle)),
-            // Another one by the time that its policy was noted.
+            // Another policy by the time it was noted.
             ("t2", None),
             ("t4", Some(Policy::Fifo)),
         ];

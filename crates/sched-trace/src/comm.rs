@@ -3,14 +3,14 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// A thread's name: at most 15 bytes, as `/proc/PID/comm` shows it.
+/// A thread's name: at most 15 bytes, as in `/proc/PID/comm`.
 ///
-/// Stored in place, because there are two of them in every context switch.
+/// Stored in place, because every context switch has two of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Comm([u8; 16]);
 
 impl Comm {
-    /// Takes the bytes up to the first NUL, cut after 15.
+    /// Takes the bytes up to the first NUL, truncated to 15.
     pub fn new(bytes: &[u8]) -> Self {
         let end = bytes
             .iter()

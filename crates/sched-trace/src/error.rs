@@ -10,7 +10,7 @@ pub enum Error {
     /// The kernel has no tracefs, or the user may not use it.
     #[error("no scheduler trace: {reason}")]
     NoTracefs {
-        /// What is missing and what to do about it.
+        /// The missing requirement, and the remedy.
         reason: String,
     },
     /// A file of the tracing directory could not be used.
@@ -18,7 +18,7 @@ pub enum Error {
     Tracefs {
         /// The file, below the tracing directory.
         path: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A trace file could not be opened, read or written.
@@ -26,7 +26,7 @@ pub enum Error {
     File {
         /// The trace file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
     /// The command to record could not be started.
@@ -34,44 +34,44 @@ pub enum Error {
     Command {
         /// Its name.
         command: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Why a trace of the clocks `counter` and, without its scale, `x86-tsc` is refused.
+/// Why a trace with the clock `counter` or, without its scale, `x86-tsc` is refused.
 pub(crate) const COUNTED: &str = "its clock counts events or cycles and not time; record with the clock mono \
                        (trace-cmd record -C mono; echo mono > trace_clock)";
 
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with a trace file.
+/// The fault of a trace file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The system's answer.
+    /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file has none of the known formats; how it begins.
+    /// The file has none of the known formats; its first bytes.
     #[error("unknown trace format ({0}); known are Perfetto, perf.data, trace.dat and ftrace text")]
     UnknownFormat(String),
-    /// The file has a known format but is damaged, or lacks what is needed.
+    /// The file has a known format but is damaged, or lacks something necessary.
     #[error("broken {format} trace near byte {offset}: {reason}")]
     Broken {
         /// Its format.
         format: &'static str,
-        /// Where, as far as known.
+        /// The offset, as far as known.
         offset: u64,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The file has a known format, and nothing in it that is read.
+    /// The file has a known format but contains none of the events that are read.
     #[error("{format} without scheduler events: {record}")]
     NoEvents {
         /// Its format.
         format: &'static str,
-        /// How a trace of this format has them.
+        /// How to record a trace of this format that has them.
         record: &'static str,
     },
     /// A trace that exceeds a bound of the reader.
@@ -79,7 +79,7 @@ pub enum Fault {
     TooBig {
         /// The bound of [`crate::ReadOptions`] that was exceeded.
         limit: usize,
-        /// What is bounded.
+        /// The bounded quantity.
         what: &'static str,
     },
 }
@@ -94,7 +94,8 @@ impl Fault {
         }
     }
 
-    /// The error of a file. A reason may quote it; the error stays one line whatever it contains.
+    /// Adds the file to the fault. A reason may quote the file; the error stays one line whatever
+    /// it contains.
     pub(crate) fn at(mut self, path: &Path) -> Error {
         if let Self::Broken { reason, .. } = &mut self {
             *reason = reason.replace(char::is_control, " ");

@@ -1,9 +1,9 @@
-//! One model of events behind all readers.
+//! One event model for all readers.
 
 use crate::{Comm, Name};
 use std::fmt;
 
-/// A pid that the trace does not have (the first compact Perfetto switch of a CPU).
+/// A pid that is missing in the trace (the first compact Perfetto switch of a CPU).
 pub const UNKNOWN_PID: i32 = -1;
 
 /// One line of a trace.
@@ -13,9 +13,9 @@ pub struct Event {
     pub time_ns: u64,
     /// The CPU that wrote the event.
     pub cpu: u32,
-    /// The thread that was running there; [`UNKNOWN_PID`] where a format does not say.
+    /// The thread that was running there; [`UNKNOWN_PID`] if the format does not say.
     pub pid: i32,
-    /// What happened.
+    /// The kind of event.
     pub kind: Kind,
 }
 
@@ -24,7 +24,7 @@ pub struct Event {
 pub struct Task {
     /// Its name.
     pub comm: Comm,
-    /// Its id; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not name.
+    /// Its ID; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not name.
     pub pid: i32,
     /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
     pub prio: i32,
@@ -41,22 +41,22 @@ pub enum Wake {
     New,
 }
 
-/// What interrupts a thread in the middle of its run.
+/// An interruption in the middle of a thread's run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Interrupt {
-    /// A handler of a device's interrupt; its end has the number alone.
+    /// A handler of a device's interrupt; its end event has only the number.
     Handler {
-        /// As /proc/interrupts has it.
+        /// The number in /proc/interrupts.
         irq: i32,
-        /// Of the device or driver.
+        /// The name of the device or driver.
         name: Option<Name>,
     },
-    /// A softirq, by its place in the kernel's list.
+    /// A softirq, by its index in the kernel's list.
     Softirq(u32),
 }
 
-/// What happened. Work items are known by the address of their struct, which is only an identity;
-/// `kthread` is true for those of a kthread_worker.
+/// The kind of an event. Work items are identified by the address of their struct, which is only an
+/// identity; `kthread` is true for those of a kthread_worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]
@@ -80,7 +80,7 @@ pub enum Kind {
         to_cpu: u32,
     },
     /// `workqueue_queue_work` or `sched_kthread_work_queue_work`; `queue` is the work queue's name
-    /// where the kernel prints it.
+    /// if the kernel prints it.
     WorkQueued {
         work: u64,
         function: Name,
@@ -94,7 +94,7 @@ pub enum Kind {
         function: Name,
         kthread: bool,
     },
-    /// It ends it: `..._execute_end`. Older kernels do not record the function.
+    /// The worker ends it: `..._execute_end`. Older kernels do not record the function.
     WorkEnd {
         work: u64,
         function: Option<Name>,
@@ -109,7 +109,7 @@ pub enum Kind {
     },
     /// `task_newtask`: the running thread created `pid` with these flags of clone(2).
     NewTask { pid: i32, comm: Comm, flags: u64 },
-    /// `sched_process_exec`: `pid` runs another program now.
+    /// `sched_process_exec`: `pid` now runs another program.
     Exec {
         filename: Name,
         pid: i32,
@@ -126,17 +126,19 @@ pub enum Kind {
         unique: u64,
         opcode: u32,
     },
-    /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or their ends.
+    /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or the events at
+    /// their ends.
     Interrupt { source: Interrupt, begins: bool },
     /// `sched_blocked_reason` of Android's kernels, when `pid` is woken: the function in which it
-    /// had slept, uninterruptibly.
+    /// slept uninterruptibly.
     SleptIn {
         pid: i32,
         caller: Name,
         io_wait: bool,
     },
-    /// `block_rq_complete` of a request, or `block_bio_complete`: a read or write of a block device
-    /// is done, of the kernel's own dev_t. Whoever submitted it is called next, on the same CPU.
+    /// `block_rq_complete` for a request, or `block_bio_complete`: a read or write of a block
+    /// device has completed; the device has the kernel's own dev_t. The submitter's completion
+    /// function is called next, on the same CPU.
     BlockDone { device: u32, request: bool },
 }
 
@@ -160,7 +162,7 @@ impl TaskState {
     /// Sleeping without work, which no load average counts: a kworker between its items.
     pub const IDLE: Self = Self(0x80);
 
-    /// From the field's raw value; a bit above the reported ones is the preemption mark.
+    /// Converts the field's raw value; a bit above the reported ones is the preemption mark.
     pub fn from_bits(bits: u64) -> Self {
         let reported = (bits & 0xff) as u16;
         // Kernels before 4.14 set a higher bit (TASK_STATE_MAX of their time) for "preempted".
@@ -171,9 +173,9 @@ impl TaskState {
         })
     }
 
-    /// From the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
+    /// Parses the text of ftrace and of other printers: `R`, `R+`, `S`, `D|W`, ...
     ///
-    /// libtraceevent's plugins have letters of their own for the last two bits: `x` and `W`.
+    /// libtraceevent's plugins have their own letters for the last two bits: `x` and `W`.
     pub fn from_text(text: &str) -> Self {
         let mut bits = 0;
         for letter in text.bytes() {

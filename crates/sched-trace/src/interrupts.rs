@@ -1,8 +1,8 @@
-//! Interrupts and softirqs: time within the slices of threads that was not theirs.
+//! Interrupts and softirqs: time within the slices of threads that was not their own.
 //!
-//! The scheduler charges it to the thread that runs, and a wait behind that thread is charged to
-//! it, too. Timer and inter-processor interrupts of x86 have no handler in the kernel's sense, and
-//! so no such event.
+//! The scheduler charges this time to the thread that runs, and a wait behind that thread is
+//! charged to it as well. Timer and inter-processor interrupts on x86 have no handler in the
+//! kernel's sense, and thus no such event.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;
@@ -33,7 +33,7 @@ impl Interrupt {
     }
 }
 
-/// An interruption. Those that are interrupted themselves are in parts.
+/// An interruption. One that is itself interrupted is split into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Beginning.
@@ -46,7 +46,7 @@ pub struct Span {
     pub pid: i32,
     /// By what.
     pub source: Interrupt,
-    /// A further part of the one before.
+    /// Whether this is a further part of the previous one.
     pub goes_on: bool,
 }
 
@@ -60,14 +60,14 @@ impl Span {
 /// All interruptions of a trace.
 #[derive(Debug, Default)]
 pub struct Interrupts {
-    /// By CPU, in the order of time.
+    /// By CPU, in order of time.
     cpus: BTreeMap<u32, Vec<Span>>,
-    /// The trace has such events.
+    /// Whether the trace has such events.
     pub recorded: bool,
 }
 
-/// What runs on a CPU in place of the thread, the innermost last: since when, what, and whether it
-/// has run before.
+/// The interruptions that run on a CPU in place of the thread, innermost last: since when, which,
+/// and whether it has run before.
 type Stack = Vec<(u64, Interrupt, bool)>;
 
 impl Interrupts {
@@ -96,7 +96,7 @@ impl Interrupts {
                     let spans = spans.filter(|span| span.length_ns() > 0 && pid > 0);
                     found.cpus.entry(cpu).or_default().extend(spans);
                 }
-                // No thread is switched within one: its end is missing.
+                // No thread is switched during an interruption: its end event is missing.
                 Kind::Switch { .. } => drop(stacks.remove(&cpu)),
                 _ => {}
             }
@@ -104,7 +104,7 @@ impl Interrupts {
         found
     }
 
-    /// Those on a CPU that touch `from..until`, cut to it.
+    /// The interruptions on a CPU that touch `from..until`, cut to it.
     pub fn on(&self, cpu: u32, from: u64, until: u64) -> impl Iterator<Item = Span> {
         let all = self.cpus.get(&cpu).map_or(&[][..], |spans| spans);
         let first = all.partition_point(|span| span.end_ns <= from);
@@ -119,7 +119,7 @@ impl Interrupts {
     }
 }
 
-/// The part of what is interrupted in turn.
+/// Begins an interruption; returns the part of the one that it interrupts.
 fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let part = stack.last_mut().map(|(since, source, goes_on)| {
         let part = (*since, *source, *goes_on);
@@ -130,7 +130,7 @@ fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Int
     part
 }
 
-/// The part that ends. One whose beginning is not in the trace is none.
+/// Ends an interruption; returns its part. Without a beginning in the trace there is none.
 fn leave(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let is_it = |(_, begun, _): &(u64, Interrupt, bool)| match (*begun, source) {
         (Interrupt::Handler { irq: a, .. }, Interrupt::Handler { irq: b, .. }) => a == b,
@@ -149,7 +149,7 @@ fn leave(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Int
 /// Interruptions of one source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Source {
-    /// Device or driver with its number, or softirq.
+    /// Device or driver with its number, or a softirq.
     pub source: String,
     /// How often.
     pub count: u64,
@@ -166,16 +166,16 @@ pub struct Interrupted {
     pub comm: Comm,
     /// The thread.
     pub pid: i32,
-    /// For how long it was interrupted.
+    /// How long it was interrupted.
     pub total_us: f64,
-    /// For how long it had a CPU, that time included.
+    /// How long it had a CPU, including that time.
     pub ran_us: f64,
 }
 
-/// What the slices of some threads had within them that was not theirs.
+/// Time within the slices of some threads that was not their own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lost {
-    /// False where the trace has no such events: then nothing is known.
+    /// False if the trace has no such events; nothing is known then.
     pub recorded: bool,
     /// All of it.
     pub total_us: f64,
@@ -185,8 +185,8 @@ pub struct Lost {
     pub threads: Vec<Interrupted>,
 }
 
-/// The interruptions of the threads that the filter accepts. The threads that execute softirqs in
-/// place of the interrupted ones are at their own work.
+/// The interruptions of the threads that the filter accepts. Threads that execute softirqs instead
+/// of the interrupted ones are doing their own work.
 pub fn lost(
     interrupts: &Interrupts,
     timeline: &Timeline,
@@ -260,7 +260,8 @@ mod tests {
         let sources: Vec<_> = sources
             .map(|it| (it.source.as_str(), it.count, it.total_us))
             .collect();
-        // Nobody is interrupted on an idle CPU, and what has no beginning or end is not known.
+        // Nobody is interrupted on an idle CPU, and anything without a beginning or an end is
+        // unknown.
         assert_eq!(
             sources,
             [("softirq NET_RX", 1, 24.0), ("eth0 (irq 24)", 2, 8.0)]

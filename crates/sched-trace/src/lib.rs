@@ -19,13 +19,12 @@
 //!
 //! * [`record`] records live through tracefs.
 //! * [`open`] reads a trace file of any known format; [`perfetto`] writes one.
-//! * [`interrupts`] says what ran within the slices of threads, [`sleeps`] in which functions they
-//!   slept.
+//! * [`interrupts`] shows what ran within the slices of threads, [`sleeps`] the functions in which
+//!   they slept.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
-//! * [`completeness`] says of which CPUs and intervals events are missing.
-//! * [`quotas`] says which control groups were stopped by theirs.
-//! * [`timeline`] holds what ran on each CPU; [`blame`] says which threads the waits were spent
-//!   behind.
+//! * [`completeness`] shows on which CPUs and in which intervals events are missing.
+//! * [`quotas`] shows which control groups were stopped by their quotas.
+//! * [`timeline`] holds what ran on each CPU; [`blame`] shows which threads others waited behind.
 //! * [`why`] follows the chain of events that a thread waited for.
 //! * [`stats`] summarizes.
 #![forbid(unsafe_code)]

@@ -23,7 +23,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name for `text`, made at its first use.
+    /// The name for `text`, created on first use.
     pub fn intern(&mut self, text: &str) -> Name {
         if let Some(&name) = self.index.get(text) {
             return name;
@@ -36,7 +36,7 @@ impl Names {
         name
     }
 
-    /// The text; empty for a name of another trace.
+    /// The text; empty for a name from another trace.
     pub fn get(&self, name: Name) -> &str {
         self.texts.get(name.0 as usize).map_or("", |text| text)
     }

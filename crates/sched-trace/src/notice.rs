@@ -8,89 +8,89 @@ use std::fmt;
 pub enum Notice {
     /// Records of known events could not be decoded.
     UndecodedRecords {
-        /// How many.
+        /// The number of them.
         count: u64,
     },
     /// Pages of the ring buffer could not be read.
     UnreadPages {
-        /// How many.
+        /// The number of them.
         count: u64,
-        /// What is wrong with the first one.
+        /// The fault of the first one.
         reason: String,
     },
     /// Work functions appear as addresses.
     UnnamedFunctions {
         /// Functions without a name.
         unnamed: usize,
-        /// All functions.
+        /// Number of all functions.
         of: usize,
-        /// How a trace of this format gets their names.
+        /// How to record a trace of this format with their names.
         remedy: &'static str,
     },
-    /// A ring buffer overwrote its oldest events, and nothing else: the trace begins later.
+    /// A ring buffer overwrote its oldest events, but no others: the trace begins later.
     Wrapped {
-        /// Overwritten events, where the trace has their number.
+        /// Number of overwritten events, if the trace has it.
         overwritten: u64,
         /// Where the trace begins: from here on all CPUs have their events.
         from_ns: u64,
     },
-    /// Nobody counted the events, and one CPU has none at the beginning or at the end.
+    /// The events were not counted, and one CPU has none at the beginning or at the end.
     Uncounted {
-        /// From when on all CPUs have events.
+        /// Time from which all CPUs have events.
         from_ns: u64,
-        /// Until when.
+        /// Time until which all CPUs have events.
         until_ns: u64,
-        /// The figures are of this time alone.
+        /// The figures cover only this time.
         dropped: bool,
     },
     /// Another recording begins within the trace.
     Seam {
-        /// Where.
+        /// The time of its beginning.
         at_ns: u64,
     },
     /// Events are missing.
     Broken {
-        /// The CPU that should have written them, where known.
+        /// The CPU that should have written them, if known.
         cpu: Option<u32>,
-        /// In how many intervals.
+        /// Number of intervals.
         count: usize,
-        /// The first one.
+        /// Beginning of the first one.
         from_ns: u64,
         /// Its end.
         until_ns: u64,
-        /// How that is known.
+        /// The evidence.
         reason: String,
     },
-    /// No CPU wrote an event for a while, though threads that used to run soon could run.
+    /// No CPU wrote an event for a while, although threads that usually run soon were runnable.
     Paused {
-        /// How often.
+        /// How often this happened.
         count: usize,
-        /// The first time.
+        /// Beginning of the first time.
         from_ns: u64,
         /// Its end.
         until_ns: u64,
     },
-    /// The recorder names CPUs that wrote no event.
+    /// The recorder lists CPUs that wrote no event.
     SilentCpus {
-        /// These.
+        /// Their numbers.
         cpus: Vec<u32>,
     },
     /// Lines of text that are neither events nor comments.
     UnknownLines {
-        /// How many.
+        /// The number of them.
         count: u64,
         /// The first one.
         first: String,
     },
     /// The clock of the trace differs between its CPUs.
     LocalClock,
-    /// The trace has no switch, with which waits end.
+    /// The trace has no switches, which end waits.
     NoSwitches,
-    /// The trace has `sched_wakeup`, and not the `sched_waking` before it.
+    /// The trace has `sched_wakeup`, but not the `sched_waking` before it.
     NoWaking,
     /// Switches and wake-ups of all threads are missing, too many for their figures to be valid.
     MissingEvents {
-        /// Switches.
+        /// Number of switches.
         switches: u64,
         /// Runs after a sleep without a wake-up.
         unexplained: u64,
@@ -115,7 +115,7 @@ impl Notice {
         )
     }
 
-    /// Whether it makes figures invalid that are selected by the name of a work function.
+    /// Whether it invalidates figures that are selected by the name of a work function.
     pub fn spoils_names(&self) -> bool {
         matches!(self, Self::UnnamedFunctions { .. })
     }

@@ -22,7 +22,7 @@ pub enum Policy {
 pub(crate) const REALTIME: i32 = 100;
 
 impl Policy {
-    /// From the number that system calls and /proc/PID/stat use.
+    /// Converts the number that system calls and /proc/PID/stat use.
     pub fn from_number(number: u64) -> Option<Self> {
         let all = [
             Self::Other,
@@ -37,8 +37,8 @@ impl Policy {
     }
 
     /// Whether a thread of this policy may have such a priority, as the kernel traces it: if not,
-    /// the policy was another one at that time, or the thread has inherited the priority of one
-    /// that waits for its lock.
+    /// its policy was different at that time, or the thread has inherited the priority of one that
+    /// waits for its lock.
     pub fn fits(self, prio: i32) -> bool {
         let realtime = matches!(self, Self::Fifo | Self::Rr | Self::Deadline);
         realtime == (prio < REALTIME)

@@ -1,6 +1,7 @@
-//! Quotas of control groups (`cpu.max`) that stopped threads during a recording: how long, by the
-//! kernel's own account. The scheduler's events have no quota: a thread that is stopped looks like
-//! one that is preempted, and may come back while others keep its CPU busy.
+//! Quotas of control groups (`cpu.max`) that stopped threads during a recording: for how long,
+//! according to the kernel's own accounting. The scheduler's events do not show quotas: a thread
+//! that is stopped looks like one that is preempted, and may come back while others keep its CPU
+//! busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;
@@ -11,12 +12,12 @@ use std::collections::BTreeMap;
 /// The track on which `record` notes each thread of a group that was stopped.
 pub(crate) const TRACK: &str = "CPU quota";
 
-/// A quota, and the threads that it binds.
+/// A quota, and the threads that it limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quota {
-    /// The group, its quota, and for how long it stopped threads.
+    /// The group, its quota, and how long it stopped threads.
     pub quota: String,
-    /// The threads of the group that waited for a CPU. Their waits contain that time.
+    /// The threads of the group that waited for a CPU. Their waits include that time.
     pub threads: Vec<Bound>,
 }
 
@@ -27,12 +28,12 @@ pub struct Bound {
     pub comm: Comm,
     /// The thread.
     pub pid: i32,
-    /// All its waits for a CPU.
+    /// Total time that it waited for a CPU.
     pub waited_us: f64,
 }
 
-/// The quotas that stopped threads which the filter accepts, each with these threads, those first
-/// that waited longest.
+/// The quotas that stopped threads accepted by the filter, each with these threads, those that
+/// waited longest first.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> Vec<Quota> {
     let mut waited: BTreeMap<i32, u64> = BTreeMap::new();
     for wait in report.accepted(filter) {

@@ -1,14 +1,13 @@
 //! Traces for tests: events `MICROSECOND CPU PID WHAT...`, separated by semicolons.
 //!
-//! `10 0 1 S 7` is a switch from 1, which sleeps, to 7; `10 0 1 waking 7` a wake-up of 7 by 1. Work
-//! items are `queue ADDRESS FUNCTION [QUEUE]`, `start ADDRESS FUNCTION`, `end ADDRESS FUNCTION`,
-//! those of kthread_workers `kqueue` and `kstart`. Interrupts are `irq NUMBER [NAME]`, `irqend
-//! NUMBER`,
-//! `softirq VECTOR` and `softirqend VECTOR`.
+//! `10 0 1 S 7` is a switch from 1, which sleeps, to 7; `10 0 1 waking 7` is a wake-up of 7 by 1.
+//! Work items are `queue ADDRESS FUNCTION [QUEUE]`, `start ADDRESS FUNCTION`, `end ADDRESS
+//! FUNCTION`, those of kthread_workers `kqueue` and `kstart`. Interrupts are `irq NUMBER [NAME]`,
+//! `irqend NUMBER`, `softirq VECTOR` and `softirqend VECTOR`.
 
 use crate::{Comm, Event, Interrupt, Kind, Task, TaskState, Trace, Wake};
 
-/// A trace of these events, in the order of time.
+/// A trace of these events, ordered by time.
 pub(crate) fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -96,7 +95,7 @@ fn kind(trace: &mut Trace, pid: i32, words: &[&str]) -> Option<Kind> {
     })
 }
 
-/// A thread of normal priority whose name is made of its pid; 9 is a kworker.
+/// A thread of normal priority, named after its pid; 9 is a kworker.
 pub(crate) fn task(pid: i32) -> Task {
     Task {
         comm: match pid {

@@ -1,16 +1,17 @@
-//! How the kernel of a trace schedules: what the events do not say, and waits depend on.
+//! How the kernel of a trace schedules: settings that waits depend on and that the events do not
+//! show.
 
 use serde::Serialize;
 use std::fmt;
 
-/// Ways in which a kernel preempts; a file can name no other.
+/// The kernel's preemption modes; a file can contain no others.
 const MODES: [&str; 6] = ["none", "voluntary", "full", "lazy", "rt", "dynamic"];
 
 /// Settings of the scheduler, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SchedulerSettings {
-    /// Where a thread inside the kernel can be preempted: "none", "voluntary", "full", "lazy" or
-    /// "rt"; "dynamic" where that is chosen at boot and not known.
+    /// The kernel's preemption mode: "none", "voluntary", "full", "lazy" or "rt"; "dynamic" if it
+    /// is chosen at boot and unknown.
     pub preemption: Option<String>,
     /// Whether sessions share the CPU as groups.
     pub autogroup: Option<bool>,
@@ -34,8 +35,8 @@ pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
 }
 
 impl SchedulerSettings {
-    /// From the version of a kernel (`uname -v`), with the settings behind it that
-    /// [`SchedulerSettings::behind`] wrote, if it did.
+    /// Parses the version of a kernel (`uname -v`), and the settings after it, if
+    /// [`SchedulerSettings::behind`] wrote them.
     pub fn of_version(version: &str) -> Self {
         let mut parts = version.split(';').map(str::trim);
         let built = parts.next().unwrap_or_default();
@@ -56,7 +57,7 @@ impl SchedulerSettings {
         settings
     }
 
-    /// The version of a kernel with these settings behind it, as traces store both.
+    /// The version of a kernel followed by these settings, as traces store both.
     pub fn behind(&self, version: &str) -> String {
         let settings = self.parts();
         let parts = std::iter::once(version.to_owned()).chain(settings);
@@ -71,14 +72,14 @@ impl SchedulerSettings {
         let autogroup = self
             .autogroup
             .map(|on| format!("autogroup {}", if on { "on" } else { "off" }));
-        // Off is what all kernels before it are.
+        // All earlier kernels behave as if it were off.
         let proxy = self.proxy_execution.filter(|on| *on);
         let proxy = proxy.map(|_| "proxy-execution on".to_owned());
         preemption.chain(autogroup).chain(proxy)
     }
 
-    /// Whether a thread inside the kernel keeps its CPU although a real-time thread waits, up to a
-    /// point where it yields by itself; none where that is not known.
+    /// Whether a thread inside the kernel keeps its CPU although a real-time thread waits, until it
+    /// yields by itself; none if that is unknown.
     pub fn kernel_keeps_cpu(&self) -> Option<bool> {
         match self.preemption.as_deref()? {
             "none" | "voluntary" => Some(true),
@@ -88,14 +89,14 @@ impl SchedulerSettings {
     }
 }
 
-/// "preemption none, autogroup on"; empty where nothing is known.
+/// "preemption none, autogroup on"; empty if nothing is known.
 impl fmt::Display for SchedulerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.parts().collect::<Vec<_>>().join(", "))
     }
 }
 
-/// The word for preemption in the version of a kernel. None or voluntary have no word.
+/// The preemption mode in the version of a kernel. None and voluntary are not mentioned there.
 fn built_preemption(version: &str) -> Option<&'static str> {
     let words = || version.split_whitespace();
     let known = [

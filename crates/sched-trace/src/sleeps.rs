@@ -1,5 +1,5 @@
-//! In which functions of the kernel threads slept uninterruptibly, where the trace says so:
-//! Android's kernels write it with each wake-up (`sched_blocked_reason`).
+//! The kernel functions in which threads slept uninterruptibly, if the trace has them: Android's
+//! kernels write them with each wake-up (`sched_blocked_reason`).
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;
@@ -16,15 +16,15 @@ pub struct Sleep {
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
-    /// The CPU that it had slept on.
+    /// The CPU on which it slept.
     pub cpu: u32,
     /// Where.
     pub caller: Name,
-    /// For a device.
+    /// Whether it waited for a device.
     pub io_wait: bool,
 }
 
-/// All sleeps of which the trace says where, in the order of time.
+/// All sleeps with a known function, in order of time.
 pub fn sleeps(trace: &Trace) -> Vec<Sleep> {
     let mut asleep: HashMap<i32, (u64, u32)> = HashMap::new();
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ pub struct Place {
     pub function: String,
     /// How often.
     pub count: u64,
-    /// How often for a device.
+    /// How many of them waited for a device.
     pub io_waits: u64,
     /// All of them.
     pub total_us: f64,
@@ -74,7 +74,7 @@ pub struct Place {
     pub longest_us: f64,
 }
 
-/// Where the threads slept that the filter accepts, longest first.
+/// Where the threads that the filter accepts slept, longest first.
 pub fn places(trace: &Trace, report: &Report, filter: &Filter<'_>) -> Vec<Place> {
     let mut places: BTreeMap<&str, Place> = BTreeMap::new();
     for sleep in sleeps(trace) {
@@ -111,7 +111,7 @@ mod tests {
         );
         let report = analyse(&trace);
         let places = places(&trace, &report, &Filter::default());
-        // The second sleep is no uninterruptible one.
+        // The second sleep is not an uninterruptible one.
         let found = places
             .iter()
             .map(|it| (it.function.as_str(), it.count, it.io_waits, it.total_us));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Figures of a set of samples, in the unit of the samples. All are 0 when there is no sample.
+/// Figures of a set of samples, in the unit of the samples. All are 0 if there is no sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
@@ -29,7 +29,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Summarizes samples in any order. `None` when there is no sample.
+    /// Summarizes samples in any order. `None` if there is no sample.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let sorted = sorted(samples);
         let (&minimum, &maximum) = (sorted.first()?, sorted.last()?);
@@ -62,19 +62,19 @@ pub fn us(ns: impl Into<u128>) -> f64 {
 }
 
 /// The smallest sample that at least `percent` of the samples do not exceed (nearest rank). `None`
-/// when there is no sample.
+/// if there is no sample.
 pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
     let sorted = sorted(samples);
     (!sorted.is_empty()).then(|| percentile_of_sorted(&sorted, percent))
 }
 
 fn percentile_of_sorted(sorted: &[f64], percent: f64) -> f64 {
-    // 99.9 per cent of 1000 samples are 999 of them, not 999 and the rounding error of 99.9.
+    // 99.9 per cent of 1000 samples are exactly 999, without the rounding error of 99.9.
     let rank = (sorted.len() as f64 * percent / 100.0 - 1e-9).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// The middle sample, or the mean of the two in the middle. `None` when there is no sample.
+/// The middle sample, or the mean of the two in the middle. `None` if there is no sample.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let sorted = sorted(samples);
     (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
@@ -96,7 +96,7 @@ pub fn sorted(samples: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Arithmetic mean; NaN when there is no sample.
+/// Arithmetic mean; NaN if there is no sample.
 pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
@@ -111,7 +111,7 @@ pub fn deviation(samples: &[f64], mean: f64) -> f64 {
 }
 
 /// Durations counted in power-of-two buckets: bucket `i` holds `[2^i, 2^(i+1))` ns; bucket 0 also
-/// holds 0. For drawing only: percentiles are those of the samples.
+/// holds 0. For drawing only: percentiles are computed from the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// 64 counters.

@@ -1,4 +1,4 @@
-//! What ran on each CPU, and where waiting threads were queued.
+//! The threads that ran on each CPU, and where waiting threads were queued.
 
 use crate::latency::{Report, Wait, WorkRun};
 use crate::{Comm, Event, Kind, Name, Policy, Task, TaskState, Trace, UNKNOWN_PID, Wake};
@@ -12,7 +12,7 @@ pub struct Timeline {
     policies: HashMap<i32, Policy>,
     /// The trace has migrations.
     migrates: bool,
-    /// The items of each worker, in the order of time: beginning, end, item.
+    /// The items of each worker, ordered by time: beginning, end, item.
     items: HashMap<i32, Vec<(u64, u64, Item)>>,
 }
 
@@ -29,11 +29,11 @@ pub struct Run {
     pub comm: Comm,
     /// Its priority as the kernel traces it.
     pub prio: i32,
-    /// How it left the CPU, if the trace shows that.
+    /// The state in which it left the CPU, if the trace shows it.
     pub left: Option<TaskState>,
-    /// False where the trace should have the switch to it, and has not.
+    /// False if the switch to it is missing in the trace.
     pub entered: bool,
-    /// The work item that the thread executed, where the timeline knows items.
+    /// The work item that the thread executed, if the timeline knows items.
     pub item: Option<Item>,
 }
 
@@ -42,7 +42,7 @@ pub struct Run {
 pub struct Item {
     /// The function.
     pub function: Name,
-    /// The work queue, where known.
+    /// The work queue, if known.
     pub workqueue: Option<Name>,
 }
 
@@ -76,14 +76,14 @@ impl Run {
     }
 }
 
-/// What is known of a thread.
+/// The known past of a thread.
 #[derive(Debug, Default)]
 struct Past {
-    /// Its runs in the order of time: their CPU, and their index there.
+    /// Its runs, ordered by time: their CPU, and their index there.
     runs: Vec<(u32, usize)>,
-    /// In the order of time.
+    /// Ordered by time.
     migrations: Vec<Migration>,
-    /// The last time that it was woken.
+    /// The last time it was woken.
     woken_ns: u64,
 }
 
@@ -149,7 +149,8 @@ impl Timeline {
         timeline
     }
 
-    /// Learns which work item each worker executed when. That of a softirq lies within another one.
+    /// Learns which work item each worker executed at which time. The item of a softirq is nested
+    /// within another one.
     pub fn with_items(mut self, report: &Report) -> Self {
         let unknown = |work: &&WorkRun| work.softirq && work.end_ns.is_none();
         for work in report.works.iter().filter(|work| !unknown(work)) {
@@ -157,7 +158,7 @@ impl Timeline {
             let items = self.items.entry(work.pid).or_default();
             let end_ns = work.end_ns.unwrap_or(u64::MAX);
             let before = items.last().copied();
-            // Without its end in the trace, an item ends when its worker starts the next one.
+            // If its end is missing in the trace, an item ends when its worker starts the next one.
             if let Some(last) = items.last_mut() {
                 last.1 = last.1.min(work.start_ns);
             }
@@ -198,7 +199,8 @@ impl Timeline {
         self.threads.entry(pid).or_default()
     }
 
-    /// The thread that writes the first event of a CPU runs there since the trace began.
+    /// The thread that writes the first event of a CPU has been running there since the trace
+    /// began.
     fn begin(&mut self, trace: &Trace, cpu: u32, pid: i32, start_ns: u64) {
         let comm = trace.threads.get(&pid).map_or(Comm::default(), |t| t.comm);
         let task = Task {
@@ -209,8 +211,8 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// A switch names the previous thread, of which the first run of a CPU knows only the pid. If
-    /// another thread was switched in last, the kernel left out the switch to this one, which did
+    /// A switch names the previous thread, of which a CPU's first run knows only the pid. If
+    /// another thread was switched in last, the kernel omitted the switch to this one, which did
     /// not run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
         let runs = self.cpus.entry(event.cpu).or_default();
@@ -247,7 +249,7 @@ impl Timeline {
         }
     }
 
-    /// The policy of the thread that ran, where it is known and fits its priority.
+    /// The policy of the thread that ran, if it is known and fits its priority.
     pub fn policy(&self, run: &Run) -> Option<Policy> {
         let policy = self.policies.get(&run.pid).copied();
         policy.filter(|policy| policy.fits(run.prio))
@@ -258,7 +260,7 @@ impl Timeline {
         self.cpus.keys().copied()
     }
 
-    /// The runs on a CPU that touch `start..end`, cut to it.
+    /// The runs on a CPU that overlap `start..end`, clipped to it.
     pub fn runs(&self, cpu: u32, start: u64, end: u64) -> impl Iterator<Item = Run> {
         let runs = self.cpus.get(&cpu).map_or(&[][..], |runs| runs);
         let first = runs.partition_point(|run| run.end_ns <= start);
@@ -273,7 +275,7 @@ impl Timeline {
             .filter(|run| run.end_ns > run.start_ns)
     }
 
-    /// The runs of a thread, whichever CPU they were on.
+    /// The runs of a thread, on whichever CPU.
     pub fn runs_of(&self, pid: i32) -> impl Iterator<Item = (u32, Run)> {
         let places = self.threads.get(&pid).map_or(&[][..], |past| &past.runs);
         places.iter().map(|place| self.run(place))
@@ -290,7 +292,7 @@ impl Timeline {
         cpus.all(|cpu| Some(cpu) == first)
     }
 
-    /// The last run of a thread that began before or at a time, and its CPU.
+    /// The last run of a thread that began at or before a time, and its CPU.
     pub fn run_before(&self, pid: i32, time_ns: u64) -> Option<(u32, Run)> {
         let runs = &self.threads.get(&pid)?.runs;
         let after = runs.partition_point(|place| self.run(place).1.start_ns <= time_ns);
@@ -299,8 +301,8 @@ impl Timeline {
 
     /// The run queues on which a thread waited.
     ///
-    /// Without `sched_migrate_task` events the trace does not show when a thread was moved, and so
-    /// not where it waited.
+    /// Without `sched_migrate_task` events the trace does not show when a thread was moved, and
+    /// thus not where it waited.
     pub fn queued(&self, wait: &Wait) -> Vec<Queued> {
         let past = self.threads.get(&wait.pid);
         let all = past.map_or(&[][..], |past| &past.migrations);
@@ -362,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_entering_is_not_written_ran_since_its_wake_up_at_most() {
-        // The CPU idles, and the kernel leaves out the switch from the idle task to 5.
+        // The CPU is idle, and the kernel omits the switch from the idle task to 5.
         let trace = trace("10 0 1 S 0; 20 0 0 waking 5; 30 0 5 S 0; 40 0 0 S 1");
         let timeline = Timeline::new(&trace);
         let runs = timeline.runs(0, 10_000, 50_000);

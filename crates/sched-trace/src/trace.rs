@@ -3,13 +3,13 @@
 use crate::{Claims, Comm, Event, Kind, Loss, Name, Names, Notice, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Events in the order of time, with what is needed to read them.
+/// Events ordered by time, and everything needed to read them.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Sorted by time; events of equal time keep the order they were written in.
+    /// Sorted by time; events with equal times keep the order in which they were written.
     pub events: Vec<Event>,
-    /// Events that the kernel or the recording tool lost. Anything but 0
-    /// makes every figure doubtful.
+    /// Events that the kernel or the recording tool lost. Any value but 0 makes every figure
+    /// doubtful.
     pub lost_events: u64,
     /// The strings that events refer to.
     pub names: Names,
@@ -19,36 +19,36 @@ pub struct Trace {
     pub slices: Vec<Slice>,
     /// The format of the file it was read from; empty for a recording.
     pub format: &'static str,
-    /// The clock of the time stamps, as the kernel calls it ("mono").
+    /// The clock of the time stamps, under the kernel's name for it ("mono").
     pub clock: String,
-    /// The kernel's release (`uname -r`), where known.
+    /// The kernel's release (`uname -r`), if known.
     pub kernel: String,
-    /// The kernel's version (`uname -v`), where known; behind it what `record` knew of its
-    /// settings, as [`crate::SchedulerSettings::of_version`] reads them.
+    /// The kernel's version (`uname -v`), if known, followed by what `record` knew about its
+    /// settings; [`crate::SchedulerSettings::of_version`] parses it.
     pub kernel_version: String,
-    /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` when that is "mono".
+    /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` if that is "mono".
     pub boot_offset_ns: u64,
     /// Limits of the figures.
     pub notices: Vec<Notice>,
-    /// What is known of the completeness of the events.
+    /// Claims about the completeness of the events.
     pub claims: Claims,
 }
 
-/// What is known about a thread besides its events.
+/// Knowledge about a thread in addition to its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Thread {
-    /// The last name it had.
+    /// Its latest name.
     pub comm: Comm,
-    /// The process it belongs to; 0 when unknown.
+    /// The process it belongs to; 0 if unknown.
     pub tgid: i32,
-    /// Its scheduling policy, if it had only one as far as `record` saw.
+    /// Its scheduling policy, if `record` saw only one.
     pub policy: Option<Policy>,
 }
 
-/// A named piece of time on a track of its own, shown in the Perfetto UI beside the scheduler.
+/// A named period on a separate track, shown in the Perfetto UI along with the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// What happened: "decompress", "queue", ...
+    /// The name of the activity: "decompress", "queue", ...
     pub name: String,
     /// The row it is drawn in; slices of one track should nest or follow one another.
     pub track: String,
@@ -56,7 +56,7 @@ pub struct Slice {
     pub start_ns: u64,
     /// End, not before the start.
     pub end_ns: u64,
-    /// The thread it ran on, where it belongs to one.
+    /// The thread it ran on, if it belongs to one.
     pub pid: Option<i32>,
 }
 
@@ -69,7 +69,7 @@ impl Trace {
         }
     }
 
-    /// The name for `text`, for building events by hand.
+    /// The name for `text`, for building events manually.
     pub fn intern(&mut self, text: &str) -> Name {
         self.names.intern(text)
     }
@@ -95,8 +95,8 @@ impl Trace {
         });
     }
 
-    /// Begins the sorted trace where all CPUs have events, of which those that `wrapped` accepts
-    /// have overwritten older ones. What is left is whole.
+    /// Makes the sorted trace begin where all CPUs have events; those that `wrapped` accepts have
+    /// overwritten older ones. The rest is complete.
     pub(crate) fn begin_whole(&mut self, overwritten: u64, wrapped: impl Fn(u32) -> bool) {
         let mut seen = BTreeSet::new();
         let firsts = self.events.iter().filter(|event| seen.insert(event.cpu));
@@ -112,16 +112,17 @@ impl Trace {
         });
     }
 
-    /// Drops what is before the first event of a CPU, and behind the last one: lines may have been
-    /// cut off. A CPU that was idle there may have been so for long, and costs a quarter of the
-    /// time at most. Nothing costs half of the events: one thread may have had a CPU for itself.
+    /// Drops everything before a CPU's first event and after its last one, since lines may have
+    /// been cut off. A CPU that was idle at an edge may have been idle for long; it costs at most a
+    /// quarter of the time. No edge may cost half of the events: one thread may have had a CPU for
+    /// itself.
     pub(crate) fn trim(&mut self) {
-        /// CPUs of one recording begin and end within less.
+        /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;
         let Some((first, last)) = self.span() else {
             return;
         };
-        // By CPU: its first and its last event, and whether a thread ran before and after.
+        // By CPU: its first and its last event, and whether a thread ran before or after it.
         let mut cpus: BTreeMap<u32, [(u64, bool); 2]> = BTreeMap::new();
         for event in &self.events {
             let before = (event.time_ns, event.pid > 0);
@@ -155,14 +156,14 @@ impl Trace {
         });
     }
 
-    /// Drops the events of the sorted trace before a time; returns how many these were.
+    /// Drops the events of the sorted trace before a time; returns their number.
     pub(crate) fn begin_at(&mut self, from_ns: u64) -> usize {
         let before = self.events.partition_point(|event| event.time_ns < from_ns);
         self.events.drain(..before);
         before
     }
 
-    /// Sorts the events by time. Cheap when they are sorted piece by piece.
+    /// Sorts the events by time. Cheap if they are sorted in pieces.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| event.time_ns);
     }

@@ -1,8 +1,8 @@
 //! The chain of events that a thread waited for: program -> request -> worker -> reply.
 //!
-//! A chain is followed backwards from the moment at which the thread runs again: its own wait for a
+//! A chain is followed backwards from the moment when the thread runs again: its own wait for a
 //! CPU, the thread that woke it, that thread's run and its wait, and so on, until the chain reaches
-//! the thread itself, an interrupt, or a thread that ran already when the chain began.
+//! the thread itself, an interrupt, or a thread that was already running when the chain began.
 
 mod history;
 
@@ -16,16 +16,16 @@ use history::History;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Most steps of a chain; a longer one is cut at its beginning.
+/// Most steps of a chain; the beginning of a longer one is cut off.
 const STEPS: usize = 24;
 
-/// What the chains of a thread begin with.
+/// The beginning of a thread's chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A request to a FUSE mount (`fuse_request_send`).
     Request,
-    /// The queueing of a work item, of a worker that is woken for it.
+    /// The queueing of a work item; for a worker that is woken for it.
     WorkItem,
     /// An uninterruptible sleep, for example a page fault or a read.
     UninterruptibleSleep,
@@ -36,7 +36,7 @@ pub enum Origin {
 /// Why a thread did not run for some time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
-    /// What the chain begins with.
+    /// The beginning of the chain.
     pub origin: Origin,
     /// Beginning, in the clock of the trace.
     pub start_ns: u64,
@@ -46,7 +46,7 @@ pub struct Chain {
     pub pid: i32,
     /// Work queue and function of the item that it was woken for.
     pub work: Option<String>,
-    /// The steps in the order of time.
+    /// The steps, ordered by time.
     pub steps: Vec<Step>,
 }
 
@@ -61,17 +61,17 @@ pub struct Step {
     pub pid: i32,
     /// Its name.
     pub comm: Comm,
-    /// What it did.
+    /// The thread's action.
     pub action: Action,
 }
 
-/// What a thread of a chain did.
+/// An action of a thread in a chain.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// It sent a request to a FUSE mount.
     Asks {
-        /// The operation, as the FUSE protocol numbers it.
+        /// The operation, by its number in the FUSE protocol.
         opcode: u32,
     },
     /// It queued the work item of the chain.
@@ -79,11 +79,11 @@ pub enum Action {
         /// Work queue and function.
         work: String,
     },
-    /// It slept uninterruptibly, where the trace says in which function.
+    /// It slept uninterruptibly, if the trace names the function.
     Sleeps {
-        /// The function of the kernel.
+        /// The kernel function.
         function: String,
-        /// For a device.
+        /// Whether it waited for a device.
         io_wait: bool,
     },
     /// It woke the next thread.
@@ -91,30 +91,30 @@ pub enum Action {
         /// The CPU it ran on.
         cpu: u32,
     },
-    /// It ran.
+    /// The thread ran.
     Runs {
         /// The CPU.
         cpu: u32,
-        /// What it worked on, as far as the trace shows: parts of requests, or a work item; and
-        /// what interrupted it.
+        /// The objects of its work, as far as the trace shows: parts of requests, or a work item;
+        /// and its interruptions.
         doing: Vec<Doing>,
     },
     /// It waited for a CPU after a wake-up or a preemption.
     Waits {
-        /// The CPU it ran on in the end.
+        /// The CPU it finally ran on.
         cpu: u32,
         /// The CPU it ran on before.
         last_cpu: Option<u32>,
         /// True after a preemption.
         preempted: bool,
-        /// Name of the thread that it waited behind longest.
+        /// Name of the thread behind which it waited longest.
         behind: Option<Comm>,
         /// That thread's priority as the kernel traces it.
         behind_prio: Option<i32>,
-        /// Its policy, where `record` noted it.
+        /// Its policy, if `record` noted it.
         behind_policy: Option<Policy>,
-        /// Work queue and function of the item that it executed longest meanwhile: a kworker's name
-        /// identifies no work.
+        /// Work queue and function of the item that it executed longest in that time, since a
+        /// kworker's name does not identify its work.
         behind_work: Option<String>,
     },
     /// An interrupt on this CPU woke the next thread.
@@ -124,12 +124,12 @@ pub enum Action {
     },
 }
 
-/// What a thread worked on, or what interrupted it.
+/// Something that a thread worked on, or that interrupted it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Doing {
     /// Name of the slice, work queue and function, or interrupt.
     pub name: String,
-    /// How much of the run it took.
+    /// The part of the run that it took.
     pub us: f64,
     /// For a work item: the thread that queued it.
     pub queued_by: Option<i32>,
@@ -137,9 +137,9 @@ pub struct Doing {
 
 /// The longest chains of the threads that `wanted` accepts, longest first.
 ///
-/// All chains have the same origin: requests where these threads sent any, otherwise work items
-/// where they are workers, otherwise uninterruptible sleeps, otherwise wake-ups, of which the
-/// longest waits for a CPU are taken.
+/// All chains have the same origin: requests if these threads sent any, otherwise work items if
+/// they are workers, otherwise uninterruptible sleeps, otherwise wake-ups, for which the longest
+/// waits for a CPU are taken.
 pub fn longest(
     trace: &Trace,
     report: &Report,
@@ -201,7 +201,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// What the sleep before this wait began with, and when.
+    /// The event that began the sleep before this wait, and its time.
     fn origin(&self, wait: &Wait) -> (Origin, u64) {
         let before = wait.start_ns.saturating_sub(1);
         let run = self.timeline.run_before(wait.pid, before);
@@ -313,7 +313,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// What interrupted the run of a thread, by source.
+    /// The interruptions of a thread's run, by source.
     fn interrupted(&self, cpu: u32, start_ns: u64, end_ns: u64) -> Vec<(String, u64, Option<i32>)> {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for span in self.interrupts.on(cpu, start_ns, end_ns) {
@@ -410,8 +410,9 @@ mod tests {
         chains
     }
 
-    /// The program asks on CPU 0 at 100 us and wakes the worker, which waits behind fio on CPU 1
-    /// until 150 us, serves the request, and wakes the program at 900 us; it runs at 920 us.
+    /// The program sends a request on CPU 0 at 100 us and wakes the worker, which waits behind fio
+    /// on CPU 1 until 150 us, serves the request, and wakes the program at 900 us; it runs at 920
+    /// us.
     fn request() -> Trace {
         let mut trace = trace(
             "10 0 0 R 20; 20 1 30 S 9; 100 0 20 asks 15; 101 0 20 waking 30 1; 110 0 20 D 9;

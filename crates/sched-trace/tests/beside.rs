@@ -1,7 +1,7 @@
 //! Recordings of this machine, read by us, by perf and by `workqueue_rows.py`, and recordings of
-//! trace-cmd, read by us and by that program from its text: each thread with five waits or more and
-//! each work function has the same count, total and maximum within 1 %, or a line says why not.
-//! Records for a while, as root, if PERFS names the programs:
+//! trace-cmd, read by us and by that program from its text: each thread with five or more waits,
+//! and each work function, has the same count, total and maximum within 1 %, or a line says why
+//! not. Records for a while, as root, if PERFS names the programs:
 //!
 //! ```sh
 //! PERFS="perf /path/to/another/perf" cargo test --locked -p sched-trace --test integration \
@@ -23,7 +23,7 @@ use std::process::{Command, Stdio};
 /// Threads with fewer waits are not compared.
 const WAITS: u64 = 5;
 
-/// What runs meanwhile: busy threads of four policies, sleepers, a pipe, synchronous writes, short
+/// The load meanwhile: busy threads of four policies, sleepers, a pipe, synchronous writes, short
 /// processes.
 const LOAD: &str = r#"
     every() { timeout 6 "$@" & }
@@ -36,7 +36,7 @@ const LOAD: &str = r#"
     every sh -c 'while :; do /bin/true; sleep 0.01; done'
     wait"#;
 
-/// In a mount namespace of its own: perf looks for tracefs there.
+/// In a separate mount namespace: perf looks for tracefs there.
 const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
 
 /// A directory that is removed, unless the test fails.
@@ -91,8 +91,8 @@ fn exists(program: &str) -> bool {
     command.stderr(Stdio::null()).status().is_ok()
 }
 
-/// Our rows and another program's: a line with what was compared, and one for each row that
-/// differs. Counts the rows that differ for no reason.
+/// Compares our rows with another program's: a line with what was compared, and one for each row
+/// that differs. Returns the number of rows that differ for no reason.
 fn compare<K: Ord + std::fmt::Display>(
     title: &str,
     [ours, theirs]: [&BTreeMap<K, Row>; 2],
@@ -126,7 +126,7 @@ fn compare<K: Ord + std::fmt::Display>(
     reasons.remove("UNEXPLAINED").unwrap_or(0)
 }
 
-/// Switches that are missing, by the threads that left without having entered, or the reverse.
+/// Missing switches, by the threads that left without having entered, or the reverse.
 fn missing(trace: &Trace) -> HashMap<i32, u64> {
     let (mut current, mut missing) = (HashMap::new(), HashMap::new());
     for (_, cpu, prev, _, next) in switches(trace) {
@@ -144,22 +144,22 @@ fn is_left_out(left_out: u64, own: Row, other: Row) -> bool {
     (own.count + 1..=own.count + left_out).contains(&other.count) && other.total_ms > own.total_ms
 }
 
-/// What perf counts otherwise than we do.
+/// Numbers that perf counts differently from us.
 struct Perf {
     missing: HashMap<i32, u64>,
-    /// Waits by thread in milliseconds, and whether perf forgets them.
+    /// Waits by thread in milliseconds, and whether perf omits them.
     waits: HashMap<i32, Vec<(f64, bool)>>,
     /// Threads with exit records.
     exited: HashSet<i32>,
-    /// Waits that are left out because events are missing meanwhile.
+    /// Waits that are left out because events are missing during them.
     left_out: u64,
     began_running: BTreeSet<i32>,
 }
 
 impl Perf {
     fn new<'a>(trace: &Trace, waits: impl Iterator<Item = &'a Wait>, left_out: u64) -> Self {
-        // Woken while it was about to sleep: it is runnable from the switch on, but perf forgets
-        // the wake-up.
+        // Woken while it was about to sleep: it is runnable from the switch on, but perf loses the
+        // wake-up.
         let left = left(trace);
         let raced = |wait: &Wait| {
             wait.kind == WaitKind::Wakeup && left(wait).is_some_and(|state| !state.is_runnable())
@@ -198,7 +198,7 @@ impl Perf {
             }
             row.is_near(other)
         };
-        // Among the last runs is the one with the exit record. The thread may be -1 from there on.
+        // The run with the exit record is among the last ones. The thread may be -1 from there on.
         let last = waits.len().saturating_sub(32)..waits.len();
         let exits = |exit: usize| {
             (exit + 1..=waits.len()).any(|unnamed| {
@@ -243,7 +243,7 @@ fn second_program(directory: &Directory, text: &str) -> BTreeMap<String, Row> {
     rows.collect()
 }
 
-/// Rows whose names begin with a word, without it.
+/// Rows whose names begin with a word, without that word.
 fn of(rows: &BTreeMap<String, Row>, what: &str) -> BTreeMap<String, Row> {
     let named = rows
         .iter()
@@ -269,7 +269,7 @@ fn queued(report: &Report) -> BTreeMap<String, Row> {
     rows
 }
 
-/// Threads and work items as the second program has them, from the text of a tool.
+/// Threads and work items according to the second program, from the text of a tool.
 fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usize {
     let report = analyse(trace);
     let threads = sums(report.waits.iter());
@@ -285,7 +285,7 @@ fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usiz
         .then_some(LEFT_OUT)
     };
     let works = [&queued(&report), &of(rows, "queued")];
-    // trace-cmd calls a function that it has no symbol for by the one before it.
+    // trace-cmd names a function for which it has no symbol after the previous one.
     let named = works[0].keys().all(|name| !name.starts_with("0x"));
     let one = |rows: &BTreeMap<String, Row>| {
         let mut all = Row::default();
@@ -311,13 +311,13 @@ fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usiz
 /// A version of perf.
 struct Reader<'a> {
     name: &'a str,
-    /// 6.1: `latency` uses no `sched_waking`, and takes a thread that was preempted (R+) for a
-    /// sleeping one; `timehist` has no delay after preemptions.
+    /// 6.1: `latency` uses no `sched_waking`, and takes a preempted thread (R+) for a sleeping one;
+    /// `timehist` has no delay after preemptions.
     is_old: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// `None` after saying why.
+    /// `None` after printing why.
     fn new(directory: &Directory, name: &'a str) -> Option<Self> {
         if !exists(name) {
             println!("skipped: no {name}");
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
         directory.record(&[&[self.name][..], &words].concat());
     }
 
-    /// perf leaves out events now and then; a recording with few waits beside them says little.
+    /// perf omits events now and then; a recording with few other waits says little.
     fn recorded(&self, directory: &Directory) -> (Trace, Report) {
         loop {
             self.record(directory);
@@ -410,7 +410,7 @@ impl<'a> Reader<'a> {
 
     fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
         let ends = run_ends(trace);
-        // Shorter ones are cut to 0.
+        // Shorter ones are truncated to 0.
         let shown = |wait: &&Wait| {
             ends(wait).is_some()
                 && wait.length_ns() >= 1000
@@ -431,7 +431,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Its text, put through the second program, and `kwork latency`.
+    /// Compares its text as read by the second program, and `kwork latency`.
     fn others(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
         let fields = ["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace"];
         self.run(directory, &fields);
@@ -441,7 +441,7 @@ impl<'a> Reader<'a> {
         let kwork = self.run(directory, &["kwork", "-k", "workqueue", "latency"]);
         let mut theirs = BTreeMap::new();
         for (name, row) in perf_kwork(&kwork) {
-            // perf 6.1 prints 19 letters, and what follows them in its memory.
+            // perf 6.1 prints 19 letters, and then whatever follows them in its memory.
             let is_same = |known: &&String| known.starts_with(&name[..name.len().min(19)]);
             let known = activated.keys().find(is_same);
             let known = known.cloned().unwrap_or(name);
@@ -470,7 +470,7 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>]) -> usize {
         let (lost, left_out) = (trace.lost_events, report.left_out);
         let name = recorder.name;
         println!("| recorded by {name}: {lost} lost, {left_out} waits left out | | | | |");
-        // 6.1 does not read what 7.2 writes.
+        // 6.1 cannot read what 7.2 writes.
         for reader in readers
             .iter()
             .filter(|reader| recorder.is_old || !reader.is_old)
@@ -483,7 +483,8 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>]) -> usize {
     wrong
 }
 
-/// Its text of the recordings of the other tests: some machines refuse settings that it insists on.
+/// Compares its text of the other tests' recordings: some machines refuse settings that it insists
+/// on.
 fn beside_trace_cmd(directory: &Directory) -> usize {
     let mut wrong = 0;
     for name in [

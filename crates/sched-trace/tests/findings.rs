@@ -1,4 +1,4 @@
-//! Replays what the trace fuzzers found, and the fixtures, through the fuzzers' oracle.
+//! Replays the findings of the trace fuzzers, and the fixtures, through the fuzzers' oracle.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Figures of other tools' traces equal those in the tools' own text (see fixtures/README.md).
+//! Figures from other tools' traces equal those in the tools' own text (see fixtures/README.md).
 
 use super::perf_text::{
     Sums, begin_running, delays_of_unseen, perf_latency, perf_timehist, run_ends, sums,
@@ -8,7 +8,7 @@ use sched_trace::{Error, Fault, ReadOptions, Trace, open};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A fixture, unpacked into the temporary directory for as long as this value lives.
+/// A fixture, unpacked into the temporary directory during this value's lifetime.
 pub struct Fixture(PathBuf);
 
 impl Fixture {
@@ -39,7 +39,7 @@ impl Drop for Fixture {
     }
 }
 
-/// Count and sum in nanoseconds of the waits after wake-ups.
+/// Number of waits after wake-ups, and their sum in nanoseconds.
 fn wakeups(report: &Report) -> (usize, u64) {
     let waits = report
         .waits
@@ -58,8 +58,8 @@ const EXPECTED: [(&str, usize, usize, u64); 7] = [
     ("perf-sched.data", 93, 31, 36_859_138),
     ("ftrace.txt", 768, 206, 81_431_000),
     ("perfetto-plain.pftrace", 137, 36, 5_067_834),
-    // 49 waits of 471,572,496 ns in the text; three of them are left out, within which a thread
-    // comes after itself: the kernel did not write the switch between.
+    // The text has 49 waits of 471,572,496 ns; three are left out, during which a thread follows
+    // itself: the kernel did not write the switch in between.
     ("perfetto-compact.pftrace", 200, 46, 309_570_952),
 ];
 
@@ -116,7 +116,7 @@ fn a_cut_file_is_one_line_or_a_shorter_trace_but_never_a_panic() {
                     assert!(offset <= length as u64, "{name} {part}: {line}");
                 }
             } else {
-                // Text may end anywhere between lines; a binary trace stores its length.
+                // Text may end after any line; a binary trace stores its length.
                 assert_eq!(name, "ftrace.txt", "{part} per cent");
                 assert_eq!(whole[length - 1], b'\n', "{part} per cent");
             }
@@ -160,7 +160,7 @@ fn events_missing_before_a_first_page_were_overwritten_and_before_a_later_one_ar
     let fixture = Fixture::new("trace-cmd-v6.dat", "wrapped");
     let mut bytes = fixture.bytes();
     let begin = fixture.read().span().unwrap().0;
-    // The number of a CPU's pages follows their place, and "flyrecord" is before the first CPU's.
+    // The number of a CPU's pages follows their position, and "flyrecord" precedes the first CPU's.
     let head = bytes
         .windows(10)
         .position(|word| word == b"flyrecord\0")
@@ -172,7 +172,7 @@ fn events_missing_before_a_first_page_were_overwritten_and_before_a_later_one_ar
         (word(head + 16), word(head + 24)),
     ];
     let (place, _) = *cpus.iter().find(|(_, size)| *size >= 2 * 4096).unwrap();
-    // MISSED_EVENTS of the word behind the time stamp.
+    // MISSED_EVENTS in the word after the time stamp.
     bytes[place + 11] |= 0x80;
     std::fs::write(&fixture.0, &bytes).unwrap();
     let trace = fixture.read();
@@ -190,7 +190,7 @@ fn a_ring_that_perf_overwrote_counts_from_where_all_cpus_have_events() {
     let fixture = Fixture::new("perf-sched.data", "overwrite");
     let whole = fixture.read();
     let mut bytes = fixture.bytes();
-    // Attributes of tracepoints: type, size, and flags at 40, of which bit 27 is write_backward.
+    // Attributes of tracepoints: type, size, and flags at 40, whose bit 27 is write_backward.
     let is_attribute =
         |word: &[u8]| word == [2, 0, 0, 0, 128, 0, 0, 0] || word == [2, 0, 0, 0, 136, 0, 0, 0];
     let found = bytes
@@ -246,7 +246,7 @@ fn read_damaged(name: &str) {
     }
 }
 
-/// perf prints each figure in microseconds, cut in `timehist` and rounded in `latency`.
+/// perf prints each figure in microseconds, truncated in `timehist` and rounded in `latency`.
 fn assert_same(ours: &Sums, perfs: &Sums, threads: usize, name: &str) {
     assert_eq!(perfs.len(), threads, "{name}");
     assert!(ours.keys().eq(perfs.keys()), "{name}: {ours:?} {perfs:?}");

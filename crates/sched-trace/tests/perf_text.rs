@@ -1,4 +1,4 @@
-//! What perf prints of a recording, thread by thread, and what it counts otherwise than we do.
+//! perf's output for a recording, thread by thread, and what it counts differently from us.
 
 use sched_trace::latency::Wait;
 use sched_trace::{Kind, TaskState, Trace, Wake};
@@ -28,7 +28,7 @@ impl Row {
         self.maximum_ms = self.maximum_ms.max(other.maximum_ms);
     }
 
-    /// Within 1 per cent, and what perf's microseconds round away.
+    /// Whether it is equal within 1 per cent, plus perf's rounding to microseconds.
     pub fn is_near(self, other: Row) -> bool {
         let near =
             |a: f64, b: f64, rounded: u64| (a - b).abs() <= 0.01 * b.abs() + 0.001 * rounded as f64;
@@ -56,7 +56,7 @@ fn milliseconds(column: &str) -> f64 {
     number.trim_end_matches("ms").trim().parse().unwrap()
 }
 
-/// Delays by thread of `perf sched latency -p`.
+/// Delays by thread, from `perf sched latency -p`.
 pub fn perf_latency(text: &str) -> Sums {
     let rows = text.lines().filter(|line| line.contains("| avg:"));
     rows.map(|row| {
@@ -67,7 +67,7 @@ pub fn perf_latency(text: &str) -> Sums {
     .collect()
 }
 
-/// Queue delays by work function of `perf kwork latency`, which has a row for each item and CPU.
+/// Queue delays by work function, from `perf kwork latency`, which has a row for each item and CPU.
 pub fn perf_kwork(text: &str) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for line in text.lines().filter(|line| line.contains("(w)")) {
@@ -88,11 +88,11 @@ fn average_row(count: &str, average: &str, maximum: &str) -> Row {
     }
 }
 
-/// Delays by thread of `perf sched timehist`, which has a line for each time a thread ran; those
+/// Delays by thread, from `perf sched timehist`, which has a line for each run of a thread; those
 /// that waited.
 pub fn perf_timehist(text: &str) -> Sums {
     let mut delays = Sums::new();
-    // "time [cpu]  name[tid/pid]  wait delay run": names may hold spaces; idle time has no number.
+    // "time [cpu] name[tid/pid] wait delay run": names may contain spaces; idle time has no number.
     for line in text.lines().filter(|line| line.matches(']').count() > 1) {
         let (head, numbers) = line.trim_end().rsplit_once(']').unwrap();
         let numbers: Vec<f64> = numbers
@@ -144,7 +144,7 @@ pub fn run_ends(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     }
 }
 
-/// How the thread left its CPU at the moment at which a wait begins, if it did.
+/// How the thread left its CPU at the moment when a wait begins, if it did.
 pub fn left(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     let leavings = leavings(trace);
     move |wait| {
@@ -154,10 +154,10 @@ pub fn left(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     }
 }
 
-/// Delays of `timehist` for runs whose begin is not traced: some kernels leave a switch out, and a
-/// thread leaves a CPU that it did not enter. `timehist` takes it to have run since the last switch
-/// that was written there, so one that could run before that has a delay up to there; here such a
-/// run ends no wait.
+/// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, and a
+/// thread leaves a CPU that it did not enter. `timehist` assumes that it has run since the last
+/// switch written there, so a thread that was runnable before that has a delay until then; here
+/// such a run ends no wait.
 pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {
@@ -193,7 +193,7 @@ pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
     delays
 }
 
-/// When threads that are created become runnable.
+/// When newly created threads become runnable.
 pub fn begin_new(trace: &Trace) -> impl Iterator<Item = (i32, u64)> + '_ {
     trace.events.iter().filter_map(|event| match event.kind {
         Kind::Wake {
@@ -205,8 +205,8 @@ pub fn begin_new(trace: &Trace) -> impl Iterator<Item = (i32, u64)> + '_ {
     })
 }
 
-/// Threads of which a reader of such wake-ups knows nothing before they run: a delay of 0 to
-/// `latency`.
+/// Threads that a reader of such wake-ups does not know before they run: `latency` shows a delay
+/// of 0.
 pub fn begin_running(trace: &Trace, knows: impl Fn(Wake) -> bool) -> BTreeSet<i32> {
     let (mut known, mut begin) = (BTreeSet::new(), BTreeSet::new());
     for event in &trace.events {

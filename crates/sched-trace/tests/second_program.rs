@@ -1,4 +1,4 @@
-//! Rows by work queue compared with `fixtures/workqueue_rows.py`, which reads the same text and
+//! Rows by work queue, compared with `fixtures/workqueue_rows.py`, which reads the same text and
 //! shares nothing with the crate. Needs python3.
 
 use sched_trace::latency::{Filter, analyse};
@@ -8,8 +8,8 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Executed items; count and sum in ns of waits after wake-ups and after preemptions, and of queue
-/// delays.
+/// Number of executed items; number and sum in ns of waits after wake-ups, after preemptions, and
+/// of queue delays.
 type Row = [u64; 7];
 
 fn fixtures() -> PathBuf {

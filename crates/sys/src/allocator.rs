@@ -1,4 +1,4 @@
-//! What becomes of a program that gets no more memory.
+//! The handling of a program's running out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use crate::fork::exit_now;
 
 static EXITS: AtomicBool = AtomicBool::new(false);
-/// A thread is at it.
+/// Set by the thread that exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator. Without memory the program is aborted, as always in Rust, or exits: see
+/// The system's allocator. Without memory the program is aborted, as usual in Rust, or exits: see
 /// [`exit_without_memory`].
 #[derive(Debug)]
 pub struct Allocator;
 
-/// Whether this process prints one line and exits with status 1 when it gets no memory, from now
-/// on. For commands, from before they read their arguments: a server that dies is to be known by
+/// Sets whether this process prints one line and exits with status 1 if it gets no memory. For
+/// commands, called before they read their arguments: the death of a server must be recognisable by
 /// its signal.
 pub fn exit_without_memory(exits: bool) {
     EXITS.store(exits, Ordering::Relaxed);
@@ -27,7 +27,7 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
         while EXITING.swap(true, Ordering::Relaxed) {
             std::thread::sleep(Duration::from_secs(1));
         }
-        // Neither takes memory.
+        // Neither allocates memory.
         let line = format_args!("erofast: out of memory: {bytes} more bytes were refused\n");
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), line);
         exit_now(1);
@@ -38,7 +38,7 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
 // SAFETY: every call is passed on to the system's allocator unchanged, and its result is returned.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that this call needs.
+        // SAFETY: the caller's guarantees are those that this call needs.
         checked(unsafe { System.alloc(layout) }, layout.size())
     }
 

@@ -1,8 +1,8 @@
-//! Calls that a sandbox must refuse, tried for real by a server in a test.
+//! Calls that a sandbox must refuse, actually tried by a server in a test.
 //!
-//! The arguments are such that a call which is let through fails or does no harm: it names no
-//! memory, and descriptors and processes that are not there. A filter decides before the kernel
-//! examines them, and says EPERM.
+//! The arguments are chosen so that a call that is let through fails or does no harm: it names no
+//! memory, and uses descriptors and processes that do not exist. A filter decides before the kernel
+//! examines them, and returns EPERM.
 
 use std::io;
 
@@ -11,13 +11,13 @@ use libc::*;
 /// One call.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
-    /// What it would be good for.
+    /// The purpose of the call.
     pub name: &'static str,
     number: c_long,
     arguments: &'static [i64],
 }
 
-/// No descriptor, and no process.
+/// Neither a descriptor nor a process.
 const NONE: c_int = -1;
 /// A process number beyond the largest (PID_MAX_LIMIT).
 const ABSENT: c_int = 1 << 30;
@@ -84,14 +84,14 @@ pub const ATTEMPTS: &[Attempt] = attempts! {
 };
 
 impl Attempt {
-    /// EPERM or EACCES: refused. Anything else has reached what it is for.
+    /// EPERM or EACCES: refused. Anything else means that the call was let through.
     ///
     /// # Errors
-    /// What the call says; success is one too, of no number.
+    /// The result of the call; success is also an error, without a number.
     pub fn is_refused(&self) -> Result<(), io::Error> {
         let argument = |at| self.arguments.get(at).copied().unwrap_or(0);
         let [a, b, c, d, e, f] = std::array::from_fn(argument);
-        // SAFETY: see the head of the file: no memory is named, but for a fresh mapping that
+        // SAFETY: see the head of the file: no memory is named, except for a new mapping that
         // nothing refers to and a range at address 0, where nothing is mapped.
         let outcome = unsafe { syscall(self.number, a, b, c, d, e, f) };
         let error = io::Error::last_os_error();

@@ -9,7 +9,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC at `seconds` since 1970; 0 for
-/// a year that the C library cannot express.
+/// a year that the C library cannot represent.
 pub fn utc_offset(seconds: i64) -> i64 {
     let mut parts = libc::tm {
         tm_sec: 0,

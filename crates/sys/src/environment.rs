@@ -1,13 +1,13 @@
-//! Variables that this process must no longer have.
+//! Removes variables that this process must no longer have.
 
 use std::ffi::{CStr, CString};
 use std::io;
 
-/// Overwrites the values of these variables, which are empty from then on, in this process as in
-/// /proc/PID/environ. Copies that were made before stay.
+/// Overwrites the values of these variables, which are empty from then on, both in this process and
+/// in /proc/PID/environ. Copies that were made earlier remain.
 ///
 /// # Errors
-/// This process has other threads, which may read them.
+/// This process has other threads, which may be reading them.
 pub fn erase(names: &[&str]) -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("other threads use the environment"));
@@ -17,12 +17,12 @@ pub fn erase(names: &[&str]) -> io::Result<()> {
         .try_for_each(|name| erase_one(&CString::new(*name)?))
 }
 
-/// In a process of one thread.
+/// Call it in a single-threaded process.
 fn erase_one(name: &CStr) -> io::Result<()> {
     // SAFETY: no other thread changes the environment meanwhile.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if !value.is_null() {
-        // SAFETY: a value is a string that a zero ends, and it stays where it is.
+        // SAFETY: a value is a zero-terminated string, and it stays where it is.
         let length = unsafe { CStr::from_ptr(value) }.count_bytes();
         // SAFETY: the bytes before that zero are memory of this process that may be written to, and
         // no reference to them exists: there is no other thread, and std gives out copies.

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up which finds no
-/// sleeper ends the next sleep.
+/// Readable from [`wake`](Self::wake) until [`clear`](Self::clear): a wake-up that finds no sleeper
+/// ends the next sleep.
 #[derive(Debug)]
 pub struct EventFd(File);
 
 impl EventFd {
-    /// A descriptor that is not readable yet, non-blocking and closed on exec.
+    /// Creates a descriptor that is not readable yet, non-blocking and closed on exec.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -21,21 +21,21 @@ impl EventFd {
         Ok(Self(descriptor.into()))
     }
 
-    /// Makes the descriptor readable. From any thread.
+    /// Makes the descriptor readable. Called from any thread.
     pub fn wake(&self) {
-        // It can only fail when the counter is full, and then the descriptor is readable anyway.
+        // It can only fail if the counter is full, and then the descriptor is readable anyway.
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
     /// Forgets the wake-ups so far.
     pub fn clear(&self) {
-        // It fails when there is nothing to forget.
+        // It fails if there is nothing to forget.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }
 
 impl From<OwnedFd> for EventFd {
-    /// One that another process made.
+    /// An eventfd created by another process.
     fn from(descriptor: OwnedFd) -> Self {
         Self(descriptor.into())
     }

@@ -1,5 +1,6 @@
-//! A child process that goes on with the code of this one. To start a program takes files (the
-//! program, its libraries, their cache), which may lie where nobody answers; a fork takes none.
+//! A child process that continues with this program's code. Starting a program requires files (the
+//! program, its libraries, their cache), which may be on a mount that nobody serves; a fork
+//! requires none.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -9,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use crate::inherited::close_all_but;
 
-/// How long a thread that was joined may still be counted.
+/// How long a joined thread may still be counted.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
-/// number of that process. The child has one thread, and of the descriptors `stdin` as its standard
-/// input, the other standard streams, and `keep`, with their numbers.
+/// process's ID. The child has one thread, `stdin` as its standard input, the other standard
+/// streams, and the descriptors `keep` under the same numbers.
 ///
 /// # Errors
-/// This process has other threads: what they have locked would stay locked in the child. Otherwise
-/// as fork(2): EAGAIN at the limit of processes, ENOMEM.
+/// This process has other threads: locks that they hold would stay locked in the child. Otherwise
+/// as for fork(2): EAGAIN at the limit of processes, ENOMEM.
 pub fn fork(stdin: OwnedFd, keep: &[RawFd], child: impl FnOnce() -> i32) -> io::Result<i32> {
     let begin = Instant::now();
-    // One that is ending locks nothing more. Only this thread could make others.
+    // A thread that is ending takes no more locks. Only this thread could create others.
     while std::fs::read_dir("/proc/self/task")?.count() > 1 {
         if begin.elapsed() > ENDING {
             return Err(io::Error::other("this process has other threads"));
@@ -32,10 +33,10 @@ pub fn fork(stdin: OwnedFd, keep: &[RawFd], child: impl FnOnce() -> i32) -> io::
     unsafe { fork_beside_threads(stdin, keep, child) }
 }
 
-/// The same without a look at other threads.
+/// Like [`fork`], but without checking for other threads.
 ///
 /// # Safety
-/// `child` waits for no lock that another thread of this process may hold now.
+/// `child` must not wait for any lock that another thread of this process may hold now.
 unsafe fn fork_beside_threads(
     stdin: OwnedFd,
     keep: &[RawFd],
@@ -61,23 +62,23 @@ unsafe fn fork_beside_threads(
 
 /// Ends this process at once, with all of its threads; nothing is flushed or released.
 pub fn exit_now(code: i32) -> ! {
-    // SAFETY: always sound; the process is gone.
+    // SAFETY: always valid; the process is gone.
     unsafe { libc::_exit(code) }
 }
 
-/// In a test, beside the threads of others.
+/// Forks in a test, beside the threads of other tests.
 #[cfg(test)]
 pub(crate) fn fork_in_test(
     stdin: OwnedFd,
     keep: &[RawFd],
     child: impl FnOnce() -> i32,
 ) -> io::Result<i32> {
-    // SAFETY: the children of tests print nothing; the C library makes its locks for memory and
-    // the environment anew.
+    // SAFETY: the children of tests print nothing; the C library resets its locks for memory and
+    // the environment.
     unsafe { fork_beside_threads(stdin, keep, child) }
 }
 
-/// Waits for a child, which exits.
+/// Waits for a child to exit.
 #[cfg(test)]
 pub(crate) fn exit_status(pid: i32) -> i32 {
     use rustix::process::{Pid, WaitOptions, waitpid};
@@ -116,13 +117,13 @@ mod tests {
     #[test]
     fn a_process_of_several_threads_is_not_forked() {
         let (stdin, _end) = io::pipe().unwrap();
-        // One runs this test, another one waits for it.
+        // One thread runs this test, another one waits for it.
         let refused = fork(stdin.into(), &[], || 0).unwrap_err();
         assert_eq!(refused.to_string(), "this process has other threads");
     }
 
-    /// In a process of its own: a test that fails beside it may hold the lock of std's panic
-    /// message at the moment of the fork, and the child would wait for it for ever.
+    /// Run in a separate process: a failing test beside it may hold the lock of std's panic message
+    /// at the moment of the fork, and the child would wait for it forever.
     #[test]
     fn a_child_that_panics_exits() {
         const ALONE: &str = "EROFAST_TEST_FORKS_ALONE";

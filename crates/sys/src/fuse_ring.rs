@@ -1,11 +1,11 @@
-//! FUSE over io_uring: the memory that the kernel writes requests into and takes replies from, and
+//! FUSE over io_uring: the memory that the kernel writes requests to and takes replies from, and
 //! the commands that pass it back and forth.
 //!
-//! The kernel holds an entry from its submission (REGISTER, COMMIT_AND_FETCH) to its completion;
-//! only outside of that time does [`FuseRing::message`] allow access to the entry's memory.
+//! The kernel owns an entry from its submission (REGISTER, COMMIT_AND_FETCH) to its completion;
+//! only outside that time does [`FuseRing::message`] allow access to the entry's memory.
 //!
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
-//! 128-byte submission entry, whose address leads to two iovecs, header and payload.
+//! 128-byte submission entry, whose address points to two iovecs, for header and payload.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::mapping::Mapping;
 use crate::memory::PAGE_SIZE;
 use crate::uring::{RegisteredFile, Submission, Uring};
 
-/// Bytes of a header: 128 for FUSE headers, 128 for a request's fixed part, 32 for sizes.
+/// Bytes in a header: 128 for FUSE headers, 128 for a request's fixed part, 32 for sizes.
 pub const HEADER_BYTES: usize = 288;
 
 const REGISTER: u32 = 1;
@@ -26,14 +26,14 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// Marks completions of the waker's poll.
 const WAKER: u64 = u64::MAX;
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The waker became readable. Clear it and call [`FuseRing::watch_waker`].
     Woken,
     /// The entry with this number holds a request.
     Request(usize),
-    /// The entry with this number is lost; with the error (ENOTCONN: unmounted).
+    /// The entry with this number is lost, with the error (ENOTCONN: unmounted).
     Lost(usize, i32),
 }
 
@@ -61,26 +61,26 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// What REGISTER points to: `struct iovec`, address and length, of header and payload. Only
-    /// read while that is submitted; kept as long as the entry.
+    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. Only
+    /// read during submission; kept as long as the entry.
     iovecs: Box<[[usize; 2]; 2]>,
 }
 
-/// Places of the registered files.
+/// Indices of the registered files.
 const DEVICE: RegisteredFile = RegisteredFile(0);
 const WAKER_FILE: RegisteredFile = RegisteredFile(1);
 
-/// A ring that takes no submission yet. It exists before a sandbox forbids to make one, and is
-/// restricted for good: once it is [started](PreparedRing::start) it takes nothing but commands to
-/// registered files and polls of them, and which files are registered cannot be changed.
+/// A ring that accepts no submissions yet. It is created before a sandbox forbids that, and is
+/// permanently restricted: once it is [started](PreparedRing::start) it accepts only commands to
+/// registered files and polls of them, and the set of registered files cannot be changed.
 pub struct DisabledRing(Uring);
 
 impl DisabledRing {
-    /// A ring with places for this many entries and a waker.
+    /// A ring with room for this many entries and a waker.
     ///
     /// # Errors
-    /// The kernel's refusal: too old (EINVAL), switched off or forbidden (EPERM), not there
-    /// (ENOSYS), no memory or descriptor left (ENOMEM, EMFILE).
+    /// The kernel's refusal: too old (EINVAL), disabled or forbidden (EPERM), missing (ENOSYS), no
+    /// memory or descriptor left (ENOMEM, EMFILE).
     pub fn new(entries: usize) -> io::Result<Self> {
         let slots = u32::try_from((entries + 1).next_power_of_two());
         let slots = slots.map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -109,17 +109,17 @@ pub struct PreparedRing {
     queues: Vec<(u16, usize)>,
 }
 
-/// Entries of one or more queues, served by the thread that started it: the kernel refuses the
-/// submissions of any other.
+/// Entries of one or more queues, served by the thread that started it: the kernel rejects
+/// submissions from any other.
 pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: Uring,
     entries: Vec<Entry>,
-    /// Taken from the ring and not returned to the caller yet.
+    /// Taken from the ring but not yet returned to the caller.
     events: VecDeque<Event>,
     memory: Mapping,
     payload_bytes: usize,
-    /// There are submissions that the kernel does not know of.
+    /// Some submissions have not been passed to the kernel.
     pending: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct FuseRing {
 /// As for [`DisabledRing::new`].
 pub fn probe() -> io::Result<()> {
     let DisabledRing(mut ring) = DisabledRing::new(1)?;
-    // A filter may let a ring be made, and neither started nor entered.
+    // A filter may allow creating a ring, but neither starting nor entering it.
     ring.enable()?;
     ring.enter(0, true)
 }
@@ -141,11 +141,11 @@ impl AsFd for PreparedRing {
 }
 
 impl PreparedRing {
-    /// Memory and files for entries: `queues` has the number for each queue, `payload_bytes` is the
-    /// size of each payload. `waker` is an eventfd; `device` is tied to a mount.
+    /// Memory and files for entries: `queues` has the queue number of each, `payload_bytes` is the
+    /// size of each payload. `waker` is an eventfd; `device` is bound to a mount.
     ///
     /// # Errors
-    /// No memory, or the ring was made for fewer entries.
+    /// There is no memory, or the ring was created for fewer entries.
     pub fn new(
         DisabledRing(ring): DisabledRing,
         device: BorrowedFd<'_>,
@@ -172,11 +172,11 @@ impl PreparedRing {
         Ok(Self { ring, queues })
     }
 
-    /// Registers the entries, for the calling thread. INIT must have taken `FUSE_OVER_IO_URING`.
+    /// Registers the entries, for the calling thread. INIT must have accepted `FUSE_OVER_IO_URING`.
     ///
     /// # Errors
-    /// The kernel's refusal of an entry. The mount then goes on over the device, unless all
-    /// queues were registered before.
+    /// The kernel's refusal of an entry. The mount then continues over the device, unless all
+    /// queues had already been registered.
     pub fn start(self) -> io::Result<FuseRing> {
         let Self { mut ring, queues } = self;
         ring.ring.enable()?;
@@ -195,7 +195,7 @@ impl PreparedRing {
 }
 
 impl FuseRing {
-    /// Submits what is to be submitted.
+    /// Submits pending submissions.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.pending {
             self.ring.enter(0, false)?;
@@ -204,7 +204,7 @@ impl FuseRing {
         Ok(())
     }
 
-    /// Submits what is to be submitted; if nothing has happened yet, sleeps until something does.
+    /// Submits pending submissions; if nothing has happened yet, sleeps until something does.
     pub fn wait(&mut self) -> io::Result<()> {
         let sleep = self.events.is_empty() && !self.ring.has_completions();
         match self.ring.enter(sleep.into(), sleep) {
@@ -221,7 +221,7 @@ impl FuseRing {
         self.ring.enter(0, true)
     }
 
-    /// What happened, one by one; `None` when nothing more did.
+    /// Events, one by one; `None` if there are no more.
     pub fn next_event(&mut self) -> Option<Event> {
         self.take_completions();
         self.events.pop_front()
@@ -249,7 +249,7 @@ impl FuseRing {
         self.entries[number].queue
     }
 
-    /// Whether another request is there.
+    /// Whether another request is available.
     pub fn has_request(&mut self) -> bool {
         self.take_completions();
         let is_request = |event: &Event| matches!(event, Event::Request(_));
@@ -273,33 +273,33 @@ impl FuseRing {
     /// An entry that holds a request.
     ///
     /// # Panics
-    /// When the entry is not ours at present.
+    /// If the entry is not ours at present.
     pub fn message(&mut self, number: usize) -> Message<'_> {
-        // SAFETY: one message, for as long as `&mut self` keeps everyone else away.
+        // SAFETY: one message, for as long as `&mut self` excludes all other users.
         unsafe { self.ours(number) }
     }
 
-    /// The same for several entries at once. Other threads may work on them.
+    /// Messages of several entries at once. Other threads may work on them.
     ///
     /// # Panics
-    /// When an entry is not ours at present, or is named twice.
+    /// If an entry is not ours at present, or is named twice.
     pub fn messages(&mut self, numbers: &[usize]) -> Vec<Message<'_>> {
         let mut seen = BTreeSet::new();
         let message = |&number: &usize| {
             assert!(seen.insert(number), "entry {number} is named twice");
-            // SAFETY: one message for each entry, for as long as `&mut self` keeps everyone else
-            // away.
+            // SAFETY: one message for each entry, for as long as `&mut self` excludes all other
+            // users.
             unsafe { self.ours(number) }
         };
         numbers.iter().map(message).collect()
     }
 
     /// # Panics
-    /// When the entry is not ours at present.
+    /// If the entry is not ours at present.
     ///
     /// # Safety
-    /// No other message of this entry exists; the ring lives, and does not commit the entry, as
-    /// long as this one does.
+    /// No other message of this entry may exist; the ring must live, and must not commit the entry,
+    /// as long as this one does.
     unsafe fn ours<'m>(&self, number: usize) -> Message<'m> {
         assert_eq!(
             self.entries[number].owner,
@@ -307,9 +307,9 @@ impl FuseRing {
             "entry {number} belongs to the kernel"
         );
         let (header, payload) = self.place(number);
-        // SAFETY: `place` lies inside of `memory`, which lives as long as `self`, is initialised
+        // SAFETY: `place` is inside `memory`, which lives as long as `self`, is initialised
         // (anonymous pages are zero) and aligned for bytes. The kernel does not touch an entry that
-        // is ours, and the caller keeps everyone else away.
+        // is ours, and the caller excludes all other users.
         let header = unsafe { &mut *header.cast::<[u8; HEADER_BYTES]>().as_ptr() };
         // SAFETY: as above; header and payload do not overlap.
         let payload =
@@ -326,7 +326,7 @@ impl FuseRing {
     /// (COMMIT_AND_FETCH). Takes effect at the next [`wait`](Self::wait).
     ///
     /// # Panics
-    /// When the entry is not ours at present.
+    /// If the entry is not ours at present.
     pub fn commit(&mut self, number: usize, commit_id: u64) {
         assert_eq!(
             self.entries[number].owner,
@@ -338,7 +338,7 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// Asks for one [`Event::Woken`].
+    /// Requests one [`Event::Woken`].
     pub fn watch_waker(&mut self) {
         let poll = Submission::poll(WAKER_FILE, WAKER);
         self.push(&poll);
@@ -365,8 +365,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel refuses at once, before any request can come; and if it refuses one entry of a
-    /// ring, it refuses all.
+    /// The kernel's refusal, which comes at once, before any request can; and if it refuses one
+    /// entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {
@@ -375,7 +375,7 @@ impl FuseRing {
         })
     }
 
-    /// Where an entry's header and payload are.
+    /// The positions of an entry's header and payload.
     fn place(&self, number: usize) -> (NonNull<u8>, NonNull<u8>) {
         let at = number * (PAGE_SIZE + self.payload_bytes);
         (self.memory.at(at), self.memory.at(at + PAGE_SIZE))
@@ -383,7 +383,7 @@ impl FuseRing {
 
     fn command(&self, operation: u32, number: usize, commit_id: u64) -> Submission {
         let entry = &self.entries[number];
-        // struct fuse_uring_cmd_req: flags, commit id, queue.
+        // struct fuse_uring_cmd_req: flags, commit ID, queue.
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
@@ -393,17 +393,17 @@ impl FuseRing {
 
     fn push(&mut self, submission: &Submission) {
         self.pending = true;
-        // SAFETY: a command names memory of `self`: the iovecs and what they lead to live until
-        // the ring is closed, and the accounts in `entries` keep us from it meanwhile. The poll
-        // names no memory. The ring holds its files.
+        // SAFETY: a command names memory of `self`: the iovecs and the memory they point to live
+        // until the ring is closed, and the state in `entries` keeps us from accessing it
+        // meanwhile. The poll names no memory. The ring holds its files.
         let pushed = unsafe { self.ring.push(submission) };
-        // One place for each entry and one for the waker: each has at most one submission.
+        // One slot for each entry and one for the waker: each has at most one submission.
         assert!(pushed, "the submission queue has a place for every entry");
     }
 }
 
 impl AsFd for FuseRing {
-    /// Readable when there are completions that were not taken yet.
+    /// Readable if there are completions that have not been taken yet.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

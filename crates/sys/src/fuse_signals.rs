@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
-/// all that it creates from now on, and returns a descriptor that is readable when one of them
-/// came. Not blocking.
+/// all that it creates from now on, and returns a non-blocking descriptor that is readable once one
+/// of them has arrived.
 pub fn ending_signals() -> io::Result<OwnedFd> {
     block(&ENDING)
 }
 
-/// Has the signals that ask a daemon to end do so while they are not blocked, too, where the caller
-/// ignores them, as the shell of a background job does and nohup(1).
+/// Makes the signals that ask a daemon to end take effect while they are not blocked, even if the
+/// caller ignores them, as the shell of a background job and nohup(1) do.
 pub fn obey_ending_signals() {
     for signal in ENDING {
         // SAFETY: no handler is installed.
@@ -22,18 +22,18 @@ pub fn obey_ending_signals() {
     }
 }
 
-/// The same for the signal that asks for another server: SIGUSR1.
+/// Like [`ending_signals`], for the signal that requests another server: SIGUSR1.
 pub fn upgrade_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGUSR1])
 }
 
-/// The same for what happens to children: they end, stop or continue.
+/// Like [`ending_signals`], for state changes of children: they end, stop or continue.
 pub fn child_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGCHLD])
 }
 
-/// Undoes what a caller may have set: a process whose caller ignores SIGCHLD could not wait for its
-/// children, and one past its limit of file sizes would die of SIGXFSZ. To be called first.
+/// Undoes signal settings of the caller: a process whose caller ignores SIGCHLD could not wait for
+/// its children, and one past its file size limit would die of SIGXFSZ. Call it first.
 pub fn undo_the_callers() {
     for (signal, action) in [
         (libc::SIGCHLD, libc::SIG_DFL),
@@ -44,10 +44,10 @@ pub fn undo_the_callers() {
     }
 }
 
-/// Ends this process by the signal that its descriptor of [`ending_signals`] brings, as if it had
-/// not been blocked. Returns if there is none.
+/// Ends this process by the signal that its descriptor from [`ending_signals`] delivers, as if it
+/// had not been blocked. Returns if there is none.
 pub fn end_by(signals: impl AsFd) {
-    // As long as a struct signalfd_siginfo, which begins with the number.
+    // Size of struct signalfd_siginfo, which begins with the number.
     let mut came = [0; 128];
     if rustix::io::read(signals, &mut came).is_err() {
         return;
@@ -65,7 +65,7 @@ pub fn end_by(signals: impl AsFd) {
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Blocks signals, and makes a descriptor of them.
+/// Blocks signals, and creates a descriptor for them.
 fn block(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: a set is plain numbers, one bit for each signal.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };

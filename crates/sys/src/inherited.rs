@@ -1,4 +1,4 @@
-//! Descriptors that are known by their number: inherited from the program that started this one, or
+//! Descriptors known only by their number: inherited from the program that started this one, or
 //! passed by a caller.
 
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// The first that is not a standard stream.
+/// The first number that is not a standard stream.
 const FIRST: RawFd = 3;
 
-/// Set before `main`: the standard output was closed.
+/// Set before `main`: standard output was closed.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process was started with its standard output closed. Before `main` the standard
-/// library opens /dev/null in its place, where output would be lost without an error.
+/// Whether this process was started with standard output closed. Before `main` the standard library
+/// opens /dev/null in its place, where output would be lost without an error.
 pub fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
@@ -44,8 +44,8 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
 }
 
-/// Closes all descriptors but the standard streams and those in `kept`. To be called before
-/// anything in this process owns a descriptor, or where nothing that does will be used again.
+/// Closes all descriptors except the standard streams and those in `kept`. Call it before anything
+/// in this process owns a descriptor, or if nothing that does will be used again.
 pub fn close_all_but(kept: &[RawFd]) {
     let mut kept: Vec<RawFd> = kept.iter().copied().filter(|fd| *fd >= FIRST).collect();
     kept.sort_unstable();
@@ -59,7 +59,7 @@ pub fn close_all_but(kept: &[RawFd]) {
     close_range(from, RawFd::MAX);
 }
 
-/// Closes one that was inherited, and that no value owns.
+/// Closes an inherited descriptor that no value owns.
 pub fn close(number: RawFd) {
     // SAFETY: no memory is touched; a number that is not open is an error, which is ignored.
     unsafe { libc::close(number) };
@@ -73,12 +73,12 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Before Linux 5.9, or where a filter does not know the call.
+/// Used before Linux 5.9, or if a filter does not know the call.
 fn close_one_by_one(first: RawFd, last: RawFd) {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return;
     };
-    // All of them first: among them is that of the directory itself, which is closed by then.
+    // All numbers first: one of them belongs to the directory itself, which is closed by then.
     let numbers = open
         .flatten()
         .filter_map(|fd| fd.file_name().to_str()?.parse().ok());
@@ -87,9 +87,9 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
     wanted.for_each(close);
 }
 
-/// Unshares the descriptor table: the calling thread gets a copy without these and the standard
-/// streams, since other processes or the kernel wait for their end. Descriptors that other threads
-/// open or close from now on are not opened or closed in it.
+/// Unshares the descriptor table: the calling thread gets a copy without these descriptors and the
+/// standard streams, since other processes or the kernel wait for their end. Descriptors that other
+/// threads open or close from now on are not opened or closed in the copy.
 ///
 /// For a thread that may wait, unkillable, when the process is killed: the table that the other
 /// threads share is then closed without it. The thread must not use descriptors that other threads
@@ -102,7 +102,7 @@ pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<
     // the same number for the same file; a number that one side opens later fails with EBADF, or
     // names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
-    // Only in this thread's table, in which no number was reused yet; the owners close theirs.
+    // Only in this thread's table, in which no number has been reused yet; the owners close theirs.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }
@@ -132,7 +132,8 @@ mod tests {
         }
     }
 
-    /// Runs `close` in a fork with `count` more descriptors; which of them are open afterwards.
+    /// Runs `close` in a fork with `count` more descriptors; returns which of them are open
+    /// afterwards.
     fn left_after(count: usize, close: impl FnOnce(&[RawFd])) -> Vec<bool> {
         let files: Vec<_> = (0..count)
             .map(|_| std::fs::File::open("/dev/null").unwrap())

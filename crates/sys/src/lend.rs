@@ -1,7 +1,7 @@
 //! Lending a closure that borrows from the caller's stack to other threads.
 //!
-//! A big read is decoded straight into the caller's buffer by several workers at once. Their jobs
-//! must be `'static`, the buffer is not; this module bridges the two for exactly one call.
+//! Several workers at once decode a big read directly into the caller's buffer. Their jobs must be
+//! `'static`, but the buffer is not; this module bridges the two for exactly one call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long the owner polls for the others to leave before it sleeps. They do the same kind of work
-/// in equal parts and are nearly done; being woken by another CPU costs 5 to 40 us.
+/// How long the owner polls for the others to leave before it sleeps. They do equal parts of the
+/// same kind of work and are nearly done; being woken by another CPU costs 5 to 40 us.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 /// Lends `work` out while `own` runs, and returns what `own` returned.
 ///
-/// `own` gets a [`Lent`] that it may clone and hand to other threads. Each [`Lent::join`] runs
+/// `own` gets a [`Lent`] that it may clone and pass to other threads. Each [`Lent::join`] runs
 /// `work` once, as long as `own` has not returned. When this function returns (or unwinds), no
-/// other thread is inside of `work` and none can enter it any more: a handle that is still queued
-/// somewhere has become harmless and need not be waited for.
+/// other thread is inside `work` and none can enter it any more: a handle that is still queued
+/// somewhere is harmless and need not be waited for.
 pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
     let short: *const (dyn Fn() + Sync + '_) = work;
     // SAFETY: only the lifetime in the trait object's type changes, the layout of both pointer
@@ -61,7 +61,7 @@ impl fmt::Debug for Lent {
 struct Loan {
     /// Set at start.
     work: Borrowed,
-    /// Atomic. [`CLOSED`], and [`ONE`] for each thread that is inside. No thread enters once it is
+    /// Atomic. [`CLOSED`], plus [`ONE`] for each thread that is inside. No thread enters once it is
     /// closed.
     gate: AtomicUsize,
     /// Set at start. The lending thread, which may sleep until the last one has left.
@@ -100,8 +100,8 @@ impl<'a> Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        // The owner may return as soon as it sees the gate, and the closure is gone then; the loan
-        // itself lives on in the handle that this thread holds.
+        // The owner may return as soon as it sees the gate, after which the closure is gone; the
+        // loan itself lives on in the handle that this thread holds.
         if self.0.gate.fetch_sub(ONE, Ordering::Release) == CLOSED + ONE {
             self.0.owner.unpark();
         }
@@ -186,7 +186,7 @@ mod tests {
             let (inside, late) = (lent.clone(), lent.clone());
             let inside = thread::spawn(move || inside.join());
             entered.wait();
-            // Comes when the loan is closed, while the other one is still inside.
+            // Arrives when the loan is closed, while the other one is still inside.
             let late = thread::spawn(move || {
                 while late.0.gate.load(Ordering::Relaxed) & CLOSED == 0 {
                     thread::yield_now();

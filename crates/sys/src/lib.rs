@@ -1,8 +1,8 @@
-//! System calls and functions of C libraries that have no safe binding, and what else needs unsafe
-//! code: memory runs, locks with priority inheritance, lent closures.
+//! System calls and C library functions that have no safe binding, and other things that need
+//! unsafe code: memory runs, locks with priority inheritance, lent closures.
 //!
 //! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
-//! unsafe block states why it is sound.
+//! unsafe block explains why it is sound.
 //!
 //! ```
 //! let before = sys::clock::now_ns();

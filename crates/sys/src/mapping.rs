@@ -1,4 +1,4 @@
-//! Memory mappings. All of them are made and ended here.
+//! Memory mappings, all of which are created and removed here.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// A mapping with one owner, unmapped when dropped. The owner decides what may refer to it, and
-/// ends all such use before.
+/// ends all such use first.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -21,16 +21,16 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of no file, zero. It takes memory when it is first touched.
+    /// Anonymous memory, zeroed. It is allocated when it is first touched.
     pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
         let (access, flags) = (read_write(), MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a fresh mapping anywhere; nothing that exists is touched.
+        // SAFETY: a new mapping anywhere; nothing that exists is touched.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), length, access, flags) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, length })
     }
 
-    /// The first bytes of a file, for reading and writing, shared with all that map it.
+    /// The first bytes of a file, for reading and writing, shared with everything that maps it.
     pub(crate) fn shared(file: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
         Self::of_file(file, 0, length, read_write(), MapFlags::SHARED)
     }
@@ -55,14 +55,14 @@ impl Mapping {
     /// The address of a byte.
     ///
     /// # Panics
-    /// When it is outside.
+    /// If it is outside.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         let length = self.length;
         assert!(
             offset < length,
             "offset {offset} is outside of {length} bytes"
         );
-        // SAFETY: inside of the mapping, as was just asserted.
+        // SAFETY: inside the mapping, as was just asserted.
         unsafe { self.start.add(offset) }
     }
 }
@@ -79,9 +79,9 @@ fn read_write() -> ProtFlags {
     ProtFlags::READ | ProtFlags::WRITE
 }
 
-/// Copies bytes of a file out of a private mapping of it, one page fault after another, as programs
-/// do that map files. `offset` is a multiple of the page size. The caller knows that the file is
-/// long enough and stays so: a page that is beyond its end or cannot be read ends the process
+/// Copies bytes of a file from a private mapping of it, one page fault after another, like programs
+/// that map files. `offset` is a multiple of the page size. The caller must know that the file is
+/// and stays long enough: a page that is beyond its end or cannot be read ends the process
 /// (SIGBUS), as for every program that maps files.
 pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let length = buffer.len();

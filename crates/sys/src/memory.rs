@@ -1,8 +1,9 @@
 //! Anonymous memory as owned runs of bytes.
 //!
-//! A [`Run`] owns its bytes alone. It can be split and joined again, so an allocator can be built
-//! on top without unsafe code: two runs can never overlap, because the only ways to get one are to
-//! map new memory, to split one, and to join two neighbours. The mapping goes with its last run.
+//! A [`Run`] exclusively owns its bytes. It can be split and joined again, so an allocator can be
+//! built on top without unsafe code: two runs can never overlap, because the only ways to get one
+//! are to map new memory, to split one, and to join two neighbours. The mapping is removed with its
+//! last run.
 
 use std::fmt;
 use std::io;
@@ -17,9 +18,9 @@ use crate::mapping::Mapping;
 /// Memory is split at multiples of this, and starts at one.
 pub const PAGE_SIZE: usize = 4096;
 
-/// Makes the C library serve all threads from one heap. With its default, a heap for each thread,
-/// memory that one thread freed is not available to the others. Before threads are made; where the
-/// library knows no such choice, nothing happens.
+/// Makes the C library serve all threads from one heap. By default, with one heap per thread,
+/// memory freed by one thread is not available to the others. Call it before threads are created;
+/// does nothing if the library has no such setting.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     {
@@ -33,12 +34,12 @@ pub struct Run {
     mapping: Arc<Mapping>,
     /// Bytes from the start of the mapping.
     offset: usize,
-    /// In bytes, never 0.
+    /// Length in bytes, never 0.
     length: usize,
 }
 
 impl Run {
-    /// Maps `pages` fresh pages of 4 KiB. They take memory when they are first touched.
+    /// Maps `pages` new pages of 4 KiB. They are allocated when first touched.
     pub fn map(pages: usize) -> io::Result<Run> {
         let length = pages.checked_mul(PAGE_SIZE).filter(|&length| length > 0);
         let length = length.ok_or(io::ErrorKind::InvalidInput)?;
@@ -54,7 +55,7 @@ impl Run {
         self.offset / PAGE_SIZE
     }
 
-    /// How many pages.
+    /// Number of pages.
     pub fn pages(&self) -> usize {
         self.length / PAGE_SIZE
     }
@@ -62,7 +63,7 @@ impl Run {
     /// Keeps the first `pages` pages and returns the others.
     ///
     /// # Panics
-    /// When one of the two would be empty.
+    /// If one of the two would be empty.
     pub fn split_off(&mut self, pages: usize) -> Run {
         assert!(
             0 < pages && pages < self.pages(),
@@ -80,12 +81,12 @@ impl Run {
         rest
     }
 
-    /// True where `next` begins right behind this run in the same mapping.
+    /// True if `next` directly follows this run in the same mapping.
     pub fn is_followed_by(&self, next: &Run) -> bool {
         Arc::ptr_eq(&self.mapping, &next.mapping) && self.offset + self.length == next.offset
     }
 
-    /// One run of two neighbours; both come back where they are none.
+    /// Joins two neighbours into one run; returns both if they are not neighbours.
     pub fn join(mut self, next: Run) -> Result<Run, (Run, Run)> {
         if !self.is_followed_by(&next) {
             return Err((self, next));
@@ -94,21 +95,21 @@ impl Run {
         Ok(self)
     }
 
-    /// Takes the memory now instead of at the first touch.
+    /// Allocates the memory now instead of at the first touch.
     pub fn populate(&mut self) -> io::Result<()> {
         let (start, advice) = (self.as_mut_ptr().cast(), Advice::LinuxPopulateWrite);
         // SAFETY: the range is ours alone, and `&mut self` shows that no other thread reads its
         // bytes.
         match unsafe { madvise(start, self.length, advice) } {
-            // Linux before 5.14 does not know the advice.
+            // Linux before 5.14 does not support the advice.
             Err(Errno::INVAL) => self.chunks_mut(PAGE_SIZE).for_each(|page| page[0] = 0),
             outcome => outcome?,
         }
         Ok(())
     }
 
-    /// Locks the pages in memory, those to be touched later included, until the mapping ends.
-    /// Touched and untouched pages stay what they are.
+    /// Locks the pages in memory, including those that are touched later, until the mapping ends.
+    /// It does not change which pages have been touched.
     pub fn lock_on_fault(&mut self) -> io::Result<()> {
         let start = self.as_mut_ptr().cast();
         // SAFETY: the range is our own live mapping; locking changes no byte of it.

@@ -1,7 +1,7 @@
-//! MicroLZMA through liblzma. The safe binding crate (`liblzma`) lacks this one decoder.
+//! MicroLZMA through liblzma. The safe binding crate (`liblzma`) lacks only this decoder.
 //!
-//! A stream keeps its memory from one block to the next: about 30 KiB of probabilities and the
-//! dictionary, allocated by liblzma at the first block.
+//! A stream keeps its memory from one block to the next: about 30 KiB of probabilities plus the
+//! dictionary, allocated by liblzma for the first block.
 
 use liblzma_sys as lzma;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::fmt;
 /// Why a block could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MicroLzmaError {
-    /// The block is no MicroLZMA, or does not end where expected.
+    /// The block is not MicroLZMA, or does not end where expected.
     Corrupted,
-    /// The input ended when this many bytes had been decoded.
+    /// The input ended after this many bytes had been decoded.
     EndsEarly(usize),
     /// liblzma got no memory.
     OutOfMemory,
@@ -37,7 +37,7 @@ impl fmt::Debug for MicroLzma {
 }
 
 impl MicroLzma {
-    /// A decoder with a dictionary of this many bytes. Nothing is allocated by liblzma yet.
+    /// A decoder with a dictionary of this many bytes. liblzma allocates nothing yet.
     pub fn new(dictionary: u32) -> Self {
         MicroLzma {
             stream: new_stream(),
@@ -47,8 +47,8 @@ impl MicroLzma {
 
     /// Fills `output` from the block `input`.
     ///
-    /// `exact`: the block holds exactly `output.len()` bytes and that `input` is all of
-    /// it; both are then checked. Otherwise decoding stops as soon as `output` is full.
+    /// `exact`: the block decodes to exactly `output.len()` bytes and `input` is all of it; both
+    /// are then checked. Otherwise decoding stops as soon as `output` is full.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -87,8 +87,8 @@ impl Drop for MicroLzma {
     }
 }
 
-/// Codes until liblzma returns anything but OK. A step that neither reads nor writes ends it too:
-/// liblzma answers the second such step with BUF_ERROR.
+/// Runs the coder until liblzma returns anything but OK. A step that neither reads nor writes ends
+/// it too: liblzma answers the second such step with BUF_ERROR.
 fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma::lzma_ret {
     stream.next_in = input.as_ptr();
     stream.avail_in = input.len();
@@ -104,7 +104,7 @@ fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma:
     }
 }
 
-/// The borrowed buffers end with the call: nothing may point to them afterwards.
+/// Clears the borrowed buffers, to which nothing may point after the call.
 fn forget_buffers(stream: &mut lzma::lzma_stream) {
     stream.next_in = std::ptr::null();
     stream.avail_in = 0;
@@ -131,10 +131,10 @@ fn end(stream: &mut lzma::lzma_stream) {
     unsafe { lzma::lzma_end(stream) }
 }
 
-/// Encodes as much of `input` as fits into `room` bytes: what was encoded of it, and the block.
-/// For tests and benchmarks.
+/// Encodes as much of `input` as fits into `room` bytes: returns how much was encoded, and the
+/// block. For tests and benchmarks.
 ///
-/// `None` when liblzma refuses: `room` under 6, or parameters that it does not know.
+/// `None` if liblzma refuses: `room` under 6, or unknown parameters.
 pub fn encode(
     input: &[u8],
     room: usize,
@@ -150,12 +150,12 @@ pub fn encode(
     (status == Some(lzma::LZMA_STREAM_END)).then_some((taken, block))
 }
 
-/// What [`encode`] leaves to its caller.
+/// Parameters that [`encode`] leaves to its caller.
 #[derive(Clone, Copy, Debug)]
 pub struct EncoderParameters {
-    /// 0 to 9, as of xz.
+    /// 0 to 9, as in xz.
     pub preset: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub dictionary: u32,
     /// Literal context bits, literal position bits, position bits.
     pub lc_lp_pb: (u32, u32, u32),

@@ -1,4 +1,4 @@
-//! A mount namespace of a process's own.
+//! A private mount namespace for a process.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives a process with one thread a mount namespace of its own: with a copy of each mount, which
-/// is in use by nobody. Who may not do that gets a user namespace, too.
+/// Gives a single-threaded process its own mount namespace, with a copy of each mount that nobody
+/// uses. A process without the right to do that also gets a user namespace.
 ///
 /// # Errors
-/// As unshare(2): EPERM where user namespaces are refused, ENOSPC where there are too many, EINVAL
-/// in a process with more threads.
+/// As for unshare(2): EPERM if user namespaces are refused, ENOSPC if there are too many, EINVAL in
+/// a process with more threads.
 pub fn own_mounts() -> io::Result<()> {
     let unshare = |flags| {
         // SAFETY: no memory is touched, and descriptors stay shared: mounts and rights are those of
@@ -23,24 +23,24 @@ pub fn own_mounts() -> io::Result<()> {
         Err(Errno::PERM) => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER)?,
         outcome => outcome?,
     }
-    // A use of a copy would count where the mount itself is unmounted. In a chroot the root may be
-    // no mount.
+    // Otherwise using a copy would count when the mount itself is unmounted. In a chroot the root
+    // may not be a mount.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     let _ = mount_change("/", private);
     Ok(())
 }
 
-/// The same; where that takes a user namespace, the user is root in it, and its only user.
+/// Like [`own_mounts`]; if that needs a user namespace, the user is root in it, and its only user.
 ///
 /// # Errors
-/// As [`own_mounts`], or the user may not be mapped.
+/// As for [`own_mounts`], or if the user may not be mapped.
 pub fn own_mounts_as_root() -> io::Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     own_mounts()?;
     if geteuid().is_root() {
         return Ok(());
     }
-    // The kernel maps a group for those only who gave up to change their groups.
+    // The kernel maps a group only for processes that have given up changing their groups.
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("0 {group} 1"))

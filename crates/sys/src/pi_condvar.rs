@@ -1,4 +1,4 @@
-//! Waiting for a change of what a [`PiMutex`](crate::pi_mutex::PiMutex) holds.
+//! Waiting for a change of a [`PiMutex`](crate::pi_mutex::PiMutex)'s value.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::pi_mutex::PiMutexGuard;
 
-/// A condition variable. A wait may end without a reason.
+/// A condition variable. A wait may end spuriously.
 #[derive(Debug, Default)]
 pub struct PiCondvar {
-    /// Counts what was notified: a thread sleeps only if nothing was since it released the mutex.
+    /// Counts notifications: a thread sleeps only if there was none since it released the mutex.
     changes: AtomicU32,
-    /// Threads that sleep, or are about to: without one a notification is no system call.
+    /// Threads that sleep, or are about to: without any, a notification makes no system call.
     sleepers: AtomicU32,
 }
 
 impl PiCondvar {
-    /// Without waiters.
+    /// Creates it, without waiters.
     pub const fn new() -> Self {
         Self {
             changes: AtomicU32::new(0),
@@ -30,7 +30,7 @@ impl PiCondvar {
         self.wait_for(guard, None)
     }
 
-    /// The same, for no longer than `limit`.
+    /// Like [`wait`](Self::wait), but for at most `limit`.
     pub fn wait_timeout<'m, T>(
         &self,
         guard: PiMutexGuard<'m, T>,

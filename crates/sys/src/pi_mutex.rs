@@ -1,8 +1,8 @@
 //! A mutex whose holder runs at the priority of the most urgent thread that waits for it.
 //!
 //! The serving threads may be real-time while others that share their data are not. With a plain
-//! mutex any thread of middling priority could keep the holder, and so the real-time thread, from
-//! running. It is the priority inheritance of futex(2): FUTEX_LOCK_PI and FUTEX_UNLOCK_PI.
+//! mutex any thread of intermediate priority could keep the holder, and so the real-time thread,
+//! from running. This uses the priority inheritance of futex(2): FUTEX_LOCK_PI and FUTEX_UNLOCK_PI.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -14,20 +14,20 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
 
-/// Not locked; otherwise the number of the holder's thread, and the kernel's mark of waiters.
+/// Not locked; otherwise the holder's thread ID, and the kernel's mark for waiters.
 const FREE: u32 = 0;
 
-/// Looks at the lock before the thread sleeps: it is held for a few hundred instructions.
+/// How often to check the lock before the thread sleeps: it is held for a few hundred instructions.
 const SPINS: u32 = 100;
 
-/// Between looks where the kernel has no priority inheritance (CONFIG_FUTEX_PI).
+/// Pause between checks if the kernel has no priority inheritance (CONFIG_FUTEX_PI).
 const PAUSE: Duration = Duration::from_micros(50);
 
 thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(FREE) };
 }
 
-/// Mutual exclusion with priority inheritance. It has no poison: a panic releases it.
+/// Mutual exclusion with priority inheritance. It has no poisoning: a panic releases it.
 #[derive(Default)]
 pub struct PiMutex<T> {
     word: AtomicU32,
@@ -42,12 +42,12 @@ unsafe impl<T: Send> Sync for PiMutex<T> {}
 #[must_use = "the mutex is released at once"]
 pub struct PiMutexGuard<'m, T> {
     mutex: &'m PiMutex<T>,
-    /// The thread that locked has to release: a guard cannot be sent.
+    /// The thread that locked must release: a guard cannot be sent.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl<T> PiMutex<T> {
-    /// Not locked.
+    /// Creates it unlocked.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -58,7 +58,7 @@ impl<T> PiMutex<T> {
     /// Waits until the lock is free.
     ///
     /// # Panics
-    /// When the calling thread holds it already.
+    /// If the calling thread already holds it.
     pub fn lock(&self) -> PiMutexGuard<'_, T> {
         let own = own_number();
         if !self.take(own) {
@@ -70,7 +70,7 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// The value if the lock is free now.
+    /// Locks it if it is free now.
     pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
         self.take(own_number()).then_some(PiMutexGuard {
             mutex: self,
@@ -163,7 +163,7 @@ impl<T> fmt::Debug for PiMutexGuard<'_, T> {
     }
 }
 
-/// The kernel's number of the calling thread.
+/// The thread ID of the calling thread.
 fn own_number() -> u32 {
     match THREAD.get() {
         FREE => ask_number(),
@@ -173,14 +173,14 @@ fn own_number() -> u32 {
 
 #[cold]
 fn ask_number() -> u32 {
-    // In a child process the thread that forked has another number.
+    // In a child process the thread that forked has another ID.
     static CHILDREN_FORGET: Once = Once::new();
     extern "C" fn forget() {
         THREAD.set(FREE);
     }
     CHILDREN_FORGET.call_once(|| {
-        // SAFETY: the function touches a value of its own thread that has no destructor. Without
-        // memory to note it a child would go on with the number it had.
+        // SAFETY: the function touches a value of its own thread that has no destructor. If there
+        // is no memory to register it, a child would continue with the number it had.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
     let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;

@@ -1,6 +1,6 @@
-//! Scheduling policy of one thread: what rustix leaves out.
+//! Scheduling policy of one thread: the calls that rustix lacks.
 //!
-//! By the numbers of the calls: musl's functions of these names only return ENOSYS.
+//! They are called by number: musl's functions of these names only return ENOSYS.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The shortest slice that the kernel grants an ordinary thread.
+/// The shortest slice that the kernel grants to an ordinary thread.
 pub const SHORT_SLICE: Duration = Duration::from_micros(100);
 
 /// SCHED_FLAG_RESET_ON_FORK.
@@ -26,11 +26,11 @@ pub enum Policy {
     Unknown(i32),
 }
 
-/// Sets the policy of thread `tid` of any process we may change; 0 means the calling thread.
+/// Sets the policy of thread `tid` of any process that we may change; 0 means the calling thread.
 ///
-/// Children that the thread makes start with the ordinary policy (`SCHED_RESET_ON_FORK`): a program
-/// run by a real-time worker must not be real-time too. The flag stays on when going back to
-/// `Other`, since only a privileged thread may clear it.
+/// Children of the thread start with the ordinary policy (`SCHED_RESET_ON_FORK`): a program run by
+/// a real-time worker must not be real-time too. The flag stays on when going back to `Other`,
+/// since only a privileged thread may clear it.
 pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     let (number, priority) = match policy {
         Policy::Fifo(priority) => (libc::SCHED_FIFO, libc::c_int::from(priority)),
@@ -45,7 +45,7 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     })
 }
 
-/// struct sched_attr, as long as it was first.
+/// struct sched_attr, in its first version.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -59,9 +59,9 @@ struct Attributes {
     period: u64,
 }
 
-/// Makes `thread` real-time, if the calling thread is, with the same priority. A new thread starts
-/// with the ordinary policy (see [`set_policy`]), and on a busy machine it would wait for a CPU
-/// before it could change that itself.
+/// Makes `thread` real-time with the same priority, if the calling thread is real-time. A new
+/// thread starts with the ordinary policy (see [`set_policy`]), and on a busy machine it would wait
+/// for a CPU before it could change that itself.
 pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let Policy::Fifo(priority) = policy(0)? else {
         return Ok(());
@@ -70,8 +70,8 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
     parameter.sched_priority = priority.into();
     let number = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the thread was not joined, since its handle is there, so that the C library knows it;
-    // the parameter is only read.
+    // SAFETY: the thread was not joined, since its handle exists, so the C library knows it; the
+    // parameter is only read.
     let result = unsafe {
         let thread = thread.as_pthread_t() as libc::pthread_t;
         libc::pthread_setschedparam(thread, number, &raw const parameter)
@@ -83,12 +83,12 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
 }
 
 /// Gives thread `tid` the ordinary policy, this nice value and [`SHORT_SLICE`]: when it wakes it
-/// comes before a thread with a longer slice, for which it gets no more of the CPU's time. Any user
-/// may do that to its own threads, with Linux 6.12 and later. Children start without it. It stays
-/// when the policy is set otherwise.
+/// precedes threads with longer slices, without getting more CPU time than they do. Any user may do
+/// that to its own threads, since Linux 6.12. Children start without it. It stays when the policy
+/// is set otherwise.
 ///
 /// # Errors
-/// `Unsupported` where the kernel knows no slices; the thread has the nice value then.
+/// `Unsupported` if the kernel has no slices; the thread still gets the nice value.
 pub fn set_short_slice(tid: i32, nice: i32) -> io::Result<()> {
     set_slice(tid, nice, SHORT_SLICE)?;
     match has_short_slice(tid)? {
@@ -97,7 +97,7 @@ pub fn set_short_slice(tid: i32, nice: i32) -> io::Result<()> {
     }
 }
 
-/// Gives thread `tid` the ordinary policy, this nice value and the slice of other threads.
+/// Gives thread `tid` the ordinary policy, this nice value and the default slice.
 pub fn end_short_slice(tid: i32, nice: i32) -> io::Result<()> {
     set_slice(tid, nice, Duration::ZERO)
 }
@@ -125,8 +125,8 @@ pub struct Inherited {
 }
 
 /// Raises the calling thread, if it is real-time, above the children that it will start: one of the
-/// same priority that never sleeps would keep it from its CPU for ever. What children are to have
-/// is returned; without a real-time policy there is nothing to do.
+/// same priority that never sleeps would keep it from its CPU forever. Returns the policy for the
+/// children; without a real-time policy there is nothing to do.
 pub fn lead() -> io::Result<Option<Inherited>> {
     /// The highest priority that leaves one above it.
     const MOST: i32 = 98;
@@ -141,7 +141,7 @@ pub fn lead() -> io::Result<Option<Inherited>> {
 }
 
 impl Inherited {
-    /// Has `command` start with this policy and priority.
+    /// Makes `command` start with this policy and priority.
     pub fn give(self, command: &mut Command) {
         // SAFETY: between fork and exec one system call is made; nothing is allocated and no lock
         // is taken.
@@ -149,7 +149,7 @@ impl Inherited {
     }
 }
 
-/// Sets policy and priority of the calling thread; children have them, too.
+/// Sets policy and priority of the calling thread; children inherit them.
 fn set_plainly(policy: i32, priority: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel's sched_param is one int, which the call only reads.
     done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) })
@@ -181,7 +181,7 @@ fn attributes(tid: i32) -> io::Result<Attributes> {
     done(outcome).map(|()| found)
 }
 
-/// The outcome of a call that returns -1 for an error.
+/// The result of a call that returns -1 for an error.
 fn done(outcome: libc::c_long) -> io::Result<()> {
     match outcome {
         -1 => Err(io::Error::last_os_error()),
@@ -251,7 +251,7 @@ mod tests {
             let thread = std::thread::spawn(move || {
                 let _ = begun.recv();
                 let own = policy(0).unwrap();
-                // A program that it starts is an ordinary one.
+                // A program that it starts is ordinary.
                 (
                     own,
                     std::thread::spawn(|| policy(0).unwrap()).join().unwrap(),

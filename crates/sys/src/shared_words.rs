@@ -10,18 +10,18 @@ use rustix::fs::{
 
 use crate::mapping::Mapping;
 
-/// So many numbers, all of them 0 at first. What another process wrote is only a number.
+/// `COUNT` numbers, initially all 0. Values written by another process are nothing but numbers.
 #[derive(Debug)]
 pub struct SharedWords<const COUNT: usize>(Mapping);
 
 impl<const COUNT: usize> SharedWords<COUNT> {
     const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
-    /// The file of new numbers, for [`map`](Self::map). Its size is fixed, so that no process can
-    /// take the memory from another one.
+    /// Creates the file of new numbers, for [`map`](Self::map). Its size is fixed, so that no
+    /// process can take the memory from another one.
     ///
     /// # Errors
-    /// No memory, or no descriptor is left.
+    /// There is no memory or no descriptor left.
     pub fn create() -> io::Result<OwnedFd> {
         let file = memfd_create(
             "shared-words",
@@ -32,10 +32,10 @@ impl<const COUNT: usize> SharedWords<COUNT> {
         Ok(file)
     }
 
-    /// Maps the numbers of a file that [`create`](Self::create) made.
+    /// Maps the numbers of a file from [`create`](Self::create).
     ///
     /// # Errors
-    /// The kernel's refusal, or the file is another one.
+    /// The kernel's refusal, or it is another file.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         let is_fixed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
         if !is_fixed || fstat(file)?.st_size != Self::BYTES as i64 {

@@ -4,14 +4,14 @@ use std::io;
 use std::mem::size_of_val;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// One instruction, of linux/filter.h.
+/// One instruction, from linux/filter.h.
 pub use libc::sock_filter as Instruction;
 
-/// From now on `socket` receives what `program` accepts.
+/// From now on `socket` receives only what `program` accepts.
 ///
 /// # Errors
-/// The kernel lacks filters, or refuses this one: it must end on every way, and have 4096
-/// instructions at most.
+/// The kernel lacks filters, or refuses this one: every path through it must end, and it may have
+/// at most 4096 instructions.
 pub fn attach(socket: impl AsFd, program: &mut [Instruction]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(program.len()).map_err(io::Error::other)?,

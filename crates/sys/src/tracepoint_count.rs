@@ -1,4 +1,4 @@
-//! How often the calling thread passed a tracepoint: a counter of perf_event_open(2).
+//! How often the calling thread passed a tracepoint, using a counter of perf_event_open(2).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// The first version of `perf_event_attr`, which every kernel takes; zero is the plain counter.
+/// The first version of `perf_event_attr`, which every kernel accepts; zero is the plain counter.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -27,15 +27,15 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 64);
 
-/// Counts for the thread that made it, and for no other one.
+/// Counts for the thread that created it, and no other.
 #[derive(Debug)]
 pub struct TracepointCount(File);
 
 impl TracepointCount {
-    /// Starts to count. `id` is the content of the file `id` in the event's directory in tracefs.
+    /// Starts counting. `id` is the content of the file `id` in the event's directory in tracefs.
     ///
     /// # Errors
-    /// Most often EACCES: counting events of the kernel needs root or CAP_PERFMON.
+    /// Usually EACCES: counting kernel events needs root or CAP_PERFMON.
     pub fn start(id: u64) -> io::Result<Self> {
         let attributes = Attributes {
             kind: TYPE_TRACEPOINT,
@@ -64,7 +64,7 @@ impl TracepointCount {
         Ok(Self(fd.into()))
     }
 
-    /// The number up to now.
+    /// The number so far.
     pub fn read(&self) -> io::Result<u64> {
         let mut count = [0; 8];
         (&self.0).read_exact(&mut count)?;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_this_thread_passes_is_counted() {
-        // Making a thread is a tracepoint that a test can pass at will.
+        // Creating a thread is a tracepoint that a test can trigger at will.
         let id = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
             .iter()
             .find_map(|root| {

@@ -1,8 +1,9 @@
 //! A small io_uring with submissions of 128 bytes, for the thread that enables it.
 //!
-//! Its queues lie in memory of this process (IORING_SETUP_NO_MMAP). Queues that are mapped from the
+//! Its queues are in memory of this process (IORING_SETUP_NO_MMAP). Queues that are mapped from the
 //! ring's descriptor, as is usual, keep the ring open as long as any thread of the process lives,
-//! and after a kill one may live on, unkillable. This way the ring ends with its last descriptor.
+//! and after a kill one may live on, unkillable. In this way the ring ends with its last
+//! descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,7 @@ use rustix::io_uring::{
 use crate::mapping::Mapping;
 use crate::memory::PAGE_SIZE;
 
-/// DEFER_TASKRUN: the kernel acts for a ring only while the thread that enabled it is inside of
+/// DEFER_TASKRUN: the kernel works for a ring only while the thread that enabled it is inside
 /// io_uring_enter on it, and not at all once the ring is closed.
 const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
     .union(IoringSetupFlags::SUBMIT_ALL)
@@ -28,10 +29,10 @@ const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
     .union(IoringSetupFlags::NO_MMAP)
     .union(IoringSetupFlags::NO_SQARRAY);
 
-/// More than the heads, tails and counters in front of the completions.
+/// More than the heads, tails and counters in front of the completions take.
 const CONTROL_BYTES: usize = 1024;
 
-/// The place of a file that was registered with a ring.
+/// The index of a file that was registered with a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegisteredFile(pub(crate) i32);
 
@@ -72,10 +73,10 @@ impl Submission {
         }
     }
 
-    /// One completion when the file is readable.
+    /// One completion once the file is readable.
     pub(crate) fn poll(file: RegisteredFile, user_data: u64) -> Self {
         let events = libc::POLLIN as u32;
-        // The kernel reads the halves of this word in the order of little-endian machines.
+        // The kernel reads the halves of this word in little-endian order.
         let big = cfg!(target_endian = "big");
         Self {
             events: if big { events.rotate_left(16) } else { events },
@@ -83,7 +84,7 @@ impl Submission {
         }
     }
 
-    /// A command of the file's own, which leads to `iovecs`: addresses and lengths.
+    /// A command specific to the file, with a pointer to `iovecs`: addresses and lengths.
     pub(crate) fn command(
         file: RegisteredFile,
         user_data: u64,
@@ -101,26 +102,26 @@ impl Submission {
     }
 }
 
-/// The ring. The kernel refuses the calls of any other thread than the one that enabled it.
+/// The ring. The kernel rejects calls by any thread other than the one that enabled it.
 pub(crate) struct Uring {
-    // Fields are dropped in this order: after its last descriptor, a ring touches no memory of the
-    // process; pages of the queues that it still holds are no longer mapped then.
+    // Fields are dropped in this order: after its last descriptor is closed, a ring touches no
+    // memory of the process; pages of the queues that it still holds are then no longer mapped.
     fd: OwnedFd,
     queues: Mapping,
     submissions: Mapping,
     slots: u32,
-    /// Where in `queues` the kernel has put heads, tails and completions.
+    /// Where the kernel has put heads, tails and completions in `queues`.
     submissions_head: u32,
     submissions_tail: u32,
     completions_head: u32,
     completions_tail: u32,
     completions: u32,
-    /// Submissions ever written.
+    /// Number of submissions ever written.
     tail: u32,
 }
 
 impl Uring {
-    /// A ring with room for `slots` submissions, a power of two. It takes none before it is
+    /// A ring with room for `slots` submissions, a power of two. It accepts none before it is
     /// [enabled](Self::enable).
     pub(crate) fn disabled(slots: u32) -> io::Result<Self> {
         let count = slots as usize;
@@ -156,13 +157,13 @@ impl Uring {
         })
     }
 
-    /// Submissions that it has room for.
+    /// Number of submissions that it has room for.
     pub(crate) fn slots(&self) -> usize {
         self.slots as usize
     }
 
-    /// Once the ring is enabled it takes commands to registered files and polls of them, nothing
-    /// else, and no further call of io_uring_register(2).
+    /// Restricts the ring: once enabled, it accepts only commands to registered files and polls of
+    /// them, and no further call of io_uring_register(2).
     pub(crate) fn restrict(&self) -> io::Result<()> {
         let restriction = |kind, value| {
             let mut restriction = io_uring_restriction::default();
@@ -183,12 +184,12 @@ impl Uring {
         self.register(IoringRegisterOp::RegisterRestrictions, &restrictions)
     }
 
-    /// Gives files the places 0, 1 and so on. The ring keeps them open.
+    /// Registers files under the indices 0, 1 and so on. The ring keeps them open.
     pub(crate) fn register_files(&self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.register(IoringRegisterOp::RegisterFiles, files)
     }
 
-    /// From now on the calling thread, and no other, may use the ring.
+    /// From now on only the calling thread may use the ring.
     pub(crate) fn enable(&self) -> io::Result<()> {
         self.register::<u8>(IoringRegisterOp::RegisterEnableRings, &[])
     }
@@ -205,11 +206,10 @@ impl Uring {
         Ok(())
     }
 
-    /// Writes a submission, which [`enter`](Self::enter) will submit; false when there is no room.
+    /// Writes a submission, which [`enter`](Self::enter) will submit; false if there is no room.
     ///
     /// # Safety
-    /// The memory that it names lives until it is complete or the ring is
-    /// closed.
+    /// The memory that it names must live until it is complete or the ring is closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) >= self.slots {
@@ -217,7 +217,7 @@ impl Uring {
         }
         let slot = (self.tail % self.slots) as usize;
         let place = self.submissions.at(slot * size_of::<Submission>());
-        // SAFETY: inside of the memory, whose base is on a page; the kernel does not read this slot
+        // SAFETY: inside the memory, whose base is on a page; the kernel does not read this slot
         // before the tail says that it is filled, and was done with it when it moved the head.
         unsafe { place.cast::<Submission>().write(*submission) };
         self.tail = self.tail.wrapping_add(1);
@@ -238,7 +238,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Whether [`next`](Self::next) has something.
+    /// Whether [`next`](Self::next) has a completion.
     pub(crate) fn has_completions(&self) -> bool {
         let head = self.counter(self.completions_head).load(Ordering::Relaxed);
         head != self.counter(self.completions_tail).load(Ordering::Acquire)
@@ -252,8 +252,8 @@ impl Uring {
         let head = self.counter(self.completions_head).load(Ordering::Relaxed);
         let slot = (head % (2 * self.slots)) as usize;
         let at = self.completions as usize + slot * size_of::<io_uring_cqe>();
-        // SAFETY: inside of the memory, as was asserted in `disabled`, and aligned by the kernel;
-        // it was filled before the tail moved and is not written again before the head moves.
+        // SAFETY: inside the memory, as was asserted in `disabled`, and aligned by the kernel; it
+        // was filled before the tail moved and is not written again before the head moves.
         let completion = unsafe { self.queues.at(at).cast::<io_uring_cqe>().read() };
         self.counter(self.completions_head)
             .store(head.wrapping_add(1), Ordering::Release);
@@ -263,7 +263,7 @@ impl Uring {
     /// A head or a tail, which the kernel changes too.
     fn counter(&self, offset: u32) -> &AtomicU32 {
         let place = self.queues.at(offset as usize).cast::<u32>();
-        // SAFETY: inside of memory that lives as long as `self`; the kernel aligns its counters and
+        // SAFETY: inside memory that lives as long as `self`; the kernel aligns its counters and
         // both sides access them atomically.
         unsafe { AtomicU32::from_ptr(place.as_ptr()) }
     }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::eventfd::EventFd;
 
-    /// A ring with these files, or a line that says why there is none.
+    /// A ring with these files; none, with a line that says why, if there cannot be one.
     fn enabled(files: &[EventFd]) -> Option<Uring> {
         let ring = match Uring::disabled(4) {
             Ok(ring) => ring,

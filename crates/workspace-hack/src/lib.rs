@@ -1,2 +1,2 @@
-//! Empty: the crate exists for the features in its Cargo.toml.
+//! Empty: the crate exists only for the features in its Cargo.toml.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Sets the priority of a thread: real-time, else a negative nice value and a short slice, as far
-//! as they are allowed.
+//! Sets the priority of a thread: real-time, or else a negative nice value and a short slice, as
+//! far as permitted.
 
 use std::io;
 
@@ -14,10 +14,10 @@ use crate::faults::{self, FailPoint};
 /// every ordinary thread, behind every other real-time one.
 const FIFO_LOW: u8 = 1;
 
-/// The first among ordinary threads, as work queues marked WQ_HIGHPRI have.
+/// First among ordinary threads, as work queues marked WQ_HIGHPRI are.
 const NICE_HIGH: i32 = -20;
 
-/// What real-time priority takes.
+/// The right that real-time priority needs.
 const RIGHTS: &str = "needs RLIMIT_RTPRIO of 1 or more (ulimit -r), or root or CAP_SYS_NICE outside \
                       of user namespaces; with CONFIG_RT_GROUP_SCHED also a budget of the cpu \
                       cgroup (cpu.rt_runtime_us)";
@@ -27,8 +27,8 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Leaves one line for one refusal: the real-time workers' line covers the unbound threads
-/// behind them too.
+/// Leaves one line per refusal: the real-time workers' line also covers the unbound threads behind
+/// them.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));
@@ -38,18 +38,18 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
 /// The requested priority of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Leave it as it was made.
+    /// Leave it as it was created.
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },
-    /// The same with a short slice, where the kernel has slices.
+    /// Like `Normal`, with a short slice if the kernel has slices.
     Prompt { nice: i32 },
     /// Nice -20.
     First,
-    /// SCHED_FIFO 1, else what is the best below it: a negative nice value and a short slice, or
-    /// one of them.
+    /// SCHED_FIFO 1, or else the best below it: a negative nice value and a short slice, or one of
+    /// them.
     RealTime,
-    /// The same, whatever it is that is granted.
+    /// Like `RealTime`, but accepts whatever is granted.
     Best,
 }
 
@@ -105,7 +105,7 @@ fn real_time(tid: i32) -> Result<(), String> {
     ))
 }
 
-/// The rungs below real-time. Returns what was granted.
+/// Tries the priorities below real-time. Returns what was granted.
 fn next_best(tid: i32) -> String {
     let had = nice_of(tid).unwrap_or(0);
     let mut lower = [NICE_HIGH, allowed_nice()].into_iter();
@@ -143,7 +143,7 @@ fn set_first(tid: i32) -> io::Result<()> {
 
 fn set_nice(tid: i32, nice: i32) -> io::Result<()> {
     faults::check(FailPoint::Nice)?;
-    // Linux takes a thread's id here and means this thread alone.
+    // Linux takes a thread ID here and applies it to this thread alone.
     Ok(setpriority_process(Pid::from_raw(tid), nice)?)
 }
 
@@ -161,12 +161,12 @@ pub(crate) fn current(tid: i32) -> Option<Policy> {
     }
 }
 
-/// -20 to 19.
+/// The nice value, -20 to 19.
 pub(crate) fn nice_of(tid: i32) -> Option<i32> {
     getpriority_process(Pid::from_raw(tid)).ok()
 }
 
-/// The calling thread.
+/// The ID of the calling thread.
 pub(crate) fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }

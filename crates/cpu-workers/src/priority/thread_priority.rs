@@ -1,4 +1,4 @@
-//! The priority of one thread: what it shall have, and whether it is lowered for a while.
+//! The priority of one thread: the one it should have, and whether it is lowered for a while.
 
 use sys::pi_mutex::PiMutex;
 use sys::sched;
@@ -32,7 +32,7 @@ impl ThreadPriority {
         }
     }
 
-    /// The same for a thread that may have it already.
+    /// Like `set`, for a thread that may already have this priority.
     pub(crate) fn change(&self, tid: i32, wanted: Wanted) {
         if self.0.lock().wanted != wanted {
             // A refusal was reported when the thread was made.
@@ -46,7 +46,7 @@ impl ThreadPriority {
         let _ = lower_this();
     }
 
-    /// Sets the calling thread to what it shall have by now.
+    /// Gives the calling thread the priority that it should have by now.
     pub(crate) fn raise(&self) {
         let mut state = self.0.lock();
         state.lowered = false;
@@ -55,7 +55,7 @@ impl ThreadPriority {
     }
 }
 
-/// Makes the calling thread an ordinary one. Returns the real-time priority that it had.
+/// Makes the calling thread ordinary. Returns the real-time priority that it had.
 pub(crate) fn lower_this() -> Option<u8> {
     match sched::policy(0) {
         Ok(sched::Policy::Fifo(priority)) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use super::histogram::Histogram;
 use super::types::Counts;
 
-/// Written by the worker's thread alone, read by any. In lines of their own.
+/// Written by the worker's thread alone, read by any. It has separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {

@@ -1,6 +1,6 @@
 //! A distribution of times, recorded with three plain additions.
 //!
-//! Finer than the other histograms of the workspace, as `stat` reports percentiles of it.
+//! Finer than the other histograms of the workspace, because `stat` reports percentiles of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,15 +8,15 @@ use figures::add;
 
 use crate::Summary;
 
-/// Each power of two is cut in 16, so a bucket is at most 1/16 wide.
+/// Each power of two is divided into 16 buckets, so a bucket spans at most 1/16 of its value.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
 /// 2^41 ns are 36 minutes; longer ones share the last bucket.
 const TOP_BIT: u32 = 40;
 const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-/// All fields are atomic: written by one thread, so that no instruction is locked; read by any. A
-/// reader may see a value in one field and not yet in another.
+/// All fields are atomic: written by one thread, so no instruction is locked; read by any. A reader
+/// may see a value in one field but not yet in another.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
@@ -49,7 +49,7 @@ impl Histogram {
             .collect();
         let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
-        // The nearest rank: the first bucket up to which there are as many.
+        // The nearest rank: the first bucket at which the running count reaches it.
         let percentile = |per_mille: u64| {
             let wanted = u128::from(count) * u128::from(per_mille);
             let mut seen = 0_u64;
@@ -73,7 +73,7 @@ impl Histogram {
     }
 }
 
-/// Values below 16 have their own bucket; above, the highest bit and the four bits behind it.
+/// Values below 16 have their own bucket; above, the highest bit and the next four select it.
 fn bucket(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;

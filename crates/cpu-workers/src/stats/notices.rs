@@ -1,8 +1,8 @@
-//! Lines for the user: what was refused, what broke. Each once.
+//! Lines for the user: refusals and failures, each once.
 
 use sys::pi_mutex::PiMutex;
 
-/// A worker that fails again and again must not fill the memory.
+/// A worker that fails again and again must not fill memory.
 const LIMIT: usize = 64;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What workers report about themselves.
+//! Types that workers report about themselves.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 pub enum Policy {
     /// `SCHED_FIFO` with this priority.
     Fifo(u8),
-    /// The ordinary policy with a slice of 100 us, and this nice value: it is served soon after it
+    /// The ordinary policy with a slice of 100 us and this nice value: it is served soon after it
     /// wakes.
     Slice {
         /// -20 (first) to 19 (last).

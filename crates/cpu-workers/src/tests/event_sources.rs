@@ -1,4 +1,4 @@
-//! Workers which sleep on an event source.
+//! Workers that sleep on an event source.
 
 use std::io;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::{
     Workers, serve,
 };
 
-/// What happened to the sources.
+/// An event at one of the sources.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Opened(Option<usize>),
@@ -22,7 +22,7 @@ enum News {
     Dropped(Option<usize>),
 }
 
-/// Serves bytes of a socket: `!` panics, `.` closes.
+/// Serves bytes from a socket: `!` panics, `.` closes.
 struct Bytes {
     cpu: Option<usize>,
     stream: UnixStream,
@@ -91,7 +91,7 @@ impl Sockets {
     }
 }
 
-/// Workers with a socket each.
+/// Workers with one socket each.
 fn attached(mode: Mode, cpus: &Arc<FakeCpus>) -> (Arc<Workers>, Arc<Sockets>, Receiver<News>) {
     let workers = start(mode, cpus);
     let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
@@ -121,7 +121,7 @@ fn the_source_of_a_cpu_that_goes_serves_on_and_is_the_same_when_it_returns() {
     assert!(dropped.contains(&News::Dropped(Some(1))), "{dropped:?}");
 }
 
-/// A source whose replies leave with `flush` or with the next `wait`.
+/// A source whose replies leave at `flush` or at the next `wait`.
 struct Replies {
     waker: Arc<EventFd>,
     sent: Sender<&'static str>,
@@ -162,7 +162,7 @@ fn a_finished_reply_leaves_before_a_job_is_run() {
     };
     workers.attach(Arc::new(make)).unwrap();
     assert_eq!(wait(&order), "waits");
-    // Queueing wakes the source, which has a reply to send then.
+    // Queueing wakes the source, which then has a reply to send.
     workers.queue(Some(0), Box::new(move |_| sender.send("job").unwrap()));
     assert_eq!([wait(&order), wait(&order)], ["reply", "job"]);
 }
@@ -185,7 +185,7 @@ fn requests_and_jobs_are_both_served_by_the_same_thread() {
 fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
     let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(1, [0]));
     assert_eq!(wait(&news), News::Opened(Some(0)));
-    // A job that queues its successor: the queue is never empty until the request was served.
+    // A job that queues its successor: the queue is never empty until the request has been served.
     fn chain(workers: &Arc<Workers>) {
         let next = Arc::downgrade(workers);
         let job = move |_: &_| {
@@ -236,7 +236,7 @@ fn unbound_threads_have_sources_without_pinned_workers() {
     }
 }
 
-/// A job wakes one thread of the pool, and the other one may take it first.
+/// A job wakes one thread of the pool, but another may take it first.
 #[test]
 fn a_pool_ends_after_its_sources_although_one_thread_took_the_job_of_another() {
     for _ in 0..300 {

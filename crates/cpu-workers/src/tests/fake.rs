@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Cpus, Mode, WorkerOptions, Workers};
 
-/// Longer than any test needs; only a hang waits for it.
+/// Longer than any test needs; only a hang takes this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl FakeCpus {
         })
     }
 
-    /// From now on these are usable, and the workers follow.
+    /// Makes these CPUs usable; the workers follow.
     pub(super) fn set(&self, workers: &Workers, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
         workers.check_cpus();
     }
 
-    /// What an offline CPU does to a thread's affinity.
+    /// Does to a thread's affinity what an offline CPU does.
     pub(super) fn unpin_all(&self) {
         self.state.lock().unwrap().pins.clear();
     }
@@ -94,7 +94,7 @@ pub(super) fn start(mode: Mode, cpus: &Arc<FakeCpus>) -> Arc<Workers> {
     Workers::start_on(options(mode), cpus.clone()).unwrap()
 }
 
-/// Queues a job and returns where it ran, once it has.
+/// Queues a job, waits for it, and returns where it ran.
 pub(super) fn where_it_runs(workers: &Workers, cpu: Option<usize>) -> Option<usize> {
     let (sender, receiver) = channel();
     workers.queue(

@@ -1,4 +1,4 @@
-//! Each rung of start-up fails once: what is left, and that the next try works.
+//! Each step of start-up fails once: what is left behind, and that the next try works.
 
 use std::sync::Arc;
 

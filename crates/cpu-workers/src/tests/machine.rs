@@ -1,4 +1,4 @@
-//! On the machine's own CPUs, one of which really goes offline.
+//! Tests on the machine's own CPUs, one of which really goes offline.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn every_usable_cpu_of_this_machine_has_a_worker_pinned_to_it() {
     }
 }
 
-/// Puts the CPU back however the test ends.
+/// Puts the CPU back online however the test ends.
 struct Offline(&'static str);
 
 impl Drop for Offline {
@@ -32,14 +32,14 @@ impl Drop for Offline {
     }
 }
 
-/// Waits for an event, and follows it.
+/// Waits for an event and follows it.
 fn announced(workers: &Workers) {
     let events = workers.cpu_events().expect("the kernel announces CPUs");
     poll(&mut [PollFd::from_borrowed_fd(events, PollFlags::IN)], None).unwrap();
     workers.check_cpus();
 }
 
-/// Off for some tens of milliseconds. Others notice, so only one such test.
+/// The CPU is off for some tens of milliseconds. Others notice, so there is only one such test.
 #[test]
 fn a_real_cpu_goes_and_returns() {
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";

@@ -1,4 +1,4 @@
-//! Real-time where it is allowed, and the truth where it is not.
+//! Real-time where it is allowed, and an honest report where it is not.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -26,7 +26,7 @@ fn flip(workers: &Workers, priority: Priority) {
     workers.raise_on(&(0..8).filter(|_| wanted).collect());
 }
 
-/// The same; false, with a line, where the system refuses that.
+/// Makes the workers real-time; false, with a line, if the system refuses.
 fn raise(workers: &Workers, priority: Priority) -> bool {
     flip(workers, priority);
     let done = workers.is_real_time() == (priority == Priority::High);
@@ -40,7 +40,7 @@ fn own_policy() -> sys::sched::Policy {
     sys::sched::policy(0).unwrap()
 }
 
-/// Runs `f` on a thread that may not raise priorities; what it starts inherits that.
+/// Runs `f` on a thread that may not raise priorities; the threads it starts inherit that.
 fn without_privilege(f: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -53,8 +53,8 @@ fn without_privilege(f: impl FnOnce() + Send) {
     });
 }
 
-/// Two threads flip at the same time, as serving threads do with `hipri=auto`: when both are done
-/// all workers have one priority, that of the later flip.
+/// Two threads flip at the same time, as serving threads do with `hipri=auto`: afterwards all
+/// workers have one priority, that of the later flip.
 #[test]
 fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
     let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(8, 0..8)).unwrap();
@@ -222,7 +222,7 @@ fn a_refusal_names_the_privilege_and_what_runs_instead() {
 fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nice);
-    // 20 less the nice value.
+    // 20 minus the nice value.
     let limit = Rlimit {
         current: Some(25),
         maximum: before.maximum.map(|most| most.max(25)),
@@ -243,7 +243,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     setrlimit(Resource::Nice, before).unwrap();
 }
 
-/// As the thread does that judges the load of each CPU.
+/// Raises workers as the thread that judges the load of each CPU does.
 #[test]
 fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     let cpus = FakeCpus::new(3, 0..2);

@@ -20,12 +20,12 @@ pub fn plugged_in() -> Option<Vec<bool>> {
     Some((0..possible()?.len()).map(is_present).collect())
 }
 
-/// The list in the file at `path`; `None` where there is none.
+/// The list in the file at `path`; `None` if there is none.
 pub(crate) fn read(path: impl AsRef<std::path::Path>) -> Option<BTreeSet<usize>> {
     parse(&std::fs::read_to_string(path).ok()?)
 }
 
-/// `None` where the text is no such list. An empty text is an empty list.
+/// `None` if the text is not such a list. An empty text is an empty list.
 fn parse(text: &str) -> Option<BTreeSet<usize>> {
     let parts = text.trim().split(',').filter(|part| !part.is_empty());
     parts
@@ -37,7 +37,7 @@ fn parse(text: &str) -> Option<BTreeSet<usize>> {
 fn range(part: &str) -> Option<RangeInclusive<usize>> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    // The largest kernels support 8192 CPUs; a larger number is no CPU.
+    // The largest kernels support 8192 CPUs; a larger number is not a CPU.
     (first <= last && last < 65_536).then_some(first..=last)
 }
 

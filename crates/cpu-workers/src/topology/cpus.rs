@@ -1,4 +1,4 @@
-//! Which CPUs there are and which may be used: the machine's, or a test's.
+//! Which CPUs exist and which may be used: the machine's, or those of a test.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -10,22 +10,22 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use super::cpu_list;
 use super::uevent::CpuEvents;
 
-/// The CPUs that workers are made for. [`SystemCpus`] is the real one.
+/// The CPUs that workers are created for. [`SystemCpus`] is the real implementation.
 pub trait Cpus: Send + Sync + Debug {
-    /// How many slots are needed: the highest possible CPU number plus one.
+    /// Number of slots needed: the highest possible CPU number plus one.
     fn possible(&self) -> io::Result<usize>;
-    /// CPUs that are online and that the calling thread, which is pinned to none, may run on.
+    /// CPUs that are online and that the calling thread, which is not pinned, may run on.
     fn usable(&self) -> io::Result<BTreeSet<usize>>;
     /// Pins a thread to one CPU.
     fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
-    /// Lets a thread that inherited the CPU of another one run on all that may be used.
+    /// Lets a thread that inherited another's CPU run on all usable ones.
     fn unpin(&self, tid: i32) -> io::Result<()>;
     /// True while the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
-    /// Readable when the answer of `usable` may have changed; `None` where the kernel's events
-    /// cannot be received.
+    /// Readable when the answer of `usable` may have changed; `None` if the kernel's events cannot
+    /// be received.
     fn events(&self) -> Option<BorrowedFd<'_>>;
-    /// Drops the events so far.
+    /// Drops the events received so far.
     fn clear_events(&self);
     /// Lines to show the user, such as events that cannot be received.
     fn notices(&self) -> Vec<String> {
@@ -37,13 +37,13 @@ pub trait Cpus: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct SystemCpus {
     events: io::Result<CpuEvents>,
-    /// Of the thread that made this.
+    /// The affinity of the thread that created this.
     allowed: CpuSet,
 }
 
 impl SystemCpus {
-    /// Starts to listen. Where the kernel's events cannot be received, changes are found by a check
-    /// at intervals only.
+    /// Starts to listen. If the kernel's events cannot be received, changes are found only by
+    /// periodic checks.
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),
@@ -56,7 +56,7 @@ impl Cpus for SystemCpus {
     fn possible(&self) -> io::Result<usize> {
         let listed = cpu_list::possible();
         let last = listed.as_ref().and_then(BTreeSet::last).copied();
-        // Without sysfs the affinity is all there is to know.
+        // Without sysfs only the affinity is known.
         match last.or_else(|| affinity(None).ok()?.last().copied()) {
             Some(last) => Ok((last + 1).min(CpuSet::MAX_CPU)),
             None => Err(io::Error::other(
@@ -109,7 +109,7 @@ impl Cpus for SystemCpus {
     }
 }
 
-/// CPUs that a thread may run on, those that are offline left out by the kernel.
+/// CPUs that a thread may run on; the kernel leaves out those that are offline.
 fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
     let set = sched_getaffinity(thread)?;
     Ok((0..CpuSet::MAX_CPU)

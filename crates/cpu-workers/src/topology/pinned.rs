@@ -17,7 +17,7 @@ use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Worker};
 use crate::{Error, EventSourceFactory};
 
-/// `plan` is never held while a thread starts or is joined, or a job runs.
+/// `plan` is never held while a thread starts or is joined, or while a job runs.
 pub(crate) struct Topology {
     /// Set at start.
     name: String,
@@ -27,30 +27,31 @@ pub(crate) struct Topology {
     spawner: Spawner,
     /// Set at start.
     notices: Arc<Notices>,
-    /// Atomic: workers there are; written under `plan`.
+    /// Atomic: number of workers; written under `plan`.
     count: AtomicUsize,
     /// Guarded by its own lock.
     plan: PiMutex<Plan>,
-    /// Held while workers are made to follow the CPUs, which no request waits for.
+    /// Held while workers are made to follow the CPUs; no request waits for that.
     following: PiMutex<()>,
 }
 
 struct CpuSlot {
     worker: Slot<Running>,
-    /// The worker of a CPU that went, until it returns. It serves its source meanwhile: what other
-    /// threads, or the kernel, still send there is answered. Changed under `plan`.
+    /// The worker of a CPU that went offline, until it returns. Meanwhile it serves its source, so
+    /// that requests which other threads or the kernel still send there are answered. Changed under
+    /// `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
-    /// The worker, and whether it is published: for threads that search for an idle one and
-    /// take no lock. It is made once; a worker that ended never counts as idle.
+    /// The worker, and whether it is published: for threads that search for an idle worker without
+    /// a lock. It is created once; a worker that has ended never counts as idle.
     made: OnceLock<Arc<Worker>>,
     is_published: AtomicBool,
-    /// Created with the CPU's first worker and kept: the counters go on when it returns.
+    /// Created with the CPU's first worker and kept, so that the counters continue when it returns.
     counters: OnceLock<Arc<Counters>>,
-    /// All other CPUs, in the order in which they help; read from sysfs at the first use.
+    /// All other CPUs in the order in which they help; read from sysfs at first use.
     helpers: OnceLock<Box<[usize]>>,
 }
 
-/// What workers that come later get.
+/// The settings of workers that come later.
 struct Plan {
     ended: bool,
     source: Option<Arc<EventSourceFactory>>,
@@ -66,7 +67,7 @@ impl Plan {
 }
 
 impl Topology {
-    /// All slots, all empty.
+    /// All slots, empty.
     pub(crate) fn new(
         name: String,
         possible: usize,
@@ -99,7 +100,7 @@ impl Topology {
         })
     }
 
-    /// Makes, rests and re-pins workers until they are those of the usable CPUs.
+    /// Creates, rests and re-pins workers until they match the usable CPUs.
     pub(crate) fn reconcile(&self) -> Result<(), Error> {
         faults::check(FailPoint::Cpus).map_err(Error::Cpus)?;
         let usable = self.spawner.cpus.usable().map_err(Error::Cpus)?;
@@ -129,7 +130,7 @@ impl Topology {
         *slot.resting() = slot.worker.unpublish();
     }
 
-    /// Its CPU is there, or back.
+    /// Gives a CPU that has appeared or returned its worker.
     fn fill(&self, cpu: usize) {
         let resting = self.slots[cpu].resting().clone();
         match resting {
@@ -137,7 +138,7 @@ impl Topology {
                 self.keep_pinned(cpu, &worker);
                 let _plan = self.plan();
                 let mut resting = self.slots[cpu].resting();
-                // Ended meanwhile: it has been taken.
+                // The pool has ended meanwhile and taken the worker.
                 if resting.take().is_some() {
                     match self.slots[cpu].worker.publish(worker) {
                         Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),
@@ -149,7 +150,7 @@ impl Topology {
         }
     }
 
-    /// Makes a worker, then publishes it. Where that fails the slot stays empty, the unbound pool
+    /// Creates a worker, then publishes it. If that fails, the slot stays empty, the unbound pool
     /// serves the CPU, and the next check of the CPUs tries again.
     fn create(&self, cpu: usize) {
         let slot = &self.slots[cpu];
@@ -157,7 +158,8 @@ impl Topology {
         let name = format!("{}/{cpu}", self.name);
         let (queue, counters) = (Arc::new(JobQueue::new()), Arc::clone(counters));
         let worker = Worker::new(name, Some(cpu), queue, counters, Arc::clone(&self.notices));
-        // Not under the lock: a request that changes priorities would wait for the new thread.
+        // Read outside the lock: a request that changes priorities would have to wait for the new
+        // thread.
         let wanted = self.plan().wanted_of(cpu);
         match self.spawner.spawn(worker, wanted) {
             Ok(running) => self.publish(cpu, Arc::new(running)),
@@ -168,7 +170,7 @@ impl Topology {
         }
     }
 
-    /// The new worker gets what was planned while it started.
+    /// Publishes a worker, which gets the settings planned while it started.
     fn publish(&self, cpu: usize, running: Arc<Running>) {
         let plan = self.plan();
         let wanted = plan.wanted_of(cpu);
@@ -198,8 +200,8 @@ impl Topology {
         Ok(())
     }
 
-    /// A CPU that went and returned between two checks, and a change of the cpuset, remove
-    /// the pin for good.
+    /// Pins a worker again: a CPU that left and returned between two checks, or a change of the
+    /// cpuset, removes the pin for good.
     fn keep_pinned(&self, cpu: usize, worker: &Running) {
         let cpus = &self.spawner.cpus;
         if cpus.is_pinned(worker.tid, cpu).unwrap_or(true) {
@@ -224,7 +226,7 @@ impl Topology {
             .flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()])
             .flatten()
             .collect();
-        // All of them first: they drain side by side.
+        // All of them first, so that they drain in parallel.
         workers
             .iter()
             .for_each(|worker| worker.worker.queue.close());
@@ -244,12 +246,12 @@ impl Topology {
         self.slots.get(cpu).is_some_and(CpuSlot::is_idle)
     }
 
-    /// How many workers there are now.
+    /// Number of workers now.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// All possible CPUs but `cpu`, in the order in which they help. Empty for a CPU that is not
+    /// All possible CPUs except `cpu`, in the order in which they help. Empty for a CPU that is not
     /// possible.
     pub(crate) fn helpers(&self, cpu: usize) -> &[usize] {
         self.slots.get(cpu).map_or(&[], |slot| {
@@ -258,13 +260,13 @@ impl Topology {
         })
     }
 
-    /// The workers there are now.
+    /// The current workers.
     pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
         let each = |slot: &CpuSlot| slot.worker.get();
         self.slots.iter().filter_map(each).collect()
     }
 
-    /// Those of the CPUs that went.
+    /// The workers of CPUs that went offline.
     fn resting(&self) -> impl Iterator<Item = Arc<Running>> {
         self.slots.iter().filter_map(|slot| slot.resting().clone())
     }
@@ -280,7 +282,7 @@ impl Topology {
         format!("{}/{cpu}", self.name)
     }
 
-    /// Posts the source to all workers, and keeps it for later ones; `post` sends it to one worker.
+    /// Posts the source to all workers and keeps it for later ones; `post` sends it to one worker.
     pub(crate) fn attach(
         &self,
         make: &Arc<EventSourceFactory>,
@@ -296,8 +298,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Remembers priorities for workers to come, `all` for CPUs that have none yet, and calls
-    /// `each` with every worker there is and its own, outside of the lock.
+    /// Remembers priorities for future workers, `all` for CPUs that have none yet, and calls `each`
+    /// for every current worker with its own, outside the lock.
     pub(crate) fn want_each(
         &self,
         all: Wanted,
@@ -316,7 +318,7 @@ impl Topology {
         }
     }
 
-    /// The priority of workers to come, except for CPUs that have their own.
+    /// The priority of future workers, except on CPUs that have their own.
     pub(crate) fn wanted(&self) -> Wanted {
         self.plan().wanted
     }

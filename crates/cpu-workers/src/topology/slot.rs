@@ -6,8 +6,8 @@ use crate::sync::RwLock;
 
 /// Empty while the CPU is offline or its worker could not be made.
 ///
-/// Threads queue inside of `read`, so `unpublish` returns only when none of them is about to use
-/// the worker, and all their jobs are in its queue.
+/// Threads queue inside `read`, so `unpublish` returns only when none of them is about to use the
+/// worker and all their jobs are in its queue.
 #[derive(Debug)]
 pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,
@@ -49,7 +49,7 @@ impl<W> Slot<W> {
         }
     }
 
-    /// Empties the slot, after all threads inside of `read` have left.
+    /// Empties the slot after all threads inside `read` have left.
     pub(crate) fn unpublish(&self) -> Option<Arc<W>> {
         self.worker
             .write()

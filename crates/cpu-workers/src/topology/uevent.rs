@@ -8,11 +8,11 @@ use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 use sys::socket_filter::{self, Instruction};
 
-/// The multicast group the kernel itself speaks to; udev's own messages are in group 2.
+/// The multicast group that the kernel sends to; udev's own messages are in group 2.
 const KERNEL_GROUP: u32 = 1;
 
-/// Of `add`, of `bind` and `move`, of `change`, `online`, `remove` and `unbind`, and of `offline`
-/// (kobject_actions).
+/// Lengths of `add`, of `bind` and `move`, of `change`, `online`, `remove` and `unbind`, and of
+/// `offline` (kobject_actions).
 const ACTION_LENGTHS: [u32; 4] = [3, 4, 6, 7];
 
 #[derive(Debug)]
@@ -21,7 +21,8 @@ pub(crate) struct CpuEvents {
 }
 
 impl CpuEvents {
-    /// Needs no privilege. In a network namespace of a user namespace the kernel sends nothing.
+    /// Needs no privilege. In a network namespace that belongs to a user namespace the kernel sends
+    /// nothing.
     pub(crate) fn listen() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(
@@ -30,16 +31,16 @@ impl CpuEvents {
             flags,
             Some(KOBJECT_UEVENT),
         )?;
-        // Without it the events of other devices wake it too.
+        // Without the filter, events of other devices would wake it too.
         let _ = socket_filter::attach(&socket, &mut cpu_filter());
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
         Ok(CpuEvents { socket })
     }
 
-    /// Drops all that is there.
+    /// Drops all pending messages.
     pub(crate) fn drain(&self) {
         let receive = || recv(&self.socket, &mut [0_u8; 1][..], RecvFlags::empty());
-        // NOBUFS: there were too many.
+        // NOBUFS: too many messages arrived.
         while matches!(receive(), Ok(_) | Err(Errno::INTR | Errno::NOBUFS)) {}
     }
 }
@@ -50,25 +51,25 @@ impl AsFd for CpuEvents {
     }
 }
 
-/// An instruction, of linux/bpf_common.h. One that loads behind the end of a message drops it.
+/// An instruction from linux/bpf_common.h. One that loads beyond the end of a message drops it.
 fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
     let jt = 0;
     Instruction { code, jt, jf, k }
 }
 
-/// Accepts messages that begin with `ACTION@/devices/system/cpu/`: every mount and loop device is a
-/// device that comes and goes too.
+/// Accepts messages that begin with `ACTION@/devices/system/cpu/`: mounts and loop devices send
+/// events too.
 fn cpu_filter() -> Vec<Instruction> {
-    // Load the byte, or the four bytes of which the first is the most significant, at an offset.
+    // Loads one byte at an offset, or four bytes, the most significant first.
     let load_byte = |at| instruction(0x30, 0, at);
     let load_word = |at| instruction(0x20, 0, at);
-    // Skip so many instructions unless what was loaded equals `value`.
+    // Skips this many instructions unless the loaded value equals `value`.
     let skip_unless = |value, instructions| instruction(0x15, instructions, value);
     let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();
     for length in ACTION_LENGTHS {
         let path = length + 1;
-        // As far as the end of this path's instructions.
+        // The number of instructions up to the end of this path.
         program.extend([
             load_byte(length),
             skip_unless(u32::from(b'@'), 7),
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Each mount makes a device, which would wake the listeners of all other mounts.
+    /// Each mount creates a device, whose events would wake the listeners of all other mounts.
     #[test]
     fn only_a_device_that_is_a_cpu_wakes_the_listener() {
         let events = match CpuEvents::listen() {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::worker::parker::Parker;
 use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
-/// A source which panics is opened again, at most this often: one which always panics would
-/// burn the CPU.
+/// A source that panics is opened again, but only this often: one that always panics would burn the
+/// CPU.
 const RETRIES: u32 = 16;
 
 /// Owned by the worker's thread alone.
@@ -23,7 +23,7 @@ pub(crate) struct AttachedSource {
 
 /// How a wait ended.
 pub(crate) enum Waited {
-    /// Check the queue.
+    /// The worker should check its queue.
     Continue,
     /// The source has ended.
     Closed,
@@ -50,13 +50,14 @@ impl AttachedSource {
         parker.set_waker(Some(Arc::clone(&self.waker)));
     }
 
-    /// Polls the source without sleeping: its own waker is called before.
+    /// Polls the source without sleeping: its own waker is called first.
     pub(crate) fn poll(&mut self, parker: &Parker) -> Waited {
         self.waker.wake();
         self.wait(parker)
     }
 
-    /// Before a job is run. A panic comes again in [`wait`](Self::wait), which replaces the source.
+    /// Flushes the source before a job runs. A panic recurs in [`wait`](Self::wait), which replaces
+    /// the source.
     pub(crate) fn flush(&mut self) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.source.flush()));
     }

@@ -1,4 +1,4 @@
-//! An event source: what a worker sleeps on besides its queue.
+//! An event source, on which a worker sleeps in addition to its queue.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub trait EventSource: Send {
     /// that the worker can check its queue; spurious returns are allowed.
     ///
     /// Serve each request inside [`serve`](crate::serve), which counts it and marks the worker as
-    /// busy meanwhile.
+    /// busy.
     fn wait(&mut self) -> EventSourceState;
 
     /// Sends what [`wait`](Self::wait) would send before it sleeps. Called before the worker runs a
@@ -26,7 +26,7 @@ pub trait EventSource: Send {
     fn flush(&mut self) {}
 }
 
-/// Ends the sleep of a [`EventSource`].
+/// Ends the sleep of an [`EventSource`].
 pub trait Waker: Send + Sync {
     /// Ends the current sleep, or the next one if the source is awake (as an eventfd does). Called
     /// from any thread.

@@ -1,5 +1,5 @@
-//! Takes real-time priority from a thread for a while: long work must not keep the programs of a
-//! CPU waiting.
+//! Takes real-time priority from a thread for a while: long work must not keep a CPU's programs
+//! waiting.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ thread_local! {
     static LOWERED_FROM: Cell<Option<u8>> = const { Cell::new(None) };
 }
 
-/// The calling thread follows the workers from now on, or (`None`) no longer.
+/// Makes the calling thread follow the workers from now on or, with `None`, no longer.
 pub(crate) fn set_followers_own(priority: Option<Arc<ThreadPriority>>) {
     FOLLOWER.set(priority);
 }
 
 /// Takes real-time priority from the calling thread until [`raise`]. A worker, or a thread that
-/// follows them, that is to be real-time from now on stays ordinary until then.
+/// follows them, that should become real-time stays ordinary until then.
 pub fn lower() {
     if !change_shared(ThreadPriority::lower) {
         LOWERED_FROM.set(lower_this());
     }
 }
 
-/// Ends [`lower`]: a worker, or a thread that follows them, gets the priority that workers have by
-/// now, another thread the one it had.
+/// Ends [`lower`]: a worker, or a thread that follows them, gets the current priority of the
+/// workers; another thread gets back the one it had.
 pub fn raise() {
     if change_shared(ThreadPriority::raise) {
         return;

@@ -1,4 +1,4 @@
-//! One worker: its thread, its queue, how it sleeps, and what it sleeps on.
+//! One worker: its thread, its queue, and what it sleeps on.
 
 pub(crate) mod attached_source;
 pub(crate) mod event_source;

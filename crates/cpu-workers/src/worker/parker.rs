@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crate::Waker;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 
-/// In lines of its own: the owner writes it with each request.
+/// Has separate cache lines: the owner writes it with each request.
 #[repr(align(128))]
 pub(crate) struct Parker {
     /// Guarded by its own lock: a pending wake-up. It persists, so none is lost between the check
@@ -15,7 +15,7 @@ pub(crate) struct Parker {
     token: Mutex<bool>,
     condvar: Condvar,
     /// Guarded by its own lock: set and cleared by the owner while it is awake; used by any thread
-    /// which wakes it.
+    /// that wakes it.
     waker: Mutex<Option<Arc<dyn Waker>>>,
     /// Atomic: registered as idle at its queue. Written under the queue's lock.
     idle: AtomicBool,
@@ -35,7 +35,7 @@ impl Parker {
         })
     }
 
-    /// Sleeps until there is a token, and takes it. Only for the owner.
+    /// Sleeps until there is a token, and takes it. Called by the owner only.
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
@@ -44,7 +44,7 @@ impl Parker {
         *token = false;
     }
 
-    /// Ends the sleep of the owner, or its next one. From any thread.
+    /// Ends the owner's current sleep, or its next one. Called from any thread.
     pub(crate) fn unpark(&self) {
         let waker = lock(&self.waker).clone();
         match waker {
@@ -56,8 +56,7 @@ impl Parker {
         }
     }
 
-    /// From now on the owner sleeps on an event source which `waker` wakes, or on the token
-    /// (`None`).
+    /// Makes the owner sleep on an event source that `waker` wakes, or on the token (`None`).
     ///
     /// A wake-up still on the old path is not missed: its sender has queued its job where the owner
     /// checks before its next sleep, and the owner is awake now.
@@ -75,19 +74,20 @@ impl Parker {
         self.idle.store(idle, Ordering::Release);
     }
 
-    /// Returns the state before. The owner's only, so no exchange is needed.
+    /// Returns the previous state. Only the owner calls it, so no exchange is needed.
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
         let before = self.serving.load(Ordering::Relaxed);
         self.serving.store(serving, Ordering::Release);
         before
     }
 
-    /// In a job or a request.
+    /// Whether it is in a job or a request.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
     }
 
-    /// Asleep with nothing to do. Only a hint: it may be over when the caller reads it.
+    /// Whether it is asleep with nothing to do. Only a hint: it may be outdated when the caller
+    /// reads it.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Acquire) && !self.serving.load(Ordering::Acquire)
     }

@@ -14,8 +14,7 @@ use crate::worker::parker::Parker;
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
-    /// Atomic: how many items there are, for threads that search for an idle worker. Written under
-    /// the lock.
+    /// Atomic: number of items, for threads that search for an idle worker. Written under the lock.
     length: AtomicUsize,
 }
 
@@ -33,8 +32,7 @@ struct State<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
     Item(T),
-    /// The queue is empty; the caller is registered as idle and has to sleep, then call
-    /// `leave_idle`.
+    /// The queue is empty; the caller is registered as idle and must sleep, then call `leave_idle`.
     Idle,
     /// The queue is empty and closed.
     Closed,
@@ -76,12 +74,13 @@ impl<T> JobQueue<T> {
         Ok(sleeper.is_some())
     }
 
-    /// The oldest item, for which the caller counts as busy. Without one the caller is registered
-    /// as idle under the same lock, so no push is missed.
+    /// Takes the oldest item, after which the caller counts as busy. If there is none, the caller
+    /// is registered as idle under the same lock, so no push is missed.
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {
-            // Before the queue counts as empty: no thread sees that and a worker without a job.
+            // Set before the queue counts as empty: no thread may see an empty queue and a worker
+            // without a job.
             me.set_serving(true);
             self.length.store(state.items.len(), Ordering::Release);
             return Taken::Item(item);
@@ -103,7 +102,7 @@ impl<T> JobQueue<T> {
         state.idle.len() == registered
     }
 
-    /// Accepts no more items and wakes all sleepers. Queued items are still taken.
+    /// Closes the queue to new items and wakes all sleepers. Queued items are still taken.
     pub(crate) fn close(&self) {
         let sleepers = {
             let mut state = lock(&self.state);
@@ -115,7 +114,7 @@ impl<T> JobQueue<T> {
         sleepers.iter().for_each(|parker| parker.unpark());
     }
 
-    /// Takes no lock.
+    /// Number of items. Takes no lock.
     pub(crate) fn len(&self) -> usize {
         self.length.load(Ordering::Acquire)
     }

@@ -10,25 +10,25 @@ use crate::faults::{self, FailPoint};
 use crate::priority::{self, Wanted};
 use crate::worker::thread::{Worker, current};
 
-/// A worker that runs.
+/// A running worker.
 pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
     /// Set at start.
     pub(crate) tid: i32,
-    /// Guarded by its own lock: taken by the thread which joins.
+    /// Guarded by its own lock: taken by the thread that joins.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Parameters of every thread.
 pub(crate) struct Spawner {
     pub(crate) cpus: Arc<dyn Cpus>,
-    /// Of the thread that started the workers.
+    /// Nice value of the thread that started the workers.
     pub(crate) base_nice: i32,
 }
 
 impl Spawner {
-    /// Returns once the thread is named, pinned, has its priority and is about to read its
-    /// queue; or once it has ended because one of them failed. A refused priority is no failure.
+    /// Returns once the thread is named, pinned, has its priority and is about to read its queue;
+    /// or once it has ended because one of them failed. A refused priority is not a failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
         faults::check(match worker.cpu {
             Some(cpu) => FailPoint::WorkerThread(cpu),
@@ -48,7 +48,7 @@ impl Spawner {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
             move || {
                 if inherits {
-                    // A pool with fewer CPUs than it may use serves all the same.
+                    // A pool with fewer CPUs than it may use still serves.
                     let _ = cpus.unpin(priority::own_tid());
                 }
                 if settle(&worker, &*cpus, wanted, ready) {
@@ -83,7 +83,8 @@ fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
     error
 }
 
-/// On the new thread: pin, then the priority (after the creation, as the kernel's workers do).
+/// Runs on the new thread: pins it, then sets its priority (after creation, as the kernel's workers
+/// do).
 fn settle(
     worker: &Worker,
     cpus: &dyn Cpus,
@@ -111,8 +112,8 @@ fn number(name: &str) -> usize {
 }
 
 impl Running {
-    /// Waits for the end of the thread. The thread itself may call this; it then goes on to its
-    /// end alone.
+    /// Waits for the end of the thread. If the thread itself calls this, it runs to its end on its
+    /// own.
     pub(crate) fn join(&self) {
         let thread = self
             .thread

@@ -1,8 +1,7 @@
 //! One worker: the loop of its thread, and its interface to other threads.
 //!
 //! How a worker ends, so that no job is lost:
-//! 1. Its slot is emptied, after all threads inside of `Slot::read` have queued
-//!    (`Slot::unpublish`).
+//! 1. Its slot is emptied after all threads inside `Slot::read` have queued (`Slot::unpublish`).
 //! 2. Its queue is closed, which wakes it. A later push returns the job, which goes to the unbound
 //!    pool.
 //! 3. The worker takes what is queued, in order, and runs it.
@@ -27,18 +26,18 @@ use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
 use sys::clock::now_ns;
 
-/// Where and when a job runs.
+/// The place and the times of a job's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkerContext {
     /// The CPU this worker is pinned to; `None` on a thread of the unbound pool.
     pub cpu: Option<usize>,
-    /// CLOCK_MONOTONIC when the job was queued, ns.
+    /// CLOCK_MONOTONIC in ns when the job was queued.
     pub queued_ns: u64,
-    /// CLOCK_MONOTONIC when the job started, ns.
+    /// CLOCK_MONOTONIC in ns when the job started.
     pub started_ns: u64,
 }
 
-/// One job. Its argument is the CPU and the times of its run.
+/// One job. Its argument holds the CPU and the times of its run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
 /// A worker polls its event source after at most this many jobs in a row, so that neither starves.
@@ -55,15 +54,14 @@ pub(crate) struct Worker {
     pub(crate) name: String,
     /// Set at start: `None` for a thread of the unbound pool.
     pub(crate) cpu: Option<usize>,
-    /// Set at start: the one queue of a pinned worker; all threads of the unbound pool share
-    /// theirs.
+    /// Set at start: a pinned worker has its own queue; all threads of the unbound pool share one.
     pub(crate) queue: Arc<JobQueue<Queued>>,
     pub(crate) parker: Arc<Parker>,
-    /// Atomic. They belong to the CPU, so they outlive this worker.
+    /// Atomic. The counters belong to the CPU, so they outlive this worker.
     pub(crate) counters: Arc<Counters>,
     /// Set at start.
     pub(crate) notices: Arc<Notices>,
-    /// See its own tag.
+    /// See the tag of `ThreadPriority`.
     pub(crate) priority: ThreadPriority,
     /// Guarded by its own lock: sources to open; `None` when the worker has ended.
     mailbox: PiMutex<Option<Vec<Attach>>>,
@@ -87,7 +85,7 @@ pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
 
-/// The same, for what concerns the thread itself.
+/// The calling thread's own worker, for changes to the thread itself.
 pub(crate) fn current_worker() -> Option<Arc<Worker>> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(worker, _)| Arc::clone(worker)))
 }
@@ -138,13 +136,13 @@ impl Worker {
         self.queue.push(queued).map(drop)
     }
 
-    /// Whether it has nothing to do. Only a hint, which takes no lock.
+    /// Whether it has nothing to do. Only a hint; takes no lock.
     pub(crate) fn is_free(&self) -> bool {
-        // In this order: a job taken from the queue counts as served.
+        // In this order: a job just taken from the queue already counts as served.
         self.queue.len() == 0 && !self.parker.is_serving()
     }
 
-    /// Asks the worker to open a source; false where it has ended.
+    /// Asks the worker to open a source; false if it has ended.
     pub(crate) fn post(&self, attach: Attach) -> bool {
         let mut mailbox = self.mailbox.lock();
         let Some(letters) = mailbox.as_mut() else {
@@ -187,15 +185,15 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // A thread which waits for a reply sees its sender dropped.
+        // A thread that waits for a reply sees its sender dropped.
         *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);
         CURRENT.set(None);
     }
 
-    /// Sleeps, registered as idle, until there may be something else than requests of the source:
-    /// these are served without a lock.
+    /// Sleeps, registered as idle, until there may be something other than requests at the source:
+    /// those are served without a lock.
     fn sleep(&self, source: &mut Option<AttachedSource>) {
         while source.is_some() {
             self.pass(source, AttachedSource::wait);

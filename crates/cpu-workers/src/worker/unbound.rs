@@ -1,8 +1,8 @@
-//! The unbound pool: threads without a CPU which share one queue. It always exists and takes the
-//! jobs of an empty slot.
+//! The unbound pool: threads that have no CPU and share one queue. It always exists and takes the
+//! jobs of empty slots.
 //!
-//! Behind pinned workers it is seldom used, so it starts without a thread, and a job which finds no
-//! idle thread adds one, up to the limit.
+//! With pinned workers in front of it, it is rarely used, so it starts without a thread; a job that
+//! finds no idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,14 +34,14 @@ pub(crate) struct UnboundPool {
 #[derive(Default)]
 struct Threads {
     running: Vec<Arc<Running>>,
-    /// Numbers tried so far, those that failed included.
+    /// Numbers tried so far, including those that failed.
     tried: usize,
-    /// The pool has ended and makes no more.
+    /// The pool has ended and creates no more threads.
     ended: bool,
 }
 
 impl UnboundPool {
-    /// A pool without a thread, of at most `most`.
+    /// A pool without threads, of at most `most`.
     pub(crate) fn new(
         name: &str,
         most: usize,
@@ -60,7 +60,7 @@ impl UnboundPool {
         }
     }
 
-    /// Makes all threads. One is enough to continue; one that cannot be made is a notice.
+    /// Creates all threads. One is enough to continue; one that cannot be created is a notice.
     pub(crate) fn fill(&self) -> Result<(), Error> {
         match self.grow_to(self.most) {
             Some(source) if self.lock().running.is_empty() => Err(Error::UnboundPool {
@@ -71,18 +71,18 @@ impl UnboundPool {
         }
     }
 
-    /// The threads there are now.
+    /// The current threads.
     pub(crate) fn threads(&self) -> Vec<Arc<Running>> {
         self.lock().running.clone()
     }
 
-    /// All threads that there may be.
+    /// All threads, up to the limit.
     pub(crate) fn all_threads(&self) -> Vec<Arc<Running>> {
         self.grow_to(self.most);
         self.threads()
     }
 
-    /// Queues a job; a pool that has ended returns it, and one that cannot make its first thread.
+    /// Queues a job. Returns it if the pool has ended or cannot create its first thread.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
         let count = self.lock().running.len();
         if count == 0 {
@@ -92,7 +92,7 @@ impl UnboundPool {
             }
         }
         let found_idle = self.queue.push(queued)?;
-        // The first thread may not be idle yet, and takes this job.
+        // The first thread may not be idle yet, and will take this job.
         if !found_idle && count > 0 {
             self.grow_to(count + 1);
         }
@@ -111,7 +111,8 @@ impl UnboundPool {
         threads.iter().for_each(|running| running.join());
     }
 
-    /// Makes threads until there are `count`, if the limit allows it. The first error, if any.
+    /// Creates threads until there are `count`, if the limit allows it. Returns the first error, if
+    /// any.
     fn grow_to(&self, count: usize) -> Option<std::io::Error> {
         let mut threads = self.lock();
         let mut refused = None;

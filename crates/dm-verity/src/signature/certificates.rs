@@ -1,4 +1,4 @@
-//! Certificates that are trusted to sign root hashes: PEM files in folders, as systemd has them.
+//! Certificates that are trusted to sign root hashes: PEM files in folders, as in systemd.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,8 +14,8 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use crate::error::Error;
 
-/// Folders of systemd. A file in one of them hides those of its name in later ones, and an empty
-/// one, or a link to `/dev/null`, is no certificate.
+/// The folders of systemd. A file in one of them hides files with the same name in later ones; an
+/// empty one, or a symlink to `/dev/null`, holds no certificate.
 pub const STANDARD_FOLDERS: [&str; 4] = [
     "/etc/verity.d",
     "/run/verity.d",
@@ -23,13 +23,13 @@ pub const STANDARD_FOLDERS: [&str; 4] = [
     "/usr/lib/verity.d",
 ];
 
-/// Longest file that is read.
+/// The longest file that is read.
 const MAX_FILE: u64 = 1 << 20;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Files with certificates, read and not yet parsed.
+/// Files with certificates, read but not yet parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     folders: Vec<PathBuf>,
@@ -50,7 +50,7 @@ impl Certificates {
     /// Reads all `*.crt` of this folder.
     ///
     /// # Errors
-    /// As for `standard`, and when there is no such folder.
+    /// As for [`standard`](Self::standard), or if there is no such folder.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         Self::read(vec![folder.to_owned()], false)
     }
@@ -124,12 +124,12 @@ pub(super) struct TrustedCertificate {
 }
 
 impl Trusted {
-    /// Those that a signature names as its signer's.
+    /// Certificates that match the signer named in a signature.
     pub(super) fn of(&self, sid: &SignerIdentifier) -> impl Iterator<Item = &TrustedCertificate> {
         self.certificates.iter().filter(|one| one.is_of(sid))
     }
 
-    /// Why there is no certificate of `signer`.
+    /// The reason why there is no certificate of `signer`.
     pub(super) fn without(&self, signer: &str) -> String {
         let place = &self.place;
         let what = match self.certificates.len() {
@@ -175,7 +175,7 @@ fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Text of a file; none of what is no file, `/dev/null` for one.
+/// The text of a file; empty if the path is not a regular file, such as `/dev/null`.
 fn contents(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     if std::fs::metadata(path)?.is_file() {
@@ -184,7 +184,7 @@ fn contents(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The certificates of a file. What is around them, such as the output of `openssl x509 -text`, is
+/// The certificates of a file. Any text around them, such as the output of `openssl x509 -text`, is
 /// left out.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(BEGIN).filter_map(|(start, _)| {

@@ -1,4 +1,4 @@
-//! Hash functions of signatures, by their object identifiers.
+//! Hash functions of signatures, by object identifier.
 
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use x509_cert::der::oid::ObjectIdentifier;
@@ -7,7 +7,7 @@ use x509_cert::der::oid::db::rfc5912::{
     SHA_256_WITH_RSA_ENCRYPTION, SHA_384_WITH_RSA_ENCRYPTION, SHA_512_WITH_RSA_ENCRYPTION,
 };
 
-/// What is hashed before it is signed. SHA-1 and older ones are not among them: they are broken.
+/// The hash function used before signing. SHA-1 and older ones are not included: they are broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignedDigest {
     Sha256,
@@ -33,7 +33,7 @@ impl SignedDigest {
         }
     }
 
-    /// RSA with padding of PKCS#1 v1.5 and this hash function.
+    /// RSA with PKCS#1 v1.5 padding and this hash function.
     pub(super) fn with_rsa(self) -> ObjectIdentifier {
         match self {
             Self::Sha256 => SHA_256_WITH_RSA_ENCRYPTION,

@@ -1,10 +1,10 @@
 //! Signatures of root hashes: detached PKCS#7 (CMS) in DER over the root hash as lowercase
 //! hexadecimal digits, the form that veritysetup, systemd and the kernel take.
 //!
-//! A signature counts when the certificate of its signer is among those that are trusted. There
-//! are no chains, as in systemd: an authority in the folder does not vouch for a signer. Validity
-//! periods and key usage are not checked, as in systemd and the kernel: an image whose certificate
-//! has expired must still boot.
+//! A signature counts if its signer's certificate is among the trusted ones. As in systemd there
+//! are no chains: an authority in the folder does not vouch for a signer. As in systemd and the
+//! kernel, validity periods and key usage are not checked: an image whose certificate has expired
+//! must still boot.
 
 mod certificates;
 mod digest;
@@ -21,14 +21,14 @@ use crate::root_hash::RootHash;
 
 pub use certificates::{Certificates, STANDARD_FOLDERS};
 
-/// Longest signature that is parsed, in bytes; one of RSA 4096 with its certificate has 2,300.
+/// The longest signature that is parsed, in bytes; an RSA 4096 one with its certificate has 2,300.
 pub const MAX_SIGNATURE: usize = 64 << 10;
 
-/// Checks that `signature` is one of `root` by a trusted certificate. With several signers, each
-/// must be trusted and right.
+/// Checks that `signature` was made for `root` with a trusted certificate. If there are several
+/// signers, each must be trusted and valid.
 ///
 /// # Errors
-/// One line: what is wrong with the signature, or that no certificate is that of its signer.
+/// One line: the fault of the signature, or that no certificate belongs to its signer.
 pub fn verify_signature(
     signature: &[u8],
     root: &RootHash,

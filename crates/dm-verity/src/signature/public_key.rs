@@ -13,14 +13,14 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 use super::digest::SignedDigest;
 
 pub(super) enum PublicKey {
-    /// Of at most 4096 bits: the limit of the crate, and of the kernel.
+    /// At most 4096 bits: the limit of the crate and of the kernel.
     Rsa(RsaPublicKey),
     P256(p256::ecdsa::VerifyingKey),
     P384(p384::ecdsa::VerifyingKey),
 }
 
 impl PublicKey {
-    /// `None` for a key that cannot be used.
+    /// Returns `None` for a key that cannot be used.
     pub(super) fn new(info: &SubjectPublicKeyInfoOwned) -> Option<Self> {
         match info.algorithm.oid {
             RSA_ENCRYPTION => RsaPublicKey::try_from(info.owned_to_ref())
@@ -45,7 +45,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether signatures of this key with `digest` go by this name.
+    /// Whether signatures of this key with `digest` have this algorithm identifier.
     pub(super) fn signs_as(&self, algorithm: ObjectIdentifier, digest: SignedDigest) -> bool {
         match self {
             Self::Rsa(_) => algorithm == RSA_ENCRYPTION || algorithm == digest.with_rsa(),
@@ -53,7 +53,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether `signature` is one of this `hash`, which `digest` made.
+    /// Whether `signature` is valid for `hash`, which was computed with `digest`.
     pub(super) fn verifies(&self, digest: SignedDigest, hash: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::Rsa(key) => verifies_rsa(key, digest, hash, signature),

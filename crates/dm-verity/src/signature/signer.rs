@@ -11,7 +11,7 @@ use super::digest::SignedDigest;
 use super::public_key::PublicKey;
 use crate::error::Error;
 
-/// Checks that a trusted certificate is that of `signer`, and that it has signed `content`.
+/// Checks that a trusted certificate belongs to `signer`, and that it signed `content`.
 pub(super) fn check(signer: &SignerInfo, content: &[u8], trusted: &Trusted) -> Result<(), Error> {
     let digest = SignedDigest::from_oid(signer.digest_alg.oid).ok_or_else(|| {
         let oid = signer.digest_alg.oid;
@@ -53,7 +53,7 @@ fn check_by(
     }
 }
 
-/// The hash that is signed: that of the content, or that of attributes which hold it.
+/// The hash that is signed: that of the content, or of attributes that contain the content's hash.
 fn signed_hash(
     signer: &SignerInfo,
     digest: SignedDigest,
@@ -74,7 +74,7 @@ fn signed_hash(
     }
 }
 
-/// The value of an attribute that occurs once and has one value, in DER.
+/// The value, in DER, of an attribute that occurs once and has one value.
 fn one_value(attributes: &SignedAttributes, oid: ObjectIdentifier) -> Option<Vec<u8>> {
     let mut found = attributes.iter().filter(|attribute| attribute.oid == oid);
     match (found.next(), found.next()) {
@@ -85,7 +85,8 @@ fn one_value(attributes: &SignedAttributes, oid: ObjectIdentifier) -> Option<Vec
     }
 }
 
-/// The signer by number, not by the name it gives itself: a signature is text of a stranger.
+/// The signer by number rather than by the name it gives itself: a signature is text from a
+/// stranger.
 fn name(sid: &SignerIdentifier) -> String {
     match sid {
         SignerIdentifier::IssuerAndSerialNumber(id) => {

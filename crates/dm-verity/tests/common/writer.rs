@@ -1,10 +1,10 @@
-//! A writer of dm-verity trees that shares nothing with the crate but the hash functions: tests
-//! make their trees with it, and compare it with veritysetup where that is installed.
+//! A writer of dm-verity trees that shares only the hash functions with the crate: tests make their
+//! trees with it, and compare it with veritysetup if that is installed.
 #![allow(dead_code)] // each test binary uses its part
 
 use sha2::{Digest, Sha256, Sha512};
 
-/// What a tree is made with.
+/// The parameters of a tree to write.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub algorithm: &'static str,
@@ -46,7 +46,7 @@ impl Recipe {
             1 => size.next_power_of_two(),
             _ => size,
         };
-        // As many as a power of two, also where more would fit.
+        // A power of two, even if more would fit.
         let per_block = 1 << (self.hash_block / size).ilog2();
         let mut level = Vec::new();
         for blocks in data.chunks(block * per_block) {
@@ -61,7 +61,8 @@ impl Recipe {
         level
     }
 
-    /// The hash area (superblock first, if one is wanted) and the root hash in hexadecimal digits.
+    /// Returns the hash area (beginning with a superblock, if requested) and the root hash in
+    /// hexadecimal digits.
     pub fn write(&self, data: &[u8]) -> (Vec<u8>, String) {
         assert!(data.len().is_multiple_of(self.data_block));
         let mut area = Vec::new();
@@ -100,7 +101,7 @@ impl Recipe {
     }
 }
 
-/// `blocks` blocks that differ from each other, the same in every run.
+/// `blocks` blocks that differ from each other, the same ones in every run.
 pub fn data(blocks: usize, block: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! A whole blob as a stream, from where it broke off.
+//! A whole blob as a stream, resumed where it broke off.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use tokio::time::{sleep, timeout};
 use crate::failure::Failure;
 use crate::http::{Server, check_range};
 
-/// Between two tries without a byte.
+/// The pause between two attempts without a byte.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What became of the sending.
+/// The outcome of sending.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it: its digest.
+    /// All of it was sent; this is its digest.
     All(String),
-    /// Nobody reads any more.
+    /// Nobody is reading any more.
     Unread,
 }
 
-/// Sends the bytes of a blob. `came` hears how many are there.
+/// Sends the bytes of a blob. `came` is told how many have arrived.
 pub async fn send(
     server: &Server,
     options: &Options,
@@ -117,7 +117,7 @@ impl Pace {
     }
 }
 
-/// A server without ranges may send all, as long as nothing came before.
+/// A server without ranges may send everything, as long as nothing came before.
 fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => check_range(response, &(done..length)),
@@ -133,7 +133,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     }
 }
 
-/// False: nobody reads any more.
+/// Returns false if nobody is reading any more.
 async fn write(to: &Sender, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match to.try_write(bytes) {

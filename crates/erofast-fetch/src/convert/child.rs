@@ -1,9 +1,10 @@
-//! The two processes that convert a layer: one unpacks it and computes its diff ID, the other one
+//! The two processes that convert a layer: one unpacks it and computes its diff ID, the other
 //! becomes mkfs.erofs. They are this program started again, with a pipe between them.
 //!
-//! Both get the bytes that a registry chose, so each gives up what it can before: it has no network
-//! and makes no processes; the first can open no file at all, the second programs and libraries of
-//! the system, and what is in its working directory. Those of root become processes of nobody.
+//! Both receive bytes that a registry chose, so each first gives up what it can: it has no network
+//! and creates no processes; the first can open no files at all, the second only programs and
+//! libraries of the system, and the contents of its working directory. As root, they become
+//! processes of nobody.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -21,18 +22,18 @@ use sha2::{Digest, Sha256};
 
 use super::zstandard;
 
-/// The first argument of both.
+/// The first argument of both processes.
 pub const CONVERT: &str = "convert";
 pub const UNPACK: &str = "unpack";
 pub const MAKE: &str = "make";
 
-/// Before a line that is no failure.
+/// Marks a line that is not a failure.
 pub const NOTE: &str = "note: ";
 
 /// Bytes that are unpacked at once.
 const STEP: usize = 256 << 10;
 
-/// Programs, and what they are linked with.
+/// Programs, and the libraries that they are linked with.
 const PROGRAMS: [&str; 8] = [
     "/bin",
     "/gnu/store",
@@ -51,7 +52,7 @@ const READ: [&str; 3] = [
     "/dev/urandom",
 ];
 
-/// What this process is to be, if it is one of the two.
+/// Runs this process's task, if it is one of the two.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != CONVERT {
@@ -82,7 +83,7 @@ pub fn run() -> Option<ExitCode> {
     })
 }
 
-/// Unpacks standard input to standard output. Returns the digest of what came out.
+/// Unpacks standard input to standard output. Returns the digest of the output.
 fn unpack(packing: &str, most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
@@ -115,13 +116,13 @@ fn unpack(packing: &str, most: u64) -> Result<String, String> {
         }
         hash.update(&buffer[..read]);
         if wanted {
-            // Whoever reads an archive may stop at its end, before that of its padding.
+            // The reader of an archive may stop at its end, before the end of its padding.
             wanted = output.write_all(&buffer[..read]).is_ok();
         }
     }
 }
 
-/// Gives up what mkfs.erofs does not need.
+/// Gives up everything that mkfs.erofs does not need.
 fn make(program: &Path) -> Result<(), String> {
     let run = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
@@ -142,7 +143,7 @@ fn make(program: &Path) -> Result<(), String> {
     confine(&rules)
 }
 
-/// The directory of a program that is not the system's, and its libraries.
+/// The directory of a program that is not part of the system, and its libraries.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_default();
     let Some(directory) = real.parent() else {
@@ -156,12 +157,12 @@ fn beside(program: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The rules are of files. The error is one line: bytes of others must not be touched.
+/// `rules` apply to files. The error is one line: untrusted bytes must not be touched then.
 fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let described = |what: &str, error: &dyn std::fmt::Display| format!("{what} ({error})");
     let mut missing = Vec::new();
     let first = user::in_first_namespace();
-    // Where memory runs out, this one goes first.
+    // If memory runs out, this process goes first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let no_new_privs = rustix::thread::set_no_new_privs(true);
     no_new_privs.map_err(|error| described("no sandbox: no_new_privs", &error))?;
@@ -171,12 +172,12 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
         missing.push(described("capabilities are kept", &error));
     }
-    // The change of user has taken it away.
+    // The change of user has cleared it.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if let Err(error) = files::restrict_to(files::beneath(rules)) {
         missing.push(described("Landlock", &error));
     }
-    // Without it there is a network.
+    // Without it there would be a network.
     calls::refuse().map_err(|error| described("no sandbox: seccomp", &error))?;
     if !missing.is_empty() {
         eprintln!("{NOTE}the sandbox does without {}", missing.join(", "));

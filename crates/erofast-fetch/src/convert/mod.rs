@@ -1,7 +1,7 @@
-//! Layers that are tar archives become images in the cache, each of them once.
+//! Turns layers that are tar archives into images in the cache, each of them once.
 //!
-//! The fetcher streams a blob to a process that unpacks it, from there it goes to mkfs.erofs; what
-//! comes out is kept if digest, diff ID and both processes are fine. Nothing here reads an archive.
+//! The fetcher streams a blob to a process that unpacks it and passes it to mkfs.erofs; the result
+//! is kept if digest, diff ID and both processes are fine. Nothing here reads an archive.
 
 mod blob;
 pub mod child;
@@ -32,22 +32,22 @@ use crate::http::Server;
 use blob::Sent;
 use pipeline::{Mkfs, Pipeline};
 
-/// Between looks at a layer that another process converts.
+/// Interval between checks of a layer that another process is converting.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between lines about progress.
+/// Interval between progress lines.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// Layers at the same time: each takes two processes and a connection.
+/// The most layers at the same time: each takes two processes and a connection.
 const MOST: usize = 4;
 
-/// A layer, and what it is called in messages.
+/// A layer, and its name in messages.
 #[derive(Debug, Clone)]
 pub struct Named {
     pub layer: TarLayer,
-    /// Of an image with several layers: which.
+    /// Which layer it is, if the image has several.
     pub name: String,
 }
 
-/// What conversions of an image share.
+/// State shared by the conversions of an image.
 struct Shared {
     source: ImageUrl,
     options: Options,
@@ -59,15 +59,15 @@ struct Shared {
     finishing: Arc<()>,
 }
 
-/// Bytes of layers.
+/// Progress in bytes of layers.
 struct Progress {
     came: Cell<u64>,
     all: Cell<u64>,
     said: Cell<Instant>,
 }
 
-/// Converts the layers that are not in the cache; what is returned keeps them there. A failure ends
-/// all conversions, and names the layer.
+/// Converts the layers that are not in the cache; the result keeps them there. A failure ends all
+/// conversions and names the layer.
 pub async fn convert(
     source: &ImageUrl,
     options: &Options,
@@ -133,7 +133,7 @@ pub async fn convert(
     outcome.map(|()| there)
 }
 
-/// The image of a layer, if it is there.
+/// The image of a layer, if it exists.
 pub fn find(source: &ImageUrl, options: &Options, layer: &TarLayer) -> Option<(Identity, Store)> {
     let source = source.tar(layer).unwrap_or_else(|| source.clone());
     converted::find(&source, options, &layer.diff_id)
@@ -146,7 +146,7 @@ impl Shared {
         let _ = send(&self.parent, &News::Note(line), &[]);
     }
 
-    /// Unless another process does it meanwhile.
+    /// Converts one layer, unless another process is already doing so.
     async fn one(&self, server: &Server, layer: &TarLayer) -> Result<Store, Failure> {
         let source = self
             .source
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Makes room on a full disk. False: there is nothing to remove.
+    /// Makes room on a full disk. Returns false if there is nothing to remove.
     fn shrink(&self, layer: &TarLayer) -> bool {
         let root = self
             .options
@@ -232,7 +232,7 @@ impl Shared {
         Ok(store)
     }
 
-    /// Asked once for its version.
+    /// Finds mkfs.erofs; asks it for its version only once.
     async fn mkfs(&self, empty: &Path) -> Result<Mkfs, Failure> {
         let known = self.mkfs.borrow().clone();
         match known {
@@ -256,7 +256,7 @@ impl Shared {
     }
 }
 
-/// Whoever makes the image is nobody, if this is root.
+/// If this is root, the image is made by nobody.
 fn hand_over(work: &Path) -> io::Result<()> {
     let is_root = rustix::process::geteuid().is_root();
     match is_root && user::in_first_namespace() {
@@ -269,7 +269,7 @@ fn no_room(error: io::Error) -> Failure {
     Failure::lasting(format!("the image cannot be kept: {error}"))
 }
 
-/// As the system words it, whoever says it.
+/// Detects the system's wording, whoever reports it.
 fn is_full(failure: &Failure) -> bool {
     ["No space left on device", "Disk quota exceeded"]
         .iter()

@@ -1,4 +1,4 @@
-//! The processes that convert a layer, as their parent sees them.
+//! The processes that convert a layer, as seen by their parent.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -17,31 +17,31 @@ use super::child::{CONVERT, MAKE, NOTE, UNPACK};
 use crate::failure::Failure;
 
 const PROGRAM: &str = "mkfs.erofs";
-/// The first that reads an archive from standard input.
+/// The first version that reads an archive from standard input.
 const OLDEST: [u32; 2] = [1, 7];
-/// The first that applies a fixed time to the image and not to its files.
+/// The first version that applies a fixed time to the image and not to its files.
 const HAS_MKFS_TIME: [u32; 2] = [1, 8];
 const INSTALL: &str = "layers that are tar archives are converted by erofs-utils 1.7 or later \
      (Debian 13, Ubuntu 24.04, Fedora 39)";
 
-/// Bytes of what a process says that are kept.
+/// The most bytes of a process's output that are kept.
 const SAID: usize = 4096;
 
-/// Between looks at a process that ends soon.
+/// Interval between checks of a process that will end soon.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The program that makes images.
 #[derive(Debug, Clone)]
 pub struct Mkfs {
     path: PathBuf,
-    /// Its first two numbers.
+    /// The first two numbers of its version.
     version: [u32; 2],
-    /// As it says.
+    /// Its version as it reports it.
     pub name: String,
 }
 
 impl Mkfs {
-    /// The one in `PATH`, if it is recent enough. `empty`: a directory.
+    /// Finds the one in `PATH`, if it is recent enough. `empty` is an empty directory.
     pub async fn find(empty: &Path) -> Result<Mkfs, Failure> {
         let path = in_path()
             .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
@@ -75,7 +75,7 @@ impl Mkfs {
         }
     }
 
-    /// The image is the same on each machine that has the same version.
+    /// The image is the same on every machine that has the same version.
     fn options(&self, diff_id: &str) -> Vec<String> {
         let digits = diff_id.trim_start_matches("sha256:");
         let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
@@ -101,7 +101,7 @@ fn in_path() -> Option<PathBuf> {
     })
 }
 
-/// What the program says.
+/// The program's output.
 async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Failure> {
     let mut command = maker(path, empty);
     command
@@ -115,7 +115,7 @@ async fn ask(path: &Path, options: &[&str], empty: &Path) -> Result<String, Fail
     Ok(format!("{output}\n{said}"))
 }
 
-/// The first version in a text, as numbers and as it is.
+/// The first version in a text, as numbers and as text.
 fn version(text: &str) -> Option<([u32; 2], String)> {
     text.split_whitespace().find_map(|word| {
         let mut parts = word.split(['.', '-', '~']);
@@ -132,8 +132,8 @@ fn maker(program: &Path, directory: &Path) -> Command {
     command
 }
 
-/// This program, to convert. Nothing of its environment is for the other processes, but where
-/// libraries are.
+/// This program, started to convert. The other processes get nothing of its environment except
+/// where libraries are.
 fn own() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(CONVERT).env_clear();
@@ -145,7 +145,7 @@ fn own() -> Command {
     command
 }
 
-/// A child, and what it says. It is killed when this is dropped.
+/// A child process and its output. It is killed when this is dropped.
 #[derive(Debug)]
 struct Process {
     child: Child,
@@ -163,7 +163,7 @@ impl Process {
         })
     }
 
-    /// What it said, and how it ended.
+    /// Its output, and how it ended.
     async fn end(&mut self) -> (String, Option<ExitStatus>) {
         let status = loop {
             match self.child.try_wait() {
@@ -187,11 +187,11 @@ impl Drop for Process {
     }
 }
 
-/// The beginning of what comes, of all that comes.
+/// Reads everything, and returns the beginning.
 fn read_most(mut from: impl Read) -> String {
     let mut kept = Vec::new();
     let _ = (&mut from).take(SAID as u64).read_to_end(&mut kept);
-    // It must not wait for a reader.
+    // It must not be blocked by a reader.
     let _ = io::copy(&mut from, &mut io::sink());
     String::from_utf8_lossy(&kept).into_owned()
 }
@@ -204,7 +204,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts them, with `directory` for the image. The layer goes where the sender leads.
+    /// Starts them, with `directory` for the image. Write the layer to the sender.
     pub fn start(
         mkfs: &Mkfs,
         layer: &TarLayer,
@@ -227,7 +227,7 @@ impl Pipeline {
         Ok((Pipeline { unpacker, maker }, sender))
     }
 
-    /// The diff ID of what was sent, once the image is there. `note` gets lines for the log.
+    /// The diff ID of what was sent, once the image exists. `note` gets lines for the log.
     pub async fn end(mut self, note: impl Fn(&str)) -> Result<String, Failure> {
         let (unpacked, status) = self.unpacker.end().await;
         let (made, maker_status) = self.maker.end().await;
@@ -250,7 +250,7 @@ impl Pipeline {
     }
 }
 
-/// Why a process failed: what it says of errors, or else how it ended.
+/// The reason why a process failed: its error output, or otherwise how it ended.
 fn reason(what: &str, said: &[&str], status: Option<ExitStatus>) -> String {
     let is_error = |line: &&&str| line.contains("<E>");
     let line = said

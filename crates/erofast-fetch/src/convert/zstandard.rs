@@ -1,4 +1,4 @@
-//! Zstandard as a stream, of one or more frames.
+//! Zstandard as a stream of one or more frames.
 
 use std::io::{self, Read};
 
@@ -7,16 +7,16 @@ use zstd_safe::{DCtx, InBuffer, OutBuffer, get_error_name};
 /// Bytes that are read at once.
 const STEP: usize = 128 << 10;
 
-/// What comes out of compressed bytes.
+/// The decoded form of compressed bytes.
 pub struct Reader<R> {
     input: R,
     context: DCtx<'static>,
     buffer: Vec<u8>,
-    /// Of the buffer: what was not decoded yet.
+    /// The part of the buffer that has not been decoded yet.
     left: std::ops::Range<usize>,
-    /// The decoder may have more without new input.
+    /// Whether the decoder may have more output without new input.
     full: bool,
-    /// Bytes are wanted for the frame: 0 between two of them.
+    /// The number of bytes wanted for the frame: 0 between two frames.
     hint: usize,
 }
 

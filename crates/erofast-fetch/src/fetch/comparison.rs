@@ -1,4 +1,4 @@
-//! The blob is compared with its digest once all of it is there.
+//! Compares a blob with its digest once all of it has arrived.
 
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ use super::Fetch;
 use crate::verification::compare;
 
 impl Fetch {
-    /// Compares the digest once all of a blob is there: of a single block at once, since it may be
-    /// a root hash, which is used as soon as the blob is open.
+    /// Compares the digest once all of a blob has arrived. A blob of a single block is compared at
+    /// once, since it may be a root hash, which is used as soon as the blob is open.
     pub(super) fn look_for_end(self: &Rc<Self>, bytes: u64) {
         let digest = self.identity.digest.clone().unwrap_or_default();
         if !self.verification.arrived(bytes, &self.room) {
@@ -29,7 +29,7 @@ impl Fetch {
         });
     }
 
-    /// Why the bytes of the blob must not be read, if they must not.
+    /// Why the bytes of the blob must not be read, if so.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.verification.refusal.borrow();
         refusal
@@ -37,13 +37,13 @@ impl Fetch {
             .map(|line| format!("{}: {line}", self.source))
     }
 
-    /// The same, once nothing is being compared, without the URL.
+    /// The refusal without the URL, once nothing is being compared.
     pub async fn compared_refusal(&self) -> Option<String> {
         self.verification.ended().await;
         self.verification.refusal.borrow().clone()
     }
 
-    /// All of the blob was compared with its digest. The error is one line.
+    /// Handles the result of comparing the whole blob with its digest. The error is one line.
     fn compared(&self, outcome: &Result<(), String>) {
         let held = self.verification.end(outcome);
         let Err(line) = outcome else {

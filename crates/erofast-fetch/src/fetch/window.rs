@@ -1,4 +1,4 @@
-//! What a reader will probably want next.
+//! Predicts what a reader will want next.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use crate::client::Client;
 use crate::waiting::{Asked, in_words};
 
 impl Fetch {
-    /// What the reader of these blocks will probably want next, and the mark in it.
+    /// The range that the reader of these blocks will probably want next, and the mark in it.
     pub(super) fn ahead(&self, missing: &BTreeSet<u64>) -> (Range<u64>, Option<u64>) {
         let (Some(&first), Some(&last)) = (missing.first(), missing.last()) else {
             return (0..0, None);
         };
-        // Blocks far from each other are of several readers.
+        // Blocks that are far apart belong to several readers.
         let together = last - first < 2 * missing.len() as u64;
         let mut streams = self.streams.borrow_mut();
         match streams.follow(&(first..last + 1)).filter(|_| together) {
@@ -25,7 +25,7 @@ impl Fetch {
         }
     }
 
-    /// A reader came to a mark: the window after the one that it reads now.
+    /// A reader reached a mark: fetches the window after the one that it is reading now.
     pub(super) fn passed(&self, client: &Client, question: &Question) {
         let mut mark = None;
         let doubles = self.pace.is_quick() && self.waiting.borrow().runs() == 0;
@@ -41,14 +41,14 @@ impl Fetch {
         client.reply(Reply::new(question.id, 0, in_words(mark)));
     }
 
-    /// The reader says when it comes to the begin of this window.
+    /// Adds a mark, which makes the reader report when it reaches the beginning of this window.
     fn marked(&self, ahead: Range<u64>) -> (Range<u64>, Option<u64>) {
         let ahead = self.within(ahead);
         let mark = (!ahead.is_empty()).then_some(ahead.start);
         (ahead, mark)
     }
 
-    /// Has these blocks fetched, as far as they are neither there nor asked for.
+    /// Fetches these blocks, unless they are present or already requested.
     pub(super) fn read_ahead(&self, blocks: Range<u64>) {
         let mut waiting = self.waiting.borrow_mut();
         let wanted = |block: &u64| !waiting.is_asked(*block) && !self.room.lists(*block);

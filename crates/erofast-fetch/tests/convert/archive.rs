@@ -1,5 +1,5 @@
-//! Layers of archives, and a program in the place of mkfs.erofs: images are as they are made, and
-//! no test depends on what is installed.
+//! Layers made from archives, and a program in place of mkfs.erofs: images are as the tests make
+//! them, and no test depends on installed programs.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use crate::*;
 pub(crate) const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub(crate) const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 
-/// Says that it is recent, and puts the archive into the place of the image.
+/// Reports a recent version, and uses the archive itself as the image.
 pub(crate) const COPY: &str = "\
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
 exec dd of=image bs=64k status=none";
 
-/// As the beginning of an archive, and bytes in which each block differs.
+/// The beginning of an archive, followed by bytes that differ in each block.
 pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes = image(length);
     bytes[0] ^= seed;
@@ -52,7 +52,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Without the program.
+    /// A place without the program.
     pub(crate) fn empty() -> Place {
         Place {
             registry: Repository::new(),
@@ -60,7 +60,7 @@ impl Place {
         }
     }
 
-    /// With one that this script is.
+    /// A place with this script as the program.
     pub(crate) fn new(script: &str) -> Place {
         let place = Place::empty();
         place.program(script);
@@ -74,7 +74,7 @@ impl Place {
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         };
-        // Whoever runs it may be nobody.
+        // The user who runs it may be nobody.
         mode(self.cache.path(), 0o755);
         let program = folder.join("mkfs.erofs");
         let new = folder.join("new");
@@ -101,18 +101,18 @@ impl Place {
         Fetcher::start_program(self.fetcher(), &[], &url, options)
     }
 
-    /// The one line of an image that cannot be opened, of which nothing is left.
+    /// The single line for an image that cannot be opened; nothing of it may be left.
     pub(crate) fn refused(&self, version: &str) -> String {
         let line = self.start(version).unwrap_err().to_string();
         assert!(line.starts_with(&self.registry.url(version)), "{line}");
         assert_eq!(line.lines().count(), 1, "{line}");
-        // Layers that were fine are images; of others nothing is left.
+        // Layers that were fine have become images; nothing is left of the others.
         let images = image_cache::list(&self.cache.path().join("cache")).unwrap();
         assert_eq!(self.left().len(), images.len(), "after {line}");
         line
     }
 
-    /// What is in the cache besides answers.
+    /// The contents of the cache other than answers.
     pub(crate) fn left(&self) -> Vec<PathBuf> {
         let folders = std::fs::read_dir(self.cache.path().join("cache"));
         let folders = folders.into_iter().flatten().flatten();
@@ -120,7 +120,7 @@ impl Place {
         folders.filter(|path| !path.ends_with("answers")).collect()
     }
 
-    /// The layer of an archive.
+    /// Stores an archive as a layer.
     pub(crate) fn put(&self, archive: &[u8], media_type: &str) -> Value {
         let packed = match media_type {
             _ if media_type.ends_with("gzip") => gzip(archive),
@@ -130,7 +130,7 @@ impl Place {
         self.registry.put_blob(&packed, media_type)
     }
 
-    /// An image with these layers, the lowest first, and the diff IDs of its config.
+    /// Stores an image with these layers, the lowest first, and these diff IDs in its config.
     pub(crate) fn put_image(&self, tag: &str, layers: &[Value], diff_ids: &[String]) {
         let config = json!({ "rootfs": { "type": "layers", "diff_ids": diff_ids } });
         let media_type = "application/vnd.oci.image.config.v1+json";
@@ -141,7 +141,7 @@ impl Place {
         self.registry.put_manifest(tag, &manifest);
     }
 
-    /// Archives as the layers of an image.
+    /// Stores archives as the layers of an image.
     pub(crate) fn put_archives(&self, tag: &str, archives: &[(&[u8], &str)]) -> Vec<Value> {
         let put = |(archive, media_type): &(&[u8], &str)| self.put(archive, media_type);
         let layers: Vec<_> = archives.iter().map(put).collect();
@@ -153,14 +153,14 @@ impl Place {
         layers
     }
 
-    /// Paths of blobs that were asked for since the last call, each as often as it was.
+    /// Paths of blobs that were requested since the last call, each as often as it was.
     pub(crate) fn asked_blobs(&self) -> Vec<String> {
         let asked = self.registry.asked().into_iter();
         asked.filter(|path| path.contains("/blobs/")).collect()
     }
 }
 
-/// Bytes of the images of a fetcher, from the top layer to the lowest.
+/// The image bytes of a fetcher, from the top layer to the lowest.
 pub(crate) fn read_layers(fetcher: &mut Fetcher, options: &Options) -> Vec<Vec<u8>> {
     let mut numbers = vec![0];
     for layer in fetcher.layers().to_vec() {
@@ -173,7 +173,7 @@ pub(crate) fn read_layers(fetcher: &mut Fetcher, options: &Options) -> Vec<Vec<u
     numbers.into_iter().map(read_all).collect()
 }
 
-/// An EROFS layer.
+/// Stores an EROFS layer.
 pub(crate) fn put_erofs(place: &Place, bytes: &[u8]) -> Value {
     place.registry.put_blob(bytes, EROFS)
 }

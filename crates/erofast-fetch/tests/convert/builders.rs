@@ -1,4 +1,4 @@
-//! The page about images for a registry: its commands, with Debian's registry.
+//! The documentation page about images for a registry: its commands, run with Debian's registry.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::registry::docker::Registry;
 
 const PAGE: &str = include_str!("../../../../docs/containers.md");
 
-/// Programs of the page that a machine may lack.
+/// Programs used by the page that a machine may lack.
 const PROGRAMS: [&str; 4] = ["buildah", "skopeo", "oras", "jq"];
 
 /// The commands of a section, with the registry's address.

@@ -1,10 +1,10 @@
-//! What the processes that convert a layer cannot do, tried in the place of mkfs.erofs.
+//! Checks the restrictions of the processes that convert a layer, tried in place of mkfs.erofs.
 
 use std::net::TcpListener;
 
 use super::*;
 
-/// What a script says that tries something, which must be refused.
+/// The output of a script that tries something, which must be refused.
 fn tried(attempt: &str) -> String {
     let place = Place::new("");
     let version = COPY.lines().next().unwrap();
@@ -54,7 +54,7 @@ fn there_is_no_network() {
     let address = listener.local_addr().unwrap();
     let version = COPY.lines().next().unwrap();
     let connect = format!("exec 3<>/dev/tcp/{}/{}", address.ip(), address.port());
-    // Outside of the sandbox the same command works.
+    // Outside the sandbox the same command works.
     let outside = std::process::Command::new("bash")
         .args(["-c", &connect])
         .status();
@@ -70,7 +70,7 @@ fn there_is_no_network() {
     assert!(listener.accept().is_err(), "nobody came");
 }
 
-/// A process of root makes images as nobody.
+/// A process started by root makes images as nobody.
 #[test]
 fn root_does_not_make_images() {
     if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Layers that are archives: what becomes of them, once, and what is refused.
+//! Layers that are archives: how they are converted, once, and which are refused.
 
 mod archive;
 mod builders;
@@ -30,7 +30,7 @@ fn layers_of_every_packing_become_images_once_and_are_listed_from_top_to_bottom(
     assert!(found.iter().eq(archives.iter().rev()));
     let asked = place.asked_blobs();
     assert_eq!(asked.len(), 5, "the config and each blob: {asked:?}");
-    // Another image has one of them, and one of its own.
+    // Another image shares one of them, and has one that is new.
     let other = archive(LENGTH, 9);
     place.put_archives("v2", &[layers[0], (&other, GZIP)]);
     let mut second = place.start(":v2").unwrap();
@@ -87,7 +87,7 @@ fn an_image_may_have_layers_of_erofs_and_archives() {
     let mut fetcher = place.start(":v1").unwrap();
     let found = read_layers(&mut fetcher, &place.options());
     assert_eq!(found, [top, image(LENGTH), low.clone()]);
-    // Of EROFS alone: no config is asked for.
+    // With EROFS layers only, no config is requested.
     let layers = [put_erofs(&place, b"low"), put_erofs(&place, b"top")];
     place
         .registry
@@ -134,7 +134,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         &place.refused(":v1"),
         &format!("unpacks to another diff ID: {}", diff_ids[0]),
     );
-    // Other bytes than those of the digest, which unpack well.
+    // Bytes that do not match the digest but unpack correctly.
     place.put_image("v1", &layers, &diff_ids);
     let path = Repository::blob_path(low);
     let put = |bytes: Vec<u8>| {
@@ -155,7 +155,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     // Another length.
     put(vec![7; 20]);
     has(&place.refused(":v1"), "");
-    // Not there, or not for everybody.
+    // Missing, or not accessible to everyone.
     place.registry.0.state().files.remove(&path);
     has(&place.refused(":v1"), "the server answers 404");
     for status in [401, 403] {
@@ -172,7 +172,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         );
     }
     place.registry.0.state().answers.remove(&path);
-    // No gzip, and gzip that ends too early.
+    // Not gzip, and gzip that ends too early.
     let diff_ids = [diff_ids[1].clone(), digest(b"")];
     let cut = gzip(&bytes)[..1000].to_vec();
     for blob in [b"no gzip at all".to_vec(), cut] {
@@ -248,7 +248,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
         "{line}"
     );
     assert!(place.left().is_empty());
-    // As 1.5 does.
+    // As in version 1.5.
     place.program(
         "case $* in *--version*) echo \"mkfs.erofs: unrecognized option '--version'\" >&2; exit 1 ;;
         esac; echo 'mkfs.erofs 1.5'; exit 1",
@@ -292,7 +292,7 @@ fn a_stream_that_breaks_off_goes_on_where_it_was() {
     place.registry.0.state().faults = faults.collect();
     let mut fetcher = place.start(":v1").unwrap();
     assert_eq!(read_layers(&mut fetcher, &place.options()), [bytes]);
-    // One that stays away.
+    // One that never comes back.
     place.put_archives("v2", &[(&archive(LENGTH, 2), GZIP)]);
     drop(fetcher);
     for fault in [
@@ -339,7 +339,7 @@ fn several_processes_convert_a_layer_once() {
     assert_eq!(place.asked_blobs().len(), config + archives.len());
 }
 
-/// A fetcher is killed while it converts: its processes end, and the next one does it.
+/// A fetcher is killed while it converts: its processes end, and the next fetcher does the work.
 #[test]
 fn a_conversion_that_is_killed_is_made_anew() {
     let place = Place::new(&format!(
@@ -353,7 +353,7 @@ fn a_conversion_that_is_killed_is_made_anew() {
     let options = place.options();
     let waiting = std::thread::spawn(move || {
         use std::os::fd::AsFd;
-        // Its processes end when nobody waits any more.
+        // Its processes end when nobody is waiting any more.
         Fetcher::start_program(fetcher, &[reader.as_fd()], &url, &options).unwrap_err()
     });
     let has_begun = || {
@@ -410,7 +410,7 @@ fn a_layer_that_unpacks_to_more_than_the_cache_may_have_is_refused() {
     assert!(place.left().is_empty());
 }
 
-/// The notes of a mount come with the fetcher's own.
+/// The notes of a mount come along with the fetcher's own.
 #[test]
 fn a_tag_says_what_it_is_an_image_of() {
     let place = Place::new(COPY);
@@ -453,7 +453,7 @@ fn an_image_of_layers_needs_no_registry_once_it_is_there() {
     assert_eq!(read_layers(&mut fetcher, &options), expected);
 }
 
-/// Images that nobody uses go first; then it is one line, and nothing is left.
+/// Unused images are removed first; after that there is one line, and nothing is left over.
 #[test]
 fn a_disk_that_is_full_in_the_middle_is_one_line() {
     let Some(small) = crate::reading::SmallDisk::mount() else {

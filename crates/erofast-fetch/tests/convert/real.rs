@@ -1,11 +1,11 @@
-//! Archives of tar and images of mkfs.erofs, where a recent one is installed.
+//! Archives made by tar and images made by mkfs.erofs, if a recent one is installed.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::*;
 
-/// The program in `PATH`; none, and a line, if it is missing or too old.
+/// The program in `PATH`; none, with a line printed, if it is missing or too old.
 pub(crate) fn mkfs() -> Option<()> {
     let output = Command::new("mkfs.erofs").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -49,7 +49,7 @@ fn archives_become_images_of_erofs() {
     };
     let made = read_all(&options(&cache));
     assert_eq!(made[1024..1028], [0xe2, 0xe1, 0xf5, 0xe0], "a superblock");
-    // The same on the next machine.
+    // The next machine gets the same image.
     let other = crate::cache();
     assert!(made == read_all(&options(&other)));
     let garbage = registry.put_blob(&gzip(&image(10_000)), GZIP);

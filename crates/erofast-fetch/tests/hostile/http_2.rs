@@ -1,4 +1,4 @@
-//! Streams and connections of HTTP/2 that a server resets.
+//! HTTP/2 streams and connections that a server resets.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use h2::{Reason, RecvStream};
 use super::*;
 use crate::tls::{certificate, trusting};
 
-/// What the server does to a request for bytes.
+/// Ways in which the server harms a request for bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Harm {
-    /// Ends the stream, before its answer.
+    /// Ends the stream before its answer.
     Reset(Reason),
-    /// The same in the midst of a block.
+    /// Ends the stream in the middle of a block.
     ResetBody(Reason),
     /// Ends the connection.
     GoAway(Reason),
@@ -24,7 +24,7 @@ enum Harm {
     Short,
     /// Sends nothing, and leaves the stream open.
     Silent,
-    /// A header that is as long as an image.
+    /// A header as long as an image.
     LongHeader,
 }
 
@@ -40,7 +40,7 @@ const HARMS: [Harm; 9] = [
     Harm::LongHeader,
 ];
 
-/// For as many requests as the number says.
+/// For the given number of requests.
 type Orders = Arc<(Mutex<Option<Harm>>, AtomicU64)>;
 
 #[test]
@@ -60,13 +60,13 @@ fn resets_pass_and_those_that_stay_are_one_line() {
     let file = crate::open_with(trusting(cache.path()), &url, &options).unwrap();
     let parts = LENGTH / 2 / HARMS.len();
     for (number, harm) in HARMS.into_iter().enumerate() {
-        // Of a block of its own, which is not there yet.
+        // In a separate block that has not been fetched yet.
         let at = 2 * number * parts + parts;
         let range = at..at + 100;
         let bytes = range.start as u64..range.end as u64;
         *orders.0.lock().unwrap() = Some(harm);
         orders.1.store(u64::MAX, Ordering::SeqCst);
-        // It may be on its way since the read before, which was read ahead of.
+        // It may be on its way because of read-ahead for the previous read.
         let error = (0..10).find_map(|_| {
             file.forget(&bytes).unwrap().wait().unwrap();
             read(&file, range.clone()).err()
@@ -76,7 +76,7 @@ fn resets_pass_and_those_that_stay_are_one_line() {
             line.starts_with(&url) && line.len() < LONGEST && !line.contains(char::is_control),
             "{harm:?}: {line}"
         );
-        // Not the same read any more.
+        // No longer the same read.
         std::thread::sleep(remote_image::message::SAME_READ);
         orders.1.store(1, Ordering::SeqCst);
         let bytes = (0..10).find_map(|_| read(&file, range.clone()).ok());
@@ -117,7 +117,7 @@ fn serve(listener: TcpListener, config: rustls::ServerConfig, orders: &Orders) {
     });
 }
 
-/// A stream that is to stay open.
+/// A stream that should stay open.
 fn answer_with(
     harm: Option<Harm>,
     request: &http::Request<RecvStream>,

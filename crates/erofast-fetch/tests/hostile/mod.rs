@@ -1,5 +1,5 @@
-//! A registry that means harm: what it answers is one line of moderate length, which a terminal
-//! shows as it is, and secrets go nowhere else.
+//! A malicious registry: its answers become one line of moderate length, which a terminal shows
+//! unchanged, and secrets are sent nowhere else.
 
 mod http_2;
 
@@ -11,7 +11,7 @@ use crate::repository::{EROFS, Repository, answer, digest};
 use crate::*;
 
 const LENGTH: usize = 300_000;
-/// Bytes of a line, with what the line is about.
+/// Limit of a line, including its subject.
 const LONGEST: usize = 1200;
 const SECRET: &str = "Basic bWU6c2VjcmV0";
 
@@ -112,7 +112,7 @@ fn indexes_have_an_end() {
     assert!(registry.asked().len() <= 4);
 }
 
-/// The names of devices come in one packet, each with the name of the repository.
+/// The names of devices arrive in one packet, each with the name of the repository.
 #[test]
 fn names_that_are_too_long_for_a_packet_are_one_line() {
     let (registry, cache) = (Repository::new(), cache());
@@ -137,7 +137,7 @@ fn names_that_are_too_long_for_a_packet_are_one_line() {
         let url = format!("oci://{}/{name}:v1", registry.0.address);
         start(&url, &options(&cache))
     };
-    // Twice as long as registries take them.
+    // Twice as long as registries accept.
     let long = vec!["a".repeat(100); 5].join("/");
     assert_eq!(start_as(&long).unwrap().devices().len(), 40);
     let longer = vec!["a".repeat(100); 40].join("/");
@@ -170,8 +170,8 @@ fn validators_that_are_too_long_are_refused() {
     }
 }
 
-/// The registry names the server of tokens, which gets user and password: over TLS, or on this
-/// machine. Nobody else gets them.
+/// The registry names the token server, which gets user and password: over TLS, or on this machine.
+/// No other server gets them.
 #[test]
 fn tokens_are_a_line_when_they_are_none() {
     let (registry, other, cache) = (Repository::new(), Server::start(Vec::new()), cache());
@@ -233,7 +233,7 @@ fn secrets_go_nowhere_that_a_redirect_leads() {
     let path = Repository::blob_path(&blob);
     let challenge = "Basic realm=\"x\"".to_owned();
     registry.0.state().guard = Some((SECRET.into(), challenge.clone()));
-    // Of another server that wants a login, too.
+    // Not even one that also wants a login.
     other.state().guard = Some((SECRET.into(), challenge));
     let to = |location: &str| {
         format!("HTTP/1.1 307 No\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")

@@ -1,4 +1,4 @@
-//! An image of a layer that is an archive.
+//! An image made from a layer that is an archive.
 
 use std::fs;
 use std::io::Write;
@@ -17,11 +17,11 @@ use crate::site::{self, Site};
 
 const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Where a program stands in the place of mkfs.erofs: whoever runs it may be nobody, and the
-/// directory of these tests root's alone.
+/// The directory with a stand-in for mkfs.erofs: it may be run by nobody, while the directory of
+/// these tests belongs to root alone.
 pub const PROGRAMS: &str = "EROFAST_TEST_PROGRAMS";
 
-/// The archive is an image already.
+/// The archive is already an image.
 const COPY: &str = "#!/bin/sh
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
 exec dd of=image bs=64k status=none
@@ -37,7 +37,7 @@ fn put_program() {
 pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
     put_program();
     let mut archive = fs::read(site::image()).unwrap();
-    // In front of the superblock, as archives have it.
+    // Before the superblock, as in archives.
     archive[257..262].copy_from_slice(b"ustar");
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&archive).unwrap();
@@ -78,7 +78,7 @@ pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
     assert!(registry.asked().is_empty());
 }
 
-/// A directory for programs, which goes with this value.
+/// A directory for programs, which is removed when this is dropped.
 pub struct Programs(tempfile::TempDir);
 
 impl Programs {

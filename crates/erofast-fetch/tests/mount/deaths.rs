@@ -1,4 +1,4 @@
-//! Deaths of server and fetcher under readers over a slow link.
+//! Deaths of server and fetcher under readers, over a slow link.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ fn number_of_deaths() -> u64 {
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)
 }
 
-/// Every second death is that of a fetcher. Each mount has a cache of its own, so that there is
+/// Every second death is that of a fetcher. Each mount has a separate cache, so that there is
 /// something to fetch.
 pub fn deaths_are_noticed_by_no_reader() {
     let files = files();
@@ -48,7 +48,7 @@ pub fn deaths_are_noticed_by_no_reader() {
     }
 }
 
-/// Without the helper nothing is started again, but what runs goes on.
+/// Without the helper nothing is started again, but what runs continues.
 pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     let (site, files) = (Site::mounted("restart=on,prefetch=none"), files());
     let helper = site.stat()["restart"]["helper"].as_i64().unwrap();
@@ -60,9 +60,9 @@ pub fn a_mount_whose_helper_is_dead_goes_on_fetching() {
     }
 }
 
-/// One that was stopped does not see that the others are dead.
+/// A stopped process does not notice that the others are dead.
 pub fn no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before() {
-    // Helper, server and fetcher by their number.
+    // Helper, server and fetcher by index.
     const KILL_HELPER: (usize, Signal) = (0, Signal::KILL);
     const KILL_SERVER: (usize, Signal) = (1, Signal::KILL);
     const KILL_FETCHER: (usize, Signal) = (2, Signal::KILL);
@@ -124,7 +124,7 @@ pub enum Process {
     Fetcher,
 }
 
-/// At a random moment; returns when another one has its place.
+/// Kills a process at a random moment; returns when another one has replaced it.
 fn die(site: &Site, process: Process, random: &mut Random) {
     thread::sleep(Duration::from_millis(20 + random.below(200)));
     replace(site, process);
@@ -153,7 +153,7 @@ fn find(site: &Site, process: Process) -> Option<Pid> {
     }
 }
 
-/// Those of a mount with this report.
+/// The fetchers of a mount with this report.
 pub fn fetchers(stat: &serde_json::Value) -> Vec<Pid> {
     let helper = stat["restart"]["helper"].as_i64().unwrap_or_default();
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children"));
@@ -196,7 +196,7 @@ fn read_until(
     }
 }
 
-/// Ends the readers, also when the test fails.
+/// Ends the readers, even if the test fails.
 struct AtEnd<'e>(&'e AtomicBool);
 
 impl Drop for AtEnd<'_> {

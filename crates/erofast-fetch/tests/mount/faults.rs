@@ -1,4 +1,4 @@
-//! Faults of the web server, as readers of a mount meet them.
+//! Faults of the web server, as seen by readers of a mount.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +44,7 @@ pub fn an_image_that_changed_is_an_error() {
     let known = site.path(other).exists();
     site.server.state().etag = Some("\"2\"".into());
     assert!(known && fs::read(site.path(other)).is_err());
-    // What is cached stays readable.
+    // Cached bytes stay readable.
     let file = fs::File::open(site.path(cached)).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     assert!(fs::read(site.path(cached)).unwrap() == *bytes);
@@ -68,10 +68,10 @@ pub fn a_cache_that_cannot_be_used_is_a_notice() {
     }
 }
 
-/// Of a program, a read has one time limit, however often the kernel asks for its pages. The
-/// server's requests show that, which are the fewer the slower the machine is.
+/// For a program, a read has one time limit, however often the kernel requests its pages. The
+/// server's requests show that; on a slow machine there are fewer.
 pub fn one_read_has_one_time_limit() {
-    // An answer that stalls has a second, in which others are tried four times.
+    // A stalled answer has one second, in which others are tried four times.
     let tried = [
         (Fault::Status(500), 1, 4),
         (Fault::Closed, 1, 4),
@@ -88,7 +88,7 @@ pub fn one_read_has_one_time_limit() {
     }
 }
 
-/// Has the program read what the server does not send.
+/// Makes the program read what the server does not send.
 fn tries_at_most(most: u64, fault: &Fault, limit: u64, program: &str, arguments: &[&str]) {
     let site = Site::new();
     let directory = crate::site::image().with_file_name("dir.erofs");

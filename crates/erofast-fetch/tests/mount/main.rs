@@ -1,6 +1,6 @@
-//! Mounts of an image at a URL, whose server makes faults and whose processes die.
+//! Mounts of an image at a URL, with server faults and dying processes.
 //!
-//! `EROFS_FUSE_SOAK` is the number of deaths (12).
+//! `EROFS_FUSE_SOAK` is the number of deaths (default 12).
 
 #[path = "../../../erofs-fuse/tests/mount/harness.rs"]
 #[macro_use]
@@ -83,8 +83,8 @@ fn main() -> ExitCode {
     harness::run(TESTS, site::cannot_mount(), |_| ())
 }
 
-/// Runs this program again with the fetcher and other programs in PATH, where they are searched
-/// for, and a proxy.
+/// Runs this program again with a proxy, and with the fetcher and other programs in PATH, where
+/// they are searched for.
 fn again_with_fetcher() -> Option<ExitCode> {
     let folder = Path::new(env!("CARGO_BIN_EXE_erofast-fetch")).parent()?;
     let path = std::env::var("PATH").unwrap_or_default();

@@ -23,7 +23,7 @@ pub fn an_image_of_a_registry_has_its_device_and_stays_when_processes_die() {
     let manifest = registry.put_manifest("v1", &json!({ "layers": layers }));
     let site = Site::new();
     site.mount_url(&registry.url(":v1"), "restart=on").unwrap();
-    // The tag leads elsewhere now.
+    // The tag now leads elsewhere.
     registry.put_image("v1", b"another");
     let remote = site.stat()["remote"].clone();
     assert_eq!(remote[0]["url"], registry.url(":v1"), "{remote}");

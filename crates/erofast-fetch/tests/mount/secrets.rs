@@ -1,4 +1,4 @@
-//! What of the environment is where.
+//! Which processes have which parts of the environment.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use crate::deaths::{Process, pid, replace};
 use crate::site::Site;
 
-/// A proxy that no URL of these tests is asked through.
+/// A proxy that is used for no URL of these tests.
 pub const PROXY: (&str, &str) = ("https_proxy", "http://me:hidden-of-proxy@127.0.0.1:1");
 
 const PASSWORD: &[u8] = b"hidden-of-proxy";
@@ -58,7 +58,7 @@ fn environment(pid: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap()
 }
 
-/// What is in the memory that the process may write to.
+/// The content of the process's writable memory.
 fn writable(pid: Pid) -> Vec<Vec<u8>> {
     let path = |name| format!("/proc/{}/{name}", pid.as_raw_pid());
     let maps = fs::read_to_string(path("maps")).unwrap();

@@ -1,4 +1,4 @@
-//! What readers get, and which of them wait.
+//! The bytes that readers get, and which of the readers wait.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(remote["fetched_bytes"].as_u64() > Some(0), "{remote}");
     let fetched = site.server.state().asked.len();
     umount(&site.point(), false).unwrap();
-    // Another mount has it from the cache.
+    // Another mount gets it from the cache.
     site.mount("").unwrap();
     for (name, bytes) in files() {
         assert!(
@@ -41,7 +41,7 @@ pub fn a_mount_has_what_the_image_has() {
     assert!(again <= 1, "{again} requests for what is cached");
 }
 
-/// As many readers wait as there are threads that serve, and more.
+/// As many readers wait as there are serving threads, and more.
 pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     let site = Site::mounted("");
     let files = files();
@@ -65,11 +65,11 @@ pub fn cached_bytes_are_read_while_others_wait_and_who_waits_can_be_killed() {
     site.server.state().always = None;
 }
 
-/// Counted by the server, from a cache that is empty at each mount.
+/// Counted by the server, with a cache that is empty at each mount.
 pub fn what_is_asked_for_is_what_prefetch_says() {
     let site = Site::new();
     let all = fs::metadata(crate::site::image()).unwrap().len();
-    // Its bytes do not become fewer by compression.
+    // Compression does not reduce its bytes.
     let name = Path::new("big/text-then-noise-500000");
     let asked = |what: &str, read: &dyn Fn(), enough: &dyn Fn(u64) -> bool| {
         site.server.state().asked.clear();

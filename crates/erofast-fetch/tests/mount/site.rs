@@ -1,4 +1,4 @@
-//! A web server with an image, and a mount of it; nothing is left of them afterwards.
+//! A web server with an image, and a mount of it; nothing is left of either afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::server::Server;
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 pub const LONG: Duration = Duration::from_secs(60);
 
 pub fn cannot_mount() -> Option<String> {
@@ -32,7 +32,7 @@ pub fn image() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures/lz4-4k.erofs")
 }
 
-/// The regular files of the image, as the engine reads them where it is.
+/// The regular files of the image, as the engine reads them locally.
 pub fn files() -> BTreeMap<PathBuf, Vec<u8>> {
     let engine = Engine::open(&image(), &EngineOptions::default()).unwrap();
     let mut files = BTreeMap::new();
@@ -68,7 +68,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Not yet mounted.
+    /// Creates it, not yet mounted.
     pub fn new() -> Self {
         let site = Self {
             server: Server::start(fs::read(image()).unwrap()),
@@ -108,7 +108,7 @@ impl Site {
         self.point().join(name)
     }
 
-    /// Bytes of all ranges that the server was asked for.
+    /// Total bytes of all ranges requested from the server.
     pub fn asked_bytes(&self) -> u64 {
         let state = self.server.state();
         let ranges = state.asked.iter().filter_map(|asked| asked.range());

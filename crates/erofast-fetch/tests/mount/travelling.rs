@@ -8,7 +8,7 @@ use crate::site::{Site, files, image, soon};
 
 const NAME: &str = "big/text-then-noise-500000";
 
-/// A site whose image no other is taken for; what is learned of it goes with it.
+/// A site whose image is not mistaken for any other; what is learned about it is removed with it.
 struct Own {
     site: Site,
     uuid: String,
@@ -23,7 +23,7 @@ impl Own {
         for (at, byte) in bytes[1024 + 48..][..16].iter_mut().enumerate() {
             *byte = u8::from_str_radix(&hex[2 * at..][..2], 16).unwrap();
         }
-        // Without a checksum of the superblock.
+        // Without a superblock checksum.
         bytes[1024 + 8] &= !1;
         let site = Site::new();
         let mut state = site.server.state();

@@ -9,7 +9,7 @@ use crate::server::Fault;
 use crate::site::{Site, files, image, soon};
 use crate::writer::Recipe;
 
-/// Of files of which a block is wrong reads fail; nothing wrong is ever read.
+/// Reads fail in files that have a wrong block; no wrong bytes are ever read.
 pub fn a_flipped_byte_is_an_error_at_its_place_until_it_is_right() {
     let mut data = fs::read(image()).unwrap();
     data.resize(data.len().next_multiple_of(4096), 0);
@@ -54,7 +54,7 @@ pub fn a_flipped_byte_is_an_error_at_its_place_until_it_is_right() {
     assert!(0 < whole && whole < all, "{whole} of {all}");
     put("/x.erofs", data);
     soon("that all is right", || read() == all);
-    // The next server of the mount has root hash and tree, too.
+    // The next server of the mount also has root hash and tree.
     site.server.state().always = Some(Fault::Status(503));
     let pid = || site.stat()["pid"].as_i64().unwrap();
     let old = pid();

@@ -1,4 +1,4 @@
-//! Debian's registry (the package docker-registry), where it is installed.
+//! Debian's registry (the package docker-registry), if it is installed.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// `me:secret` with bcrypt, as htpasswd -B writes it.
+/// `me:secret` with bcrypt, as written by htpasswd -B.
 const PASSWORDS: &str = "me:$2y$04$3mRcaTJKW.zdyeQkAQ1wTOr6xSOi1LeWpA7NndBT0F1aKgUzmAByq\n";
 const BASIC: &str = "Authorization: Basic bWU6c2VjcmV0\r\n";
 
@@ -25,7 +25,7 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    /// None, and a line, without the program.
+    /// None, with a line, if the program is missing.
     pub(crate) fn start(passwords: bool) -> Option<Registry> {
         let directory = cache();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -99,7 +99,7 @@ impl Registry {
         json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
     }
 
-    /// The digest of its manifest.
+    /// Adds an image; returns the digest of its manifest.
     fn put_image(&self, layers: &[serde_json::Value]) -> String {
         let media_type = "application/vnd.oci.image.manifest.v1+json";
         let config = self.put_blob(b"{}", "application/vnd.oci.empty.v1+json");

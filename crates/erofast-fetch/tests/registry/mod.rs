@@ -1,4 +1,4 @@
-//! Images in registries: of the tests' own, and Debian's where it is installed.
+//! Images in registries: the tests' own, and Debian's if it is installed.
 
 pub(crate) mod docker;
 mod tokens;
@@ -36,7 +36,7 @@ fn a_tag_is_pinned_while_the_image_is_open() {
     fetcher.restart().unwrap();
     fetcher.watch(|_| ()).unwrap();
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
-    // Ranges of the blob, of whichever fetcher.
+    // Ranges of the blob, from any fetcher.
     let asked = registry.asked();
     assert_eq!(asked[0], "/v2/tools/manifests/v1");
     assert!(
@@ -106,7 +106,7 @@ fn layers_below_the_image_are_its_devices() {
 fn a_digest_may_be_that_of_a_blob() {
     let (registry, cache) = (Repository::new(), cache());
     let [_, blob] = registry.put_image("v1", &image(LENGTH));
-    // Whatever the registry answers to a request for such a manifest.
+    // The registry may answer anything to a request for such a manifest.
     for status in [404, 500] {
         let path = format!("/v2/tools/manifests/{blob}");
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
@@ -119,7 +119,7 @@ fn a_digest_may_be_that_of_a_blob() {
     assert_eq!(registry.asked(), [Repository::blob_path(&blob)]);
 }
 
-/// One that passes on what another has, at first.
+/// A registry that proxies another one, at first.
 #[test]
 fn a_registry_without_ranges_is_asked_again() {
     let (registry, cache) = (Repository::new(), cache());
@@ -172,7 +172,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
         .files
         .insert(path.clone(), Arc::new(wrong.clone()));
     let file = open(&registry.url(":v1"), &options(&cache)).unwrap();
-    // Until the last one has come nothing shows that they are wrong.
+    // Until the last one has arrived, nothing shows that they are wrong.
     assert_eq!(
         read(&file, 0..LENGTH / 2).unwrap(),
         image(LENGTH)[..LENGTH / 2]
@@ -196,7 +196,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// It may hold a root hash, which is used at once.
+/// It may contain a root hash, which is used at once.
 #[test]
 fn a_blob_of_one_block_is_compared_before_it_is_open() {
     let (registry, cache) = (Repository::new(), cache());
@@ -312,7 +312,7 @@ fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
         let end = "; the server has TLS (a registry is asked with it by oci.plain_http=off)";
         assert!(line.ends_with(end), "{line}");
     }
-    // One that breaks off and has no TLS is not said to have any.
+    // A registry that breaks off and has no TLS is not reported to have any.
     let broken = Repository::new();
     broken.0.state().always = Some(Fault::Closed);
     let line = refused(&broken.url(":v1"), &options(&cache));

@@ -1,12 +1,12 @@
-//! What a registry wants to see before it answers.
+//! The conditions that a registry sets before it answers.
 
 use super::*;
 use crate::repository::answer;
 
-/// Of the registry itself.
+/// The registry's own token path.
 const TOKENS: &str = "/token?service=s&scope=repository%3Atools%3Apull";
 
-/// The registry wants this token, which it gives whoever asks for one.
+/// The registry demands this token, which it issues to anyone who requests one.
 fn guard(registry: &Repository, token: &str) {
     let realm = registry.0.url("/token");
     let challenge =
@@ -38,7 +38,7 @@ fn a_token_is_fetched_and_again_when_it_is_over() {
     let tokens = asked.iter().filter(|path| path.starts_with("/token"));
     assert_eq!(tokens.clone().count(), 2, "{asked:?}");
     assert!(tokens.clone().all(|path| path == TOKENS), "{asked:?}");
-    // No range failed: the requests were made again at once.
+    // No range failed: the requests were repeated at once.
     assert_eq!(file.counters().unwrap().failures, 0);
 }
 
@@ -95,7 +95,7 @@ fn basic_is_answered_where_it_is_wanted() {
     }
 }
 
-/// As `podman login` and `docker login` keep it.
+/// As kept by `podman login` and `docker login`.
 #[test]
 fn a_login_of_other_programs_is_used_where_no_other_is_named() {
     let (registry, cache) = (Repository::new(), cache());
@@ -168,7 +168,7 @@ fn a_token_that_is_refused_is_one_line() {
     assert!(line.contains("http:// is not asked for a token"), "{line}");
 }
 
-/// A token of a file is used as it is; one that is written anew, without a pause.
+/// A token from a file is used unchanged; if it is rewritten, it is read again without a pause.
 #[test]
 fn a_token_of_a_file_is_read_again() {
     let (registry, cache) = (Repository::new(), cache());

@@ -1,4 +1,4 @@
-//! The commands of `erofast` with URLs, against what they say of files.
+//! The commands of `erofast` with URLs, compared with their output for files.
 
 mod registry;
 mod verified;
@@ -20,7 +20,7 @@ struct Site {
 }
 
 impl Site {
-    /// None, and a line, without the program.
+    /// None, with a line, if the program is missing.
     fn new(name: &str) -> Option<Site> {
         if !erofast().is_file() {
             println!("skipped: no erofast beside erofast-fetch: cargo build -p erofast");
@@ -50,7 +50,7 @@ impl Site {
         command.output().expect("erofast starts")
     }
 
-    /// What a command prints that succeeds.
+    /// The output of a successful command.
     fn printed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, errors) = (text(&output.stdout), text(&output.stderr));
@@ -58,7 +58,7 @@ impl Site {
         printed + &errors
     }
 
-    /// The one line of a command that fails.
+    /// The one line of a failing command.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let line = text(&output.stderr);
@@ -206,7 +206,7 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
     assert!(line.contains("403"), "{line}");
 }
 
-/// Another user finds it there, and fetches no more than shows which image it is.
+/// Another user finds it there, and fetches no more than is needed to identify the image.
 #[test]
 fn an_image_that_is_shared_is_read_by_those_who_may_not_write_it() {
     let Some(site) = Site::new("lz4-4k.erofs") else {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::repository::{EROFS, Repository, TAR};
 
-/// As `mkfs.erofs --tar=i` makes them.
+/// As made by `mkfs.erofs --tar=i`.
 #[test]
 fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     let Some(site) = Site::new("tar-index.erofs") else {
@@ -48,7 +48,8 @@ fn a_registry_has_no_files_beside_an_image() {
     assert!(line.contains("no query and no files beside it"), "{line}");
 }
 
-/// The comparison begins when the last block has come, beside the tool that asked for it.
+/// The comparison begins when the last block has arrived, concurrently with the tool that requested
+/// it.
 #[test]
 fn a_blob_with_another_digest_passes_no_tool() {
     let Some(site) = Site::new("lz4-4k.erofs") else {
@@ -57,7 +58,7 @@ fn a_blob_with_another_digest_passes_no_tool() {
     let registry = Repository::new();
     let mut bytes = fs::read(&site.image).expect("a fixture");
     let layer = registry.put_blob(&bytes, EROFS);
-    // In front of the superblock, where no tool looks.
+    // Before the superblock, where no tool looks.
     bytes[0] ^= 1;
     let path = Repository::blob_path(layer["digest"].as_str().expect("a digest"));
     registry.0.state().files.insert(path, bytes.into());

@@ -1,4 +1,4 @@
-//! Images at URLs that are verified: the server may send what it will.
+//! Images at URLs that are verified: the server may send anything.
 
 use std::fs;
 use std::path::Path;
@@ -113,7 +113,7 @@ fn a_flipped_byte_on_the_server_is_an_error_at_its_place_until_it_is_right() {
         let output = check(&site.url());
         assert!(output.status.success(), "{path} {at}: {output:?}");
     }
-    // The same image at another URL is the same in the cache, also when it is fetched ahead.
+    // This image at another URL has the same entry in the cache, even if it is fetched ahead.
     site.printed(&["cache", "prune", "--cache-size", "0"]);
     let tree = ["--verity-hashdevice", &tree_url, "--verity-roothash", root];
     let fetched = site.printed(&[&["cache", "fetch"][..], &tree, &[&site.url()]].concat());

@@ -1,4 +1,5 @@
-//! Below the table: the lengths of waits, the worst ones, and what they were spent behind.
+//! The part below the table: the lengths of waits, the worst ones, and the threads that ran
+//! meanwhile.
 
 use sched_trace::blame::{self, Blocker, Why};
 use sched_trace::interrupts::{self, Interrupts};
@@ -12,13 +13,13 @@ use super::table::length;
 /// Number of blocking threads that are listed.
 const BLOCKERS: usize = 5;
 
-/// Interrupted threads that are listed.
+/// Number of interrupted threads that are listed.
 const INTERRUPTED: usize = 3;
 
 /// Length of the longest bar of the histogram.
 const BAR: u64 = 40;
 
-/// Prints how many waits were how long: rows of doubling length, with bars.
+/// Prints how many waits had which length: rows of doubling length, with bars.
 pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let of = |kind: WaitKind| {
         let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
@@ -46,7 +47,7 @@ pub fn lengths(report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the longest waits with what caused them.
+/// Prints the longest waits and their causes.
 pub fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Result<()> {
     let waits = report.worst(count, filter);
     if waits.is_empty() {
@@ -66,7 +67,7 @@ pub fn worst(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Resu
     Ok(())
 }
 
-/// Prints the waits that the trace does not show the end of.
+/// Prints the waits whose end is not in the trace.
 pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow::Result<()> {
     let open = report.unfinished.iter();
     let waits: Vec<&Wait> = open.filter(|wait| filter.accepts(report, wait)).collect();
@@ -197,7 +198,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// Prints which threads the waits were spent behind, and why the waiting threads were not moved.
+/// Prints the threads that ran during the waits, and why the waiting threads were not moved.
 pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     let timeline = Timeline::new(trace).with_items(report);
     let blame = blame::blame(&timeline, report.accepted(filter));
@@ -254,10 +255,10 @@ fn blocker_name(report: &Report, blocker: &Blocker) -> String {
     format!("{} in {queue} {function}", blocker.comm)
 }
 
-/// What sets a thread apart from normal ones: "SCHED_IDLE", "SCHED_FIFO 10", "real-time 10" of an
-/// unknown policy.
+/// The properties that set a thread apart from normal ones: "SCHED_IDLE", "SCHED_FIFO 10", or
+/// "real-time 10" if the policy is unknown.
 pub fn class(prio: i32, policy: Option<Policy>) -> Option<String> {
-    // The kernel traces 99 less the priority of chrt; -1 is a deadline's.
+    // The kernel traces 99 minus chrt's priority; -1 stands for a deadline thread.
     let realtime = (0..99).contains(&prio).then_some(99 - prio);
     match (policy, realtime) {
         (None | Some(Policy::Other), None) => None,
@@ -274,8 +275,8 @@ fn waits(count: u64) -> String {
     }
 }
 
-/// Says no more than the trace shows: whether the kernel can be preempted is known of some
-/// recordings.
+/// Says no more than the trace shows: only some recordings tell whether the kernel can be
+/// preempted.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
         (Why::Moved, _) => "moved to another CPU in the end",

@@ -1,4 +1,4 @@
-//! `erofast trace diff`: two recordings.
+//! `erofast trace diff`: comparing two recordings.
 
 use anyhow::{Context, ensure};
 use erofast_cli::{Outcome, TraceDiffArgs, Usage, print_json};

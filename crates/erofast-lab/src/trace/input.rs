@@ -1,4 +1,4 @@
-//! Traces that are named on the command line, and names within them.
+//! Traces named on the command line, and names within them.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -29,10 +29,10 @@ pub fn pattern(text: &str) -> anyhow::Result<Regex> {
     })
 }
 
-/// The most bytes of a trace that are read from the standard input.
+/// The most bytes of a trace that are read from standard input.
 const INPUT: u64 = 4 << 30;
 
-/// Reads the trace of a file, or of the standard input.
+/// Reads a trace from a file, or from standard input.
 pub fn open(file: &Path) -> anyhow::Result<Trace> {
     let options = ReadOptions::default();
     if file != Path::new("-") {

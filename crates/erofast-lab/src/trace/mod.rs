@@ -29,7 +29,7 @@ use crate::requests::MountWatch;
 /// Interval at which a recording without a command checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The kernel refuses a buffer by the name of a file; this one has the option's.
+/// The kernel's refusal of a buffer names a file; this error names the option.
 fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let is_buffer = matches!(&error, sched_trace::Error::Tracefs { path, .. }
         if path.ends_with("buffer_size_kb"));
@@ -51,7 +51,8 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         interrupts: true,
         ..RecordOptions::default()
     };
-    // From here on Ctrl-C ends the recording, not this program: what was recorded is written.
+    // From here on Ctrl-C ends the recording rather than this program, and what was recorded is
+    // written.
     let interrupt = Interrupt::watch()?;
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {
@@ -181,7 +182,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     validity(&report, &filter, args)
 }
 
-/// The trace in a line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1".
+/// The trace on one line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1".
 fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
     let (first, last) = report.span.unwrap_or_default();
     let clock = match report.clock.as_str() {

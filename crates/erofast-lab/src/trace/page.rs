@@ -1,4 +1,4 @@
-//! `erofast trace latency --html FILE`: one wait, drawn over the CPUs of the machine.
+//! `erofast trace latency --html FILE`: one wait, drawn across the CPUs of the machine.
 
 use std::fmt::Write;
 
@@ -16,14 +16,14 @@ use super::why;
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;
 const LANE: f64 = 24.0;
-/// Part of the wait that is drawn before and after it.
+/// The part of the wait's length that is drawn before and after it.
 const MARGIN: f64 = 0.15;
-/// Runs narrower than this are one with the run before them.
+/// Runs narrower than this are merged with the run before them.
 const NARROW: f64 = 0.3;
-/// Width of a letter, to see which names fit.
+/// Width of a letter, for finding out which names fit.
 const LETTER: f64 = 7.0;
 
-/// The whole page: which threads ran on each CPU, where the threads of the chain waited, and the
+/// The whole page: the threads that ran on each CPU, where the threads of the chain waited, and the
 /// steps in words.
 pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) -> String {
     let warning = match is_valid {

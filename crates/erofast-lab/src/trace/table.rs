@@ -1,16 +1,16 @@
 //! The table of `erofast trace latency`: at most 100 columns, or all figures with `--wide`.
 //!
-//! Columns of numbers have fixed widths, so `format!` replaces a crate for tables.
+//! Columns of numbers have fixed widths, so `format!` is enough and no crate for tables is needed.
 
 use erofast_cli::{By, Sort, TraceLatencyArgs, units};
 use sched_trace::latency::{Filter, Group, GroupBy, Report};
 use sched_trace::stats::Summary;
 
-/// Width of the names. A longer name has a line of its own.
+/// Width of the names. A longer name gets its own line.
 const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 
-/// Behind a row that is not valid.
+/// Follows a row that is not valid.
 const INVALID: &str = "!";
 
 /// Prints a row for each thread, thread name or work queue.
@@ -59,7 +59,7 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
     queue_delays(report, &works, rows)
 }
 
-/// What a row stands for.
+/// The kind of thing that a row represents.
 pub fn group_by(by: By) -> GroupBy {
     match by {
         By::Task => GroupBy::Task,
@@ -193,7 +193,7 @@ fn count(of: &Summary) -> String {
     }
 }
 
-/// A figure of `of`, or a dash where there is no wait.
+/// A figure of `of`, or a dash if there is no wait.
 fn figure(of: &Summary, us: f64) -> String {
     if of.count == 0 {
         "-".into()
@@ -202,7 +202,7 @@ fn figure(of: &Summary, us: f64) -> String {
     }
 }
 
-/// A length in the unit that fits, with four digits: `51.5 us`, `1.530 ms`, `12.34 s`.
+/// A length with four digits in the unit that fits: `51.5 us`, `1.530 ms`, `12.34 s`.
 pub fn length(us: f64) -> String {
     match us {
         0.0..999.95 => format!("{us:.1} us"),

@@ -13,14 +13,14 @@ use super::table::length;
 /// Number of chains that are drawn.
 const CHAINS: usize = 3;
 
-/// Number of things a run was spent on that are printed.
+/// Number of activities within a run that are printed.
 const DOING: usize = 3;
 
-/// Whether a thread of this PID and name is meant.
+/// Whether a thread with this PID and name is meant.
 type Named<'a> = &'a dyn Fn(i32, &str) -> bool;
 
-/// Finds the chains of the threads that `task` names: PID, NAME or NAME:PID, else the beginning of
-/// a name, else a regular expression.
+/// Finds the chains of the threads that `task` names: PID, NAME or NAME:PID, otherwise the
+/// beginning of a name, otherwise a regular expression.
 pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<(usize, Vec<Chain>)> {
     let exact = |pid: i32, comm: &str| {
         task == pid.to_string() || task == comm || task == format!("{comm}:{pid}")
@@ -67,7 +67,7 @@ pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyho
 /// Time since the beginning, thread and action of each step of a chain.
 pub fn lines(report: &Report, chain: &Chain) -> Vec<[String; 3]> {
     let mut lines = Vec::new();
-    // The wait of a waker may have begun before the chain.
+    // A waker's own wait may have begun before the chain.
     let after = |ns: u64| match chain.start_ns.checked_sub(ns) {
         Some(before) if before > 0 => format!("-{}", length(before as f64 / 1e3)),
         _ => length(ns.saturating_sub(chain.start_ns) as f64 / 1e3),

@@ -1,4 +1,4 @@
-//! One socket for both services: which of them a request is for.
+//! One socket for both services: decides which of them a request is for.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,7 +25,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Of the two.
+    /// A front for the two services.
     pub fn new(snapshots: service::Service, images: Images) -> Self {
         let snapshots = Snapshots::new(snapshots);
         Self { snapshots, images }

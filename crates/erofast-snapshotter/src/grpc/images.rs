@@ -1,4 +1,4 @@
-//! Kubelet's image service. Requests go to containerd as they came; the login of a pull is
+//! Kubelet's image service. Requests are passed on to containerd unchanged; the login of a pull is
 //! remembered, since containerd does not tell a snapshotter.
 
 use std::path::Path;
@@ -18,13 +18,13 @@ use tower_service::Service;
 use crate::layer::login::{Login, Logins};
 use crate::layer::reference::normalised;
 
-/// Of a request to pull.
+/// The most bytes of a pull request.
 const MOST_BYTES: usize = 4 << 20;
 
-/// What stands before a message: whether it is compressed, and its length.
+/// Length of the prefix of a message: whether it is compressed, and its length.
 const FRAME: usize = 5;
 
-/// `runtime.v1.PullImageRequest`, as far as it is needed; v1alpha2 has the same fields.
+/// `runtime.v1.PullImageRequest`, as far as needed; v1alpha2 has the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct PullImage {
     #[prost(message, optional, tag = "1")]
@@ -79,7 +79,7 @@ impl AuthConfig {
     }
 }
 
-/// The image service of containerd.
+/// containerd's image service.
 #[derive(Debug, Clone)]
 pub struct Images {
     containerd: Channel,
@@ -87,7 +87,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Connects when the first request comes.
+    /// Connects on the first request.
     pub fn new(containerd: &Path, logins: Arc<Logins>) -> Result<Self, String> {
         let address = format!("unix:{}", containerd.display());
         let endpoint = Endpoint::from_shared(address)
@@ -130,7 +130,7 @@ impl Images {
         self.containerd.call(request).await.map_err(unavailable)
     }
 
-    /// The same request, after its login was remembered.
+    /// Remembers the login in a request, and returns the request.
     async fn noted(&self, request: Request<Body>) -> Result<Request<Body>, Status> {
         let (head, body) = request.into_parts();
         let read = Limited::new(body, MOST_BYTES).collect().await;
@@ -141,7 +141,7 @@ impl Images {
         Ok(Request::from_parts(head, Body::new(body)))
     }
 
-    /// A message that is compressed has no login: kubelet sends none.
+    /// Notes a login. Compressed messages are skipped: kubelet sends none.
     fn note(&self, bytes: &Bytes) {
         let message = bytes.get(FRAME..).filter(|_| bytes[0] == 0);
         let pull = message.and_then(|message| PullImage::decode(message).ok());

@@ -1,5 +1,5 @@
-//! Messages of containerd's service of snapshots (`containerd.services.snapshots.v1`). Some of its
-//! messages have the same fields and are one type here.
+//! Messages of containerd's snapshots service (`containerd.services.snapshots.v1`). Some of its
+//! messages have the same fields and share one type here.
 #![allow(missing_docs)]
 
 use std::collections::HashMap;
@@ -126,7 +126,7 @@ pub struct Info {
     pub labels: HashMap<String, String>,
 }
 
-/// What a snapshot is.
+/// The kind of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Kind {

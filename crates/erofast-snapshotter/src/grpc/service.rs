@@ -1,4 +1,4 @@
-//! The service of snapshots: containerd's messages, and the calls of the snapshotter.
+//! The snapshots service: maps containerd's messages to calls of the snapshotter.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::snapshot::mounts;
 use crate::snapshot::record;
 use crate::snapshot::snapshotter::Snapshotter;
 
-/// Snapshots in one message of a list.
+/// Number of snapshots in one message of a list.
 const AT_ONCE: usize = 100;
 
 /// The service.
@@ -25,7 +25,7 @@ pub struct Service(pub Arc<Snapshotter>);
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Service {
-    /// Runs a call on a thread that may wait.
+    /// Runs a call on a thread that may block.
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Snapshotter) -> Result<T, Failure> + Send + 'static,
@@ -112,7 +112,7 @@ impl Snapshots for Service {
         Ok(Response::new(InfoResponse { info }))
     }
 
-    /// All of them, whatever the filters: containerd compares again.
+    /// Sends all of them, whatever the filters: containerd filters again.
     async fn list(&self, _: Request<ListRequest>) -> Answer<Self::ListStream> {
         let all = self.call(Snapshotter::list).await?;
         let infos: Vec<_> = all

@@ -1,5 +1,5 @@
-//! Registries as containerd's `hosts.toml` names them: which hosts are asked for an image, in which
-//! order, and how.
+//! Registries as named by containerd's `hosts.toml`: the hosts to ask for an image, their order,
+//! and how to ask them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +15,22 @@ use super::reference::registry;
 pub struct Host {
     /// Host and port.
     pub address: String,
-    /// What stands before the repository's name, with a slash at its end.
+    /// The prefix of the repository's name, with a trailing slash.
     pub prefix: String,
-    /// Without TLS, with it; none: as erofast does for this host.
+    /// Whether to connect without TLS; none stands for erofast's default for this host.
     pub plain: Option<bool>,
     /// Certificates of authorities, in PEM.
     pub authorities: Vec<PathBuf>,
-    /// Headers of each request.
+    /// Headers for each request.
     pub headers: Vec<(String, String)>,
 }
 
 /// The hosts of a registry, and a line for each that erofast cannot ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// In their order.
+    /// The hosts in order.
     pub hosts: Vec<Host>,
-    /// What was left out, and why.
+    /// The hosts that were left out, and why.
     pub notices: Vec<String>,
 }
 
@@ -72,8 +72,8 @@ impl OneOrMore {
     }
 }
 
-/// The hosts to ask for images of `host`, as in containerd: those of `FOLDER/HOST/hosts.toml`, or
-/// of `_default`; then the registry itself. An error is one line.
+/// The hosts to ask for images of `host`, as in containerd: those of `FOLDER/HOST/hosts.toml` or of
+/// `_default`, then the registry itself. An error is one line.
 pub fn hosts(folder: &Path, host: &str) -> Result<Hosts, String> {
     let names = [
         host.to_owned(),
@@ -151,7 +151,7 @@ impl Hosts {
     }
 }
 
-/// Whether it is without TLS, the address, and what stands before the repository.
+/// Whether it is without TLS, the address, and the prefix of the repository.
 fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'static str> {
     let (plain, rest) = match url.split_once("://") {
         Some(("http", rest)) => (true, rest),

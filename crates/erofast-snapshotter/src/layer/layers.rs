@@ -1,4 +1,4 @@
-//! Mounts of layers: one for each digest, however many snapshots have it.
+//! Mounts of layers: one per digest, however many snapshots use it.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -19,19 +19,19 @@ use crate::metrics::Metrics;
 use crate::snapshot::record::LayerRecord;
 use crate::snapshot::store::Store;
 
-/// For a mount that is there to answer.
+/// How long an existing mount may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How `erofast mount` says that a blob is something else, such as a tar.
+/// The message of `erofast mount` for a blob that is something else, such as a tar archive.
 const NO_EROFS: &str = "not an EROFS image";
 
-/// Blobs that are known not to be EROFS.
+/// The number of blobs remembered not to be EROFS.
 const REMEMBERED: usize = 10_000;
 
-/// What is needed to mount layers.
+/// The settings for mounting layers.
 #[derive(Debug)]
 pub struct Settings {
-    /// Mounts are in its folder `layers`.
+    /// The root, whose folder `layers` contains the mounts.
     pub root: PathBuf,
     /// containerd's `certs.d`.
     pub hosts: PathBuf,
@@ -44,9 +44,9 @@ pub struct Settings {
 /// Whether a layer is mounted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Mounted {
-    /// Here.
+    /// It is mounted here.
     At(PathBuf),
-    /// The blob is no EROFS image.
+    /// The blob is not an EROFS image.
     NotErofs,
 }
 
@@ -61,7 +61,7 @@ pub struct Layers {
     busy: Mutex<HashSet<String>>,
     free: Condvar,
     no_erofs: Mutex<HashSet<String>>,
-    /// Images of which a layer was not ready in time, and when others are tried again.
+    /// Images with a layer that was not ready in time, and when their other layers are tried again.
     slow: Mutex<HashMap<String, Instant>>,
 }
 
@@ -80,7 +80,7 @@ impl Drop for Held<'_> {
 }
 
 impl Layers {
-    /// Makes the folder of mount points.
+    /// Creates the folder of mount points.
     pub fn new(
         settings: Settings,
         store: Arc<Store>,
@@ -110,7 +110,7 @@ impl Layers {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a layer is mounted.
+    /// The mount point of a layer.
     pub fn point(&self, id: u64) -> PathBuf {
         self.folder.join(id.to_string())
     }
@@ -120,7 +120,7 @@ impl Layers {
         mounted(&self.folder).unwrap_or_default()
     }
 
-    /// Waits until nobody else mounts or unmounts the layer.
+    /// Waits until nobody else is mounting or unmounting the layer.
     pub fn hold(&self, digest: &str, deadline: Instant) -> Result<Held<'_>, Failure> {
         let mut busy = self.lock(&self.busy);
         while busy.contains(digest) {
@@ -136,7 +136,7 @@ impl Layers {
         Ok(self.held(digest))
     }
 
-    /// None if somebody mounts or unmounts it now.
+    /// Returns none if somebody is mounting or unmounting it now.
     fn try_hold(&self, digest: &str) -> Option<Held<'_>> {
         let mut busy = self.lock(&self.busy);
         busy.insert(digest.to_owned()).then(|| self.held(digest))
@@ -149,26 +149,26 @@ impl Layers {
         }
     }
 
-    /// Whether the layer was found to be something else than EROFS.
+    /// Whether the layer is known to be something other than EROFS.
     pub fn is_known_as_other(&self, digest: &str) -> bool {
         self.lock(&self.no_erofs).contains(digest)
     }
 
-    /// Whether another layer of the image was not ready in time just now: the time limit is not
-    /// spent on each of them.
+    /// Whether another layer of the image was just not ready in time: the time limit is not spent
+    /// on each of them.
     pub fn is_slow(&self, image: &str) -> bool {
         let slow = self.lock(&self.slow);
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// The layers of the image are not tried for as long as `limit`.
+    /// Makes the image's layers not be tried for `limit`.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
         slow.insert(image.to_owned(), now + limit);
     }
 
-    /// Takes away what is mounted and belongs to no snapshot: what a program that was killed left.
+    /// Removes mounts that belong to no snapshot, left by a program that was killed.
     pub fn clean(&self) -> Result<(), Failure> {
         let known = self.store.layers()?;
         for (digest, _) in &known {
@@ -176,7 +176,7 @@ impl Layers {
                 held.release_if_unused()?;
             }
         }
-        // First what is there: a layer is written down before its mount point is made.
+        // The mounts are read first: a layer is recorded before its mount point is created.
         let entries = fs::read_dir(&self.folder).map_err(Failure::at(self.folder.display()))?;
         let present: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         let known = self.store.layers()?;
@@ -192,7 +192,7 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted.
+    /// Mounts the layer, unless it is mounted already.
     pub fn mount(&self, image: &str, deadline: Instant) -> Result<Mounted, Failure> {
         let layers = self.layers;
         if let Some(known) = layers.store.layer(&self.digest)?
@@ -200,7 +200,7 @@ impl Held<'_> {
         {
             return Ok(Mounted::At(point));
         }
-        // Written down first: what is mounted without an owner is taken away.
+        // Recorded first: a mount without an owner is removed.
         let record = layers.store.insert_layer(&self.digest, image)?;
         let point = layers.point(record.id);
         let begun = Instant::now();
@@ -212,7 +212,7 @@ impl Held<'_> {
         mounted
     }
 
-    /// The mount that is there, if it is; a dead one is taken away.
+    /// The existing mount, if it is usable; a dead one is removed.
     fn usable(&self, point: PathBuf, image: &str) -> Result<Option<PathBuf>, Failure> {
         if !self.layers.mounted().contains(&point) {
             return Ok(None);
@@ -299,7 +299,7 @@ impl Held<'_> {
         let mut options = logins.map_err(|error| format!("its login: {error}"))?;
         let plain = host.plain.map(|plain| if plain { "on" } else { "off" });
         options.extend(plain.map(|plain| format!("oci.plain_http={plain}")));
-        // Pods with user namespaces; the name in /proc/mounts.
+        // For pods with user namespaces; and the name in /proc/mounts.
         options.push("ro,idmap,silent".into());
         options.push(format!("fsname={}", self.digest));
         options.extend(layers.settings.options.iter().cloned());
@@ -309,7 +309,7 @@ impl Held<'_> {
         layers.settings.program.run(&arguments, deadline).map(drop)
     }
 
-    /// Unmounts the layer and forgets it unless a snapshot has it.
+    /// Unmounts the layer and forgets it, unless a snapshot uses it.
     pub fn release_if_unused(&self) -> Result<(), Failure> {
         let layers = self.layers;
         if let Some(gone) = layers.store.remove_unused_layer(&self.digest)? {

@@ -1,5 +1,5 @@
-//! Logins of kubelet's pulls, and the files by which erofast's fetcher reads them. They are in the
-//! runtime directory, which a reboot empties, and only root may read them.
+//! Logins of kubelet's pulls, and the files from which erofast's fetcher reads them. They are in
+//! the runtime directory, which a reboot empties, and only root may read them.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -10,15 +10,15 @@ use std::sync::{Mutex, PoisonError};
 
 use super::hosts::Host;
 
-/// Images whose logins are remembered; the oldest go.
+/// The number of images whose logins are remembered; the oldest are dropped.
 const REMEMBERED: usize = 1000;
 
-/// A login. Its `Debug` shows nothing of it.
+/// A login. Its `Debug` output reveals nothing of it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Login {
     /// Name and password.
     User(String, String),
-    /// A token that is used as it is.
+    /// A token that is used unchanged.
     Token(String),
 }
 
@@ -36,7 +36,7 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// Makes the folder `logins` below the runtime directory.
+    /// Creates the folder `logins` below the runtime directory.
     pub fn new(run: &Path) -> io::Result<Self> {
         let folder = run.join("logins");
         DirBuilder::new()
@@ -47,7 +47,7 @@ impl Logins {
         Ok(Self { folder, recent })
     }
 
-    /// The image is being pulled with this login.
+    /// Remembers that the image is being pulled with this login.
     pub fn remember(&self, image: String, login: Login) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.retain(|(known, _)| *known != image);
@@ -63,8 +63,8 @@ impl Logins {
         known.map(|(_, login)| login.clone())
     }
 
-    /// Options for the mount of layer `id`, with the files that they name. A layer that was pulled
-    /// with a login keeps it when nothing newer is known.
+    /// Options for mounting the layer `id`, with the files that they name. A layer that was pulled
+    /// with a login keeps it if nothing newer is known.
     pub fn options(&self, id: u64, image: &str, host: &Host) -> io::Result<Vec<String>> {
         let mut options = Vec::new();
         let user = self.path(id, "user");
@@ -111,7 +111,7 @@ impl Logins {
         self.folder.join(format!("{id}.{kind}"))
     }
 
-    /// The layer is gone.
+    /// Call this when the layer is gone.
     pub fn forget(&self, id: u64) {
         for kind in ["user", "token", "headers", "authorities"] {
             let _ = fs::remove_file(self.path(id, kind));
@@ -119,7 +119,7 @@ impl Logins {
     }
 }
 
-/// A comma ends a mount option unless a backslash stands before it.
+/// A comma ends a mount option unless it is preceded by a backslash.
 pub fn escaped(path: &Path) -> String {
     path.display()
         .to_string()
@@ -127,7 +127,7 @@ pub fn escaped(path: &Path) -> String {
         .replace(',', "\\,")
 }
 
-/// Whole, or not at all: a fetcher may read it meanwhile.
+/// Writes all or nothing: a fetcher may read the file in the meantime.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);
@@ -159,7 +159,7 @@ mod tests {
             fs::metadata(&file).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        // Another program: what is known is in the files.
+        // Another program: its knowledge comes from the files.
         let logins = Logins::new(run.path()).unwrap();
         assert_eq!(logins.options(3, image, &host).unwrap().len(), 1);
         logins.forget(3);

@@ -1,4 +1,4 @@
-//! Layers that are EROFS: where they are, and their mounts, one for each.
+//! Layers that are EROFS: where they are, and their mounts, one for each layer.
 
 pub mod hosts;
 pub mod layers;

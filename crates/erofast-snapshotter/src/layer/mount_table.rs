@@ -1,4 +1,4 @@
-//! What is mounted below a folder, and whether it answers.
+//! The mounts below a folder, and whether they answer.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// Mount points directly in `folder`, each as often as something is mounted on it.
+/// Mount points directly in `folder`, each repeated for every mount on it.
 pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let table = fs::read("/proc/self/mountinfo")?;
     let lines = table.split(|byte| *byte == b'\n');
@@ -20,7 +20,7 @@ pub fn mounted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.parent() == Some(folder)).collect())
 }
 
-/// Blanks and other marks are written as a backslash and three octal digits.
+/// Blanks and other special characters are written as a backslash and three octal digits.
 fn unescaped(mut field: &[u8]) -> Vec<u8> {
     let mut path = Vec::new();
     while let [first, rest @ ..] = field {
@@ -35,14 +35,14 @@ fn unescaped(mut field: &[u8]) -> Vec<u8> {
     path
 }
 
-/// How a mount answers.
+/// The answer of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// It answers.
     Answers,
     /// Its server is gone.
     Dead,
-    /// Not within the time.
+    /// It did not answer in time.
     Silent,
 }
 
@@ -50,7 +50,7 @@ pub enum Health {
 pub fn health(point: &Path, limit: Duration) -> Health {
     let (answer, answers) = mpsc::channel();
     let asked = point.to_owned();
-    // A thread of its own: nothing ends a question to a server that was stopped.
+    // A separate thread: nothing ends a question to a server that was stopped.
     thread::spawn(move || {
         let _ = answer.send(rustix::fs::statfs(&asked).is_ok());
     });
@@ -61,8 +61,8 @@ pub fn health(point: &Path, limit: Duration) -> Health {
     }
 }
 
-/// Takes all that is mounted on `point` out of the tree. What a container has of it stays until the
-/// container ends.
+/// Detaches everything mounted on `point` from the tree. A container keeps what it has of it until
+/// it ends.
 pub fn detach(point: &Path) -> io::Result<()> {
     let folder = point.parent().unwrap_or(Path::new("/"));
     for _ in mounted(folder)?.iter().filter(|path| *path == point) {

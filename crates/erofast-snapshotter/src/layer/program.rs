@@ -1,4 +1,4 @@
-//! The program `erofast`: started with a time limit, and what it says.
+//! The program `erofast`: started with a time limit; and its output.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Between the signal to end and the one that kills.
+/// Time between the signal to end and the one that kills.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Bytes of its output that are read.
+/// The most bytes of its output that are read.
 const MOST: u64 = 16 << 20;
 
 /// `erofast`.
@@ -23,7 +23,7 @@ const MOST: u64 = 16 << 20;
 pub struct Program(PathBuf);
 
 impl Program {
-    /// The one that is named, or the one beside this program, or the one in PATH.
+    /// The program that is named, or the one beside this program, or the one in PATH.
     pub fn find(named: Option<&Path>) -> Self {
         let beside = || {
             let own = std::env::current_exe().ok()?;
@@ -33,7 +33,8 @@ impl Program {
         Self(named.unwrap_or_else(|| "erofast".into()))
     }
 
-    /// Runs it, at most until `deadline`. Its standard output, or one line that says why it failed.
+    /// Runs it until `deadline` at most. Returns its standard output, or one line that says why it
+    /// failed.
     pub fn run(&self, arguments: &[&OsStr], deadline: Instant) -> Result<Vec<u8>, String> {
         let failed = |error: io::Error| format!("cannot start {}: {error}", self.0.display());
         let (mut out, mut errors) = (buffer().map_err(failed)?, buffer().map_err(failed)?);
@@ -42,7 +43,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(out.try_clone().map_err(failed)?)
             .stderr(errors.try_clone().map_err(failed)?)
-            // Mounts do not report to our service manager, nor get the signals of our terminal.
+            // Mounts neither report to our service manager nor get our terminal's signals.
             .env_remove("NOTIFY_SOCKET")
             .process_group(0)
             .spawn()
@@ -58,7 +59,7 @@ impl Program {
     }
 }
 
-/// Memory as a file: a process that keeps it open keeps nobody waiting, as a pipe would.
+/// Memory as a file: unlike with a pipe, a process that keeps it open does not keep anyone waiting.
 fn buffer() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("erofast-output", MemfdFlags::CLOEXEC)?.into())
 }
@@ -78,13 +79,13 @@ fn last_line(errors: &mut File, status: ExitStatus) -> String {
     line.map_or_else(|| format!("erofast ended with {status}"), str::to_owned)
 }
 
-/// Its status; none if it had to be ended.
+/// Its status, or none if it had to be ended.
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     if ends_by(child, deadline)? {
         return child.wait().map(Some);
     }
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        // It takes back what it has mounted.
+        // It undoes its mount.
         let _ = kill_process(pid, Signal::TERM);
     }
     if !ends_by(child, Instant::now() + GRACE)? {

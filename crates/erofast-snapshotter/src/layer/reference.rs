@@ -1,10 +1,10 @@
-//! Names of images, and what containerd's labels say of a layer.
+//! Names of images, and the layer described by containerd's labels.
 
 use crate::failure::Failure;
 use crate::snapshot::record::Labels;
 
-/// The labels that the CRI plugin of containerd 1.6 gives, those that stargz's pullers give, and
-/// those of nydus: name of the image, digest of the layer.
+/// The labels set by the CRI plugin of containerd 1.6, by stargz's pullers, and by nydus: name of
+/// the image, digest of the layer.
 const LABELS: [(&str, &str); 2] = [
     (
         "containerd.io/snapshot/cri.image-ref",
@@ -16,20 +16,20 @@ const LABELS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Docker Hub in names of images, and its registry.
+/// Docker Hub's name in image names, and its registry.
 const HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
-/// A layer that a snapshot is to have.
+/// The layer that a snapshot should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The image's name, as in [`normalised`].
+    /// The image's name, in the form of [`normalised`].
     pub image: String,
     /// `sha256:...`
     pub digest: String,
 }
 
 impl Wanted {
-    /// What the labels say; none where they name no layer.
+    /// The layer that the labels name; none if they name no layer.
     pub fn of(labels: &Labels) -> Result<Option<Self>, Failure> {
         let named = LABELS
             .iter()
@@ -52,7 +52,7 @@ fn is_digest(text: &str) -> bool {
     hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The name as containerd writes it: with a host, and with a tag or a digest.
+/// The name in containerd's form: with a host, and with a tag or a digest.
 pub fn normalised(name: &str) -> String {
     let (first, rest) = name.split_once('/').unwrap_or(("", name));
     let is_host = first.contains(['.', ':']) || first == "localhost";
@@ -89,7 +89,7 @@ pub fn repository(image: &str) -> Option<(&str, &str)> {
     (is_host && repository.split('/').all(is_plain)).then_some((host, repository))
 }
 
-/// The host that answers for a host in names of images.
+/// The registry host for a host in image names.
 pub fn registry(host: &str) -> &str {
     match host == HUB.0 {
         true => HUB.1,

@@ -1,5 +1,5 @@
-//! Directories of snapshots: `snapshots/ID/fs` has the files, `snapshots/ID/work` is overlayfs's
-//! own.
+//! Directories of snapshots: `snapshots/ID/fs` contains the files, `snapshots/ID/work` is for
+//! overlayfs.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use super::record::Usage;
 
-/// Below the root of the snapshotter.
+/// The folder below the root of the snapshotter.
 #[derive(Debug, Clone)]
 pub struct Directories(PathBuf);
 
 impl Directories {
-    /// Makes the folder where it is missing.
+    /// Creates the folder if it is missing.
     pub fn new(root: &Path) -> io::Result<Self> {
         let folder = root.join("snapshots");
         DirBuilder::new()
@@ -28,17 +28,17 @@ impl Directories {
         self.0.join(id.to_string())
     }
 
-    /// The files of a snapshot.
+    /// The directory with the files of a snapshot.
     pub fn files(&self, id: u64) -> PathBuf {
         self.of(id).join("fs")
     }
 
-    /// overlayfs's own directory.
+    /// The work directory of overlayfs.
     pub fn work(&self, id: u64) -> PathBuf {
         self.of(id).join("work")
     }
 
-    /// Makes both, unless they are there. The root of the files is as `like`, or belongs to
+    /// Creates both, unless they exist. The root of the files is like `like`, or belongs to
     /// `owner`.
     pub fn make(&self, id: u64, like: Option<&Path>, owner: Option<(u32, u32)>) -> io::Result<()> {
         let files = self.files(id);
@@ -54,7 +54,7 @@ impl Directories {
         fs::set_permissions(&files, Permissions::from_mode(mode))
     }
 
-    /// Removes what there is of a snapshot.
+    /// Removes whatever exists of a snapshot.
     pub fn remove(&self, id: u64) -> io::Result<()> {
         match fs::remove_dir_all(self.of(id)) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -72,8 +72,8 @@ impl Directories {
     }
 }
 
-/// Bytes and files below a directory. A file with several names counts once; what goes meanwhile
-/// does not count.
+/// Bytes and files below a directory. A file with several names counts once; files that disappear
+/// in the meantime do not count.
 pub fn usage(folder: &Path) -> io::Result<Usage> {
     let (mut usage, mut seen) = (Usage::default(), HashSet::new());
     let mut waiting = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! Snapshots: what is known of each, their directories, and the mounts that containerd makes of
+//! Snapshots: the records about them, their directories, and the mounts that containerd makes of
 //! them.
 
 pub mod directories;

@@ -1,5 +1,5 @@
-//! The mounts that make a snapshot: overlayfs over its layers, or a bind mount where there is one
-//! directory only.
+//! The mounts that make up a snapshot: overlayfs over its layers, or a bind mount if there is only
+//! one directory.
 
 use std::path::{Path, PathBuf};
 
@@ -34,27 +34,27 @@ impl Mappings {
     }
 }
 
-/// What containerd is to mount.
+/// A mount for containerd to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// `overlay` or `bind`.
     pub kind: &'static str,
     /// A directory, or the word `overlay`.
     pub source: String,
-    /// Options.
+    /// The mount options.
     pub options: Vec<String>,
 }
 
-/// The directories of a snapshot that is written to.
+/// The directories of a writable snapshot.
 #[derive(Debug)]
 pub struct Upper {
     /// Changed files.
     pub files: PathBuf,
-    /// overlayfs's own.
+    /// The work directory of overlayfs.
     pub work: PathBuf,
 }
 
-/// The mount of `layers`, the top one first, below `upper`; read-only without one.
+/// The mounts of `layers`, the top one first, below `upper`; read-only without one.
 pub fn mounts(layers: &[PathBuf], upper: Option<&Upper>) -> Vec<Mount> {
     vec![match (layers, upper) {
         ([], Some(upper)) => bind(&upper.files, "rw"),
@@ -73,7 +73,7 @@ fn bind(folder: &Path, access: &str) -> Mount {
 
 fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
     let mut options = Vec::new();
-    // Layers are below several containers; that costs nothing without the index.
+    // Several containers share layers; without the index that costs nothing.
     if Path::new("/sys/module/overlay/parameters/index").exists() {
         options.push("index=off".into());
     }

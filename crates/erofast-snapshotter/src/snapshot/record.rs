@@ -1,25 +1,25 @@
-//! What the database keeps of a snapshot and of a layer.
+//! The database records of snapshots and layers.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// Labels, as containerd gives them.
+/// Labels as set by containerd.
 pub type Labels = HashMap<String, String>;
 
-/// The label with the chain of layers that a snapshot is to become: the name under which containerd
-/// looks for it.
+/// The label with the chain of layers that a snapshot will become: containerd looks for it under
+/// this name.
 pub const TARGET: &str = "containerd.io/snapshot.ref";
 
 /// What a snapshot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Read-only, of a container or a command.
+    /// Read-only, for a container or a command.
     View,
     /// Writable.
     Active,
-    /// A layer, above which others may lie.
+    /// A layer, on which others may be stacked.
     Committed,
 }
 
@@ -35,26 +35,26 @@ pub struct Usage {
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Of its directory; no other snapshot ever has it.
+    /// The number of its directory, which no other snapshot ever gets.
     pub id: u64,
     /// What it is.
     pub kind: Kind,
-    /// The name of the one below; empty without one.
+    /// The name of the snapshot below; empty if there is none.
     pub parent: String,
-    /// Labels.
+    /// Its labels.
     pub labels: Labels,
     /// Since 1970.
     pub created: Duration,
     /// Since 1970.
     pub updated: Duration,
-    /// The digest of the layer that is mounted; none where its files are in a directory.
+    /// The digest of the mounted layer; none if its files are in a directory.
     pub layer: Option<String>,
-    /// Of a committed directory.
+    /// The usage of a committed directory.
     pub usage: Usage,
 }
 
 impl Record {
-    /// One that begins now.
+    /// A record that begins now.
     pub fn new(id: u64, kind: Kind, parent: &str, labels: Labels) -> Self {
         let now = now();
         Self {
@@ -73,13 +73,13 @@ impl Record {
 /// A layer that is mounted, or was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerRecord {
-    /// Of the directory where it is mounted; no other layer ever has it.
+    /// The number of its mount directory, which no other layer ever gets.
     pub id: u64,
     /// The image that it came with, which names the registry.
     pub image: String,
 }
 
-/// The time, since 1970.
+/// The time since 1970.
 pub fn now() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

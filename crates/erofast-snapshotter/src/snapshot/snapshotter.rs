@@ -1,4 +1,4 @@
-//! The calls of containerd, on the database, the directories and the mounts of layers.
+//! containerd's calls, implemented on the database, the directories and the mounts of layers.
 
 use std::collections::HashSet;
 use std::io;
@@ -26,12 +26,12 @@ pub struct Snapshotter {
     mapped: Mapped,
     layers: Layers,
     metrics: Arc<Metrics>,
-    /// No call takes longer.
+    /// The time limit of a call.
     limit: Duration,
 }
 
 impl Snapshotter {
-    /// Takes away what a program that was killed left.
+    /// Creates it, and removes what a program that was killed left.
     pub fn new(
         root: &Path,
         store: Arc<Store>,
@@ -62,13 +62,13 @@ impl Snapshotter {
         self.store.snapshots()
     }
 
-    /// A snapshot.
+    /// Returns a snapshot.
     pub fn stat(&self, key: &str) -> Result<Record> {
         self.store.snapshot(key)
     }
 
-    /// A writable snapshot. Where the labels name a layer that is EROFS, there is none: the layer
-    /// is mounted and committed, and the error says that it exists.
+    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, there is none: the
+    /// layer is mounted and committed, and the error says that it exists.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -80,7 +80,7 @@ impl Snapshotter {
             match self.commit_mounted(&target, parent, &labels, deadline) {
                 Ok(false) => {}
                 Ok(true) => return Err(Failure::AlreadyExists(format!("snapshot {target}"))),
-                // containerd tries it: every image is to run.
+                // containerd tries it: every image should run.
                 Err(Failure::Unavailable(why)) => self.metrics.log(&why),
                 Err(other) => return Err(other),
             }
@@ -88,7 +88,7 @@ impl Snapshotter {
         self.create(key, Kind::Active, parent, labels, deadline)
     }
 
-    /// Whether the chain of layers `target` is there as a snapshot now.
+    /// Whether the chain of layers `target` now exists as a snapshot.
     fn commit_mounted(
         &self,
         target: &str,
@@ -142,8 +142,8 @@ impl Snapshotter {
         }))
     }
 
-    /// The name is that of the chain. Above another parent, which has the same layers unpacked, it
-    /// needs another one; containerd finds it by its label.
+    /// The name is that of the chain. On top of another parent, which has the same layers unpacked,
+    /// it needs another name; containerd finds it by its label.
     fn insert_layer(
         &self,
         target: &str,
@@ -162,7 +162,7 @@ impl Snapshotter {
         }
     }
 
-    /// A read-only snapshot.
+    /// Prepares a read-only snapshot.
     pub fn view(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         self.create(key, Kind::View, parent, labels, self.deadline())
     }
@@ -175,7 +175,7 @@ impl Snapshotter {
         labels: Labels,
         deadline: Instant,
     ) -> Result<Vec<Mount>> {
-        // Written down first: a directory without an owner is taken away.
+        // Recorded first: a directory without an owner is removed.
         let record = self.store.insert(key, kind, parent, labels, None)?;
         self.mounts_of(&record, deadline).inspect_err(|_| {
             if self.store.remove(key).is_ok() {
@@ -184,8 +184,8 @@ impl Snapshotter {
         })
     }
 
-    /// The mounts of a snapshot of a container. Layers below it that are not mounted, such as after
-    /// a reboot, are mounted.
+    /// The mounts of a container's snapshot. Layers below it that are not mounted, such as after a
+    /// reboot, are mounted.
     pub fn mounts(&self, key: &str) -> Result<Vec<Mount>> {
         let record = self.store.snapshot(key)?;
         if record.kind == Kind::Committed {
@@ -216,7 +216,7 @@ impl Snapshotter {
         })
     }
 
-    /// Directories of the layers from `parent` down, all of them mounted.
+    /// Directories of the layers from `parent` down, all of which get mounted.
     fn below(&self, parent: &str, deadline: Instant) -> Result<Vec<PathBuf>> {
         let (mut paths, mut name) = (Vec::new(), parent.to_owned());
         while !name.is_empty() {
@@ -243,7 +243,7 @@ impl Snapshotter {
         }
     }
 
-    /// What was written to `key` becomes the layer `name`.
+    /// Turns the changes in `key` into the layer `name`.
     pub fn commit(&self, name: &str, key: &str, labels: Labels) -> Result<()> {
         let record = self.store.snapshot(key)?;
         must_be_active(key, &record)?;
@@ -256,11 +256,11 @@ impl Snapshotter {
         usage(&files).map_err(Failure::at(files.display()))
     }
 
-    /// Removes a snapshot and, with the last one that has it, the mount of a layer.
+    /// Removes a snapshot and, with the last snapshot that uses it, the mount of a layer.
     pub fn remove(&self, key: &str) -> Result<()> {
         let record = self.store.remove(key)?;
         if let Some(digest) = &record.layer {
-            // Where somebody mounts it just now, a later clean-up looks whether it is unused.
+            // If somebody is mounting it just now, a later clean-up checks whether it is unused.
             let held = self.layers.hold(digest, self.deadline());
             return held.map_or(Ok(()), |held| held.release_if_unused());
         }
@@ -275,8 +275,8 @@ impl Snapshotter {
         self.directories.remove(id)
     }
 
-    /// Bytes and files that go with the snapshot. A mounted layer has none: what is fetched of it
-    /// is in erofast's cache, which has a limit of its own.
+    /// Bytes and files that are removed with the snapshot. A mounted layer has none: its fetched
+    /// data is in erofast's cache, which has its own limit.
     pub fn usage(&self, key: &str) -> Result<Usage> {
         let record = self.store.snapshot(key)?;
         match (record.kind, &record.layer) {
@@ -285,7 +285,7 @@ impl Snapshotter {
         }
     }
 
-    /// Changes labels: all of them, or those that `paths` name (`labels`, `labels.NAME`).
+    /// Changes labels: all of them, or those named by `paths` (`labels`, `labels.NAME`).
     pub fn update(&self, key: &str, labels: Labels, paths: Option<Vec<String>>) -> Result<Record> {
         let paths = paths.unwrap_or_default();
         let is_label = |path: &&String| *path == "labels" || path.starts_with("labels.");
@@ -308,10 +308,11 @@ impl Snapshotter {
         })
     }
 
-    /// Takes away directories and mounts that belong to no snapshot.
+    /// Removes directories and mounts that belong to no snapshot.
     pub fn cleanup(&self) -> Result<()> {
         self.layers.clean()?;
-        // First what is there: the owner of a directory is written down before it is made.
+        // The directories are read first: the owner of a directory is recorded before it is
+        // created.
         let failed = "cannot clean up directories of snapshots";
         let present = self.directories.present();
         let mut present = present.map_err(Failure::at(failed))?;

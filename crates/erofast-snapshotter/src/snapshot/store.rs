@@ -1,5 +1,5 @@
-//! The database: snapshots by their names, layers by their digests. Each change is on the disk when
-//! the call that makes it returns.
+//! The database: snapshots by name, layers by digest. Each change is on disk when the call that
+//! makes it returns.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ type Table<'t> = redb::Table<'t, &'static str, &'static [u8]>;
 pub struct Store(Database);
 
 impl Store {
-    /// Opens it, or makes it. One process at a time can have it open.
+    /// Opens or creates it. Only one process at a time can have it open.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = || format!("cannot open the database {}", path.display());
         let database = Database::create(path).map_err(|error| {
@@ -40,7 +40,7 @@ impl Store {
         Ok(store)
     }
 
-    /// One transaction: all of it, or nothing where it fails.
+    /// Runs one transaction: everything or, on failure, nothing.
     fn write<T>(
         &self,
         change: impl FnOnce(
@@ -60,7 +60,7 @@ impl Store {
         Ok(changed)
     }
 
-    /// The snapshot of this name.
+    /// The snapshot with this name.
     pub fn snapshot(&self, key: &str) -> Result<Record> {
         let transaction = self.0.begin_read().map_err(broken)?;
         let table = transaction.open_table(SNAPSHOTS).map_err(broken)?;
@@ -73,7 +73,7 @@ impl Store {
         all(&transaction.open_table(SNAPSHOTS).map_err(broken)?)
     }
 
-    /// The layer of this digest, if it is known.
+    /// The layer with this digest, if it is known.
     pub fn layer(&self, digest: &str) -> Result<Option<LayerRecord>> {
         let transaction = self.0.begin_read().map_err(broken)?;
         found(&transaction.open_table(LAYERS).map_err(broken)?, digest)
@@ -85,7 +85,7 @@ impl Store {
         all(&transaction.open_table(LAYERS).map_err(broken)?)
     }
 
-    /// A new snapshot; `layer` is the digest of what is mounted for it.
+    /// Adds a snapshot; `layer` is the digest of the layer that is mounted for it.
     pub fn insert(
         &self,
         key: &str,
@@ -108,8 +108,8 @@ impl Store {
         })
     }
 
-    /// The layer of this digest, which is written down first where it is not known. The image of
-    /// the last call stays.
+    /// The layer with this digest, which is recorded first if it is not known. The image of the
+    /// last call is kept.
     pub fn insert_layer(&self, digest: &str, image: &str) -> Result<LayerRecord> {
         self.write(|_, layers, numbers| {
             let known: Option<LayerRecord> = found(layers, digest)?;
@@ -121,7 +121,7 @@ impl Store {
         })
     }
 
-    /// The active snapshot `key` becomes a layer of the name `name`.
+    /// Turns the active snapshot `key` into a layer with the name `name`.
     pub fn commit(&self, name: &str, key: &str, labels: Labels, usage: Usage) -> Result<()> {
         self.write(|snapshots, _, _| {
             let record: Option<Record> = found(snapshots, key)?;
@@ -139,7 +139,7 @@ impl Store {
         })
     }
 
-    /// Labels of a snapshot.
+    /// Changes the labels of a snapshot.
     pub fn update(&self, key: &str, change: impl FnOnce(&mut Labels)) -> Result<Record> {
         self.write(|snapshots, _, _| {
             let record: Option<Record> = found(snapshots, key)?;
@@ -151,7 +151,7 @@ impl Store {
         })
     }
 
-    /// Removes a snapshot above which no other lies.
+    /// Removes a snapshot on which no other is stacked.
     pub fn remove(&self, key: &str) -> Result<Record> {
         self.write(|snapshots, _, _| {
             let record: Option<Record> = found(snapshots, key)?;
@@ -167,7 +167,7 @@ impl Store {
         })
     }
 
-    /// Forgets the layer unless a snapshot has it.
+    /// Forgets the layer, unless a snapshot uses it.
     pub fn remove_unused_layer(&self, digest: &str) -> Result<Option<LayerRecord>> {
         self.write(|snapshots, layers, _| {
             let records = all::<Record>(snapshots)?;
@@ -182,7 +182,7 @@ impl Store {
     }
 }
 
-/// A snapshot that can still be written.
+/// Fails unless the snapshot can still be written to.
 pub fn must_be_active(key: &str, record: &Record) -> Result<()> {
     match record.kind {
         Kind::Active => Ok(()),

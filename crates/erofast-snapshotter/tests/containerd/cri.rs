@@ -1,4 +1,4 @@
-//! A client of the CRI plugin: the few calls that make a pod with one container. The fields are
+//! A client of the CRI plugin: the few calls that create a pod with one container. The fields are
 //! those of `runtime.v1`.
 
 use std::path::Path;
@@ -63,7 +63,7 @@ struct Security {
     namespaces: Option<Namespaces>,
 }
 
-/// `NamespaceOption`; 2 is that of the node.
+/// `NamespaceOption`; 2 stands for the node's.
 #[derive(Clone, PartialEq, Message)]
 struct Namespaces {
     #[prost(int32, tag = "1")]
@@ -161,7 +161,7 @@ pub struct Pod {
 pub struct Cri {
     runtime: Runtime,
     containerd: Channel,
-    /// kubelet asks here for images.
+    /// The service that kubelet asks for images.
     images: Channel,
     logs: String,
 }
@@ -240,7 +240,7 @@ impl Cri {
         })
     }
 
-    /// A pod with the image's own command, in the host's network.
+    /// Runs a pod with the image's own command, in the host's network.
     pub fn run(&self, name: &str, image: &str) -> Result<Pod, String> {
         let namespaces = Namespaces {
             network: 2,
@@ -249,7 +249,7 @@ impl Cri {
         self.run_in(name, image, &namespaces)
     }
 
-    /// A pod whose users begin at `host` outside of it.
+    /// Runs a pod whose users begin at `host` outside it.
     pub fn run_mapped(&self, name: &str, image: &str, host: u32) -> Result<Pod, String> {
         let mapping = Mapping {
             host,

@@ -1,4 +1,4 @@
-//! containerd with directories of its own, a registry, and images in it.
+//! containerd with separate directories, a registry, and images in it.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use super::eventually;
 use crate::node::{Node, mounts};
 use crate::repository::digest;
 
-/// Starts with what containerd 1.6 takes for a layer.
+/// The prefix of the media types that containerd 1.6 takes for layers.
 const EROFS: &str = "application/vnd.oci.image.layer.v1.erofs";
 const TAR_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
@@ -25,13 +25,13 @@ pub struct Machine {
     containerd: Child,
     registry: Child,
     address: String,
-    /// Names of files below /data, and sums.
+    /// Names of files below /data, and their checksums.
     sums: Vec<(String, String)>,
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Containers that a failed test left, by the names of their namespaces.
+        // Containers left by a failed test, by the names of their namespaces.
         for namespace in ["k8s.io", "default"] {
             let tasks = self.try_ctr(&["-n", namespace, "tasks", "list", "-q"]);
             for task in tasks.unwrap_or_default().lines() {
@@ -46,7 +46,7 @@ impl Drop for Machine {
     }
 }
 
-/// What containerd had mounted for containers.
+/// Unmounts whatever containerd had mounted for containers.
 fn unmount_below(folder: &Path) {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(1));
@@ -118,7 +118,7 @@ fn quiet(command: &mut Command, log: &Path) -> Child {
 }
 
 impl Machine {
-    /// None, and a line, where something is missing.
+    /// Returns none, and prints a line, if something is missing.
     pub fn start() -> Option<Machine> {
         if !mounts() {
             return None;
@@ -159,7 +159,7 @@ impl Machine {
         eventually("containerd does not start again", || self.cri.answers());
     }
 
-    /// What it prints; none if it fails.
+    /// Its output; none if it fails.
     pub fn try_ctr(&self, arguments: &[&str]) -> Option<String> {
         let socket = self.node.path("containerd.sock");
         let mut ctr = Command::new("ctr");
@@ -173,7 +173,7 @@ impl Machine {
         run(Command::new("ctr").arg("-a").arg(socket).args(arguments))
     }
 
-    /// Compares what `sha256sum` printed.
+    /// Compares the output of `sha256sum`.
     pub fn compare(&self, printed: &str) {
         let seen = printed.lines().filter_map(|line| line.split_once("  "));
         let seen: Vec<_> = seen
@@ -182,7 +182,7 @@ impl Machine {
         assert_eq!(seen, self.sums);
     }
 
-    /// Bytes that containerd fetched by itself.
+    /// Bytes that containerd itself fetched.
     pub fn downloaded(&self) -> u64 {
         let blobs = self
             .node
@@ -230,7 +230,7 @@ impl Machine {
         )
     }
 
-    /// Media type, bytes, and the digest of what they unpack to.
+    /// Media type, bytes, and the digest of the unpacked bytes.
     fn erofs(&self) -> Layer {
         let image = self.node.path("base.erofs");
         if !image.exists() {
@@ -262,7 +262,7 @@ impl Machine {
         (TAR_GZIP, bytes, diff_id)
     }
 
-    /// The name of the image.
+    /// Pushes an image, and returns its name.
     fn push(&self, tag: &str, command: &[&str], layers: &[Layer]) -> String {
         let diff_ids: Vec<_> = layers.iter().map(|(_, _, diff_id)| diff_id).collect();
         let config = json!({
@@ -318,7 +318,7 @@ impl Machine {
 
 type Layer = (&'static str, Vec<u8>, String);
 
-/// A root filesystem: a shell, and files whose bytes are the same in each run.
+/// Creates a root filesystem: a shell, and files whose bytes are the same in each run.
 fn data(folder: &Path) -> Vec<(String, String)> {
     for name in ["bin", "data", "proc", "sys", "dev", "etc", "tmp", "run"] {
         fs::create_dir_all(folder.join(name)).unwrap();
@@ -343,7 +343,7 @@ fn data(folder: &Path) -> Vec<(String, String)> {
     sums
 }
 
-/// The first number of its version.
+/// The first number of containerd's version.
 pub fn containerd_version() -> u32 {
     let version = Command::new("containerd").arg("--version").output();
     let text = version.map_or_else(|_| Vec::new(), |output| output.stdout);
@@ -427,7 +427,7 @@ fn configure(node: &Node, address: &str) {
     fs::write(node.path("containerd.toml"), text).unwrap();
 }
 
-/// The version of containerd 1's configuration, and its sections.
+/// The configuration version of containerd 1, and its sections.
 fn version_2(place: &str, address: &str) -> (u32, String) {
     let text = format!(
         r#"
@@ -451,7 +451,7 @@ fn version_2(place: &str, address: &str) -> (u32, String) {
     (2, text)
 }
 
-/// That of containerd 2.
+/// The configuration version of containerd 2, and its sections.
 fn version_3(place: &str, address: &str) -> (u32, String) {
     let platform = match std::env::consts::ARCH {
         "x86_64" => "linux/amd64",

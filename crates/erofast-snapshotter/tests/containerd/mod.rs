@@ -1,4 +1,4 @@
-//! With containerd, runc and Debian's registry, where they are installed: pods in the host's
+//! Tests with containerd, runc and Debian's registry, if they are installed: pods in the host's
 //! network by the CRI plugin, and `ctr`.
 
 mod cri;
@@ -11,7 +11,7 @@ use machine::{Machine, containerd_version, runc_maps_owners};
 
 use crate::node::LONG;
 
-/// What a pod prints: the sums of its files.
+/// The command of a pod that prints the checksums of its files.
 const SUMS: [&str; 4] = [
     "/bin/busybox",
     "sh",
@@ -27,7 +27,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// An image of one EROFS layer, and one with a tar above it, through kills of the snapshotter.
+/// An image with one EROFS layer, and one with a tar layer above it, while the snapshotter is
+/// killed repeatedly.
 #[test]
 fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
     let Some(mut machine) = Machine::start() else {
@@ -105,7 +106,7 @@ fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
     assert_eq!(left, 0);
 }
 
-/// `ctr pull` says nothing of registries to a snapshotter: layers are unpacked, and run.
+/// `ctr pull` tells a snapshotter nothing about registries: layers are unpacked, and run.
 #[test]
 fn an_ordinary_image_is_unpacked_and_runs_by_ctr() {
     let Some(machine) = Machine::start() else {
@@ -135,7 +136,7 @@ fn an_ordinary_image_is_unpacked_and_runs_by_ctr() {
     eventually("snapshots stay", || machine.node.names().is_empty());
 }
 
-/// Owners of the layer and of what the pod writes are mapped.
+/// The owners of the layer and of what the pod writes are mapped.
 #[test]
 fn a_pod_with_a_user_namespace_has_the_owners_of_the_image() {
     if containerd_version() == 1 {

@@ -9,7 +9,7 @@ use erofs_engine::erofs_format::Nid;
 
 use super::images::{ImageArgs, parse_radix};
 
-/// What `-V` prints behind the name.
+/// The text that `-V` prints after the name.
 const VERSION: &str = concat!("(erofast) ", env!("EROFAST_VERSION"));
 const FSCK_VERSION: &str = concat!(
     "(erofast) ",
@@ -77,7 +77,8 @@ pub struct FsckArgs {
     pub preserve: Preserve,
 }
 
-/// What extraction preserves; none: root's files are as in the image, others' are their own.
+/// The properties that extraction preserves; by default, root's files are as in the image, and
+/// other users' are their own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preserve {
     pub owner: Option<bool>,
@@ -115,7 +116,7 @@ const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
 ];
 
 impl FromArgMatches for Preserve {
-    /// The option that stands last wins.
+    /// The last option wins.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |name: &str| {
             let given = matches.value_source(name) == Some(ValueSource::CommandLine);

@@ -1,5 +1,5 @@
-//! The files of an image besides itself, as flags of all commands that read images: `--device` and
-//! `--lower`, whose order says which image has which devices.
+//! The further files of an image, as flags of all commands that read images: `--device` and
+//! `--lower`, whose order determines which image has which devices.
 
 use std::ffi::{OsStr, OsString};
 
@@ -12,7 +12,7 @@ use erofs_engine::EngineOptions;
 #[cfg(feature = "tools")]
 use super::flags::set_flag;
 
-/// Flags that are mount options of the same name, with their help.
+/// Flags that are mount options with the same name, with their help.
 const FLAGS: [(&str, &str); 2] = [
     (
         "device",
@@ -25,19 +25,19 @@ const FLAGS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The flags that were given, in their order.
+/// The flags given, in order.
 #[derive(Clone, Debug, Default)]
 pub struct FileArgs(Vec<(&'static str, OsString)>);
 
 impl FileArgs {
-    /// As names and values of mount options.
+    /// The flags as names and values of mount options.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         self.0
             .iter()
             .map(|(name, value)| (*name, value.as_os_str()))
     }
 
-    /// Sets them in the options of an image.
+    /// Applies them to the options of an image.
     ///
     /// # Errors
     /// One line that names the flag.

@@ -11,13 +11,13 @@ use erofast_cli::Usage;
 use erofs_engine::EngineOptions;
 use erofs_fuse::{KNOWN, KnownOption};
 
-/// The flags that were given, and their values.
+/// The given flags and their values.
 #[derive(Clone, Debug)]
 pub struct Flags<const URL: bool>(Vec<(&'static KnownOption, OsString)>);
 
-/// dm-verity, for all commands that read an image.
+/// dm-verity flags, for all commands that read an image.
 pub type VerityArgs = Flags<false>;
-/// Images at URLs, for all that read an image without mounting it.
+/// Flags for images at URLs, for all commands that read an image without mounting it.
 #[cfg(feature = "tools")]
 pub type RemoteArgs = Flags<true>;
 
@@ -32,12 +32,12 @@ impl<const URL: bool> Flags<URL> {
         flags.filter(|(flag, _)| flag.starts_with("verity") != URL)
     }
 
-    /// As names and values of mount options.
+    /// The flags as names and values of mount options.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
         self.0.iter().map(|(option, value)| (option.name(), value))
     }
 
-    /// Sets them in the options of an image.
+    /// Applies them to the options of an image.
     ///
     /// # Errors
     /// One line that names the flag.
@@ -48,7 +48,7 @@ impl<const URL: bool> Flags<URL> {
     }
 }
 
-/// Sets a mount option that was given as a flag; the error names the flag.
+/// Sets a mount option given as a flag; the error names the flag.
 #[cfg(feature = "tools")]
 pub fn set_flag(options: &mut EngineOptions, name: &str, value: &OsStr) -> Result<(), Usage> {
     options.set(name, Some(value)).map(drop).map_err(|error| {

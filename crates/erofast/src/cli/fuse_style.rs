@@ -1,5 +1,5 @@
-//! Command lines in libfuse's style: those of erofsfuse, and what mount.fuse3 runs for the type
-//! `fuse.erofast`.
+//! Command lines in libfuse's style: those of erofsfuse, and those that mount.fuse3 runs for the
+//! type `fuse.erofast`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, ValueHint};
 use erofs_engine::escape_option;
 
-/// erofsfuse prints what is not a warning from this level on.
+/// From this level on, erofsfuse prints more than warnings.
 const DBGLEVEL_NOTICES: u8 = 3;
 
 /// Mount an EROFS image, with the command line of erofs-utils' program
@@ -66,9 +66,9 @@ pub struct FuseStyleArgs {
 }
 
 impl FuseStyleArgs {
-    /// Lists as `erofast mount -o` takes them.
+    /// Option lists as `erofast mount -o` takes them.
     pub fn lists(&self) -> Vec<OsString> {
-        // As libfuse mounts; `suid` and `dev`, which mount.fuse3 passes, undo it.
+        // The default of libfuse; `suid` and `dev`, which mount.fuse3 passes, undo it.
         let mut lists = vec!["nosuid,nodev".into()];
         lists.extend(self.offset.iter().map(|offset| option("offset", offset)));
         lists.extend(self.devices.iter().map(|path| option("device", path)));
@@ -86,8 +86,8 @@ pub fn option(name: &str, value: &OsStr) -> OsString {
     option
 }
 
-/// Whether a program of the name `program` whose first argument is `first` was called in libfuse's
-/// style. mount.fuse3 runs `erofast IMAGE DIR -o OPTIONS`; no subcommand has a slash in its name.
+/// Whether a program named `program` with the first argument `first` was called in libfuse's style.
+/// mount.fuse3 runs `erofast IMAGE DIR -o OPTIONS`; no subcommand has a slash in its name.
 pub fn is_fuse_style(program: &Path, first: Option<&OsStr>) -> bool {
     program.file_name() == Some(OsStr::new("erofsfuse"))
         || first.is_some_and(|first| first.as_bytes().contains(&b'/') && first != "/")

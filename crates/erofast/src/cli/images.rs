@@ -29,7 +29,7 @@ pub struct ImageArgs {
     pub remote: RemoteArgs,
 }
 
-/// Threads beyond the CPUs gain nothing, and each has memory of its own.
+/// More threads than CPUs gain nothing, and each needs memory.
 const MOST_THREADS: usize = 1024;
 
 fn parse_threads(text: &str) -> Result<NonZero<usize>, String> {
@@ -42,7 +42,7 @@ fn parse_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "must be a number".to_owned())
 }
 
-/// A number as C's strtoull reads it: hexadecimal behind 0x.
+/// Parses a number like C's strtoull: hexadecimal after 0x.
 pub fn parse_radix(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| "must be a number".to_owned()),
@@ -57,17 +57,17 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
     }
 }
 
-/// An image at a URL takes ten descriptors: the usual limit, which is for programs that call
-/// select(2), is not enough for a tree of 128.
+/// An image at a URL takes ten descriptors: the usual limit, meant for programs that call
+/// select(2), is not enough for a tree of 128 images.
 pub fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it most trees can be opened, and an error names what is missing.
+    // Without it most trees can still be opened, and an error names what is missing.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
 impl ImageArgs {
-    /// Has the image read with these workers; see [`read_with`](Self::read_with).
+    /// Reads the image with these workers; see [`read_with`](Self::read_with).
     pub fn read<T>(
         &self,
         workers: WorkersMode,
@@ -80,10 +80,10 @@ impl ImageArgs {
         self.read_with(options, read)
     }
 
-    /// Has the image read with these options and the flags.
+    /// Reads the image with these options and the flags.
     ///
     /// # Errors
-    /// Those of opening and of `read`; what was read is not of the image's digest.
+    /// Errors of opening and of `read`; also if the bytes read do not match the image's digest.
     pub fn read_with<T>(
         &self,
         options: EngineOptions,

@@ -1,5 +1,5 @@
-//! The flag table: parser, help, man pages and completions all come from here, and for the commands
-//! of the lab from `erofast_cli`.
+//! The flag table: parser, help, man pages and completions are all generated from here, and for the
+//! commands of the lab from `erofast_cli`.
 
 #[cfg(feature = "tools")]
 mod cache;
@@ -40,7 +40,7 @@ pub use profile::{
 #[cfg(feature = "tools")]
 pub use tools::ToolCommand;
 
-/// What `--version` prints.
+/// The `--version` text.
 const LONG_VERSION: &str = concat!(
     env!("EROFAST_VERSION"),
     "\ncodecs: LZ4, MicroLZMA, DEFLATE, Zstandard"

@@ -118,8 +118,8 @@ pub struct StatArgs {
 }
 
 impl StatArgs {
-    /// The mounts to show, and seconds between pages. In `-w DIR` the directory is no number, but
-    /// a mount.
+    /// The mounts to show, and seconds between pages. In `-w DIR` the directory is a mount, not a
+    /// number.
     ///
     /// # Errors
     /// [`Usage`]: a wrong number of seconds.

@@ -1,8 +1,8 @@
 //! Commands that ask the servers of other users' mounts.
 //!
-//! A thread whose request such a server has taken, and never answers, cannot be ended by any
-//! signal, and keeps its process. So the work is done in a child: when it has its result, this
-//! process ends, whatever became of the child's threads.
+//! A thread whose request such a server has taken and never answers cannot be ended by any signal,
+//! and keeps its process alive. So the work is done in a child process: once it has its result,
+//! this process exits, whatever happens to the child's threads.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 
-/// Runs `work` in a child and ends with its exit status; where there can be no child, here. To be
-/// called before any thread is made.
+/// Runs `work` in a child process and exits with its status; if no child can be created, runs it
+/// here. Call it before any thread is created.
 pub fn run(work: impl FnOnce() -> u8) -> ExitCode {
     let mut work = Some(work);
     let status = match begin(&mut work) {
@@ -26,13 +26,13 @@ fn begin(work: &mut Option<impl FnOnce() -> u8>) -> io::Result<(Pid, io::PipeRea
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let parent = rustix::process::getpid();
     let child = sys::fork::fork(stdin, &[writer.as_raw_fd()], || {
-        // A command that is ended does no more.
+        // If the command is killed, its child does no more.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         if rustix::process::getppid() != Some(parent) {
             return 1;
         }
         let status = work.take().map_or(1, |work| work());
-        // Errors of the output were reported; the parent has ended only if it was ended.
+        // Errors of the output were reported; the parent has ended only if it was killed.
         let _ = io::stdout().flush();
         let _ = writer.write_all(&[status]);
         status.into()

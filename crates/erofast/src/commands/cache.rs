@@ -1,4 +1,4 @@
-//! `erofast cache`: images that were fetched from URLs.
+//! `erofast cache`: images fetched from URLs.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -70,7 +70,7 @@ fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds since 1970.
+/// Time of last use, in seconds since 1970.
 fn used(entry: &Entry) -> i64 {
     let since = entry.used.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs() as i64)
@@ -93,7 +93,7 @@ fn report(entry: &Entry) -> anyhow::Result<Value> {
     }))
 }
 
-/// Bytes of the image that are there.
+/// Bytes of the image that are in the cache.
 fn present(entry: &Entry) -> anyhow::Result<u64> {
     let there = entry.store().and_then(|store| store.present());
     there.with_context(|| entry.path.display().to_string())
@@ -163,7 +163,7 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The file at a URL, and the devices and layers that its manifest lists.
+/// Fetches the file at a URL, and the devices and layers that its manifest lists.
 fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     let mut progress = |line| {
         if bar::is_watched() {

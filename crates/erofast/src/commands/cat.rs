@@ -1,4 +1,4 @@
-//! `erofast cat`: files to the standard output.
+//! `erofast cat`: writes files to standard output.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,7 @@ use crate::text;
 /// Bytes read and written at once.
 const STEP: usize = 1 << 20;
 
-/// Runs the subcommand. A file that cannot be read is named, and the others are written all the
-/// same.
+/// Runs the subcommand. A file that cannot be read is reported, and the others are still written.
 pub fn run(args: &CatArgs) -> anyhow::Result<Outcome> {
     let read = |engine: &Arc<Engine>| cat(engine, args);
     args.image.read(WorkersMode::PerCpu, read)
@@ -54,7 +53,7 @@ struct Cat<'a, W> {
 }
 
 impl<W: Write> Cat<'_, W> {
-    /// Reports a fault of an entry. An error of the output ends the command.
+    /// Reports a fault of an entry. An output error ends the command.
     fn unless_unreadable(&mut self, written: anyhow::Result<()>) -> anyhow::Result<()> {
         match written {
             Err(error) if error.is::<io::Error>() => Err(error),
@@ -76,7 +75,7 @@ impl<W: Write> Cat<'_, W> {
         let inode = entry.inode?;
         match inode.file_type() {
             FileType::Regular => write(self.engine, &inode, &mut self.out, &mut self.buffer),
-            // `**` finds them too.
+            // `**` finds directories too.
             FileType::Directory if entry.by_pattern => Ok(()),
             FileType::Directory => bail!("{image}: {path}: is a directory"),
             _ => bail!("{image}: {path}: is not a regular file"),
@@ -87,7 +86,7 @@ impl<W: Write> Cat<'_, W> {
 /// Writes the content of a file.
 ///
 /// # Errors
-/// That of the engine, or the `io::Error` of the output.
+/// The engine's error, or the `io::Error` of the output.
 pub fn write(
     engine: &Engine,
     inode: &Inode,

@@ -1,4 +1,4 @@
-//! `erofast ls`: what is in directories of an image.
+//! `erofast ls`: lists directories of an image.
 
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use crate::listing::Listing;
 use crate::tree::{self, Visit, join};
 use crate::{glob, name, text};
 
-/// Runs the subcommand. Entries that cannot be shown are named on the standard error.
+/// Runs the subcommand. Entries that cannot be shown are reported on standard error.
 pub fn run(args: &LsArgs) -> anyhow::Result<Outcome> {
     let list = |engine: &Arc<Engine>| list(engine, args);
     args.image.read(WorkersMode::Inline, list)
@@ -47,7 +47,7 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
             }
         }
     }
-    // As ls does: what is no directory comes first, then each directory under its name.
+    // As ls does: files that are not directories come first, then each directory under its name.
     let is_open = |inode: &Inode| inode.file_type() == FileType::Directory && !args.directory;
     let (directories, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, inode)| is_open(inode));
@@ -62,8 +62,8 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
     Ok(list.outcome)
 }
 
-/// Entries that are sorted by name before they are shown; directories are sorted by mkfs.erofs, and
-/// longer ones stay as they are.
+/// Entries that are sorted by name before they are shown; mkfs.erofs sorts directories, and longer
+/// ones stay as they are.
 const SORTED: usize = 4096;
 
 struct List<'a, W: Write> {
@@ -71,12 +71,13 @@ struct List<'a, W: Write> {
     args: &'a LsArgs,
     out: W,
     outcome: Outcome,
-    /// Something was listed before.
+    /// Something was listed already.
     begun: bool,
 }
 
 impl<W: Write> List<'_, W> {
-    /// The entries of a directory, under its name if there are several, and those below it.
+    /// Lists the entries of a directory, under its name if there are several, and of those below
+    /// it.
     fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
         if !self.args.recursive {
             return self.entries(path, inode, named);
@@ -95,7 +96,7 @@ impl<W: Write> List<'_, W> {
         })
     }
 
-    /// Prints one directory, in the order of the names.
+    /// Prints one directory, sorted by name.
     fn entries(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
         if named && !self.args.json {
             let gap = if self.begun { "\n" } else { "" };
@@ -127,7 +128,7 @@ impl<W: Write> List<'_, W> {
         }
     }
 
-    /// The walk of all directories complains itself.
+    /// Reports an error, unless the walk of all directories reports it.
     fn complain_once(&mut self, path: &[u8], error: &str) {
         if !self.args.recursive {
             self.complain(path, error);
@@ -139,7 +140,7 @@ impl<W: Write> List<'_, W> {
         self.outcome = Outcome::Faulty;
     }
 
-    /// One entry: by its path as JSON, else by what it is called where it stands.
+    /// Prints one entry: by its path as JSON, otherwise by its name in this context.
     fn print(&mut self, path: &[u8], name: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         self.begun = true;
         let target = match inode.file_type() {

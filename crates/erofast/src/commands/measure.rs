@@ -1,4 +1,4 @@
-//! `erofast trace` and `erofast lab`: the program erofast-lab has them.
+//! `erofast trace` and `erofast lab`: the program erofast-lab implements them.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use erofast_cli::{Outcome, program};
 
-/// Becomes that program: its signals and its exit status are its own.
+/// Replaces this process by that program: its signals and its exit status are its own.
 pub fn run() -> anyhow::Result<Outcome> {
     let mut command = Command::new(program("erofast-lab"));
     let error = command.args(std::env::args_os().skip(1)).exec();

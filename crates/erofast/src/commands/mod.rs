@@ -1,4 +1,4 @@
-//! One file a subcommand.
+//! One file per subcommand.
 
 pub mod abandonable;
 #[cfg(feature = "tools")]

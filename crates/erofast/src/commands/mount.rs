@@ -1,4 +1,4 @@
-//! `erofast mount`, `erofast umount`, and what mount(8) calls.
+//! `erofast mount`, `erofast umount`, and the helpers that mount(8) calls.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -25,7 +25,7 @@ pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     mount(&request)
 }
 
-/// In the foreground this process is the server.
+/// Mounts; in the foreground this process is the server.
 fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     let image = &request.image;
     ensure!(
@@ -41,7 +41,7 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// A path, or a URL as it is.
+/// An absolute path, or a URL unchanged.
 fn image(path: &Path) -> anyhow::Result<PathBuf> {
     match erofs_engine::remote::url(path) {
         Some(_) => Ok(path.to_owned()),
@@ -49,12 +49,12 @@ fn image(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// `stat` is asked from other directories than `mount` was.
+/// `stat` may be called from another directory than `mount` was.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
-/// What other subcommands take as arguments is an option of the mount.
+/// Arguments of other subcommands are options of the mount.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let offset = args.offset.iter().map(|value| option("offset", value));
     let files = args.files.options();
@@ -98,7 +98,7 @@ fn enter(namespace: &Path) -> anyhow::Result<()> {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).with_context(what)
 }
 
-/// `erofsfuse`, and what mount.fuse3 runs.
+/// `erofsfuse`, and the command that mount.fuse3 runs.
 pub fn fuse_style() -> anyhow::Result<Outcome> {
     let args: FuseStyleArgs = parse()?;
     if args.version {
@@ -118,7 +118,7 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     })
 }
 
-/// What can be known without mounting: that there is an image, and a directory.
+/// Checks what can be known without mounting: that there is an image, and a directory.
 fn check(request: &MountRequest) -> anyhow::Result<()> {
     let options = EngineOptions {
         workers: WorkersMode::Inline,
@@ -140,7 +140,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     };
     let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
     let outcome = Outcome::of(!upgraded.iter().any(has_failed));
-    // Someone who waits at a terminal; in scripts success says nothing, as that of umount does.
+    // Shown to someone who waits at a terminal; in scripts, success prints nothing, as with umount.
     let shows = std::io::stdout().is_terminal();
     for Upgraded {
         mountpoint,
@@ -160,7 +160,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// What serves a mount now; nothing of one that is gone, or at no path.
+/// Prints what serves a mount now; nothing for a mount that is gone or has no path.
 fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     if let Ok(counters) = erofs_fuse::stat(mountpoint) {
         let version = counters["version"].as_str().unwrap_or("?");
@@ -179,7 +179,7 @@ pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
     Ok(told(args.mountpoint.iter().filter_map(umount).collect()))
 }
 
-/// A line for each mount that failed.
+/// Prints a line for each mount that failed.
 fn told(failed: Vec<erofs_fuse::Error>) -> Outcome {
     let outcome = Outcome::of(failed.is_empty());
     failed.into_iter().for_each(erofs_fuse::note);

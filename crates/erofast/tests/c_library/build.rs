@@ -39,7 +39,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Bytes that a program under valgrind had not freed at its end, though it still knew of them.
+/// Bytes that a program under valgrind still referred to and had not freed at its end.
 pub fn still_reachable(output: &Output) -> u64 {
     let report = String::from_utf8_lossy(&output.stderr);
     let count = report.split("still reachable: ").nth(1);
@@ -51,7 +51,7 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Those of a static link are the ones that the page of the library names.
+/// The warnings of a static link are exactly those that the library's page names.
 fn check_warnings(linked: &Output) {
     let page = root().join("docs/library.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -63,13 +63,13 @@ fn check_warnings(linked: &Output) {
 }
 
 impl Installed {
-    /// For tests that leave it as it is.
+    /// For tests that do not modify it.
     pub fn shared() -> Option<Arc<Self>> {
         static INSTALLED: Shared<Installed> = Shared::new();
         INSTALLED.get(Self::new)
     }
 
-    /// None, with a line that says why, where there is no C compiler.
+    /// None, with a line that says why, if there is no C compiler.
     pub fn new() -> Option<Self> {
         for tool in ["cc", "gzip"] {
             if !is_there(tool) {
@@ -107,7 +107,7 @@ impl Installed {
         self.place.path().join("usr").join(below)
     }
 
-    /// What the compiler needs, as pkg-config says it.
+    /// The flags that the compiler needs, according to pkg-config.
     fn flags(&self) -> Vec<String> {
         if !is_there("pkg-config") {
             println!("skipped: no pkg-config: the compiler's flags are those of the test");
@@ -118,7 +118,7 @@ impl Installed {
         self.described(&["--cflags", "--libs"])
     }
 
-    /// What pkg-config answers.
+    /// The answers of pkg-config.
     fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
             .args(questions)
@@ -128,8 +128,8 @@ impl Installed {
         flags.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Links a program without shared libraries in each way that this machine has, and returns the
-    /// programs. None, with a line that says why, where there is no way.
+    /// Links a program without shared libraries in each way that this machine supports, and returns
+    /// the programs. None, with a line that says why, if no way works.
     pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
         if !is_there("pkg-config") {
             println!("skipped: no pkg-config: the compiler's flags are those of the test");
@@ -190,8 +190,8 @@ impl Installed {
         command
     }
 
-    /// The program under valgrind: reads of memory that was never written, and memory that is lost,
-    /// are status 99; [`still_reachable`] has the rest. None where there is no valgrind.
+    /// The program under valgrind: reads of uninitialised memory, and lost memory, give status 99;
+    /// [`still_reachable`] has the rest. None if there is no valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

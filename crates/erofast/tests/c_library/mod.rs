@@ -17,7 +17,7 @@ use erofs_oracles::hostile::{self, LARGE, SPARSE, SPARSE_DATA};
 use printed::trees;
 use serde::Deserialize;
 
-/// A malformed image and what must come of it.
+/// A malformed image and the expected result.
 #[derive(Debug, Deserialize)]
 struct Case {
     image: String,
@@ -33,12 +33,12 @@ fn bad_cases() -> (PathBuf, Vec<Case>) {
     (bad, cases.collect())
 }
 
-/// Bytes that libraries keep for the next threads when all images are closed: arc-swap one record
-/// for each thread that there was at the same time (192 bytes), thread_local the numbers of threads
-/// that ended. What an image holds is far more.
+/// Bytes that libraries keep for future threads after all images are closed: arc-swap one record
+/// for each thread that existed at the same time (192 bytes), thread_local the numbers of threads
+/// that ended. An image holds far more.
 const MOST_KEPT: u64 = 1024;
 
-/// Has the C program read images, and returns what it prints.
+/// Runs the C program on images, and returns its output.
 fn read(mut reader: Command, images: &[(PathBuf, String)]) -> Vec<printed::Tree> {
     for (path, options) in images {
         reader.arg(path).arg(options);
@@ -81,7 +81,7 @@ fn compare(installed: &Installed, program: &Path, images: &[TestImage], options:
     }
 }
 
-/// What is wrong with how malformed images were read.
+/// Faults in how malformed images were read.
 fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<String> {
     let expected = manifest::read(mini);
     let mut report = Vec::new();
@@ -103,7 +103,7 @@ fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<Str
             "reject" if !at_open => report.push(format!("{image}: opens")),
             "reject" => {}
             "error" if tree.errors.is_empty() => report.push(format!("{image}: no error")),
-            // A listing that leaves entries out fails.
+            // A listing that omits entries fails.
             _ if image == "dirent-name-slash.erofs" && tree.errors.is_empty() => {
                 report.push(format!("{image}: no error"));
             }
@@ -198,10 +198,10 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
     assert!(still_reachable(&output) <= MOST_KEPT, "{report}");
 }
 
-/// What `walk.c` and `walk.py` print of the image of large files.
+/// The output of `walk.c` and `walk.py` for the image of large files.
 fn expected_of_large() -> Vec<String> {
     let alphabet: u64 = (b'a'..=b'z').map(u64::from).sum();
-    // Each 26 bytes; the last pclusters end with a part of the alphabet.
+    // 26 bytes each; the last pclusters end with a part of the alphabet.
     let pcluster = LARGE / 9;
     let (whole, rest) = (pcluster / 26, pcluster % 26);
     let rest: u64 = (b'a'..=b'z').map(u64::from).take(rest as usize).sum();
@@ -217,7 +217,7 @@ fn expected_of_large() -> Vec<String> {
     ]
 }
 
-/// A caller's reads inside of a listing are its own, whatever they take.
+/// A caller's reads inside a listing have their own budgets, whatever they take.
 #[test]
 fn files_beyond_any_budget_are_read_in_the_callback_that_lists_them() {
     let Some(installed) = Installed::shared() else {

@@ -1,4 +1,4 @@
-//! What `reader.c` prints, compared with a manifest.
+//! The output of `reader.c`, compared with a manifest.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Big {
     pub ranges: Vec<(u64, u64, String)>,
 }
 
-/// What was printed of one image.
+/// The output for one image.
 #[derive(Default)]
 pub struct Tree {
     inodes: BTreeMap<Vec<u8>, Printed>,
@@ -26,7 +26,7 @@ pub struct Tree {
     pub errors: Vec<(Vec<u8>, i32, String)>,
 }
 
-/// All images of an output, in their order.
+/// All images of an output, in order.
 pub fn trees(output: &str) -> Vec<Tree> {
     let mut trees: Vec<Tree> = Vec::new();
     for line in output.lines() {

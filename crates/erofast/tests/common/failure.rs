@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-/// One line on the standard error that has `part` in it, and this exit status.
+/// One line on standard error that contains `part`, and this exit status.
 #[track_caller]
 pub fn fails(output: &Output, status: i32, part: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);

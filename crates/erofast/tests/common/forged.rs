@@ -1,9 +1,9 @@
-//! Images that no mkfs makes: one block for each inode, whatever its names are.
+//! Images that no mkfs makes: one block per inode, with arbitrary names.
 
 const BLOCK: usize = 4096;
 const SLOT: usize = 32;
 
-/// An image in the making. Its inodes are in block 1, the content of inode N in block 2 + N.
+/// An image under construction. Its inodes are in block 1, the content of inode N in block 2 + N.
 #[derive(Default)]
 pub struct Forged {
     inodes: Vec<u8>,
@@ -25,7 +25,7 @@ impl Forged {
         nid
     }
 
-    /// Adds a directory with these names, in this order: nid and file type of each.
+    /// Adds a directory with these names, in this order, each with nid and file type.
     pub fn add_directory<N: AsRef<[u8]>>(&mut self, entries: &[(N, u64, u8)]) -> u64 {
         let mut table = Vec::new();
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Manifests: one JSON object a line for each entry of an image.
+//! Manifests: one JSON object per line for each entry of an image.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use erofs_engine::{EngineOptions, Offset};
 
-/// What tests that run at the same time use together; it goes with the last of them.
+/// A resource that concurrent tests share; it is dropped with the last of them.
 pub struct Shared<T>(Mutex<Weak<T>>);
 
 impl<T> Shared<T> {
@@ -19,7 +19,7 @@ impl<T> Shared<T> {
         Self(Mutex::new(Weak::new()))
     }
 
-    /// What is there, or what `make` makes.
+    /// The existing resource, or the one that `make` creates.
     pub fn get(&self, make: impl FnOnce() -> Option<T>) -> Option<Arc<T>> {
         let mut shared = self.0.lock().expect("no panic");
         if let Some(made) = shared.upgrade() {
@@ -32,12 +32,12 @@ impl<T> Shared<T> {
 }
 
 /// The program under test: the one that was built with the tests, or the one that EROFAST_PROGRAM
-/// names, possibly with an emulator before it (scripts/test-program).
+/// names, possibly preceded by an emulator (scripts/test-program).
 pub fn erofast() -> Command {
     other::other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
 }
 
-/// Copies the program, by another process: in this one, children that other tests start would hold
+/// Copies the program in another process: in this one, children that other tests start would hold
 /// the copy open for writing until they exec, and such a file cannot be executed.
 pub fn copy_program(to: &Path) {
     let mut copy = Command::new("cp");
@@ -47,7 +47,7 @@ pub fn copy_program(to: &Path) {
     assert!(copied.expect("it starts").success());
 }
 
-/// The program that fetches images from URLs, if it lies beside `erofast`.
+/// The program that fetches images from URLs, if it is beside `erofast`.
 pub fn fetcher() -> Option<PathBuf> {
     let fetcher = Path::new(env!("CARGO_BIN_EXE_erofast")).with_file_name("erofast-fetch");
     if fetcher.is_file() {
@@ -57,7 +57,7 @@ pub fn fetcher() -> Option<PathBuf> {
     None
 }
 
-/// Where the images are: the shared set beside the checkout, and the small one in it.
+/// The image directories: the shared set beside the checkout, and the small one in it.
 pub fn image_sets() -> Vec<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = crate_root.join("../../../shared/images");
@@ -73,7 +73,7 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The malformed images; `manifest.jsonl` in it says what is wrong with each.
+/// The malformed images; `manifest.jsonl` there says what is wrong with each.
 pub fn bad_images() -> PathBuf {
     fixtures().join("bad")
 }
@@ -102,7 +102,7 @@ impl TestImage {
         }
     }
 
-    /// `--offset` and `--device` as the command takes them.
+    /// `--offset` and `--device` as command-line arguments.
     pub fn arguments(&self) -> Vec<String> {
         let devices = self
             .devices
@@ -114,7 +114,7 @@ impl TestImage {
             .collect()
     }
 
-    /// The same as mount options.
+    /// The offset and devices as mount options.
     pub fn mount_options(&self) -> String {
         let devices = self
             .devices

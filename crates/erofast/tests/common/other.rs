@@ -1,8 +1,8 @@
-//! Another program in the place of the one that was built with the tests.
+//! Another program instead of the one that was built with the tests.
 
 use std::process::{Command, Output};
 
-/// What EROFAST_PROGRAM names, which is tested in the place of the built program.
+/// The program that EROFAST_PROGRAM names, which is tested instead of the built one.
 pub fn other_program() -> Option<Command> {
     let line = std::env::var("EROFAST_PROGRAM").ok()?;
     let mut words = line.split_whitespace();
@@ -11,7 +11,7 @@ pub fn other_program() -> Option<Command> {
     Some(command)
 }
 
-/// Ours and the other one; none where there is no other one.
+/// Our program and the other one; none if there is no other one.
 pub fn both(ours: &str) -> Option<[Command; 2]> {
     let Some(other) = other_program() else {
         println!("skipped: EROFAST_PROGRAM names no other program (see scripts/test-program)");
@@ -20,7 +20,7 @@ pub fn both(ours: &str) -> Option<[Command; 2]> {
     Some([Command::new(ours), other])
 }
 
-/// What both say when they are asked the same, the name of the program left out.
+/// The answers of both to the same arguments, with the program's name removed.
 pub fn answers(ours: &str, arguments: &[&str]) -> Option<[(Option<i32>, String, String); 2]> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let answer = |mut command: Command| {
@@ -34,7 +34,7 @@ pub fn answers(ours: &str, arguments: &[&str]) -> Option<[(Option<i32>, String, 
     Some(both(ours)?.map(answer))
 }
 
-/// Complains where the answers differ.
+/// Reports differing answers.
 pub fn compare(ours: &str, arguments: &[&str], report: &mut Vec<String>) {
     let Some([one, other]) = answers(ours, arguments) else {
         return;

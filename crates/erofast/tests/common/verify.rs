@@ -1,4 +1,4 @@
-//! Comparing an opened image with its manifest, in every way the engine can be asked.
+//! Compares an opened image with its manifest, using every request that the engine offers.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{Expected, hex};
 
-/// Files over this are compared by their ranges and samples of the zeros between.
+/// Files larger than this are compared by their ranges and samples of the zeros in between.
 const BIG: u64 = 64 << 20;
 
 const CONTEXTS: [ReadContext; 3] = [
@@ -64,7 +64,7 @@ pub fn differences(engine: &Engine, expected: &[Expected], skip: &[&str]) -> Vec
     found
 }
 
-/// The tree by paths. Every name that is listed is looked up too, and one that is not there.
+/// The tree by path. Every listed name is looked up too, and so is one that does not exist.
 fn list(engine: &Engine, skipped: &dyn Fn(&[u8]) -> bool, found: &mut Vec<String>) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![(Vec::new(), engine.root())];
@@ -209,7 +209,7 @@ fn content(engine: &Engine, inode: &Arc<Inode>, entry: &Expected) -> Vec<String>
 fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String>, Error> {
     let mut whole = vec![0xA5; inode.size as usize];
     let mut offset = 0;
-    // Steps that begin and end within extents, and are no multiples of anything.
+    // Steps that begin and end within extents, and are not multiples of anything.
     for step in [1 << 20, 4096, 131_072, 70_001, 1].iter().cycle() {
         let end = whole.len().min(offset + step);
         let request = engine.request(ReadContext::Reader { readahead: false });
@@ -227,7 +227,7 @@ fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String
     Ok(found)
 }
 
-/// Reads at positions without any order and in each context, against the whole content.
+/// Reads at random positions and in each context, compared with the whole content.
 fn random_reads(engine: &Engine, inode: &Inode, whole: &[u8]) -> Result<Vec<String>, Error> {
     let mut random = inode.nid ^ 0x9E37_79B9_7F4A_7C15;
     let mut next = |below: u64| {

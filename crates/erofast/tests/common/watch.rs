@@ -1,10 +1,10 @@
-//! Programs that have to end, and in bounded memory.
+//! Programs that must end, in bounded memory.
 
 use std::time::{Duration, Instant};
 
-/// More than any machine needs; a walk without a bound needs for ever.
+/// More than any machine needs; an unbounded walk needs forever.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// What a tool may keep in memory, whatever the image claims.
+/// Limit of the memory that a tool may use, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;
 
 /// Waits for a child, and returns its peak resident size in KiB.
@@ -21,7 +21,7 @@ pub fn watch(mut child: std::process::Child) -> (u64, std::process::Output) {
             child.kill().expect("our child");
             panic!("no end after {PATIENCE:?}");
         }
-        // The peak is that of all the time before.
+        // The peak covers all the time so far.
         let pause = start.elapsed() / 20;
         std::thread::sleep(pause.clamp(Duration::from_millis(1), Duration::from_millis(50)));
     }

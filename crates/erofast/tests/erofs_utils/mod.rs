@@ -1,12 +1,12 @@
 //! fsck.erofs and dump.erofs: the command lines of `lines.txt`, with the exit status, the standard
-//! output, the messages that scripts read and the extracted tree that erofs-utils 1.9.4 answers
-//! them with. `answers.txt` has the answers, and is written by
+//! output, the messages that scripts read and the extracted tree of erofs-utils 1.9.4.
+//! `answers.txt` has these answers, and is written by
 //!
 //! ```sh
 //! EROFS_UTILS=/usr/bin EROFAST_WRITE=1 cargo test -p erofast --test integration -- erofs_utils::
 //! ```
 //!
-//! `EROFS_UTILS` is the directory of the programs of erofs-utils.
+//! `EROFS_UTILS` is the directory with the programs of erofs-utils.
 
 use std::fmt::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -21,7 +21,7 @@ use crate::common::{fixtures, good_images, image_sets, manifest::hex};
 const LINES: &str = include_str!("lines.txt");
 /// The version whose answers are known.
 const VERSION: &str = "1.9.4";
-/// Longer output is compared by its sum.
+/// Longer output is compared by its checksum.
 const SHORT: usize = 6000;
 
 /// The images, with a program under both names beside them. `inode-digest.erofs` is made of two
@@ -55,7 +55,7 @@ impl Place {
         Self(place)
     }
 
-    /// Runs a line with the program of `directory` whose name it begins with.
+    /// Runs a line with the program from `directory` that the line begins with.
     fn answer(&self, directory: &Path, line: &str) -> String {
         let mut words = line.split(' ');
         let name = words.next().expect("a name");
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// Messages that scripts read; others are worded otherwise.
+/// Messages that scripts read; the wording of others differs.
 const READ: [&str; 4] = [
     "No errors found",
     "Extracted filesystem successfully",
@@ -112,7 +112,7 @@ fn sum(bytes: &[u8]) -> String {
     )
 }
 
-/// Everything that extraction sets: a line for each entry.
+/// Everything that extraction sets, one line per entry.
 fn list(path: &Path, name: &str, tree: &mut String) {
     let metadata = path.symlink_metadata().expect("an entry");
     let (mode, links) = (metadata.mode(), metadata.nlink());
@@ -163,7 +163,7 @@ fn ours() -> tempfile::TempDir {
     directory
 }
 
-/// The directory of erofs-utils' programs; none, with the reason printed, without that version.
+/// The directory with erofs-utils' programs; none, with the reason printed, without that version.
 fn theirs() -> Option<PathBuf> {
     let directory = PathBuf::from(std::env::var_os("EROFS_UTILS").unwrap_or("/usr/bin".into()));
     let version = Command::new(directory.join("dump.erofs"))
@@ -195,7 +195,7 @@ fn known_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/erofs_utils/answers.txt")
 }
 
-/// The answers that are known, line by line.
+/// The known answers, line by line.
 fn known() -> Vec<String> {
     let text = std::fs::read_to_string(known_file()).expect("readable");
     let answers = text.split("$ ").skip(1);
@@ -240,8 +240,8 @@ fn erofs_utils_still_answers_as_it_did() {
     }
 }
 
-/// Images that 1.9.4 does not read, as their blocks are larger than a page; and two of which it
-/// counts fragments of encoded extents with lengths that they do not have.
+/// Images that 1.9.4 cannot read because their blocks are larger than a page, and two for which it
+/// counts fragments of encoded extents with wrong lengths.
 const OTHERS: [&str; 5] = [
     "lz4-b16384",
     "plain-b65536",

@@ -1,8 +1,8 @@
-//! Hostile images: nothing outside of the target is touched, whatever names they have.
+//! Hostile images: nothing outside the target is touched, whatever their names are.
 
 use super::*;
 
-/// Two names that are the same: one leads out of the tree, the other one wants to be below it.
+/// Two identical names: one leads out of the tree, the other one wants to be below it.
 fn twins(symlink_first: bool) -> Vec<u8> {
     let mut image = Forged::default();
     let link = image.add(0o120777, b"../outside");
@@ -68,12 +68,12 @@ fn paths_longer_than_a_system_call_takes_are_no_limit() {
         .output()
         .expect("find");
     assert_eq!(String::from_utf8_lossy(&sizes.stdout), "60 6\n");
-    // What the test's own cleaning up may not be able to remove.
+    // The test's own clean-up may not be able to remove this.
     let removed = Command::new("rm").arg("-rf").arg(&tree).status();
     assert!(removed.expect("rm").success());
 }
 
-/// A malformed image and what must come of it.
+/// A malformed image and the expected result.
 #[derive(Debug, Deserialize)]
 struct Case {
     image: String,
@@ -118,7 +118,7 @@ fn malformed_images_give_their_outcome_and_touch_nothing_else() {
             (expect, status) => complain(format!("{expect}: status {status:?}, {text}")),
         }
         let Some(judge) = &mut judge else { continue };
-        // A directory that lost a subdirectory to its fault has a link less.
+        // A directory that lost a subdirectory to its fault has one link less.
         let mut options = vec!["--no-nlink"];
         for path in &case.paths {
             options.extend(["--skip", path]);

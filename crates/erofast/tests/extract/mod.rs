@@ -1,4 +1,4 @@
-//! What is extracted is what the image holds, and nothing outside of the target is touched.
+//! Extraction produces what the image contains, and touches nothing outside the target.
 
 mod hostile;
 mod resume;
@@ -20,10 +20,10 @@ use tempfile::TempDir;
 
 /// The user `nobody`.
 const UNPRIVILEGED: u32 = 65534;
-/// Files over this are one hole mostly.
+/// Files larger than this are mostly a hole.
 const BIG: u64 = 64 << 20;
 
-/// A directory where every xattr and every time finds room: in memory, if the machine has that.
+/// A directory that can hold every xattr and every time: in memory, if the machine offers that.
 fn scratch() -> TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() {
@@ -56,7 +56,7 @@ fn is_root() -> bool {
     root
 }
 
-/// The judge of whole trees: one Python for all of a test.
+/// The judge of whole trees: one Python process per test.
 struct Judge {
     child: Child,
     asked: ChildStdin,
@@ -74,7 +74,7 @@ for line in sys.stdin:
 ";
 
 impl Judge {
-    /// None, with a line that says why, where it cannot be asked.
+    /// None, with a line that says why, if it cannot be used.
     fn new() -> Option<Self> {
         if !is_root() {
             return None;
@@ -95,7 +95,7 @@ impl Judge {
         })
     }
 
-    /// What differs from the manifest.
+    /// The differences from the manifest.
     fn verify(&mut self, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {
         let mut arguments = vec!["check", text(manifest), text(tree), "--quiet"];
         arguments.extend(options);
@@ -159,8 +159,8 @@ fn is_readable(path: &Path) -> bool {
     fs::File::open(path).is_ok()
 }
 
-/// Everything below a directory, but neither `except` nor what is in it: path, type and mode,
-/// times, content.
+/// Everything below a directory except `except` and what is in it: path, type and mode, times,
+/// content.
 fn listing(directory: &Path, except: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut todo = vec![directory.to_path_buf()];
@@ -261,7 +261,7 @@ fn every_image_extracts_for_everybody() {
         {
             report.push(format!("{}: {text}", image.name));
         }
-        // Devices are for root alone.
+        // Only root may create devices.
         let found = content_differences(&image.manifest, &tree, "cb");
         report.extend(found.iter().take(5).map(|d| format!("{}: {d}", image.name)));
     }
@@ -392,7 +392,7 @@ fn what_is_in_the_way_is_replaced_only_by_force_and_never_followed() {
     assert!(!tree.join("dir").is_symlink());
     assert_eq!(fs::read(tree.join("kept")).expect("there"), b"kept");
 
-    // Once more, over what is right already.
+    // Once more, over what is already correct.
     let output = run(erofast()
         .arg("extract")
         .arg("--force")

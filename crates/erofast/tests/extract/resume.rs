@@ -1,4 +1,4 @@
-//! Extraction that was interrupted, and goes on.
+//! Extraction that was interrupted and is resumed.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     assert!(extract(&[]).status.success());
     let number = || fs::metadata(tree.join("whole")).expect("there").ino();
     let before = number();
-    // As a kill leaves them: one file is not there, of another one not all.
+    // As a kill leaves them: one file is missing, another one incomplete.
     fs::write(tree.join("short"), "sh").expect("ours");
     fs::remove_file(tree.join("gone")).expect("ours");
 
@@ -28,7 +28,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     }
 }
 
-/// Enough to write for a signal to come before the end.
+/// Enough to write that a signal comes before the end.
 const DIRECTORIES: usize = 100;
 const FILES: usize = 200;
 const SMALL: usize = 4096;
@@ -69,7 +69,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         "tree: interrupted, the tree is incomplete; the same command with --continue goes on";
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
-    // What is there is whole.
+    // Existing files are complete.
     let made = || -> Vec<PathBuf> {
         let directories = entries_of(&tree);
         directories

@@ -1,4 +1,4 @@
-//! Images of both sets, and comparing all of one with its manifest.
+//! Images of both sets, and comparing a whole image with its manifest.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Option<(TestImage, PathBuf)> {
     })
 }
 
-/// Each image reads as its manifest says, and has what its row is about.
+/// Checks that each image reads as its manifest says, and contains what its row is about.
 pub fn reads(names: &[&str], occurs: &str) {
     for name in names {
         let Some((image, set)) = find(name) else {
@@ -49,7 +49,7 @@ pub fn assert_same(engine: &Engine, image: &TestImage, skip: &[&str]) {
     assert!(shown.is_empty(), "{}: {}", image.name, shown.join("\n"));
 }
 
-/// Everything that can be asked of a path.
+/// Makes every kind of request for a path.
 pub fn everything_of(engine: &Arc<Engine>, path: &str) -> Result<(), Error> {
     let inode = engine.resolve(path.as_bytes(), false)?;
     engine.xattrs(&engine.waiting(), &inode)?;

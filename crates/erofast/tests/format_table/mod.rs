@@ -1,9 +1,9 @@
-//! The table of docs/format.md, held to: each of its rows is a test of the same name here, which
-//! opens an image and finds the outcome that the row states.
+//! Checks the table of docs/format.md: each of its rows is a test of the same name here, which
+//! opens an image and verifies the outcome that the row states.
 //!
 //! Rows "read" compare whole images with their manifests; rows "refused" change a few bytes of a
-//! good image and expect the error that names what is wrong, and all else of the image as it was.
-//! Images that are not in the checkout are skipped with a line.
+//! good image and expect the error that names what is wrong, and everything else in the image
+//! unchanged. Images that are not in the checkout are skipped with a line.
 
 mod images;
 mod patched;
@@ -19,7 +19,7 @@ use patched::{Patched, patched};
 use Algorithm::{Deflate, Lz4, Lzma, Zstd};
 use Outcome::{Read, RefusedAtOpen, RefusedPerFile};
 
-/// What the third column of the table may say.
+/// The possible outcomes in the third column of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Read,
@@ -52,7 +52,7 @@ fn documented() -> BTreeMap<String, Outcome> {
     rows
 }
 
-/// One test for each row, by the name of the row.
+/// One test for each row, named after it.
 macro_rules! rows {
     ($($id:ident: $outcome:ident, $check:expr;)*) => {
         const ROWS: &[(&str, Outcome)] = &[$((stringify!($id), $outcome)),*];
@@ -315,7 +315,7 @@ rows! {
         image.set(entry + 10, &[2]).reads();
     };
     directory_unsorted: Read, {
-        // s0 and s1 change places: names and nids.
+        // s0 and s1 swap places: names and nids.
         let image = patched("lz4-full-index-64k");
         let (one, two) = (image.dirent("t", 2), image.dirent("t", 3));
         let nids = [one, two].map(|at| image.bytes[at..at + 8].to_vec());
@@ -372,7 +372,7 @@ rows! {
     };
 }
 
-/// The blob behind the image, at the address that is written into the device table.
+/// The blob after the image, at the address written into the device table.
 fn one_file_for_all() {
     let mut image = patched("blobdev");
     let superblock = image.engine.image().superblock();

@@ -1,4 +1,4 @@
-//! A good image with a few bytes changed, and what may follow from the change.
+//! A good image with a few bytes changed, and the allowed consequences of the change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub struct Patched {
     pub image: TestImage,
     pub bytes: Vec<u8>,
     pub engine: Arc<Engine>,
-    /// Its checksum is made right again.
+    /// Its checksum is recomputed.
     pub sealed: bool,
-    /// To be found in its file.
+    /// The image has to be found in its file.
     pub auto: bool,
-    /// What else may be reported: the directory of an entry, or paths that are no text.
+    /// Other reports that are allowed: the directory of an entry, or paths that are not text.
     pub also: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl Patched {
         self.set(SUPERBLOCK + field, bytes)
     }
 
-    /// In the records of compression settings, behind the superblock.
+    /// In the records of compression settings, after the superblock.
     pub fn config(self, field: usize, bytes: &[u8]) -> Self {
         let size = self.engine.image().superblock().size as usize;
         self.set(SUPERBLOCK + size + field, bytes)
@@ -72,7 +72,7 @@ impl Patched {
         self.flip(at, bits)
     }
 
-    /// In what follows inode and xattrs: map header or chunk indexes.
+    /// After inode and xattrs: map header or chunk indexes.
     pub fn body(self, path: &str, field: usize, bytes: &[u8]) -> Self {
         let at = self.body_of(&self.found(path)) + field;
         self.set(at, bytes)
@@ -83,14 +83,14 @@ impl Patched {
         self.flip(at, bits)
     }
 
-    /// Behind the 12 bytes that begin the inline xattrs.
+    /// After the 12 bytes that begin the inline xattrs.
     pub fn xattr(self, path: &str, field: usize, bytes: &[u8]) -> Self {
         let inode = self.found(path);
         let at = self.position(&inode) + inode_size(&inode) + 12 + field;
         self.set(at, bytes)
     }
 
-    /// Fills the first pcluster of a file that is compressed so.
+    /// Fills the first pcluster of a file compressed with this algorithm.
     pub fn garbage(self, path: &str, algorithm: Algorithm, byte: u8) -> Self {
         let inode = self.found(path);
         let mut offset = 0;
@@ -134,7 +134,7 @@ impl Patched {
         self
     }
 
-    /// Passes this many extra devices, all of them the image itself.
+    /// Passes this many extra devices, each of them the image itself.
     pub fn devices(mut self, count: usize) -> Self {
         let device = self.image.devices[0].clone();
         self.image.devices = vec![device; count];
@@ -162,12 +162,12 @@ impl Patched {
         (self.position(inode) + inode_size(inode) + xattrs).next_multiple_of(8)
     }
 
-    /// Encoded extent `index` of a file, of 16 bytes.
+    /// The offset of a file's encoded extent `index`, which has 16 bytes.
     pub fn extent(&self, path: &str, index: usize) -> usize {
         (self.body_of(&self.found(path)) + 8).next_multiple_of(16) + 16 * index
     }
 
-    /// Entry `index` of a directory that is wholly behind its inode.
+    /// The offset of entry `index` in a directory that is entirely inline.
     pub fn dirent(&self, path: &str, index: usize) -> usize {
         let extent = self
             .engine
@@ -180,7 +180,7 @@ impl Patched {
         physical as usize + 12 * index
     }
 
-    /// The name of the entry at `entry`, in the directory block at `block`.
+    /// The offset of the name of the entry at `entry`, in the directory block at `block`.
     pub fn name_at(&self, block: usize, entry: usize) -> usize {
         block
             + usize::from(u16::from_le_bytes([
@@ -189,7 +189,7 @@ impl Patched {
             ]))
     }
 
-    /// All paths whose inode is like that, in the order of the tree.
+    /// All paths whose inode satisfies `like`, in the order of the tree.
     pub fn paths(&self, like: impl Fn(&Inode) -> bool) -> Vec<String> {
         manifest::read(&self.image.manifest)
             .iter()
@@ -198,7 +198,7 @@ impl Patched {
             .collect()
     }
 
-    /// The first compressed file whose `h_advise` is like that.
+    /// The first compressed file whose `h_advise` satisfies `like`.
     pub fn path_of(&self, like: impl Fn(u16) -> bool) -> String {
         let advise = |inode: &Inode| {
             let at = self.body_of(inode) + 4;
@@ -213,7 +213,7 @@ impl Patched {
         self.paths(|inode| inode.xattr_icount > 0 && shared(inode) > 0)
     }
 
-    /// The file whose data is the last of the device, and where it starts.
+    /// The file whose data comes last on the device, and where it starts.
     pub fn last_on_device(&self) -> (String, u64) {
         let address = |path: &String| {
             let inode = self.found(path);
@@ -256,7 +256,7 @@ impl Patched {
         bytes
     }
 
-    /// Opens what came of it. The file is gone afterwards; the engine has it open.
+    /// Opens the changed image. The file is gone afterwards; the engine has it open.
     pub fn open(&self) -> Result<Arc<Engine>, Error> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let bytes = if self.sealed {
@@ -278,12 +278,13 @@ impl Patched {
         )
     }
 
-    /// It is as if nothing had been changed.
+    /// Checks that it reads as if nothing had been changed.
     pub fn reads(&self) {
         assert_same(&self.open().expect("it opens"), &self.image, &[]);
     }
 
-    /// The attributes of one file are passed over; its content and everything else is there.
+    /// Checks that the attributes of one file are skipped, while its content and everything else
+    /// are intact.
     pub fn reads_without_xattrs(&self, path: &str) {
         let engine = self.open().expect("it opens");
         let inode = engine.resolve(path.as_bytes(), false).expect(path);
@@ -295,7 +296,7 @@ impl Patched {
         assert_same(&engine, &self.image, &[path]);
     }
 
-    /// It does not open, and the error names the reason.
+    /// Checks that it does not open, and that the error names the reason.
     pub fn refused(&self, says: &str) {
         match self.open() {
             Ok(_) => panic!("opens, instead of: {says}"),
@@ -303,7 +304,8 @@ impl Patched {
         }
     }
 
-    /// One path fails with an error that names the reason; everything else is as it was.
+    /// Checks that one path fails with an error that names the reason, and that everything else is
+    /// unchanged.
     pub fn refuses(&self, path: &str, says: &str) {
         let group: BTreeSet<String> = match self.engine.resolve(path.as_bytes(), false) {
             Ok(inode) => self
@@ -340,7 +342,7 @@ pub fn inode_size(inode: &Inode) -> usize {
     if inode.extended { 2 * SLOT } else { SLOT }
 }
 
-/// CRC-32C as EROFS stores it: from all ones, without the final inversion.
+/// CRC-32C as EROFS stores it: starting from all ones, without the final inversion.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     bytes.iter().fold(!0, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {

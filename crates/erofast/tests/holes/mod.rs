@@ -1,5 +1,5 @@
 //! Pclusters that are holes, in images of all index forms and codecs: `erofs_oracles::holes` makes
-//! them of good images, whose other bytes stay what they were.
+//! them from good images, whose other bytes stay the same.
 
 mod tools;
 
@@ -14,7 +14,7 @@ use erofs_oracles::holes::{Hole, How, holes};
 
 use crate::common::{TestImage, fixtures, good_images, image_sets};
 
-/// Files of an image that get holes, and the largest.
+/// Files per image that get holes, including the largest.
 const FILES: usize = 6;
 const LARGEST: u64 = 4 << 20;
 
@@ -23,7 +23,7 @@ pub struct Punched {
     pub path: Vec<u8>,
     pub how: How,
     pub holes: Vec<Range<u64>>,
-    /// Its content by now.
+    /// Its content with the holes.
     pub content: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ fn content(engine: &Engine, inode: &Inode) -> Vec<u8> {
     bytes
 }
 
-/// The files of an image that have pclusters in an index.
+/// The files of an image whose pclusters are in an index.
 fn files(engine: &Engine) -> Vec<(Vec<u8>, Arc<Inode>)> {
     let (mut found, mut waiting) = (Vec::new(), vec![(Vec::new(), engine.root())]);
     while let Some((path, nid)) = waiting.pop() {
@@ -59,7 +59,7 @@ fn files(engine: &Engine) -> Vec<(Vec<u8>, Arc<Inode>)> {
     found
 }
 
-/// A middle one and the last, so that others are left; of few the last.
+/// A middle one and the last, so that others are left; if there are few, the last.
 fn some(all: Vec<Hole>) -> Vec<Hole> {
     let (last, middle) = (all.len().saturating_sub(1), all.len() / 2);
     let is_chosen = |number| number == last || number == middle && last >= 3;
@@ -69,7 +69,7 @@ fn some(all: Vec<Hole>) -> Vec<Hole> {
         .collect()
 }
 
-/// Punches `how` into a copy of the image at `place`, and returns what became of which file.
+/// Punches `how` into a copy of the image at `place`, and returns the changed files.
 pub fn punch(image: &TestImage, how: How, place: &Path) -> Vec<Punched> {
     let engine = Engine::open(&image.path, &image.options()).expect("a good image");
     let mut bytes = std::fs::read(&image.path).expect("an image");
@@ -83,7 +83,7 @@ pub fn punch(image: &TestImage, how: How, place: &Path) -> Vec<Punched> {
         }
         let mut content = content(&engine, &inode);
         for hole in &all {
-            // A pack of an index may have the entries of two.
+            // One pack of an index may contain the entries of two.
             let now = holes(&bytes[image.offset as usize..], inode.nid);
             let now = now
                 .iter()
@@ -123,7 +123,7 @@ fn check(engine: &Engine, file: &Punched) {
         );
     }
     for hole in &file.holes {
-        // Reads that begin or end inside of it, from nothing else's decoded bytes.
+        // Reads that begin or end inside it, without decoded bytes of anything else.
         let (around, middle) = (hole.start.saturating_sub(100), (hole.start + hole.end) / 2);
         for (begin, end) in [
             (around, middle),
@@ -211,7 +211,7 @@ fn codings(engine: &Engine, path: &[u8]) -> BTreeSet<String> {
     found
 }
 
-/// What the punched files of images have beside their holes.
+/// The contents of the punched files apart from their holes.
 type Seen = BTreeMap<How, BTreeSet<String>>;
 
 fn check_images(images: Vec<TestImage>) -> Seen {
@@ -243,7 +243,7 @@ fn check_images(images: Vec<TestImage>) -> Seen {
     seen
 }
 
-/// Beside the holes were pclusters of these kinds.
+/// Checks that pclusters of these kinds were next to the holes.
 fn assert_beside(seen: &Seen, how: How, least: &[&str]) {
     let beside = seen.get(&how).cloned().unwrap_or_default();
     let missing: Vec<_> = least

@@ -1,4 +1,4 @@
-//! What the commands make of pclusters that are holes.
+//! How the commands treat pclusters that are holes.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Punched, punch};
 use crate::common::{TestImage, erofast, fixtures, good_images};
 
-/// An image with holes of each index: its path, and its largest file with some.
+/// An image with holes for each index form: its path, and its largest file with holes.
 struct Image {
     path: PathBuf,
     file: Punched,
@@ -24,7 +24,7 @@ impl Image {
             .trim_start_matches('/')
     }
 
-    /// The blocks of holes that are long enough to be left out.
+    /// The blocks of holes long enough to be left out.
     fn blocks(&self) -> u64 {
         let long = self
             .file
@@ -120,7 +120,7 @@ fn extract_and_tar_streams_keep_holes() {
             image.path
         );
         std::fs::remove_dir_all(&target).expect("removed");
-        // Another program's reader.
+        // Read by another program.
         let stream = place.path().join("stream.tar");
         let to = File::create(&stream).expect("a file");
         let mut command = erofast();

@@ -1,7 +1,7 @@
-//! `mount -f`: the process that was started is the mount helper, and its child the server, as in
-//! the background.
+//! `mount -f`: the started process is the mount helper, and its child the server, as in the
+//! background.
 //!
-//! `EROFAST_FOREGROUND_ROUNDS` is how often each order of ends is tried (2).
+//! `EROFAST_FOREGROUND_ROUNDS` is how often each order of ends is tried (default 2).
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +16,7 @@ use super::inherited::counters;
 use super::killed::processes;
 use super::site::{Site, fine, signal, some_file, soon};
 
-/// The server, once programs can use the mount. Of mounts where servers are replaced.
+/// The server, once programs can use the mount. For mounts whose servers are replaced.
 fn served(site: &Site, foreground: &Child) -> Option<u64> {
     let counters = counters(site);
     let restart = &counters["restart"];
@@ -55,11 +55,11 @@ fn a_server_that_dies_is_replaced_and_upgraded_and_requests_are_printed_on() {
 
 fn kill(pid: u64, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    // It may have ended since.
+    // It may have ended in the meantime.
     let _ = kill_process(pid, signal);
 }
 
-/// What ends a mount: of the helper, the server and the process group.
+/// Ends a mount by killing the helper, the server or the process group.
 type End = fn(helper: u64, server: u64);
 
 const ENDS: [(&str, End); 8] = [
@@ -98,21 +98,21 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    // A signal may come before the program obeys those that this process is to ignore.
+    // A signal may come before the program applies the set of signals to ignore.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=HUP,INT,TERM",
         env!("CARGO_BIN_EXE_erofast"),
     ]);
     command.args(["mount", "-f", "-o", options]);
-    // By these paths its processes are found.
+    // Its processes are found by these paths.
     command.args([site.image(), site.point()]);
     command.current_dir(site.directory.path());
     let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
     quiet.process_group(0).spawn().unwrap()
 }
 
-/// While a program reads.
+/// Ends all of them while a program reads.
 #[test]
 fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     let Some(site) = Site::new() else { return };
@@ -143,7 +143,7 @@ fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     }
 }
 
-/// Whatever has been done by then.
+/// However far the program has got by then.
 #[test]
 fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };
@@ -166,7 +166,7 @@ fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     println!("{before} of 12 signals came before the mount");
 }
 
-/// The same order as a caller that reads what it prints sees.
+/// The order as seen by a caller that reads the output.
 #[test]
 fn what_it_prints_ends_with_it() {
     let Some(site) = Site::new() else { return };

@@ -14,7 +14,7 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// Of version 2 or of the first one; none, with a line, where these cannot be made.
+    /// For version 2 or version 1; none, with a line, if these cannot be created.
     pub fn new(is_second: bool, name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {
@@ -47,7 +47,7 @@ impl Freezer {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    /// A thread alone, which version 1 can freeze.
+    /// Adds a single thread, which version 1 can freeze.
     pub fn add_thread(&self, tid: u64) {
         fs::write(self.folder.join("tasks"), tid.to_string()).unwrap();
     }

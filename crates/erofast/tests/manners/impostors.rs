@@ -1,4 +1,4 @@
-//! Processes of another user that look like a mount helper or a server: no command asks them,
+//! Processes of another user that look like a mount helper or a server: no command queries them,
 //! waits for them, signals them or names them.
 
 use std::fs;
@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use super::site::{Site, ends, fine, signal};
 use super::upgrades::mounted;
 
-/// Begins as root, so that it can make what the user could make in namespaces or through
-/// set-user-ID programs. Its arguments are those of a mount helper. A signal is noted in a file.
+/// Begins as root, so that it can create anything that the user could create in namespaces or
+/// through set-user-ID programs. Its arguments are those of a mount helper. It notes signals in a
+/// file.
 const BEGIN: &str = r#"
 import ctypes, json, mmap, os, signal, sys
 device, noted = os.environ["DEVICE"], os.environ["NOTED"]
@@ -34,7 +35,7 @@ def become_user():
     os.setresuid(65534, 65534, 65534)
 "#;
 
-/// Tells that all is ready, and notes signals.
+/// Reports that everything is ready, and notes signals.
 const END: &str = r#"
 def signalled(*_):
     os.write(noted, b"signalled")
@@ -65,20 +66,20 @@ assert os.readlink(f"/proc/self/fd/{pipe}") == f"/memfd:{NAME} (deleted)"
 become_user(); file = None
 "#;
 
-/// As sudo(8) does: a program that became root has descriptors of the user that started it.
+/// Like sudo(8): a program that became root has descriptors of the user who started it.
 const BECAME_ROOT: &str = "os.seteuid(65534); file = memory(); os.seteuid(0)";
 
-/// As most set-user-ID programs: the real user is the one that started it.
+/// Like most set-user-ID programs: the real user is the one who started it.
 const SET_USER_ID: &str = "file = memory(); os.setresuid(65534, 0, 0)";
 
-/// Files without an end, and many of them.
+/// Endless files, and many of them.
 const MANY: &str = r#"
 become_user(); file = memory()
 for _ in range(200):
     os.ftruncate(memory(), 1 << 40)
 "#;
 
-/// Its command line is a page of a file of a server that has stopped.
+/// Its command line is in a page of a file whose server has stopped.
 const STUCK_COMMAND_LINE: &str = r#"
 arguments = int(open("/proc/self/stat").read().rsplit(") ", 1)[1].split()[45])
 libc = ctypes.CDLL(None, use_errno=True)
@@ -96,7 +97,7 @@ struct Impostor<'s> {
 }
 
 impl<'s> Impostor<'s> {
-    /// None, with a line, where there is no Python.
+    /// None, with a line, if there is no Python.
     fn start(site: &'s Site, code: &str, stuck: &Path) -> Option<Self> {
         let device = fs::metadata(site.point()).unwrap().dev();
         let device = format!(
@@ -141,7 +142,7 @@ impl Drop for Impostor<'_> {
     }
 }
 
-/// A server that continues when the test ends, before its clients do.
+/// A stopped server, which continues when the test ends, before its clients do.
 struct Stopped(u64);
 
 impl Drop for Stopped {
@@ -150,8 +151,8 @@ impl Drop for Stopped {
     }
 }
 
-/// In a mount namespace of its own: leaves no erofast mount but that of the site. Others belong to
-/// other tests, and a copy would keep them.
+/// In a separate mount namespace: unmounts all erofast mounts but the site's. The others belong to
+/// other tests, and a copy would keep them alive.
 const UNMOUNT_OTHERS: &str = "
     mount --make-rprivate /
     while read -r _ point type _; do
@@ -183,7 +184,7 @@ fn postinst(site: &Site) -> std::process::Output {
     alone(site, &format!("sh {script} configure 0.9"))
 }
 
-/// Root's commands beside an impostor; `stands` is called when that is ready.
+/// Root's commands next to an impostor; `stands` is called once that is ready.
 fn commands_beside(code: &str, file: &Path, stands: impl FnOnce() -> Option<Stopped>) {
     let Some(site) = mounted() else { return };
     let first = site.pid();
@@ -282,7 +283,7 @@ fn root_upgrades_all_mounts_at_the_same_time_and_names_each_that_fails() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Has `d` and `link` change places without end.
+/// Swaps `d` and `link` forever.
 const SWAP: &str = r#"
 import ctypes, os
 libc = ctypes.CDLL(None)
@@ -295,7 +296,7 @@ while True:
     libc.renameat2(-100, b"d", -100, b"link", 2)
 "#;
 
-/// Nothing but the mount that was looked at is unmounted: the path leads to another filesystem at
+/// Only the mount that was examined is unmounted, although the path leads to another filesystem at
 /// every other moment.
 #[test]
 fn a_user_who_swaps_directories_has_nothing_else_unmounted() {
@@ -372,8 +373,8 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     assert!(!mounts.contains(&place), "{mounts}");
 }
 
-/// A server of another program for a mount that looks like one of erofast's: it answers INIT, opens
-/// and, if it is given some, the question for counters; it takes all else and never answers.
+/// A server of another program for a mount that looks like erofast's: it answers INIT, opens and,
+/// if it has some, the query for counters; it takes all other requests and never answers them.
 const OTHER_SERVER: &str = r#"
 import ctypes, os, struct, sys
 folder, answer = sys.argv[1], sys.argv[2].encode()
@@ -400,7 +401,7 @@ while True:
         os.write(device, struct.pack('<IiQ', 16 + len(reply), 0, unique) + reply)
 "#;
 
-/// Prints the status of each command, and how many processes of them are left.
+/// Prints the status of each command, and how many of their processes are left.
 const BESIDE_OTHER_SERVER: &str = r#"
 mkdir m && python3 -c "$1" m "$2" >ready & other=$!
 until grep -q ready ready; do kill -0 $other || exit 77; sleep 0.1; done
@@ -420,7 +421,7 @@ echo "$left left"
 kill -9 $other
 "#;
 
-/// Nor is another user's mount that cannot be upgraded a failure of the upgrade of all.
+/// A mount of another user that cannot be upgraded does not make the upgrade of all fail either.
 #[test]
 fn a_server_that_takes_requests_and_never_answers_keeps_no_command() {
     let script = [UNMOUNT_OTHERS, BESIDE_OTHER_SERVER].concat();

@@ -1,4 +1,5 @@
-//! What a mount keeps of the program that started it: no descriptor and no secret.
+//! Things that a mount might inherit from the program that started it: it keeps no descriptor and
+//! no secret.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::site::{Site, fine, signal, soon};
 
-/// A lock that is held, a file that may be written, and a secret in a variable.
+/// Starts a caller with a held lock, a writable file, and a secret in a variable.
 fn caller(site: &Site, then: &str) -> Output {
     let script = format!("exec 9<>file; flock 9; {then}");
     fs::write(site.path("file"), "untouched").unwrap();
@@ -39,7 +40,7 @@ fn children(pid: u64) -> Vec<u64> {
     numbers.map(Result::unwrap).collect()
 }
 
-/// Descriptors of a process that lead to a file, and the flags of each.
+/// A process's descriptors of a file, and the flags of each.
 fn descriptors(pid: u64, to: &Path) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let leading = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|link| link == to));
@@ -105,7 +106,7 @@ fn in_the_foreground_no_process_has_a_descriptor_of_the_caller() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Opened to write by the caller, and by its number.
+/// Opened for writing by the caller, and passed by its number.
 #[test]
 fn an_image_that_is_open_is_kept_to_read_only() {
     let Some(site) = Site::new() else { return };
@@ -128,7 +129,7 @@ fn an_image_that_is_open_is_kept_to_read_only() {
             }
         }
         if options.starts_with("ready_fd") {
-            // After the command has returned, or before.
+            // Before or after the command has returned.
             soon("the news", || {
                 fs::read(site.path("ready")).unwrap() == b"\n"
             });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::site::{Site, fine, signal, soon};
 
-/// Processes whose command line names the site.
+/// Number of processes whose command line contains the site's path.
 pub fn processes(site: &Site) -> usize {
     let name = site.directory.path().as_os_str().as_encoded_bytes();
     let lines = fs::read_dir("/proc").unwrap().flatten();
@@ -17,12 +17,12 @@ pub fn processes(site: &Site) -> usize {
     named.count()
 }
 
-/// A server of images that does not answer keeps nobody at the terminal.
+/// A server of images that does not answer blocks nobody at the terminal.
 #[test]
 fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     let Some(site) = Site::new() else { return };
-    // In the place of the fetcher, which is searched for beside the program. Written by another
-    // process: a fork of this one would keep them from being executed.
+    // Replaces the fetcher, which is searched for beside the program. Another process writes it: a
+    // fork of this one would keep it from being executed.
     let make = r#"cp "$0" erofast; printf '#!/bin/sh\necho $$ >pid\nexec sleep 300\n' >erofast-fetch
         chmod +x erofast-fetch"#;
     let mut sh = Command::new("sh");
@@ -40,7 +40,7 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
             .ok()
     };
     soon("the fetcher", || pid().is_some());
-    // Not SIGINT, which programs that shells start in the background ignore.
+    // Not SIGINT, which programs started by shells in the background ignore.
     signal("-TERM", u64::from(mount.id()));
     let ended = mount.wait().unwrap();
     assert_eq!(
@@ -56,12 +56,12 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     assert!(!site.is_mounted());
 }
 
-/// The mounting process was killed before it could report; nothing may be half there.
+/// The mounting process is killed before it could report; nothing may be left half done.
 #[test]
 fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
     let Some(site) = Site::new() else { return };
     let (mut served, mut absent) = (0, 0);
-    // How long it takes differs: the steps reach from before to after the end of the command.
+    // Its duration varies: the steps cover from before to after the end of the command.
     for step in 0..60 {
         let mut mount = site
             .command(&["mount", "image.erofs", "mnt"])
@@ -80,7 +80,7 @@ fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
             false => absent += 1,
         }
         if is_served {
-            // It may be on its way out, since it could not report.
+            // It may be about to end, since it could not report.
             let umount = site.run(&["umount", "mnt"]);
             if site.is_mounted() {
                 fine(&umount);

@@ -1,4 +1,4 @@
-//! Launches whose mount ends on a machine that is slow.
+//! Launches whose mount ends on a slow machine.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::freezer::Freezer;
 use super::site::{Site, fine, soon};
 use crate::profile::image_of_a_script;
 
-/// The companion of a mount, by its server: both have the same parent.
+/// The companion of a mount, found by its server: both have the same parent.
 fn companion_of(server: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{server}/status")).ok()?;
     let parent = status
@@ -24,7 +24,7 @@ fn companion_of(server: u64) -> Option<u64> {
     children.split_whitespace().find(is_it)?.parse().ok()
 }
 
-/// The companion does not run while the mount ends: others may keep all CPUs that long.
+/// The companion does not run while the mount ends: other programs may keep all CPUs that long.
 #[test]
 fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs() {
     let Some(site) = Site::new() else { return };

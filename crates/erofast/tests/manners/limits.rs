@@ -1,4 +1,4 @@
-//! Limits and settings of the caller under which a mount comes up, or fails with one clear line.
+//! Limits and settings of the caller under which a mount succeeds, or fails with one clear line.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::site::{Site, fine, signal, soon};
 
-/// By a shell, with the program as `$0`.
+/// Runs a shell script, with the program as `$0`.
 fn by_shell(site: &Site, script: &str) -> Output {
     Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_erofast")])
@@ -45,7 +45,7 @@ fn too_few_open_files_are_one_line_that_says_so() {
         }
         let lines = lines(&output);
         let is_clear = lines.len() == 1 && lines[0].contains("Too many open files");
-        // Of fewer the shell itself or the C library's loader may have something to say.
+        // With fewer, the shell itself or the C library's loader may print something.
         assert!(is_clear || most < 6, "{most}: {lines:?}");
         assert!(!site.is_mounted(), "{most}");
     }
@@ -84,7 +84,7 @@ fn names_in_messages_stay_on_one_line() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Whenever the mount helper is killed while it starts, there is a mount that is served, or none.
+/// Whenever the mount helper is killed during its start, there is a served mount or none.
 #[test]
 fn a_mount_whose_helper_is_killed_is_served_or_gone() {
     let Some(site) = Site::new() else { return };

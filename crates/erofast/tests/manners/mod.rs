@@ -1,4 +1,4 @@
-//! How a mount starts, reports and ends, with the real program.
+//! How a mount starts, reports and ends, using the real program.
 //!
 //! Needs root and /dev/fuse; says what it skips.
 
@@ -221,7 +221,7 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
         "{stderr}"
     );
     assert!(site.is_mounted());
-    // The command's own working directory is not what the user has to end.
+    // The user does not have to end the command's own working directory.
     let mut inside = Command::new(env!("CARGO_BIN_EXE_erofast"));
     let inside = inside.arg("umount").arg(site.point());
     let inside = inside.current_dir(site.point()).output().unwrap();

@@ -1,4 +1,4 @@
-//! What Prometheus' own tool says of the counters.
+//! How Prometheus' own tool judges the counters.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::site::{Site, ends, fine, fixture, signal, some_file, soon};
 
-/// None where the tool is not there.
+/// None if the tool is not installed.
 fn promtool(metrics: &[u8]) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped());
@@ -20,7 +20,7 @@ fn promtool(metrics: &[u8]) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Requests of all kinds, a fault of the image, and a mount point that a label has to quote.
+/// Requests of all kinds, a fault of the image, and a mount point that must be quoted in a label.
 #[test]
 fn promtool_finds_nothing_to_say_of_the_counters() {
     let Some(site) = Site::new() else { return };
@@ -47,7 +47,7 @@ fn promtool_finds_nothing_to_say_of_the_counters() {
     let printed = [verdict.stdout, verdict.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     assert!(verdict.status.success() && printed.is_empty(), "{printed}");
-    // It does read them.
+    // The tool does read them.
     let twice = [&metrics.stdout[..], &metrics.stdout[..]].concat();
     assert!(promtool(&twice).is_some_and(|verdict| !verdict.status.success()));
 }
@@ -151,7 +151,7 @@ fn several_mounts_are_shown_and_no_others() {
     fine(&json);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["mounts"].as_array().map(Vec::len), Some(2), "{json}");
-    // Where nothing is mounted nothing is up.
+    // If nothing is mounted, nothing is up.
     assert_eq!(missing.status.code(), Some(1));
     let page = text(&missing.stdout);
     assert_eq!(value(&page, "up", &site.path("one")), Some("1"), "{page}");

@@ -1,7 +1,8 @@
-//! Upgrades between this program and the released 1.0.0, both ways: the mount helper is of one
-//! program, the server of the other.
+//! Upgrades between this program and the released 1.0.0, both ways: mount helper and server are of
+//! different programs.
 //!
-//! `EROFAST_RELEASED` names the released program; otherwise it is built from its tag, once.
+//! `EROFAST_RELEASED` is the path of the released program; otherwise it is built from its tag,
+//! once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use super::upgrades::command_line;
 
 const TAG: &str = "v1.0.0";
 
-/// None, with a line, where it is not to be had.
+/// None, with a line, if it is unavailable.
 fn released() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("EROFAST_RELEASED") {
         return Some(path.into());
@@ -58,7 +59,7 @@ fn walk(folder: &Path) -> usize {
     read.sum()
 }
 
-/// A mount by one program is handed to the other and back; servers die in between.
+/// A mount made by one program is handed to the other and back; servers die in between.
 #[track_caller]
 fn there_and_back(site: &Site, first: &Path, second: &Path, upgrade: &Path) {
     install(site, first);

@@ -1,4 +1,4 @@
-//! A directory to mount in, and what the tests do with it.
+//! A directory to mount in, and operations of the tests on it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes.
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// A directory with an image and a mount point in it; nothing is left of it afterwards.
@@ -16,7 +16,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// None, with a line that says why, where nothing can be mounted.
+    /// None, with a line that says why, if nothing can be mounted.
     pub fn new() -> Option<Self> {
         let me = fs::metadata("/proc/self").ok()?.uid();
         let fuse = File::options().read(true).write(true).open("/dev/fuse");
@@ -58,7 +58,7 @@ impl Site {
         self.command(arguments).output().unwrap()
     }
 
-    /// In the foreground, with its standard error in the file `log`.
+    /// Mounts in the foreground, with standard error in the file `log`.
     pub fn start(&self, flags: &[&str]) -> Child {
         let log = File::create(self.path("log")).unwrap();
         let mut command = self.command(&[&["mount"], flags, &["image.erofs", "mnt"]].concat());
@@ -145,7 +145,7 @@ pub fn signal(name: &str, pid: u64) {
     assert!(status.unwrap().success());
 }
 
-/// Some regular file of the mount that is not empty.
+/// Some non-empty regular file of the mount.
 pub fn some_file(directory: &Path) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! A server or a mount helper that was stopped, as by SIGSTOP, or hangs.
+//! A server or a mount helper that is stopped, as by SIGSTOP, or hangs.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use crate::switch::{self, Switch};
 
 use super::site::{LONG, Site, ends, fine, signal, soon};
 
-/// A mount in the background whose server has stopped; the server and the mount helper.
+/// A mount in the background whose server is stopped; returns the server and the mount helper.
 fn stopped(site: &Site, options: &str) -> (u64, u64) {
     fine(&site.run(&["mount", "-o", options, "image.erofs", "mnt"]));
     let server = site.pid();
@@ -23,7 +23,7 @@ fn parent(pid: u64) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// False of a process that was not waited for yet.
+/// False for a process that has ended but was not waited for yet.
 fn runs(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -53,7 +53,7 @@ fn a_busy_mount_of_a_server_that_has_stopped_is_taken_away() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// How often it waited.
+/// How often it has waited.
 fn waits(pid: u64) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();
@@ -61,7 +61,7 @@ fn waits(pid: u64) -> u64 {
     waits.unwrap().trim().parse().unwrap()
 }
 
-/// Polling the device would wake it for each request.
+/// Polling the device would wake the helper for each request.
 #[test]
 fn requests_do_not_wake_the_mount_helper() {
     let Some(site) = Site::new() else { return };
@@ -86,8 +86,8 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     }
 }
 
-/// The kernel gives the next mount the number of the one that is gone, whose mount helper did not
-/// see that yet.
+/// The kernel gives the next mount the number of one that is gone, whose mount helper has not
+/// noticed that yet.
 #[test]
 fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     let Some(site) = Site::new() else { return };
@@ -125,7 +125,7 @@ fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Nobody is left who could replace or end the server.
+/// Nobody is left to replace or end the server.
 #[test]
 fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
     let Some(site) = Site::new() else { return };
@@ -204,7 +204,7 @@ fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_hands
     println!("{killed} mounts failed, since their helper was killed");
 }
 
-/// Of a process of one thread that has one.
+/// The child of a single-threaded process, if it has one.
 fn child_of(pid: u32) -> Option<u64> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_ascii_whitespace().next()?.parse().ok()

@@ -1,7 +1,7 @@
-//! Upgrades by a program that works, and by programs that do not.
+//! Upgrades to a program that works, and to programs that do not.
 //!
 //! `EROFAST_UPGRADE_ROUNDS` is how often a mount goes through an upgrade, a broken program and a
-//! death (4: more deaths in a row end a mount, so that more rounds wait in between).
+//! death (default 4: more consecutive deaths end a mount, so further rounds wait in between).
 
 use std::collections::VecDeque;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::common::copy_program;
 use super::freezer::Freezer;
 use super::site::{LONG, Site, ends_soon, fine, signal, soon};
 
-/// Programs that cannot serve, as scripts: that end, crash, or speak another protocol.
+/// Programs that cannot serve, as scripts: they end, crash, or speak another protocol.
 const BROKEN: [&str; 4] = [
     "#!/bin/sh\nexit 1\n",
     "#!/bin/sh\nkill -SEGV $$\n",
@@ -27,7 +27,7 @@ const BROKEN: [&str; 4] = [
     "no program at all\n",
 ];
 
-/// A mount by a program that can be replaced. None, with a line, where servers are not replaced.
+/// A mount by a replaceable program. None, with a line, if servers are not replaced.
 pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));
@@ -45,19 +45,19 @@ pub fn mounted() -> Option<Site> {
 }
 
 fn install_good(site: &Site) {
-    // To rename a file over itself does nothing.
+    // Renaming a file over itself does nothing.
     let _ = fs::remove_file(site.path("program"));
     fs::hard_link(site.path("good"), site.path("program")).unwrap();
 }
 
-/// In one step, as packages do.
+/// Installs it in one step, as packages do.
 fn install(site: &Site, script: &str) {
     fs::write(site.path("new"), script).unwrap();
     fs::set_permissions(site.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(site.path("new"), site.path("program")).unwrap();
 }
 
-/// It must end by itself; `during` is done meanwhile.
+/// Runs an upgrade, which must end by itself; `during` runs meanwhile.
 fn upgrade(site: &Site, during: impl FnOnce()) -> Output {
     let mut upgrade = site.command(&["upgrade", "mnt"]);
     let upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();
@@ -292,7 +292,7 @@ fn rounds_of_upgrade_broken_program_and_death_are_noticed_by_no_reader() {
     println!("{rounds} rounds of upgrade, broken program and death");
 }
 
-/// Five in ten seconds end a mount.
+/// Waits until a death ends nothing: five in ten seconds end a mount.
 fn wait_for_a_death_that_ends_nothing(deaths: &mut VecDeque<Instant>) {
     if deaths.len() == 4 {
         let first = deaths.pop_front().unwrap();
@@ -309,7 +309,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Reads a file again and again, without what the kernel keeps of it, and looks up a name.
+/// Reads a file repeatedly without the kernel's caches, and looks up a name.
 fn read_until(over: &AtomicBool, path: &Path, reader: usize) {
     let whole = fs::read(path).unwrap();
     let mut number = 0;

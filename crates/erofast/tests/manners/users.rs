@@ -1,4 +1,4 @@
-//! Mounts of an ordinary user, and of root as such a user sees them.
+//! Mounts of an ordinary user, and root's mounts as such a user sees them.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -37,7 +37,7 @@ pub(super) fn as_nobody(site: &Site, script: &str) -> Option<Output> {
         return None;
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // Where the root is no mount point, in a chroot, there is no mount namespace of its own.
+    // If the root is not a mount point, as in a chroot, no mount namespace can be created.
     if output.status.code() == Some(77) || stderr.starts_with("unshare: ") {
         println!("skipped: {}", stderr.trim_end());
         return None;
@@ -45,7 +45,7 @@ pub(super) fn as_nobody(site: &Site, script: &str) -> Option<Output> {
     Some(output)
 }
 
-/// Runs a script in namespaces of its own (unshare(1)); `$0` is the program.
+/// Runs a script in separate namespaces (unshare(1)); `$0` is the program.
 fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> {
     let output = Command::new("unshare")
         .args([namespaces, "sh", "-c", script])
@@ -54,7 +54,7 @@ fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> 
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // `umount`: what the script unmounts is not there, or may not be.
+    // `umount`: what the script unmounts does not exist, or may not be unmounted.
     if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
         println!("skipped: {stderr}");
         return None;
@@ -74,7 +74,7 @@ fn a_user_mounts_watches_and_unmounts() {
     fine(&output);
 }
 
-/// fusermount3 may not read what is there.
+/// fusermount3 may not read the directory's contents.
 #[test]
 fn a_user_that_would_cover_a_mount_gets_the_reason() {
     let Some(site) = Site::new() else { return };
@@ -138,7 +138,7 @@ fn a_user_is_told_once_that_real_time_is_refused() {
     };
     fine(&output);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // A machine may allow it to everyone.
+    // A machine may allow it for everyone.
     let notices = stderr.lines().filter(|line| line.contains("real-time"));
     assert!(notices.count() <= 1, "{stderr}");
 }
@@ -167,7 +167,7 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
     );
 }
 
-/// Root may not ask the server, but upgrades it.
+/// Root may not query the server, but upgrades it.
 #[test]
 fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
     let Some(site) = Site::new() else { return };
@@ -290,7 +290,7 @@ fn without_proc_the_error_names_it() {
     assert!(!site.is_mounted());
 }
 
-/// The root directory of an initramfs that `mktemp -d` began has such a mode.
+/// The root directory of an initramfs created with `mktemp -d` has such a mode.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
     let Some(site) = Site::new() else { return };

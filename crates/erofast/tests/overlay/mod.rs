@@ -1,14 +1,14 @@
 //! overlayfs on top of a mount: the layer of a container image with a whiteout and an opaque
 //! directory, above a plain directory, as root and in a user namespace.
 //!
-//! `layer.erofs` was made by mkfs.erofs 1.9.4 of etc/motd (a whiteout, that is a character device
-//! 0:0), etc/new, and lower/ with lower/only and the attributes `trusted.overlay.opaque` and
+//! `layer.erofs` was made by mkfs.erofs 1.9.4 from etc/motd (a whiteout, that is, a character
+//! device 0:0), etc/new, and lower/ with lower/only and the attributes `trusted.overlay.opaque` and
 //! `user.overlay.opaque`, both "y". mkfs.erofs adds `trusted.overlay.origin` to etc/.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Mounts the layer, merges it with `base`, shows and changes what is merged.
+/// Mounts the layer, merges it with `base`, shows and changes the merged tree.
 const SCRIPT: &str = r#"
 set -e
 erofast=$1 layer=$2 options=$3
@@ -40,7 +40,7 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-/// What the script prints, run by `before`; none where something is missing.
+/// The output of the script, started by `before`; none if something is missing.
 fn run(before: &[&str], options: &str) -> Option<String> {
     if Command::new("getfattr").arg("--version").output().is_err() {
         println!("skipped: no getfattr");
@@ -98,6 +98,6 @@ fn in_a_user_namespace_names_that_it_may_not_read_are_not_listed() {
         return;
     };
     check(&shown);
-    // Listed and unreadable, it would fail every copy to the upper layer.
+    // If it were listed but unreadable, every copy to the upper layer would fail.
     assert!(!shown.contains("trusted."), "{shown}");
 }

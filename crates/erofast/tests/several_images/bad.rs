@@ -1,4 +1,4 @@
-//! Layers that contradict themselves: one line, and an end.
+//! Layers that contradict themselves: reading reports one line and ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};

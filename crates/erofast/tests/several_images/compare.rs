@@ -1,4 +1,4 @@
-//! All that programs see of a tree: names, types, attributes, content.
+//! Everything that programs see of a tree: names, types, attributes, content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is known of a file, in lines that can be compared.
+/// The properties of files, in lines that can be compared.
 pub type Shown = BTreeMap<PathBuf, Vec<String>>;
 
-/// Everything below `root`, by paths from there.
+/// Everything below `root`, by path relative to it.
 pub fn tree(root: &Path) -> Shown {
     let mut shown = Shown::new();
     let mut links = BTreeMap::new();
@@ -23,7 +23,7 @@ fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u
     let mut lines = metadata(&here);
     let found = fs::symlink_metadata(&here).expect("it is there");
     if !found.is_dir() && found.nlink() > 1 {
-        // overlayfs has numbers of each layer.
+        // overlayfs uses numbers from each layer.
         let number = (found.dev(), found.ino());
         let first = links.entry(number).or_insert_with(|| path.to_owned());
         lines.push(format!("the same as {}", first.display()));
@@ -40,7 +40,7 @@ fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u
     for entry in entries {
         let below = path.join(entry.file_name());
         let found = match fs::symlink_metadata(root.join(&below)) {
-            // overlayfs lists whiteouts of directories that only one layer has.
+            // overlayfs lists whiteouts in directories that only one layer has.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found.expect("it is there"),
         };

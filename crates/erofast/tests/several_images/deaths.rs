@@ -109,7 +109,7 @@ fn listings_and_directories_go_on_after_a_death() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 3002);
-    // The path of this one in its image is not that in the tree.
+    // Its path in its image differs from the one in the tree.
     let flags = rustix::fs::OFlags::RDONLY;
     let file = rustix::fs::openat(&redirected, "f", flags, rustix::fs::Mode::empty());
     let content = std::io::read_to_string(fs::File::from(file.expect("a file")));

@@ -1,5 +1,5 @@
-//! Layers made at random: trees whose names meet those of other layers, with all that hides what is
-//! below.
+//! Randomly generated layers: trees whose names collide with those of other layers, with everything
+//! that hides what is below.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-/// A sequence of numbers that a seed determines (xorshift).
+/// A sequence of numbers determined by a seed (xorshift).
 pub struct Numbers(u64);
 
 impl Numbers {
     pub fn new(seed: u64) -> Self {
-        // Not 0, which would stay so.
+        // Not 0, which would stay 0.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -24,18 +24,18 @@ impl Numbers {
         (self.0 >> 16) % limit
     }
 
-    /// True once in so many times.
+    /// True once in `times` calls.
     fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Few, so that layers meet; the first two are before `.` in a directory's order.
+/// Only a few, so that layers collide; the first two sort before `.` in a directory.
 const NAMES: [&str; 11] = [
     "!", "-x", "a", "b", "c", "d", "e", "lib", "x.so", "z", "\u{e4}",
 ];
 
-/// Whether directories of the layers have redirects, by which one may be in the tree twice.
+/// Whether directories of the layers have redirects, by which one may occur in the tree twice.
 pub fn has_redirects(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }
@@ -80,7 +80,7 @@ pub fn image_of(tree: &Path, image: &Path, kind: u64) -> Option<()> {
 
 struct Maker<'n> {
     numbers: &'n mut Numbers,
-    /// Of this layer, for hard links.
+    /// Files of this layer, for hard links.
     files: Vec<PathBuf>,
     is_lowest: bool,
     redirects: bool,
@@ -93,7 +93,7 @@ impl Maker<'_> {
                 self.entry(&path.join(name), depth);
             }
         }
-        // More than a block has.
+        // More than fit in a block.
         if depth == 1 && self.numbers.once_in(3) {
             for number in 0..300 {
                 if self.numbers.once_in(2) {
@@ -116,7 +116,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Marks by which a directory hides what is below, or is merged with another one.
+    /// Adds marks by which a directory hides what is below, or is merged with another one.
     fn hides(&mut self, path: &Path) {
         let mark = |name: &str, value: &[u8]| {
             let flags = XattrFlags::empty();

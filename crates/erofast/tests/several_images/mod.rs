@@ -1,5 +1,5 @@
-//! Several images as one tree: beside the kernel's overlayfs over the same layers, and what only
-//! tar archives have.
+//! Several images as one tree: compared with the kernel's overlayfs over the same layers, and with
+//! features that only tar archives have.
 
 mod bad;
 mod compare;
@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 
 use crate::common::erofast;
 
-/// Mounts below a directory, which are gone with this.
+/// Mounts below a directory, which are unmounted when this is dropped.
 struct Mounts {
     place: tempfile::TempDir,
     mounted: Vec<PathBuf>,
@@ -35,7 +35,8 @@ impl Mounts {
         point
     }
 
-    /// The kernel's overlayfs over the kernel's mounts of the images; why not, if it cannot.
+    /// The kernel's overlayfs over the kernel's mounts of the images, or the reason why it cannot
+    /// be mounted.
     fn overlayfs(&mut self, images: &[PathBuf]) -> Result<PathBuf, String> {
         let mut lower = Vec::new();
         for (number, image) in images.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Ours.
+    /// Our mount of the images.
     fn erofast(&mut self, images: &[PathBuf], options: &str) -> PathBuf {
         let point = self.point("ours");
         let lower = images[1..]
@@ -93,7 +94,7 @@ impl Drop for Mounts {
     }
 }
 
-/// Makes an image of each tree that `make` fills, the top one first; `None` without mkfs.erofs.
+/// Makes an image from each tree that `make` fills, the top one first; `None` without mkfs.erofs.
 fn images(place: &Path, make: &[&dyn Fn(&Path)]) -> Option<Vec<PathBuf>> {
     let made = make.iter().enumerate().map(|(number, make)| {
         let tree = place.join(format!("tree{number}"));
@@ -109,7 +110,7 @@ fn images(place: &Path, make: &[&dyn Fn(&Path)]) -> Option<Vec<PathBuf>> {
     made
 }
 
-/// Writes files, with what they contain; a path that ends with a slash is a directory.
+/// Writes files with these contents; a path that ends with a slash is a directory.
 fn write(tree: &Path, files: &[(&str, &str)]) {
     for (path, content) in files {
         let path = tree.join(path);
@@ -121,7 +122,7 @@ fn write(tree: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Why layers cannot be made and compared here.
+/// The reason why layers cannot be made and compared here.
 fn missing() -> Option<&'static str> {
     let is_there = |path: &str| Path::new(path).exists();
     if !rustix::process::geteuid().is_root() {
@@ -135,7 +136,7 @@ fn missing() -> Option<&'static str> {
     }
 }
 
-/// A run of the command that reads the images without mounting them.
+/// Runs a command that reads the images without mounting them.
 fn read(command: &str, images: &[PathBuf], arguments: &[&str]) -> Output {
     let mut erofast = erofast();
     erofast.arg(command).arg(&images[0]);

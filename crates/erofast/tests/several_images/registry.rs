@@ -1,4 +1,4 @@
-//! Images of several layers in a registry.
+//! Images with several layers in a registry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn stat(mount: &Path) -> serde_json::Value {
     serde_json::from_slice(&output.expect("it starts").stdout).expect("counters")
 }
 
-/// A run of the command with this cache.
+/// Runs the command with this cache.
 fn run(command: &str, cache: &Path, image: &Path, arguments: &[&str]) -> std::process::Output {
     let mut erofast = erofast();
     erofast
@@ -45,7 +45,7 @@ fn an_image_of_several_layers_is_one_tree_that_outlives_its_processes() {
     // Manifests repeat layers: the empty one, most often.
     images.insert(2, images[2].clone());
     let registry = Repository::new();
-    // A manifest begins with the lowest one.
+    // A manifest begins with the lowest layer.
     let put = |image: &PathBuf| registry.put_blob(&fs::read(image).expect("an image"), EROFS);
     let layers: Vec<_> = images.iter().rev().map(put).collect();
     registry.put_manifest("v1", &json!({ "layers": layers }));
@@ -84,7 +84,7 @@ fn an_image_of_several_layers_is_one_tree_that_outlives_its_processes() {
     same();
     let checked = run("check", &cache, &image, &[]);
     assert!(checked.status.success(), "{checked:?}");
-    // All of it, then without the registry.
+    // The whole image, then without the registry.
     let fetched = erofast()
         .args(["cache", "fetch", "--cache-dir"])
         .args([&cache, &image])

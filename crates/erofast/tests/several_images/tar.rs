@@ -1,11 +1,11 @@
-//! Whiteouts as tar archives have them: files with names.
+//! Whiteouts in the form used by tar archives: files with special names.
 
 use std::fs;
 use std::path::Path;
 
 use super::{images, read, write};
 
-/// What a listing of all of the tree has.
+/// The listing of the whole tree.
 fn listed(place: &Path, make: &[&dyn Fn(&Path)]) -> Option<Vec<String>> {
     let images = images(place, make)?;
     let output = read("ls", &images, &["-R", "--json"]);
@@ -50,7 +50,7 @@ fn a_name_that_begins_with_wh_hides_what_lies_below_and_itself() {
                         ("a/d/hidden", "x"),
                         (&format!("a/{long}"), "x"),
                         ("opaque/hidden", "x"),
-                        // Of this layer: only what is below it is hidden.
+                        // In this layer: only what is below it is hidden.
                         ("a/.wh.deep", "x"),
                         ("a/deep/own", "x"),
                     ],

@@ -1,4 +1,4 @@
-//! Layers at URLs, beside layers that lie here.
+//! Layers at URLs, mixed with local layers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn layers_may_be_at_urls() {
         let path = format!("/layer{number}.erofs");
         let bytes = fs::read(image).expect("the image");
         server.state().files.insert(path.clone(), Arc::new(bytes));
-        // The second one lies here.
+        // The second layer is local.
         match number {
             1 => image.clone(),
             _ => PathBuf::from(server.url(&path)),

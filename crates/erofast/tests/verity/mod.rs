@@ -1,8 +1,8 @@
-//! Images with a dm-verity tree: every command reads what it verifies, and a flipped bit costs what
-//! depends on its block and nothing else.
+//! Images with a dm-verity tree: every command reads only verified bytes, and a flipped bit affects
+//! what depends on its block and nothing else.
 //!
-//! The trees are made here, as veritysetup makes them; crates/dm-verity/tests compares the two. One
-//! test mounts: root or fusermount3, and /dev/fuse.
+//! The trees are made here, in veritysetup's format; crates/dm-verity/tests compares the two. One
+//! test mounts: it needs root or fusermount3, and /dev/fuse.
 
 mod signed;
 
@@ -14,11 +14,11 @@ use crate::writer::Recipe;
 use erofs_engine::erofs_format::{ExtentKind, FileType};
 use erofs_engine::{Engine, EngineOptions, Offset, VerityOptions};
 
-/// An image with its tree, in a directory of its own.
+/// An image with its tree, in a separate directory.
 struct Verified {
     _directory: tempfile::TempDir,
     image: PathBuf,
-    /// Where the tree is, if not behind the image.
+    /// The file of the tree, if it is not after the image.
     beside: Option<PathBuf>,
     root: String,
     data: Vec<u8>,
@@ -64,7 +64,7 @@ impl Verified {
         self.data.len().next_multiple_of(4096) as u64
     }
 
-    /// Writes data and tree with one bit flipped; `at` counts through data and then the tree.
+    /// Writes data and tree with one bit flipped; `at` counts through the data and then the tree.
     fn flip(&self, at: usize, bit: u32) {
         let (mut data, mut area) = (self.data.clone(), self.area.clone());
         match at.checked_sub(data.len()) {
@@ -140,7 +140,7 @@ fn every_good_image_reads_the_same_through_its_tree() {
                 ..verified.options()
             };
             if image.offset != 0 {
-                // The tree covers the image and not what is before it.
+                // The tree covers the image but not what precedes it.
                 let error = Engine::open(&verified.image, &options)
                     .map(drop)
                     .unwrap_err();
@@ -164,7 +164,7 @@ fn each_of_200_flipped_bits_is_found_by_check() {
     let length = verified.data.len() + verified.area.len();
     for n in 0..200 {
         let at = n * length / 200;
-        // Within the superblock: the UUID, and what is behind it up to the first hash block.
+        // Within the superblock: the UUID, and what follows it up to the first hash block.
         let in_area = at.saturating_sub(verified.data.len());
         if at >= verified.data.len()
             && ((16..32).contains(&in_area) || (512..1024).contains(&in_area))
@@ -192,7 +192,7 @@ fn a_flipped_bit_costs_what_depends_on_its_block_and_nothing_else() {
         };
         let found = verify::differences(&engine, &expected, &[]);
         let paths = expected.len();
-        // What is not an error that names the block would be a wrong byte.
+        // Anything but an error that names the block would be a wrong byte.
         let named = format!("data block {block} (at byte {})", block * 4096);
         let wrong: Vec<_> = found
             .iter()

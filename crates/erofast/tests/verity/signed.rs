@@ -1,4 +1,4 @@
-//! Root hashes that are signed.
+//! Signed root hashes.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -97,7 +97,7 @@ fn every_command_asks_for_the_signature_and_a_mount_as_well() {
 fn check_outcome(command: &str, output: &Output, refused: Option<&str>) {
     let printed = text(&output.stderr);
     match refused {
-        // What `cat` matches may be directories.
+        // The matches of `cat` may be directories.
         None if command == "cat" => assert!(!printed.contains("verity"), "{printed}"),
         None => assert!(output.status.success(), "{command}: {printed}"),
         Some(reason) => {

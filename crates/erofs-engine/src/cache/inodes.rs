@@ -8,11 +8,11 @@ use erofs_format::{Inode, Nid};
 use crate::Error;
 use crate::cache::{Hit, ReadCache};
 
-/// Inodes kept decoded. The kernel asks once for the attributes of each, and then reads by number:
-/// this many files may be read in turn without decoding their inodes again.
+/// Inodes kept decoded. The kernel requests the attributes of each once, and then reads by number:
+/// this many files may be read alternately without decoding their inodes again.
 const INODES_KEPT: u64 = 1024;
 
-/// Inodes that were read lately.
+/// Recently read inodes.
 #[derive(Debug)]
 pub(crate) struct Inodes(ReadCache<Nid, Arc<Inode>>);
 
@@ -21,7 +21,7 @@ impl Inodes {
         Self(ReadCache::new(INODES_KEPT, 1))
     }
 
-    /// The inode `nid`; one that is not kept is read.
+    /// The inode `nid`, which is read if it is not cached.
     pub(crate) fn get(
         &self,
         nid: Nid,
@@ -33,7 +33,7 @@ impl Inodes {
         }
     }
 
-    /// As [`get`](Self::get), without a count that threads share.
+    /// Like [`get`](Self::get), without a reference count that threads share.
     pub(crate) fn borrow(
         &self,
         nid: Nid,
@@ -45,7 +45,7 @@ impl Inodes {
         }
     }
 
-    /// As [`borrow`](Self::borrow); one that is not kept is read and not kept.
+    /// Like [`borrow`](Self::borrow), but an inode that is not cached is not added to the cache.
     pub(crate) fn peek(
         &self,
         nid: Nid,
@@ -64,7 +64,7 @@ impl Inodes {
     }
 }
 
-/// An inode for the length of one request. Dereferences to it.
+/// An inode, for the duration of one request. Dereferences to it.
 #[derive(Debug)]
 pub struct BorrowedInode(Lender);
 

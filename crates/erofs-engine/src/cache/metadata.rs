@@ -1,4 +1,4 @@
-//! A cache of metadata: on-disk structures are small and close to each other.
+//! A cache of metadata: on-disk structures are small and close together.
 
 use std::io;
 
@@ -10,17 +10,17 @@ use crate::cache::windows::Windows;
 const BLOCK: u64 = 4096;
 /// Longer reads bypass the cache: they are content, not structures.
 const LONGEST: usize = 2 * BLOCK as usize;
-/// Bytes cached in all.
+/// Bytes cached in total.
 const CAPACITY: u64 = 1 << 20;
-/// Bytes cached at least of each of many images.
+/// The minimum number of bytes cached for each of many images.
 const LEAST: u64 = 64 << 10;
 
-/// The blocks of a device or of the metabox that were read last, by number.
+/// The most recently read blocks of a device or of the metabox, by number.
 #[derive(Debug)]
 pub(crate) struct MetadataCache(Windows<u64>);
 
 impl MetadataCache {
-    /// For one of so many images.
+    /// For one of `count` images.
     pub(crate) fn of_images(count: usize) -> Self {
         let share = CAPACITY / count.max(1) as u64;
         Self(Windows::new(share.max(LEAST), BLOCK))

@@ -1,13 +1,15 @@
 //! A cache whose hits take no lock and write nothing that other threads read.
 //!
-//! A table of fixed size, cut into sets of eight slots; the hash of a key names its set, as in a
-//! CPU's cache. A hit loads one slot. What it holds on to meanwhile it notes in a place of its own
-//! thread (arc-swap), not in a counter of the entry. Threads that change the table take turns.
+//! A table of fixed size, divided into sets of eight slots; the hash of a key selects its set, as
+//! in a CPU's cache. A hit loads one slot. The entry that it keeps alive meanwhile is noted in a
+//! place of the thread's own (arc-swap), not in a counter in the entry. Threads that change the
+//! table take turns.
 //!
-//! Old entries go by a second chance: a hit marks its entry, unless it is marked already. The
-//! search for room takes the first entry of the queue without a mark, or the last of so many;
-//! entries with a mark lose it and go to the end. So the entries that every thread reads are hardly
-//! ever written, and a change of the table keeps other threads waiting for some microseconds.
+//! Old entries are evicted by a second-chance scheme: a hit marks its entry, unless it is already
+//! marked. The search for room takes the first unmarked entry of the queue, or the last within a
+//! bound; marked entries lose the mark and move to the end. So entries that every thread reads are
+//! hardly ever written, and a change of the table keeps other threads waiting for some
+//! microseconds.
 
 pub(crate) mod inodes;
 pub(crate) mod metadata;
@@ -29,17 +31,17 @@ const WAYS: usize = 8;
 /// Most slots of a table, 16 bytes each.
 const MOST_SLOTS: u64 = 1 << 16;
 
-/// Marked entries that are passed by, at most, before one of them leaves. Of a large table whose
-/// entries are all read, the search for one without a mark would take milliseconds.
+/// Marked entries that are passed over before one of them is evicted. If all entries of a large
+/// table are in use, a search for an unmarked one would take milliseconds.
 const MOST_PASSED: usize = 64;
-/// Entries that leave before other threads get their turn: one large value takes the place of
-/// thousands of small ones.
+/// Entries evicted before other threads get their turn: one large value replaces thousands of small
+/// ones.
 const MOST_IN_A_ROW: usize = 32;
 
 /// Values up to a total weight.
 #[derive(Debug)]
 pub(crate) struct ReadCache<K, V> {
-    /// Sets one behind the other. Changed by the holder of `room` alone.
+    /// Sets, one after another. Changed only by the holder of `room`.
     slots: Box<[Slot<K, V>]>,
     /// Set at start.
     pub(crate) capacity: u64,
@@ -49,7 +51,7 @@ pub(crate) struct ReadCache<K, V> {
 
 #[derive(Debug)]
 struct Slot<K, V> {
-    /// Atomic. Part of the hash of the key, never 0 with an entry: most misses load no entry.
+    /// Atomic. Part of the key's hash, never 0 for an entry, so that most misses load no entry.
     tag: AtomicU32,
     entry: ArcSwapOption<Entry<K, V>>,
 }
@@ -62,7 +64,7 @@ struct Room {
     queue: VecDeque<u32>,
 }
 
-/// A cached value. All but the mark is set at start.
+/// A cached value. Everything except the mark is set at start.
 #[derive(Debug)]
 pub(crate) struct Entry<K, V> {
     key: K,
@@ -80,13 +82,13 @@ impl<K, V> Deref for Entry<K, V> {
     }
 }
 
-/// A hit: keeps the value alive. For the length of a request; a thread has room for eight at once
-/// before they count in the entry.
+/// A hit, which keeps the value alive. Hold it only for the duration of a request; a thread has
+/// room for eight at once before they count in the entry.
 #[derive(Debug)]
 pub(crate) struct Hit<K, V>(Guard<Option<Arc<Entry<K, V>>>>);
 
 impl<K, V> Hit<K, V> {
-    /// `None` for another key.
+    /// `None` if the entry has another key.
     fn of(entry: Guard<Option<Arc<Entry<K, V>>>>, key: &K) -> Option<Self>
     where
         K: Eq,
@@ -110,11 +112,12 @@ impl<K, V> Deref for Hit<K, V> {
     }
 }
 
-/// Evicted entries. Drop them when no lock is held.
+/// Evicted entries. Drop them while no lock is held.
 pub(crate) type Evicted<K, V> = Vec<Arc<Entry<K, V>>>;
 
 impl<K: Hash + Eq, V> ReadCache<K, V> {
-    /// `usual` is the weight of a usual value: the table has a slot for each that fits.
+    /// Creates a cache; `usual` is the weight of a typical value: the table has a slot for each
+    /// that fits.
     pub(crate) fn new(capacity: u64, usual: u64) -> Self {
         let slots = (capacity / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
         let slot = |_| Slot {
@@ -141,8 +144,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         slots.find_map(|slot| Hit::of(slot.entry.load(), key))
     }
 
-    /// Caches `value` if its weight fits the capacity at all. Returns what had to leave: an older
-    /// value of the same key too.
+    /// Caches `value` if its weight fits the capacity at all. Returns evicted entries, including an
+    /// older value of the same key.
     pub(crate) fn put(&self, key: K, value: V, weight: u64) -> Evicted<K, V> {
         let mut gone = Vec::new();
         if weight > self.capacity {
@@ -170,7 +173,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         gone
     }
 
-    /// Removes and returns the value that is due to leave.
+    /// Removes and returns the value that is due for eviction.
     pub(crate) fn pop(&self) -> Option<Arc<Entry<K, V>>> {
         self.evict(&mut lock(&self.room), None)
     }
@@ -189,8 +192,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         (first..first + WAYS, (hash >> 32) as u32 | 1)
     }
 
-    /// Removes and returns the next entry without a mark, or the last one within the bound;
-    /// never that of the slot `kept`.
+    /// Removes and returns the next unmarked entry, or the last one within the bound; never that of
+    /// the slot `kept`.
     fn evict(&self, room: &mut Room, kept: Option<usize>) -> Option<Arc<Entry<K, V>>> {
         for passed in 0..=MOST_PASSED {
             let number = room.queue.pop_front()?;
@@ -203,7 +206,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         None
     }
 
-    /// Replaces the entry of a slot, which is in the queue while it has one.
+    /// Replaces the entry of a slot, which is in the queue while it has an entry.
     fn swap(
         &self,
         room: &mut Room,
@@ -223,8 +226,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
     }
 }
 
-/// Where a new entry goes: in the place of an old one of its key, to a free slot, or to one without
-/// a mark; the others of the set lose theirs.
+/// Selects a slot for a new entry: that of an old entry with its key, a free one, or one whose
+/// entry is unmarked; the others of the set lose their marks.
 fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
     let same = set.iter().position(|slot| slot.holds(tag, key));
     let is_free = |slot: &Slot<K, V>| slot.tag.load(Ordering::Relaxed) == 0;
@@ -242,7 +245,7 @@ impl<K, V> Slot<K, V> {
         self.tag.load(Ordering::Relaxed) == tag && self.entry.load().as_ref().is_some_and(same)
     }
 
-    /// Whether it has an entry without a mark. Takes the mark.
+    /// Whether it has an unmarked entry. Clears the mark.
     fn spare(&self) -> bool {
         let entry = self.entry.load();
         let marked = |entry: &Arc<Entry<K, V>>| entry.marked.swap(false, Ordering::Relaxed);
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(*hit, "one");
     }
 
-    /// A thread that waits for the table waits for that long.
+    /// A thread that waits for the table waits that long.
     #[test]
     fn room_is_found_among_entries_that_are_all_read_without_a_look_at_all() {
         let cache = ReadCache::new(10_000, 1);

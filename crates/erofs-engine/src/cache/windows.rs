@@ -1,4 +1,5 @@
-//! A cache of bytes in windows: what is read in small pieces is fetched or decoded once for many.
+//! A cache of bytes in windows: data that is read in small pieces is fetched or decoded once for
+//! many reads.
 
 use std::hash::Hash;
 use std::io;
@@ -7,22 +8,22 @@ use erofs_format::ReadAt;
 
 use crate::cache::ReadCache;
 
-/// Windows that were read last, by the caller's key.
+/// Recently read windows, by the caller's key.
 #[derive(Debug)]
 pub(crate) struct Windows<K>(ReadCache<K, Box<[u8]>>);
 
 impl<K: Eq + Hash> Windows<K> {
-    /// Holds at most `capacity` bytes, in windows that usually have `usual`.
+    /// Holds at most `capacity` bytes, in windows of typically `usual` bytes.
     pub(crate) fn new(capacity: u64, usual: u64) -> Self {
         Self(ReadCache::new(capacity, usual))
     }
 
-    /// Copies what the window of `bytes` bytes around `offset` has from there on; `key` is that of
-    /// the window with this number. Returns how many bytes.
+    /// Copies from the window of `bytes` bytes around `offset`, starting at `offset`; `key` maps
+    /// the window's number to its key. Returns the number of bytes copied.
     ///
     /// # Errors
-    /// Errors of `source`, from which a window that is not cached is read whole, and
-    /// `UnexpectedEof` behind its end.
+    /// Errors of `source`, from which a window that is not cached is read as a whole, and
+    /// `UnexpectedEof` beyond its end.
     pub(crate) fn copy(
         &self,
         source: &dyn ReadAt,
@@ -46,7 +47,7 @@ impl<K: Eq + Hash> Windows<K> {
     }
 }
 
-/// Copies what `window` has from byte `from` on; an error if that is nothing.
+/// Copies from byte `from` of `window` on; an error if that is nothing.
 fn copy_from(window: &[u8], from: u64, out: &mut [u8]) -> io::Result<usize> {
     let rest = usize::try_from(from)
         .ok()

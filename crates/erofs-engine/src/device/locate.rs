@@ -1,4 +1,4 @@
-//! Finding an image inside of a larger file (`offset=auto`).
+//! Finds an image within a larger file (`offset=auto`).
 
 use std::io;
 
@@ -11,11 +11,11 @@ use crate::request::budget::Request;
 const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
 /// Where the superblock is in an image (`EROFS_SUPER_OFFSET`).
 const SUPERBLOCK: u64 = 1024;
-/// Images begin at multiples of this: a sector, also where a partition or an archive holds them.
+/// Images begin at multiples of a sector, even within a partition or an archive.
 const STEP: u64 = 512;
-/// Bytes that are searched. Beyond them the user must name the offset.
+/// Bytes that are searched. For an image beyond them the user must give the offset.
 const LIMIT: u64 = 256 << 20;
-/// Bytes searched with one read; a multiple of `STEP`.
+/// Bytes searched per read; a multiple of `STEP`.
 const WINDOW: u64 = 1 << 20;
 
 /// Offset of the first image whose superblock opens.
@@ -43,7 +43,7 @@ pub(crate) fn superblock(device: &Device, request: &Request<'_>) -> Option<u64> 
     None
 }
 
-/// Where it was searched in a file of `size` bytes.
+/// The error for a search in a file of `size` bytes.
 pub(crate) fn not_found(size: u64) -> io::Error {
     let place = match size <= LIMIT {
         true => format!("its {size} bytes"),
@@ -56,7 +56,7 @@ pub(crate) fn not_found(size: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The device from where an image may begin.
+/// A device, starting where an image may begin.
 #[derive(Debug)]
 struct Candidate<'a> {
     within: Bound<'a, Device>,
@@ -76,7 +76,7 @@ impl Source for Candidate<'_> {
     }
 }
 
-/// Whether the candidate is a superblock. Missing extra devices are no objection.
+/// Whether the candidate is a superblock. Missing extra devices do not matter.
 fn opens(within: Bound<'_, Device>, base: u64) -> bool {
     match Image::open(&Candidate { within, base }) {
         Ok(_) => true,

@@ -1,4 +1,4 @@
-//! The files an image is made of.
+//! The files that make up an image.
 
 pub(crate) mod locate;
 mod root_hash_signature;
@@ -24,8 +24,8 @@ use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Times that a read may be interrupted. The threads that read have their signals blocked or ended
-/// after a few; a filesystem below can answer EINTR for ever.
+/// How often a read may be interrupted. The reading threads have their signals blocked or end after
+/// a few; but a filesystem below could answer EINTR forever.
 const INTERRUPTED: u32 = 100;
 
 /// A file or block device that holds an image, or one of its extra devices.
@@ -39,15 +39,15 @@ pub(crate) struct Device {
     base: u64,
     /// Bytes from `base` to the end of the file, at the time it was opened.
     size: u64,
-    /// When it was opened.
+    /// Its version when it was opened.
     version: Option<Version>,
-    /// Set once at start: when a process before this one opened it.
+    /// Set once at start: its version when an earlier process opened it.
     first_version: OnceLock<Version>,
-    /// Cleared when the filesystem below knows no RWF_NOWAIT.
+    /// Cleared if the filesystem below does not support RWF_NOWAIT.
     nowait: AtomicBool,
 }
 
-/// Where stored bytes are.
+/// The place of stored bytes.
 #[derive(Debug, Clone)]
 enum Storage {
     Local(Arc<File>),
@@ -57,13 +57,13 @@ enum Storage {
 /// Opens a file for reading.
 pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 
-/// Opens a file for reading, and does not wait for the writer of a FIFO.
+/// Opens a file for reading, without waiting for the writer of a FIFO.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Reads at most `limit` bytes of a regular file. Anything else could have the process wait.
+/// Reads at most `limit` bytes of a regular file. Any other kind of file could block.
 pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     if !file.metadata()?.is_file() {
@@ -71,13 +71,13 @@ pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
-    // Servers that come one after the other share the file, and so its position.
+    // Successive servers share the file, and so its position.
     FileExt::read_exact_at(&file, &mut bytes, 0)?;
     Ok(bytes)
 }
 
 impl Device {
-    /// The same file, from `base` on.
+    /// This file, starting at `base`.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
         let device = Self::new(self.storage.clone(), &self.path, base, end)?;
@@ -108,7 +108,7 @@ impl Device {
         })
     }
 
-    /// Of a file at a URL.
+    /// The remote file, if it is at a URL.
     pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
         match &self.storage {
             Storage::Local(_) => None,
@@ -116,7 +116,7 @@ impl Device {
         }
     }
 
-    /// Why nothing of a file at a URL is kept in the cache, in one line that names it.
+    /// Why nothing of a file at a URL is kept in the cache, on one line that names the file.
     pub(crate) fn not_kept(&self) -> Option<String> {
         let why = self.remote()?.not_kept()?;
         Some(format!(
@@ -125,7 +125,7 @@ impl Device {
         ))
     }
 
-    /// That a file at a URL is out of the cache, and why, in one line that names it.
+    /// Says that a file at a URL is used from the cache, and why, on one line that names it.
     pub(crate) fn offline(&self) -> Option<String> {
         let why = self.remote()?.offline()?;
         Some(format!("{}: {why}", self.name()))
@@ -138,14 +138,14 @@ impl Device {
         layers.iter().map(|layer| layer.url().into()).collect()
     }
 
-    /// From now on it is compared with what another process opened before this one.
+    /// Compares it with what another process opened before this one, from now on.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {
             let _ = self.first_version.set(version);
         }
     }
 
-    /// How it differs from what was opened, as far as the system knows.
+    /// The difference from the file as it was opened, as far as the system knows.
     pub(crate) fn change(&self) -> Option<Change> {
         let Storage::Local(file) = &self.storage else {
             return None;
@@ -154,7 +154,7 @@ impl Device {
         then.change(Version::of(file)?, &self.name())
     }
 
-    /// URLs of the extra devices that the image's manifest in a registry lists.
+    /// URLs of the extra devices listed in the image's manifest in a registry.
     pub(crate) fn extra_devices(&self) -> Vec<PathBuf> {
         let devices = self.remote().map_or(&[][..], |file| file.devices());
         devices.iter().map(|device| device.url().into()).collect()
@@ -165,7 +165,7 @@ impl Device {
         remote::shown(&self.path)
     }
 
-    /// Has bytes of a file at a URL fetched, in this order, and waits for nothing. Only a hint.
+    /// Starts fetching bytes of a file at a URL, in this order, without waiting. Only a hint.
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -174,12 +174,12 @@ impl Device {
         }
     }
 
-    /// Has the cache forget a file at a URL that is no image. Only a hint.
+    /// Makes the cache forget a file at a URL that is not an image. Only a hint.
     pub(crate) fn discard(&self) {
         let _ = self.remote().map(|file| file.discard());
     }
 
-    /// Has bytes of a file at a URL fetched again that do not match their hash. Only a hint.
+    /// Fetches bytes of a file at a URL again if they do not match their hash. Only a hint.
     pub(crate) fn forget(&self, request: &Request<'_>, range: Range<u64>) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -188,7 +188,7 @@ impl Device {
         }
     }
 
-    /// Adds those of these bytes that are not cached.
+    /// Adds the ranges that are not cached to `missing`.
     pub(crate) fn add_missing(&self, ranges: &[Range<u64>], missing: &mut Missing) {
         let Some(file) = self.remote() else { return };
         let at = |position: u64| self.base.saturating_add(position);
@@ -197,7 +197,7 @@ impl Device {
         lacking.for_each(|range| missing.add(file, range));
     }
 
-    /// The file at `path`, which the error names.
+    /// Opens the file at `path`, which the error names.
     pub(crate) fn open_named(
         path: &Path,
         base: u64,
@@ -209,7 +209,7 @@ impl Device {
             .map_err(|source| Error::open(path, source))
     }
 
-    /// A file that is open already; `path` is its name in messages.
+    /// Uses a file that is already open; `path` is its name in messages.
     pub(crate) fn from_file(mut file: File, path: &Path, base: u64) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
         if kind.is_socket() {
@@ -227,16 +227,16 @@ impl Device {
             let what = "is neither a regular file nor a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // The length of a block device is where its end is, not what its inode says.
+        // The length of a block device is the position of its end; its inode does not have it.
         let position = file.stream_position()?;
         let end = file.seek(SeekFrom::End(0))?;
-        // A file of the caller's shares its position with us.
+        // A file that the caller opened shares its position with us.
         file.seek(SeekFrom::Start(position))?;
         Self::new(Storage::Local(Arc::new(file)), path, base, end)
     }
 
-    /// Fills `buf` from `offset`. When the bytes are not cached, the kernel is advised of all of
-    /// them before this thread starts to wait for the first.
+    /// Fills `buf` from `offset`. If the bytes are not cached, the kernel is advised of all of them
+    /// before this thread starts to wait for the first.
     pub(crate) fn fetch(
         &self,
         request: &Request<'_>,
@@ -252,7 +252,7 @@ impl Device {
         }
         let offset = offset + done as u64;
         let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
-        // Only a hint: if it is refused, the read below works all the same.
+        // Only a hint: if it is refused, the read below still works.
         let _ = rustix::fs::fadvise(file, self.base + offset, ahead, Advice::WillNeed);
         self.read(request, &mut buf[done..], offset)
     }
@@ -305,7 +305,7 @@ impl Device {
         }
     }
 
-    /// In bytes.
+    /// Its size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -328,8 +328,8 @@ impl HashDevice for Bound<'_, Device> {
     }
 }
 
-/// Fills `buf` from byte `offset` of a file with calls of `read`. What lies below may be any
-/// filesystem: some answer in vain for ever.
+/// Fills `buf` from byte `offset` of a file by calling `read`. There may be any filesystem below:
+/// some answer in vain forever.
 fn read_whole(
     mut offset: u64,
     mut buf: &mut [u8],
@@ -353,7 +353,7 @@ fn read_whole(
                     return Err(io::Error::other(what));
                 }
             }
-            // Not the error of bytes that are on their way from a network.
+            // Not the error for bytes that are still arriving from a network.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(error.to_string()));
             }

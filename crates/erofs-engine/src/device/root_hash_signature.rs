@@ -1,4 +1,4 @@
-//! The signature of a root hash, read before the sandbox stands and checked behind it.
+//! The signature of a root hash, read before the sandbox is entered and checked inside it.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::device::{OpenFile, read_small_file};
 use crate::options::VerityOptions;
 use crate::remote;
 
-/// A signature that nothing has parsed yet, and the certificates that may have made it.
+/// A signature that has not been parsed yet, and the certificates that may have made it.
 #[derive(Debug)]
 pub(crate) struct RootHashSignature {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct RootHashSignature {
 }
 
 impl RootHashSignature {
-    /// Reads what the options name; `None` if they name no signature.
+    /// Reads the files that the options name; `None` if they name no signature.
     pub(crate) fn open(
         options: &VerityOptions,
         open: OpenFile<'_>,
@@ -30,7 +30,7 @@ impl RootHashSignature {
                 None => Ok(None),
             };
         };
-        // One byte more than a signature may have: a longer one is refused.
+        // One byte more than a signature may have: a longer one is rejected.
         let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1, open);
         let bytes = bytes.map_err(|error| {
             let hint = match options.auto {

@@ -22,17 +22,16 @@ use crate::request::missing::Missing;
 /// Bytes verified at once by [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
 
-/// Bytes with the superblock of a tree and its first block.
+/// Bytes covering a tree's superblock and its first block.
 const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 
-/// A device, and the hash tree for it if there is one. All stored bytes of an image come through
-/// here.
+/// A device, and its hash tree if there is one. All stored bytes of an image come through here.
 #[derive(Debug)]
 pub(crate) struct StoredDevice {
     device: Arc<Device>,
     verified: Option<Verified>,
     root: Option<RootHash>,
-    /// Its structures.
+    /// Its metadata cache.
     pub(crate) metadata: MetadataCache,
 }
 
@@ -43,7 +42,7 @@ struct Verified {
     hashes: Arc<Device>,
 }
 
-/// A hash area that was opened and not yet read.
+/// A hash area that was opened but not yet read.
 #[derive(Debug)]
 pub(crate) struct HashArea {
     root: RootHash,
@@ -53,8 +52,8 @@ pub(crate) struct HashArea {
 }
 
 impl HashArea {
-    /// Opens the hash area of the image at `path`, whose device is `image`; `None` if nothing is to
-    /// be verified.
+    /// Opens the hash area of the image at `path`, whose device is `image`; `None` if nothing
+    /// should be verified.
     pub(crate) fn open(
         path: &Path,
         image: &Arc<Device>,
@@ -93,7 +92,7 @@ impl HashArea {
         }))
     }
 
-    /// The device with the hashes.
+    /// The device that contains the hashes.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
     }
@@ -126,8 +125,8 @@ impl HashArea {
 }
 
 impl StoredDevice {
-    /// The devices of an image, the first of them verified if there is a hash area for it.
-    /// `images`: how many images the caches are for.
+    /// The devices of an image, the first of them verified if there is a hash area for it. `images`
+    /// is the number of images that the caches are for.
     pub(crate) fn all(
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
@@ -158,7 +157,7 @@ impl StoredDevice {
         self.root.as_ref()
     }
 
-    /// Fills `buf` from `offset`, as [`Device::fetch`].
+    /// Fills `buf` from `offset`, like [`Device::fetch`].
     pub(crate) fn fetch(
         &self,
         request: &Request<'_>,
@@ -171,7 +170,7 @@ impl StoredDevice {
         }
     }
 
-    /// Waits until these bytes and what verifies them are cached, or notes that they are missing.
+    /// Waits until these bytes and their hashes are cached, or notes that they are missing.
     pub(crate) fn need(&self, request: &Request<'_>, ranges: &[Range<u64>]) -> io::Result<()> {
         let mut missing = Missing::default();
         self.device.add_missing(ranges, &mut missing);
@@ -185,7 +184,7 @@ impl StoredDevice {
         request.need(missing)
     }
 
-    /// As [`Device::prefetch`].
+    /// Like [`Device::prefetch`].
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         self.device.prefetch(ranges);
     }
@@ -196,12 +195,12 @@ impl StoredDevice {
             .filter_map(|device| Some((device.name(), device.remote()?)))
     }
 
-    /// How its files differ from what was opened.
+    /// The differences of its files from what was opened.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         self.files().filter_map(|device| device.change())
     }
 
-    /// The device, and that of the tree if it is another one.
+    /// The device, and that of the tree if they differ.
     fn files(&self) -> impl Iterator<Item = &Arc<Device>> {
         let hashes = self.verified.as_ref().map(|verified| &verified.hashes);
         let hashes = hashes.filter(|hashes| !Arc::ptr_eq(hashes, &self.device));
@@ -232,8 +231,9 @@ impl StoredDevice {
         }
     }
 
-    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are decoded, even
-    /// if the file changes meanwhile. Of the blocks at the ends only a part may be wanted.
+    /// Reads whole blocks into `buf` and verifies them there: the verified bytes are the ones
+    /// decoded, even if the file changes meanwhile. Of the first and last block only a part may be
+    /// wanted.
     fn verify(
         &self,
         Verified { tree, hashes }: &Verified,
@@ -275,7 +275,7 @@ impl StoredDevice {
 }
 
 impl StoredDevice {
-    /// What a web server sent once may be right the next time.
+    /// Bytes that a web server sent wrong once may be right the next time.
     fn mismatch(
         &self,
         tree: &Tree,
@@ -302,7 +302,7 @@ impl StoredDevice {
 }
 
 impl StoredDevice {
-    /// Fills `buf` from `offset`, where structures are.
+    /// Fills `buf` from `offset` with metadata.
     pub(crate) fn read(
         &self,
         request: &Request<'_>,
@@ -315,7 +315,7 @@ impl StoredDevice {
         self.metadata.read(&bound, buf, offset)
     }
 
-    /// With a tree: the bytes that it covers.
+    /// The size; with a tree, the number of bytes that it covers.
     pub(crate) fn size(&self) -> u64 {
         match &self.verified {
             None => self.device.size(),

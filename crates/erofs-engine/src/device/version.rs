@@ -1,36 +1,36 @@
-//! Whether a file was changed since it was opened.
+//! Whether a file has changed since it was opened.
 //!
-//! An image that is overwritten under its mount answers with errors that accuse the image. What the
-//! system knows of the file tells such a change from damage, and costs nothing before a fault.
+//! An image that is overwritten under its mount causes errors that look like damage. The file's
+//! metadata distinguishes such a change from damage, and costs nothing until there is a fault.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a file is known by.
+/// The properties that identify a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     size: u64,
     /// Seconds and nanoseconds.
     modified: (i64, i64),
-    /// As `modified`.
+    /// Like `modified`.
     status_changed: (i64, i64),
 }
 
-/// A file of an image that is no longer what it was when it was opened.
+/// A file of an image that is no longer as it was when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The file, and what shows it: one line.
+    /// The file and the evidence, on one line.
     pub line: String,
-    /// Its bytes were written to. Otherwise that may be so: only its ctime differs, which a new
-    /// name, owner or mode changes as well.
+    /// Its bytes were certainly written to. If false, that is only possible: only its ctime
+    /// differs, which a new name, owner or mode changes as well.
     pub is_certain: bool,
 }
 
 impl Version {
-    /// `None` if the system does not know when the bytes change: the times of a block device are
-    /// those of its node.
+    /// `None` if the system does not know when the bytes change: the times of a block device belong
+    /// to its node.
     pub fn of(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(Metadata::is_file)?;
         Some(Self {
@@ -40,7 +40,7 @@ impl Version {
         })
     }
 
-    /// What makes another version of it, of the file `name`.
+    /// How the file `name` differs, if `now` is another version of it.
     pub(crate) fn change(self, now: Self, name: &str) -> Option<Change> {
         let is_certain = self.size != now.size || self.modified != now.modified;
         let what = if self.size != now.size {

@@ -1,8 +1,8 @@
-//! The content of directories in windows that are cached.
+//! The content of directories, in cached windows.
 //!
 //! The format reads directories block by block. Without this cache each block would cost a system
-//! call, or a decoding of the pcluster or fragment around it: with a small cache, or where a
-//! pcluster is larger than the cache.
+//! call, or a decoding of the pcluster or fragment around it if the pcluster cache is small or the
+//! pcluster larger than that cache.
 
 use std::io;
 
@@ -11,24 +11,24 @@ use erofs_format::{DataLayout, Nid, ReadAt};
 use crate::cache::windows::Windows;
 use crate::read::FileReader;
 
-/// Bytes that are decoded at once.
+/// Bytes decoded at once.
 const WINDOW: u64 = 128 << 10;
-/// Bytes that are read at once of a directory that is stored as it is.
+/// Bytes read at once from an uncompressed directory.
 const PLAIN_WINDOW: u64 = 16 << 10;
-/// Bytes of all cached windows.
+/// Total bytes of cached windows.
 const CAPACITY: u64 = 1 << 20;
-/// Bytes of each of many images: a lookup may read a directory of all of them.
+/// Bytes for each of many images: a lookup may read one directory in each of them.
 const OF_EACH: u64 = 32 << 10;
 
-/// Bytes of a usual window: most directories are small.
+/// Bytes in a typical window: most directories are small.
 const USUAL: u64 = 4096;
 
-/// By inode and number.
+/// By inode and window number.
 #[derive(Debug)]
 pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
 
 impl DirectoryCache {
-    /// For so many images.
+    /// For `count` images.
     pub(crate) fn of_images(count: usize) -> Self {
         let capacity = CAPACITY.max(count as u64 * OF_EACH);
         Self(Windows::new(capacity, USUAL))
@@ -43,7 +43,7 @@ pub(crate) struct Directory<'a> {
 }
 
 impl Directory<'_> {
-    /// Copies from the window around `offset`; returns how many bytes.
+    /// Copies from the window around `offset`; returns the number of bytes.
     fn copy(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let bytes = match self.content.inode.is_compressed() {
             true => WINDOW,
@@ -54,7 +54,7 @@ impl Directory<'_> {
         windows.copy(&self.content, key, bytes, offset, buf)
     }
 
-    /// All of it is behind its inode, which is cached.
+    /// Whether all of it is stored after its inode, which is cached.
     fn is_inline(&self) -> bool {
         let block = self.content.path.block_size;
         self.content.inode.layout() == DataLayout::FlatInline && self.size() < block
@@ -71,7 +71,7 @@ impl ReadAt for Directory<'_> {
         while done < buf.len() {
             match self.copy(&mut buf[done..], offset + done as u64) {
                 Ok(count) => done += count,
-                // Another block of the window may be the broken one.
+                // The broken block may be another one of the window.
                 Err(_) => {
                     return self
                         .content

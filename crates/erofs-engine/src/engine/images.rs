@@ -24,7 +24,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Reads what says where the files of each image are.
+    /// Reads the structures that say where the files of each image are.
     ///
     /// # Errors
     /// One line that names the image.
@@ -56,7 +56,7 @@ impl Images {
         })
     }
 
-    /// The one that an inode is in; of a number that no inode has, the top one.
+    /// The image that an inode is in; the top one for a number that no inode has.
     pub(crate) fn of(&self, nid: Nid) -> &DataPath {
         let path = self.paths.get(self.numbers.image(nid));
         path.unwrap_or(&self.paths[0])
@@ -88,16 +88,16 @@ impl Images {
         self.paths.iter().flat_map(|path| &path.devices)
     }
 
-    /// What the user should know of them.
+    /// Notices for the user about them.
     pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
         self.notices.iter().cloned()
     }
 }
 
-/// Where in the tree an image is read for.
+/// The place in the tree for which an image is read.
 struct Place<'a> {
     above: &'a [DataPath],
-    /// Of all images.
+    /// The number of all images.
     count: usize,
     common: &'a Arc<Common>,
     ignore_checksum: bool,
@@ -162,7 +162,7 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// Those of an image above with the same settings, if there is one.
+    /// The contexts of an upper image with the same settings, if there is one.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
         match above.find(|contexts| contexts.settings() == &settings) {
@@ -188,7 +188,7 @@ pub fn decoder_settings(superblock: &Superblock) -> Settings {
     }
 }
 
-/// Reads the special inodes, and what the image has in them.
+/// Reads the special inodes and the data that the image keeps in them.
 fn read_special_inodes(path: &mut DataPath, request: &Request<'_>) -> erofs_format::Result<()> {
     let through = Through::ALL;
     let read = |path: &DataPath, nid| path.with_image(request, through, |image| image.inode(nid));

@@ -1,8 +1,8 @@
-//! Directories of a tree of several images: looking names up in one image after the other.
+//! Directories in a tree of several images: looking up names in one image after the other.
 //!
-//! `layers/` has the rules. A directory is found by its number: the top one of its parts has it.
-//! One that is not kept any more, or that a server before this one told the kernel of, is found
-//! again by its path, which `..` leads along.
+//! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
+//! part. One that is no longer kept, or that an earlier server told the kernel about, is found
+//! again by its path, following `..`.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -20,24 +20,24 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Error, FileFault};
 
-/// Directories above one another that are followed: as deep as the longest path.
+/// The most nested directories that are followed: as many as in the longest path.
 const DEPTH: usize = 2048;
 
-/// Directories that are searched at most for one that its own path does not lead to.
+/// The most directories that are searched for one that its own path does not lead to.
 const MOST_SEARCHED: usize = 1 << 14;
 
-/// Entries of a directory of one image that are read at once.
+/// The number of entries that are read at once from one image's directory.
 const BATCH: usize = 64;
 
-/// What a directory of the tree has under a name.
+/// The entry of a directory of the tree under a name.
 enum Child {
     Absent,
-    /// No directory.
+    /// Not a directory.
     File(Nid),
     Directory(Arc<MergedDirectory>),
 }
 
-/// What a directory of one image says of those below it.
+/// The marks of one image's directory about those below it.
 #[derive(Default)]
 struct Marks {
     hides: bool,
@@ -45,19 +45,19 @@ struct Marks {
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
-/// What one image has at a path.
+/// The result of looking up a path in one image.
 struct Found {
-    /// With its marks, if it is a directory.
+    /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
-    /// Nothing below counts.
+    /// Whether it hides everything below.
     hides: bool,
-    /// Where to look below.
+    /// The path to look up in the images below.
     path: Vec<Vec<u8>>,
     from_root: bool,
 }
 
 impl Engine {
-    /// Makes one tree of several images.
+    /// Merges several images into one tree.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         if self.image_count() > 1 {
             let request = self.waiting();
@@ -75,7 +75,7 @@ impl Engine {
             let (part, marks) = self.part(request, inode)?;
             let hides = marks.hides && part.has_tar_marks;
             parts.push(part);
-            // An attribute means nothing there, as in overlayfs.
+            // An attribute has no effect there, as in overlayfs.
             if hides {
                 break;
             }
@@ -86,7 +86,7 @@ impl Engine {
         })
     }
 
-    /// Whether several images have a directory in common.
+    /// Whether a directory exists in several images.
     pub(super) fn is_merged(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
         if self.merged.is_none() || inode.file_type() != FileType::Directory {
             return Ok(false);
@@ -95,7 +95,7 @@ impl Engine {
         Ok(directory.is_some_and(|directory| directory.is_merged()))
     }
 
-    /// The directory of the tree with this number; `None` of a single image.
+    /// The directory of the tree with this number; `None` if there is a single image.
     fn merged_directory(
         &self,
         request: &Request<'_>,
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// The directory, by its path in its image.
+    /// Finds the directory by its path in its image.
     fn find_directory(
         &self,
         request: &Request<'_>,
@@ -236,8 +236,8 @@ impl Engine {
         })
     }
 
-    /// What a directory has under a name: of the first image that has it, and of a directory all
-    /// images until one hides those below.
+    /// The entry of a directory under a name: from the first image that has it or, for a directory,
+    /// from all images until one hides those below.
     fn child(
         &self,
         request: &Request<'_>,
@@ -253,7 +253,7 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // What the others lack is fetched with it.
+                    // Bytes missing for the other images are fetched together with it.
                     lacking = Err(error);
                     continue;
                 }
@@ -302,7 +302,7 @@ impl Engine {
         Ok(Child::File(inode.nid))
     }
 
-    /// The root directories of the images below that of a part.
+    /// The root directories of the images below this part's image.
     fn roots_below(&self, part: &Part) -> &[Part] {
         let numbers = self.images.numbers();
         let roots = self.merged.as_ref().map(|merged| &merged.root.parts[..]);
@@ -314,7 +314,7 @@ impl Engine {
         first.map_or(&[], |first| &roots[first..])
     }
 
-    /// What one image has at a path below a directory of it.
+    /// The result of following a path in one image, below one of its directories.
     fn follow(&self, request: &Request<'_>, from: &Part, path: &[Vec<u8>]) -> Result<Found, Error> {
         let mut found = Found {
             inode: None,
@@ -357,7 +357,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// What a directory of one image has under a name, and whether that hides what is below.
+    /// The entry of one image's directory under a name, and whether it hides what is below.
     fn part_entry(
         &self,
         request: &Request<'_>,
@@ -402,7 +402,7 @@ impl Engine {
                     .is_some())
     }
 
-    /// A directory of an image as a part of the tree, and what it says of those below.
+    /// One image's directory as a part of the tree, and its marks about those below.
     fn part(&self, request: &Request<'_>, inode: Arc<Inode>) -> Result<(Part, Marks), Error> {
         let opaque = self.overlay_xattr(request, &inode, overlay::OPAQUE)?;
         let mut marks = Marks {
@@ -431,7 +431,8 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has names that are whiteouts of a tar archive. They stand together.
+    /// Whether a directory has names that are whiteouts of a tar archive. They are next to each
+    /// other.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
         let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
         if is_lowest {
@@ -442,7 +443,7 @@ impl Engine {
         let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
         let position = position.map_err(|error| self.error(inode.nid, error))?;
         let Some(position) = position else {
-            // Out of order: each is looked for.
+            // Out of order: each of them is searched for.
             return Ok(true);
         };
         let mut has_marks = false;
@@ -456,7 +457,7 @@ impl Engine {
         Ok(has_marks)
     }
 
-    /// An attribute of overlayfs.
+    /// An overlayfs attribute.
     fn overlay_xattr(
         &self,
         request: &Request<'_>,
@@ -552,7 +553,7 @@ impl Engine {
         name.map(Some).ok_or_else(invalid)
     }
 
-    /// Where the directories of the images are read behind a name.
+    /// Cursors for reading the images' directories after a name.
     fn cursors(
         &self,
         request: &Request<'_>,
@@ -573,7 +574,7 @@ impl Engine {
         directory.parts.iter().map(cursor).collect()
     }
 
-    /// Reads entries behind the last name, if none are left. Broken ones are passed on at once.
+    /// Reads entries after the last name, if none are left. Broken ones are passed on at once.
     fn fill(
         &self,
         request: &Request<'_>,
@@ -617,7 +618,7 @@ impl Engine {
         Ok(flow)
     }
 
-    /// What readers see of a name: number and type; `None` if it is hidden.
+    /// A name as readers see it: number and type; `None` if it is hidden.
     fn shown(
         &self,
         request: &Request<'_>,
@@ -634,7 +635,7 @@ impl Engine {
         }
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // Those of the top one, as it has them.
+            // Those of the top image, unchanged.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),
@@ -648,7 +649,7 @@ impl Engine {
         }
         let nid = self.number_in(&part.inode, entry.nid)?;
         if entry.file_type == directory_type {
-            // As a lookup would: the kernel asks for what is in it next.
+            // As a lookup would: the kernel asks for its contents next.
             return Ok(match self.child(request, directory, &entry.name)? {
                 Child::Absent => None,
                 Child::File(nid) => Some((nid, 0)),

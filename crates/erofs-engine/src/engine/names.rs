@@ -15,23 +15,24 @@ use crate::{Error, FileFault};
 /// Longest symlink the kernel accepts.
 const SYMLINK_MAX: u64 = 4096;
 
-/// Callback for each entry of a directory: name, nid, type, and the position behind it.
+/// Callback for each entry of a directory: name, nid, type, and the position after it.
 pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<()>;
 
 /// Callback for each entry of a directory, or the error in its place.
 pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
 
-/// Budget of a listing.
+/// The budget of a listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
-    /// One budget for each entry: any number of entries. What the callback asks for has others.
+    /// One budget for each entry, so any number of entries is allowed. Requests of the callback
+    /// have others.
     OfEntries,
-    /// One for all of them, with what the callback asks for.
+    /// One budget for all entries and the requests of the callback.
     OfListing,
 }
 
 impl Engine {
-    /// Looks `name` up in a directory.
+    /// Looks up `name` in a directory.
     pub fn lookup(
         &self,
         request: &Request<'_>,
@@ -45,7 +46,7 @@ impl Engine {
         self.own_lookup(request, directory, name)
     }
 
-    /// In the image that the directory is in.
+    /// Looks up a name in the image that contains the directory.
     pub(super) fn own_lookup(
         &self,
         request: &Request<'_>,
@@ -63,7 +64,7 @@ impl Engine {
         found.map(|own| self.number_in(directory, own)).transpose()
     }
 
-    /// The number of an inode that a directory leads to, in the same image.
+    /// The number of an inode that a directory in the same image refers to.
     pub(super) fn number_in(&self, directory: &Inode, own: Nid) -> Result<Nid, Error> {
         let numbers = self.images.numbers();
         let number = numbers.number(numbers.image(directory.nid), own);
@@ -72,10 +73,10 @@ impl Engine {
     }
 
     /// Calls `each` for the entries of a directory from `position` (0: the beginning) on, in the
-    /// order of the image, until it breaks. Requests of `each` have budgets of their own.
+    /// order of the image, until it breaks. Requests made by `each` have their own budgets.
     ///
     /// # Errors
-    /// At the end of a listing that left broken entries out: that of the first one.
+    /// At the end of a listing that left out broken entries: the error of the first one.
     pub fn read_dir(
         &self,
         directory: &Inode,
@@ -103,8 +104,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::read_dir`], but `each` gets broken entries too, and they are no error at the
-    /// end.
+    /// Like [`Engine::read_dir`], but `each` gets broken entries too, and they cause no error at
+    /// the end.
     pub fn read_dir_strict(
         &self,
         directory: &Inode,
@@ -121,9 +122,8 @@ impl Engine {
         listed.map(drop)
     }
 
-    /// As [`Engine::read_dir_strict`], for as many entries as one budget allows, with what `each`
-    /// asks of the engine: the part that it got is followed by another one from its last position
-    /// on.
+    /// Like [`Engine::read_dir_strict`], for as many entries as one budget allows, including the
+    /// requests that `each` makes: continue with another call from the last position.
     pub fn read_dir_part(
         &self,
         request: &Request<'_>,
@@ -135,7 +135,7 @@ impl Engine {
         listed.map(drop)
     }
 
-    /// Whether `each` broke.
+    /// Returns whether `each` broke off.
     fn list(
         &self,
         request: &Request<'_>,
@@ -178,7 +178,7 @@ impl Engine {
         Ok(flow)
     }
 
-    /// Calls `each` for what a directory has in its image.
+    /// Calls `each` for the entries that a directory has in its image.
     pub(super) fn read_own(
         &self,
         request: &Request<'_>,

@@ -18,35 +18,35 @@ use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
 
-/// Bytes with the superblock and, as mkfs.erofs writes images, the root directory.
+/// The bytes that contain the superblock and, in images written by mkfs.erofs, the root directory.
 const BEGINNING: u64 = 32 << 10;
 
-/// The first half of [`Engine::open`](crate::Engine::open): all that needs privileges. A process
-/// may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
+/// The first half of [`Engine::open`](crate::Engine::open): everything that needs privileges. A
+/// process may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
 /// the images and creates all threads.
 #[derive(Debug)]
 pub struct Opened {
     pub(crate) options: EngineOptions,
-    /// The top one first.
+    /// The images, the top one first.
     pub(crate) images: Vec<ImageFiles>,
-    /// Its memory is locked already, where that was allowed.
+    /// Its memory is already locked, if that was allowed.
     pub(crate) pool: Arc<PagePool>,
-    /// Memory of the size of the cache, taken as it is needed; `None` without a cache.
+    /// Memory of the cache's size, allocated as needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
-    /// `None` where there are no workers.
+    /// `None` without workers.
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
-    /// Where CPUs that come and go are announced; `None` where there are no workers.
+    /// Announces CPUs that come and go; `None` without workers.
     pub(crate) cpus: Option<SystemCpus>,
-    /// About files of credentials, if an image is at a URL.
+    /// A warning about credential files, if an image is at a URL.
     pub(crate) exposed_files: Option<String>,
 }
 
 /// The open files of one image.
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
-    /// As the image was named.
+    /// The image's name, as given.
     pub name: Arc<str>,
-    /// Where the image is in the first of them.
+    /// The offset of the image in the first of them.
     pub offset: Offset,
     pub devices: Vec<Arc<Device>>,
     /// The hash tree of the first device; `None` if nothing is verified.
@@ -58,7 +58,7 @@ type OpenOf<'o> = &'o dyn Fn(&OneImage, &Path) -> io::Result<File>;
 
 impl Opened {
     /// Opens the image and those below it with their extra devices, reserves the page pool, opens
-    /// what shows contended CPUs, and listens for CPUs that come and go.
+    /// the sources that show contended CPUs, and listens for CPUs that come and go.
     ///
     /// # Errors
     /// One line that names the file.
@@ -66,7 +66,7 @@ impl Opened {
         Self::fetched(None, path, options)
     }
 
-    /// As [`new`](Self::new), with files from `open`, which gets their paths.
+    /// Like [`new`](Self::new), with files from `open`, which gets their paths.
     ///
     /// # Errors
     /// As for `new`.
@@ -74,8 +74,8 @@ impl Opened {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
-    /// Has changes of the files found that came after another process opened them, which had these
-    /// versions by their paths.
+    /// Also detects changes since another process opened the files, which then had these versions,
+    /// by path.
     pub fn were_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         self.files()
             .for_each(|device| device.was_opened_as(versions));
@@ -94,7 +94,7 @@ impl Opened {
         })
     }
 
-    /// As [`new`](Self::new), with an image that is open already; messages call it `name`.
+    /// Like [`new`](Self::new), with an image that is already open; messages call it `name`.
     ///
     /// # Errors
     /// As for `new`.
@@ -107,7 +107,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// With a process that fetches what is at URLs.
+    /// Opens with a process that fetches files at URLs.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,
@@ -179,7 +179,7 @@ impl Opened {
 }
 
 impl ImageFiles {
-    /// `primary`: the first one, if it is open already.
+    /// `primary` is the first file, if it is already open.
     fn open(
         primary: Option<Arc<Device>>,
         image: OneImage,
@@ -202,13 +202,13 @@ impl ImageFiles {
         })
     }
 
-    /// Has what is read first of an image at a URL fetched beside that of others.
+    /// Fetches the parts that are read first of an image at a URL, in parallel with other images.
     pub(crate) fn fetch_beginning(&self) {
         let whole = 0..self.devices[0].size().min(BEGINNING);
         self.devices[0].prefetch(std::slice::from_ref(&whole));
     }
 
-    /// With `offset=auto`: the first one from where the image begins.
+    /// With `offset=auto`: makes the first file start where the image begins.
     pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<(), Error> {
         if self.offset != Offset::Auto {
             return Ok(());
@@ -228,7 +228,7 @@ impl ImageFiles {
     }
 }
 
-/// With the root hash that the options name, and the files that they name for this image.
+/// Uses the root hash and the files that the options name for this image.
 fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Error> {
     image.options.verity = image.options.verity.of_image(&image.path);
     let root = image.options.verity.root(&|file| open(&image, file));
@@ -238,22 +238,22 @@ fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Err
     Ok(image)
 }
 
-/// The option that asked for the memory is named.
+/// An out-of-memory error that names the option that requested the memory.
 fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
     let what = format!("no memory for {option}={value}: {error}");
     Error::start(io::Error::new(error.kind(), what))
 }
 
-/// Where to open the image's file.
+/// The offset at which to open the image's file.
 fn base(options: &EngineOptions) -> u64 {
     match options.offset {
         Offset::Bytes(base) => base,
-        // The image is searched for when the process has dropped its privileges.
+        // The image is searched for after the process has dropped its privileges.
         Offset::Auto => 0,
     }
 }
 
-/// Those of the options, or else of the image's manifest.
+/// Opens the extra devices of the options, or else those of the image's manifest.
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::{Engine, WorkersMode};
 
-    /// A process drops its rights between the two halves, so nothing may be parsed before.
+    /// A process drops its rights between the two halves, so nothing may be parsed before that.
     #[test]
     fn an_image_is_searched_for_after_the_files_are_open() {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");

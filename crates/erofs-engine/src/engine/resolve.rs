@@ -1,4 +1,4 @@
-//! Paths inside of an image.
+//! Paths inside an image.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use erofs_format::{FileType, Inode, Nid};
 use crate::error::errno;
 use crate::{Engine, Error};
 
-/// Symlinks followed on the way at most, as in Linux.
+/// Most symlinks followed in one path, as in Linux.
 const SYMLINKS_MAX: usize = 40;
 
 impl Engine {
     /// The inode at `path`, from the root of the image. Empty components do not count; `..` stops
-    /// at the root. Symlinks on the way are followed inside of the image, the last component only
-    /// if `follow`.
+    /// at the root. Symlinks on the way are followed inside the image, but the last component only
+    /// if `follow` is true.
     pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
         let request = self.waiting();
         let mut followed = 0;
@@ -60,7 +60,7 @@ impl Engine {
     }
 }
 
-/// The names in a path, last one first.
+/// The names in a path, in reverse order.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")

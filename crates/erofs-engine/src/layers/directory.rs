@@ -1,4 +1,4 @@
-//! Directories of a tree of several images.
+//! Directories in a tree of several images.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use erofs_format::{Inode, Nid};
 
 use crate::cache::ReadCache;
 
-/// Directories of images whose place in the tree is kept. Those of the kernel's directories are
-/// asked for most; any other is found again by its path.
+/// The number of image directories whose place in the tree is kept. The kernel's directories are
+/// requested most; any other is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
-/// A directory of the tree: the directories of images that it is made of, the top one first. There
+/// A directory of the tree: the images' directories that it consists of, the top one first. There
 /// is at least one, whose number and attributes are those of the whole.
 #[derive(Debug)]
 pub(crate) struct MergedDirectory {
-    /// Of the tree, not of an image; that of the root is the root.
+    /// Its parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
 }
@@ -22,11 +22,11 @@ pub(crate) struct MergedDirectory {
 /// A directory of one image.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// With its number in the tree.
+    /// Its inode, with the number in the tree.
     pub inode: Arc<Inode>,
-    /// Names in it are whiteouts of a tar archive.
+    /// Whether names in it are whiteouts of a tar archive.
     pub has_tar_marks: bool,
-    /// Empty files in it may be whiteouts.
+    /// Whether empty files in it may be whiteouts.
     pub has_marked_files: bool,
 }
 
@@ -36,13 +36,13 @@ impl MergedDirectory {
         self.parts[0].inode.nid
     }
 
-    /// Whether more than one image has it.
+    /// Whether it exists in more than one image.
     pub(crate) fn is_merged(&self) -> bool {
         self.parts.len() > 1
     }
 }
 
-/// The root of a tree of several images, and directories that were met lately.
+/// The root of a tree of several images, and recently encountered directories.
 #[derive(Debug)]
 pub(crate) struct MergedDirectories {
     pub(crate) root: Arc<MergedDirectory>,

@@ -1,29 +1,28 @@
-//! Names of directories of several images in one order.
+//! Names from directories of several images in one order.
 //!
-//! Each image has its directories sorted by name, so that they are merged as they are read. A
-//! position in a listing is the place of its last entry in the directory of one image: the name
-//! there says where to go on in the others, and nothing has to be remembered between two parts of a
-//! listing.
+//! Each image has its directories sorted by name, so they are merged as they are read. A position
+//! in a listing is the place of its last entry in one image's directory: the name there says where
+//! to continue in the others, and nothing has to be remembered between two parts of a listing.
 
 use std::collections::VecDeque;
 
 use erofs_format::Nid;
 
-/// Bits of a position that are for the place in a directory of an image.
+/// Bits of a position that hold the place in an image's directory.
 const PLACE_BITS: u32 = 48;
 
-/// An entry of a directory of one image.
+/// An entry of one image's directory.
 #[derive(Debug)]
 pub(crate) struct PartEntry {
     pub name: Vec<u8>,
-    /// In its image.
+    /// Its number in its image.
     pub nid: Nid,
     pub file_type: u8,
     /// Where it is in the directory.
     pub place: u64,
 }
 
-/// The place of an entry: in which of the directories that are merged, and where.
+/// The place of an entry: the directory among the merged ones, and the position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub part: usize,
@@ -31,7 +30,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The position behind the entry; `None` if no directory is so large.
+    /// The position after the entry; `None` if no directory is that large.
     pub(crate) fn position(self) -> Option<u64> {
         let part = (self.part as u64) << PLACE_BITS;
         (self.place >> PLACE_BITS == 0).then_some((part | self.place) + 1)
@@ -47,20 +46,20 @@ impl Place {
     }
 }
 
-/// What has been read of a directory of one image, and not yet merged.
+/// The entries of one image's directory that have been read but not yet merged.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// Where the next ones are read.
+    /// The position at which the next ones are read.
     pub position: u64,
     pub entries: VecDeque<PartEntry>,
     pub has_ended: bool,
 }
 
-/// Entries of the same name, the top one first, each with the number of its directory.
+/// Entries with the same name, the top one first, each with the number of its directory.
 pub(crate) type SameName = Vec<(usize, PartEntry)>;
 
-/// Takes the entries of the name that comes next; none at the end. Each cursor has entries, or has
-/// ended.
+/// Takes the entries with the name that comes next; none at the end. Each cursor must have entries
+/// or have ended.
 pub(crate) fn next(cursors: &mut [Cursor]) -> SameName {
     let fronts = cursors.iter().filter_map(|cursor| cursor.entries.front());
     let Some(name) = fronts.map(|entry| entry.name.clone()).min() else {

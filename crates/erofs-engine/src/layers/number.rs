@@ -1,8 +1,9 @@
-//! Numbers of inodes among several images.
+//! Inode numbers among several images.
 //!
-//! The number of an inode is that of its image with the number of the image in seven bits that no
-//! image of less than 2 EiB uses. So it is the same for each server of a mount and at each mount,
-//! and nothing has to be remembered. A single image has its own numbers, whatever they are.
+//! The number of an inode is its number in its image, with the number of the image in seven bits
+//! that no image smaller than 2 EiB uses. It is thus the same for every server of a mount and for
+//! every mount, and nothing has to be remembered. A single image keeps its own numbers, whatever
+//! they are.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use erofs_format::Nid;
 
 use crate::{Error, FileFault};
 
-/// Most images of one tree: as many as seven bits count.
+/// The most images of one tree: as many as seven bits can count.
 pub const MOST_IMAGES: usize = 128;
 
 /// Below bit 63, which says that an inode is in the metabox.
@@ -19,12 +20,12 @@ const SHIFT: u32 = 56;
 /// The bits with the number of the image.
 const IMAGE: Nid = (MOST_IMAGES as Nid - 1) << SHIFT;
 
-/// How inodes of one image, or of several, are numbered.
+/// The numbering of inodes in one image, or among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Images.
     count: u64,
-    /// The bits with the number of the image: none of a single image.
+    /// The bits with the number of the image; none for a single image.
     mask: Nid,
 }
 
@@ -51,7 +52,7 @@ impl Numbers {
         nid & !self.mask
     }
 
-    /// The number of an inode of an image; `None` if no image is so large.
+    /// The number of an image's inode; `None` if no image is that large.
     pub fn number(self, image: usize, own: Nid) -> Option<Nid> {
         let number = own | (image as Nid) << SHIFT & self.mask;
         (own & self.mask == 0).then_some(number)
@@ -71,7 +72,7 @@ impl ImageNames {
         Self { numbers, names }
     }
 
-    /// An error of an inode.
+    /// An error about an inode.
     pub(crate) fn error(&self, nid: Nid, fault: impl Into<FileFault>) -> Error {
         let image = self.numbers.image(nid);
         let name = self.names.get(image).unwrap_or(&self.names[0]);

@@ -8,41 +8,41 @@ use std::borrow::Cow;
 
 use erofs_format::{DeviceNumber, FileType, Inode};
 
-/// Begins the name of a whiteout in a tar archive.
+/// The beginning of a whiteout's name in a tar archive.
 pub(crate) const TAR_PREFIX: &[u8] = b".wh.";
 
-/// The file of a tar archive that makes its directory opaque.
+/// The file in a tar archive that makes its directory opaque.
 pub(crate) const TAR_OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// Bytes of the longest name.
+/// The length of the longest name in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// The names of overlayfs's own attributes begin with one of these: of mounts by root, and by
+/// The names of overlayfs's own attributes begin with one of these: for mounts made by root, and by
 /// users.
 const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// Behind those, the name of an attribute of overlayfs that is meant for an overlay above.
+/// Follows those prefixes in the name of an overlayfs attribute that is meant for an overlay above.
 const ESCAPED: &[u8] = b"overlay.";
 
-/// Says what a directory hides.
+/// Says whether a directory hides those below.
 pub(crate) const OPAQUE: &[u8] = b"opaque";
 
 /// Marks an empty file as a whiteout.
 pub(crate) const WHITEOUT: &[u8] = b"whiteout";
 
-/// The place of a directory in the layers below, if it has another one. Only root's is followed, as
-/// in overlayfs.
+/// The path of a directory in the layers below, if it differs. Only root's is followed, as in
+/// overlayfs.
 pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 
 /// Marks a file without content, whose content is in a layer below.
 pub(crate) const METACOPY: &[u8] = b"metacopy";
 
-/// The whole names of an attribute of overlayfs.
+/// The full names of an overlayfs attribute.
 pub(crate) fn attributes(name: &[u8]) -> [Vec<u8>; 2] {
     ATTRIBUTES.map(|prefix| [prefix, name].concat())
 }
 
-/// The name by which readers see an attribute; `None` for those that overlayfs has for itself.
+/// The name by which readers see an attribute; `None` for those that overlayfs reserves for itself.
 pub(crate) fn shown(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     for prefix in ATTRIBUTES {
         if let Some(rest) = name.strip_prefix(prefix) {
@@ -53,7 +53,7 @@ pub(crate) fn shown(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(name.into())
 }
 
-/// The name by which an image stores the attribute that readers see by this one.
+/// The name by which an image stores the attribute that readers see under this name.
 pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     for prefix in ATTRIBUTES {
         if let Some(rest) = name.strip_prefix(prefix) {
@@ -63,7 +63,7 @@ pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     name.into()
 }
 
-/// Whether an inode hides what has its name below: a character device 0:0.
+/// Whether an inode hides entries with its name below: a character device 0:0.
 pub(crate) fn is_whiteout(inode: &Inode) -> bool {
     inode.file_type() == FileType::CharDevice && inode.rdev == DeviceNumber::default()
 }
@@ -74,7 +74,7 @@ pub(crate) fn tar_whiteout(name: &[u8]) -> Option<Vec<u8>> {
     is_short.then(|| [TAR_PREFIX, name].concat())
 }
 
-/// Whether a name of a tar archive is a whiteout, or another mark.
+/// Whether a name in a tar archive is a whiteout or another mark.
 pub(crate) fn is_tar_mark(name: &[u8]) -> bool {
     name.starts_with(TAR_PREFIX)
 }
@@ -85,7 +85,7 @@ pub(crate) fn is_impossible(name: &[u8]) -> bool {
     hidden.is_some_and(|hidden| matches!(hidden, b"" | b"." | b".."))
 }
 
-/// The names of a redirect, and whether they begin at the root of the layers; `None` if it is not
+/// The names in a redirect, and whether they start at the root of the layers; `None` if it is not
 /// valid.
 pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     let is_absolute = value.starts_with(b"/");

@@ -1,7 +1,7 @@
 //! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
-//! The number of runnable threads, which [`load_monitor`](crate::load::runnable) reads, is that of
-//! the whole machine: it does not say which CPUs are busy, nor whether those are CPUs of the mount.
+//! The number of runnable threads, which [`load_monitor`](crate::load::runnable) reads, covers the
+//! whole machine: it does not say which CPUs are busy, nor whether they belong to the mount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -13,7 +13,7 @@ const STAT: &str = "/proc/stat";
 
 /// Time between two samples: idle time is counted in ticks of 10 ms.
 const PERIOD: Duration = Duration::from_millis(50);
-/// After this time without a sample the next one begins anew.
+/// After this long without a sample, sampling starts over.
 const STALE: Duration = Duration::from_secs(1);
 
 /// Nanoseconds in a tick (USER_HZ is 100 on every architecture that Rust's std has).
@@ -21,8 +21,8 @@ const TICK_NS: u64 = 10_000_000;
 
 /// A program that reads from a mount takes about as much CPU time as its server.
 const WITH_READERS: f64 = 2.0;
-/// A CPU is busy with less idle time than this, of one, of which other programs have more than
-/// `MUCH`; with twice as much idle time, or half of that for others, it is no longer.
+/// A CPU is busy if it has less than this share of idle time, and other programs use more than
+/// `MUCH` of it; it is no longer busy with twice that idle time, or half of that share for others.
 const LITTLE: f64 = 0.25;
 const MUCH: f64 = 0.4;
 
@@ -48,10 +48,10 @@ pub(crate) struct CpuIdle {
 }
 
 impl CpuIdle {
-    /// A process may enter a sandbox afterwards.
+    /// Opens the file; the process may enter a sandbox afterwards.
     ///
     /// # Errors
-    /// The file cannot be read or has an unknown form.
+    /// The file cannot be read or has an unknown format.
     pub(crate) fn open(cpus: BTreeSet<usize>) -> io::Result<Self> {
         let mut this = Self {
             stat: File::open(STAT)?,
@@ -65,7 +65,7 @@ impl CpuIdle {
         Ok(this)
     }
 
-    /// From now on these are the CPUs of the mount. `None` if those of the machine are unknown.
+    /// Sets the CPUs of the mount from now on. `None` if the machine's CPUs are unknown.
     pub(crate) fn follow(&mut self, cpus: BTreeSet<usize>) -> Option<()> {
         self.cpus = cpus;
         (self.last, self.busy, self.are_all) = (None, BTreeSet::new(), false);
@@ -82,7 +82,7 @@ impl CpuIdle {
         self.are_all
     }
 
-    /// The CPUs that other programs leave next to nothing of. `own`: CPUs that this process keeps
+    /// The CPUs on which other programs leave almost no time. `own`: CPUs that this process keeps
     /// busy.
     pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
         let last = self.last.as_ref();
@@ -120,7 +120,8 @@ impl CpuIdle {
     }
 }
 
-/// `share`: what the mount and its readers take of each CPU.
+/// Finds the CPUs without time to spare; `share` is the part of each CPU that the mount and its
+/// readers use.
 fn without_time(
     before: &Sample,
     now: &Sample,
@@ -140,12 +141,12 @@ fn without_time(
     busy.collect()
 }
 
-/// Idle and iowait of the CPUs that have a line.
+/// The idle and iowait ticks of the CPUs that have a line.
 fn idle_ticks(stat: &str) -> Ticks {
     let lines = stat.lines().filter_map(|line| {
         let mut fields = line.strip_prefix("cpu")?.split(' ');
         let cpu: usize = fields.next()?.parse().ok()?;
-        // user, nice and system come before.
+        // Skips user, nice and system.
         let mut times = fields.skip(3).map(str::parse::<u64>);
         let idle = times.next()?.ok()? + times.next()?.ok()?;
         Some((cpu, idle))

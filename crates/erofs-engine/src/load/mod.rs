@@ -1,12 +1,12 @@
 //! Policy for contended CPUs: what changes while other programs keep the CPUs busy.
 //!
 //! A real-time worker answers at once while its CPU is contended. On an idle machine the reader
-//! which it wakes is moved to another CPU, which costs more than real-time priority gains, so with
-//! `hipri=auto` a worker is real-time only while its CPU is contended. A request is split over more
-//! CPUs while they are idle.
+//! that it wakes is moved to another CPU, which costs more than real-time priority gains, so with
+//! `hipri=auto` a worker is real-time only while its CPU is contended. A request is split among
+//! more CPUs while they are idle.
 //!
-//! A thread that no reader waits for [watches](CpuContention::check) while there are requests, and
-//! sleeps while there are none.
+//! A thread that no reader waits for [watches](CpuContention::check) the load while there are
+//! requests, and sleeps otherwise.
 
 mod idle;
 mod runnable;
@@ -35,17 +35,17 @@ pub type OnContention = Box<dyn Fn() + Send + Sync>;
 /// Samples without a request after which the watching thread sleeps.
 const QUIET_SAMPLES: u32 = 25;
 
-/// The files that show the load, opened before a sandbox.
+/// The files that show the load, opened before the sandbox.
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
-    /// Of the CPUs that the process may use.
+    /// For the CPUs that the process may use.
     idle: CpuIdle,
 }
 
 impl LoadFiles {
     /// # Errors
-    /// A file or the CPUs of the process cannot be read, or have an unknown form.
+    /// A file or the process's CPUs cannot be read, or have an unknown format.
     pub(crate) fn open(cpus: &SystemCpus) -> io::Result<Self> {
         Ok(Self {
             runnable: Runnable::open()?,
@@ -56,9 +56,9 @@ impl LoadFiles {
 
 /// Judges the load and sets the priority of the workers.
 pub(crate) struct CpuContention {
-    /// Atomic. What each thread does for the engine.
+    /// Atomic. Each thread's work for the engine.
     own: PerThread<Own>,
-    /// Atomic. One bit per recent client, by its thread id modulo 64.
+    /// Atomic. One bit per recent client: its thread ID modulo 64.
     clients: AtomicU64,
     /// Atomic. The watching thread sleeps.
     sleeps: AtomicBool,
@@ -78,15 +78,15 @@ pub(crate) struct CpuContention {
 /// Atomic: written by one thread.
 #[derive(Debug, Default)]
 struct Own {
-    /// How often [`Busy`] was begun and not ended.
+    /// How many [`Busy`] were begun and not ended.
     busy: AtomicUsize,
     /// Requests so far.
     requests: AtomicU64,
 }
 
 impl CpuContention {
-    /// `opened` is what was opened before the sandbox; with `hipri=auto` it decides on the priority
-    /// of `workers`.
+    /// Creates it; `opened` has the files opened before the sandbox; with `hipri=auto` it sets the
+    /// priority of `workers`.
     pub(crate) fn new(
         workers: Option<&Arc<Workers>>,
         hipri: Hipri,
@@ -117,8 +117,8 @@ impl CpuContention {
         })
     }
 
-    /// Sets what is called by the watching thread when contention begins or ends. Later calls have
-    /// no effect.
+    /// Sets the callback of the watching thread for the beginning and end of contention. Later
+    /// calls have no effect.
     pub(crate) fn on_change(&self, changed: OnContention) {
         let _ = self.changed.set(changed);
     }
@@ -139,7 +139,7 @@ impl CpuContention {
         }
     }
 
-    /// Counts the calling thread as busy with a request of the client with this thread id.
+    /// Counts the calling thread as busy with a request of the client that has this thread ID.
     pub(crate) fn asked_by(&self, thread: u32) -> Busy<'_> {
         let bit = 1 << (thread % 64);
         if self.clients.load(Ordering::Relaxed) & bit == 0 {
@@ -148,7 +148,7 @@ impl CpuContention {
         self.enter()
     }
 
-    /// Ends the sleep of the watching thread, or its next one.
+    /// Ends the current or next sleep of the watching thread.
     pub(crate) fn end_sleep(&self) {
         self.event.wake();
     }
@@ -159,7 +159,8 @@ impl CpuContention {
         }
     }
 
-    /// Threads of the engine which run now. Reads a line of every thread: not for each request.
+    /// Threads of the engine that are running. Reads a cache line of every thread, so it is not for
+    /// every request.
     pub(crate) fn busy_threads(&self) -> usize {
         let busy = |own: &&Own| own.busy.load(Ordering::Relaxed) > 0;
         self.own.all().filter(busy).count()
@@ -170,8 +171,8 @@ impl CpuContention {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Judges the load, once. Returns when the watching thread shall call it again; `None` for when
-    /// the [descriptor](AsFd) is readable.
+    /// Judges the load once. Returns when the watching thread should call it again; `None` means
+    /// when the [descriptor](AsFd) is readable.
     pub(crate) fn check(&self) -> Option<Duration> {
         let mut watch = self.watch.as_ref()?.lock();
         if watch.samples.is_multiple_of(CLIENT_SAMPLES)
@@ -211,21 +212,21 @@ impl AsFd for CpuContention {
     }
 }
 
-/// The watching thread's.
+/// State of the watching thread.
 #[derive(Debug)]
 struct Watch {
     files: LoadFiles,
     others: Others,
-    /// Of each thread, at the sample before.
+    /// Requests of each thread at the previous sample.
     requests: Vec<u64>,
-    /// Clients of the last samples, in halves of the time for which they count.
+    /// Recent clients, in two halves of the time for which they count.
     clients: [u64; 2],
     samples: u32,
     /// Samples since the last request.
     quiet: u32,
 }
 
-/// Samples for which a client counts at least; at most twice as many.
+/// The minimum number of samples for which a client counts; the maximum is twice that.
 const CLIENT_SAMPLES: u32 = 12;
 
 impl Watch {
@@ -240,7 +241,7 @@ impl Watch {
         }
     }
 
-    /// The CPUs of the workers, which follow hotplug and the cpuset of the process.
+    /// Follows the workers' CPUs, which change with hotplug and the cpuset of the process.
     fn follow(&mut self, cpus: BTreeSet<usize>) {
         if !cpus.is_empty() && cpus != *self.files.idle.cpus() {
             self.others.set_cpus(cpus.len());
@@ -274,8 +275,8 @@ impl Watch {
         Some(self.contended_cpus(sample.at_ns))
     }
 
-    /// All where the machine is full; those without idle time where others leave enough CPUs, or
-    /// may run on CPUs that are not the mount's.
+    /// All CPUs if the machine is full; otherwise those without idle time, if others leave enough
+    /// CPUs or may run on CPUs outside the mount's.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
         let idle = &mut self.files.idle;
         match self.others.are_many() && idle.are_all() {
@@ -294,11 +295,11 @@ impl fmt::Debug for CpuContention {
     }
 }
 
-/// A thread which works for the engine, until dropped.
+/// A thread that works for the engine, until this is dropped.
 #[derive(Debug)]
 pub struct Busy<'e> {
     own: &'e Own,
-    /// Written by this thread alone.
+    /// Only this thread may write it.
     of_this_thread: PhantomData<*const ()>,
 }
 

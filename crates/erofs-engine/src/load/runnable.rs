@@ -1,12 +1,12 @@
-//! How many threads of other programs are runnable, from `/proc/loadavg`.
+//! The number of runnable threads of other programs, from `/proc/loadavg`.
 //!
-//! Not counted are the engine's own threads, and clients that are runnable only because they were
-//! just answered. A client that waits for a reply, or sleeps, is not runnable: so no more are taken
-//! off than the replies can have woken, however many clients there are.
+//! The engine's own threads do not count, nor do clients that are runnable only because they were
+//! just answered. A client that waits for a reply, or sleeps, is not runnable: so at most as many
+//! clients are subtracted as the replies can have woken, however many there are.
 //!
 //! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any user may read
 //! it. Pressure stall information does neither: its totals are up to two seconds old, triggers need
-//! CAP_SYS_RESOURCE, and threads which wait for each other's replies through this engine count as
+//! CAP_SYS_RESOURCE, and threads that wait for each other's replies through this engine count as
 //! pressure.
 
 use std::fs::File;
@@ -21,23 +21,23 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(4);
 /// Weight of one sample in the moving averages: a load is recognized about 20 ms after it begins
 /// or ends.
 const WEIGHT: f64 = 1.0 / 4.0;
-/// After this time without a sample the averages are stale and the next sample starts new ones.
+/// After this long without a sample the averages are stale, and the next sample starts new ones.
 const STALE: Duration = Duration::from_millis(100);
-/// A client runs for this long after a reply before it asks again, or sleeps: a `stat` takes 20 us
-/// of CPU time, a program that starts more.
+/// A client runs for this long after a reply before it sends another request, or sleeps: a `stat`
+/// takes 20 us of CPU time, a program that starts takes more.
 const AFTER_REPLY: Duration = Duration::from_micros(100);
-/// And as many times as long as the reply took: a program that reads much does something with it.
+/// Plus this multiple of the time that the reply took: a program that reads much also processes it.
 const PER_WORK: f64 = 8.0;
 
 /// One observation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at_ns: u64,
-    /// Runnable threads of the whole system, the one that samples included.
+    /// Runnable threads of the whole system, including the sampling thread.
     pub(crate) runnable: usize,
-    /// Threads of the engine that served something since the sample before.
+    /// Threads of the engine that served something since the previous sample.
     pub(crate) own: usize,
-    /// Threads that asked lately.
+    /// Threads that sent requests recently.
     pub(crate) clients: usize,
     /// Requests so far.
     pub(crate) requests: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Runnable(File);
 
 impl Runnable {
     /// # Errors
-    /// The file cannot be read or has an unknown form.
+    /// The file cannot be read or has an unknown format.
     pub(crate) fn open() -> io::Result<Self> {
         let this = Self(File::open(LOADAVG)?);
         let unknown = || io::Error::other("the number of runnable threads is unknown");
@@ -59,7 +59,7 @@ impl Runnable {
         Ok(this)
     }
 
-    /// Runnable threads of the whole system, running ones included.
+    /// Runnable threads of the whole system, including running ones.
     pub(crate) fn read(&self) -> Option<usize> {
         let mut text = [0; 128];
         let length = self.0.read_at(&mut text, 0).ok()?;
@@ -67,7 +67,7 @@ impl Runnable {
     }
 }
 
-/// The number before the slash: `0.20 0.18 0.12 1/80 11206`.
+/// Parses the number before the slash: `0.20 0.18 0.12 1/80 11206`.
 fn runnable_in(loadavg: &str) -> Option<usize> {
     loadavg.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
@@ -75,12 +75,12 @@ fn runnable_in(loadavg: &str) -> Option<usize> {
 /// Moving average of the runnable threads of other programs.
 #[derive(Debug)]
 pub(crate) struct Others {
-    /// With this many, too few CPUs are left for a program and the worker which serves it.
+    /// With this many, too few CPUs are left for a program and the worker that serves it.
     limit: f64,
     average: f64,
     /// CPUs that this process keeps busy.
     own_cpus: f64,
-    /// Replies in a second.
+    /// Replies per second.
     rate: f64,
     many: bool,
     last: Sample,
@@ -89,7 +89,7 @@ pub(crate) struct Others {
 impl Others {
     /// Lowest limit: less is a short burst between two samples.
     pub(crate) const LEAST: f64 = 0.5;
-    /// CPUs to keep free. On two CPUs one busy program, even one which sleeps at times, takes the
+    /// CPUs to keep free. On two CPUs one busy program, even one that sleeps at times, takes the
     /// free one.
     const FREE: f64 = 1.25;
 
@@ -108,12 +108,12 @@ impl Others {
         (cpus as f64 - Self::FREE).max(Self::LEAST)
     }
 
-    /// From now on there are so many CPUs.
+    /// Sets the number of CPUs from now on.
     pub(crate) fn set_cpus(&mut self, cpus: usize) {
         self.limit = Self::limit(cpus);
     }
 
-    /// How many there are on average.
+    /// The average number.
     pub(crate) fn average(&self) -> f64 {
         self.average
     }
@@ -123,7 +123,7 @@ impl Others {
         self.own_cpus
     }
 
-    /// Whether they leave too few CPUs, or as good as none for as many CPUs as `limit` says.
+    /// Whether they leave too few CPUs, or almost none on as many CPUs as `limit` says.
     pub(crate) fn are_many(&self) -> bool {
         self.many
     }
@@ -151,7 +151,7 @@ impl Others {
     }
 
     fn others(&self, sample: &Sample) -> f64 {
-        // The one that samples runs.
+        // The sampling thread runs.
         let own = 1.0 + (2.0 * self.own_cpus).min(sample.own as f64);
         let woken = self.rate * AFTER_REPLY.as_secs_f64() + PER_WORK * self.own_cpus;
         (sample.runnable as f64 - own - woken.min(sample.clients as f64)).max(0.0)
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// One sample every four milliseconds, the first at 1 s, of a process that keeps `own_cpus`
-    /// CPUs busy with `rate` replies a second to `clients` threads.
+    /// CPUs busy with `rate` replies per second to `clients` threads.
     struct Machine {
         others: Others,
         sample: Sample,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn are_many_beside_it(cpus: usize, samples: &[usize]) -> bool {
-        // The one that samples.
+        // The sampling thread.
         let samples: Vec<_> = samples.iter().map(|others| others + 1).collect();
         Machine::new(cpus, 1, 0.0, 0.0).see(&samples).are_many()
     }
@@ -216,7 +216,7 @@ mod tests {
     fn clients_that_sleep_are_no_reason_to_overlook_a_load() {
         for clients in [1, 64, 256] {
             let rate = clients as f64 * 50.0;
-            // A reply takes 10 us, and the bits of clients are 64.
+            // A reply takes 10 us, and there are 64 bits for clients.
             let machine = Machine::new(2, clients.min(64), rate, rate * 10e-6);
             assert!(machine.see(&[15; 20]).are_many(), "{clients} clients");
         }
@@ -224,12 +224,12 @@ mod tests {
 
     #[test]
     fn clients_that_take_all_that_is_left_are_no_load() {
-        // Large and small reads of four programs, and a walk: all they do follows a reply.
+        // Large and small reads by four programs, and a walk: everything they do follows a reply.
         for (rate, own_cpus) in [(8_000.0, 0.7), (90_000.0, 1.0), (30_000.0, 0.8)] {
             let machine = Machine::new(2, 4, rate, own_cpus);
             assert!(!machine.see(&[7; 50]).are_many(), "{rate} {own_cpus}");
         }
-        // And beside them other programs'.
+        // Other programs are running as well.
         assert!(Machine::new(2, 4, 8_000.0, 0.7).see(&[14; 50]).are_many());
     }
 

@@ -1,4 +1,4 @@
-//! Judges the load and follows the CPUs where the engine's caller has no thread for it.
+//! Judges the load and follows the CPUs if the engine's caller has no thread for it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -58,12 +58,12 @@ fn watch(contention: &CpuContention, workers: &Weak<Workers>, stop: &AtomicBool)
     }
 }
 
-/// Whether a CPU came or went.
+/// Sleeps; returns whether a CPU came or went.
 fn sleep(contention: &CpuContention, workers: &Workers, limit: Duration) -> bool {
     let load = contention.as_fd();
     let cpus = workers.cpu_events().unwrap_or(load);
     let mut polled = [load, cpus].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    // An error ends the sleep early, at most.
+    // An error at most ends the sleep early.
     let _ = poll(&mut polled, Timespec::try_from(limit).ok().as_ref());
     workers.cpu_events().is_some() && !polled[1].revents().is_empty()
 }

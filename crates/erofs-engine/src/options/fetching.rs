@@ -1,4 +1,4 @@
-//! Which credentials each file of an image is fetched with.
+//! Which credentials are used to fetch each file of an image.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,20 @@ use super::{EngineOptions, OneImage};
 use crate::remote;
 
 impl EngineOptions {
-    /// Paths and URLs of the files of an image and of those below it: of each the image itself,
-    /// its devices, its hash area, and then those that are read once.
+    /// Paths and URLs of the files of an image and of those below it: for each the image itself,
+    /// its devices, its hash area, and then those that are read only once.
     pub fn files(&self, image: &Path) -> Vec<PathBuf> {
         let images = self.images(image).into_iter();
         images.flat_map(|image| image.files()).collect()
     }
 
-    /// The options of the image among these that has this file as its first one; `None` of other
-    /// files.
+    /// The options of the image among these whose first file this is; `None` for other files.
     pub fn of_first_file(&self, image: &Path, file: &Path) -> Option<EngineOptions> {
         let mut images = self.images(image).into_iter();
         images.find(|one| one.path == file).map(|one| one.options)
     }
 
-    /// Whether a file is read once, when the image is opened that it belongs to.
+    /// Whether a file is read only once, when the image it belongs to is opened.
     pub fn is_small_file(&self, image: &Path, file: &Path) -> bool {
         let mut images = self.images(image).into_iter();
         images.any(|one| {
@@ -32,9 +31,9 @@ impl EngineOptions {
         })
     }
 
-    /// How `source` is fetched and kept, one of these files. With a root hash it is the same one at
-    /// another URL. Only netrc names hosts: headers, token and user are for the origin of the first
-    /// file that is at a URL.
+    /// How `source`, one of these files, is fetched and kept. With a root hash, a copy at another
+    /// URL counts as the same file. Only netrc names hosts: headers, token and user are for the
+    /// origin of the first file that is at a URL.
     pub fn fetching(
         &self,
         image: &Path,
@@ -97,7 +96,7 @@ mod tests {
         assert!(at_url("https://here/i") && at_url("https://HERE:443/i.roothash"));
         assert!(!at_url("https://there/d") && !at_url("oci://third/d:v1"));
         assert!(!at_url("https://here:8443/i") && !at_url("http://here/i"));
-        // Of an image that is a file here: the first device.
+        // If the image is a local file: the first device.
         assert!(sent("i.erofs", "https://there/d") && !sent("i.erofs", "oci://third/d:v1"));
     }
 }

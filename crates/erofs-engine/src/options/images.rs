@@ -7,7 +7,7 @@ use crate::Error;
 use crate::layers::number::MOST_IMAGES;
 use crate::remote;
 
-/// One image of a tree, with options of its own.
+/// One image of a tree, with its own options.
 #[derive(Clone, Debug)]
 pub(crate) struct OneImage {
     pub path: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct OneImage {
 }
 
 impl EngineOptions {
-    /// Adds an extra device of the image that was named last.
+    /// Adds an extra device to the image that was named last.
     pub(super) fn add_device(&mut self, device: PathBuf) {
         let of_lower = self.lower.last_mut().map(|lower| &mut lower.devices);
         of_lower.unwrap_or(&mut self.devices).push(device);
@@ -31,7 +31,7 @@ impl EngineOptions {
         std::iter::once(top).chain(lower).collect()
     }
 
-    /// One that is below: what belongs to a single file is left out.
+    /// A lower image: options for a single file are left out.
     pub(crate) fn lower_image(&self, lower: &LowerImage) -> OneImage {
         let verity = match self.verity.auto {
             true => VerityOptions {
@@ -52,7 +52,7 @@ impl EngineOptions {
         OneImage { path, options }
     }
 
-    /// Whether these options fit a tree of so many images.
+    /// Whether these options fit a tree of this many images.
     ///
     /// # Errors
     /// There are too many, or only one of them would be verified.

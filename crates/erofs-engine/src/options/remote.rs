@@ -18,7 +18,7 @@ pub(super) fn set(
     value: &OsStr,
 ) -> Result<bool, String> {
     let text = value.to_string_lossy();
-    // The daemon leaves the directory in which it was started.
+    // The daemon leaves the directory that it was started in.
     let path = || -> Result<Option<PathBuf>, String> {
         let path = std::path::absolute(value);
         path.map(Some)

@@ -1,4 +1,4 @@
-//! Options of dm-verity, by libmount's names without their `verity.`.
+//! Options of dm-verity, under libmount's names without their `verity.` prefix.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use dm_verity::RootHash;
 use crate::device::{OpenFile, read_small_file};
 use crate::remote;
 
-/// Longest file with a root hash that is read: 64 bytes in hexadecimal digits, and room for blanks.
+/// Size limit of a root hash file: 64 bytes in hexadecimal digits, and room for blanks.
 const ROOT_HASH_FILE: u64 = 4096;
 
 /// How to verify an image. Nothing is verified by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerityOptions {
-    /// Take what is not named here from files beside the image; see [`of_image`](Self::of_image).
+    /// Use files beside the image for whatever is not named here; see [`of_image`](Self::of_image).
     pub auto: bool,
     /// The root hash.
     pub root_hash: Option<RootHash>,
@@ -22,9 +22,9 @@ pub struct VerityOptions {
     pub root_hash_file: Option<PathBuf>,
     /// File or block device with the hash area; the image itself by default.
     pub hash_device: Option<PathBuf>,
-    /// Where the hash area starts: on the hash device, or behind the beginning of the image.
+    /// Where the hash area starts: on the hash device, or relative to the beginning of the image.
     pub hash_offset: Option<u64>,
-    /// A file with a signature of the root hash, which must be there and right then.
+    /// A file with a signature of the root hash. If set, the signature must exist and be valid.
     pub root_hash_signature: Option<PathBuf>,
     /// The folder with certificates of signers, instead of systemd's.
     pub certificates: Option<PathBuf>,
@@ -34,7 +34,7 @@ impl VerityOptions {
     /// Sets an option by its name.
     ///
     /// # Errors
-    /// One line: an unknown name, an invalid value, or something that is not supported.
+    /// One line: an unknown name, an invalid value, or an unsupported setting.
     pub fn set(&mut self, name: &str, value: &OsStr) -> Result<(), String> {
         let text = value.to_string_lossy();
         let refuse = |why: &str| Err(format!("verity.{name}={text}: {why}"));
@@ -52,7 +52,7 @@ impl VerityOptions {
             "oncorruption" if text == "eio" => {}
             "oncorruption" => return refuse("only eio is supported: the read fails"),
             "roothashsig" => self.root_hash_signature = Some(value.into()),
-            // The server of a mount leaves the directory in which it was started, and the next one
+            // The server of a mount leaves the directory that it was started in, and the next one
             // reads the folder again.
             "certificates" => match std::path::absolute(value) {
                 Ok(folder) => self.certificates = Some(folder),
@@ -71,9 +71,9 @@ impl VerityOptions {
         Ok(())
     }
 
-    /// The options for the image at this path or URL. With `auto` the names are those that systemd
-    /// gives: `.roothash` for the root hash, which `.roothash.p7s` must sign then, and `.verity`
-    /// for the tree.
+    /// The options for the image at this path or URL. With `auto`, the names are systemd's:
+    /// `.roothash` for the root hash, which `.roothash.p7s` must then sign, and `.verity` for the
+    /// tree.
     pub fn of_image(&self, image: &Path) -> Self {
         let mut named = self.clone();
         if !named.auto {
@@ -96,8 +96,8 @@ impl VerityOptions {
         files.into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// The root hash to verify against, read from its file if need be; `None` if nothing is to be
-    /// verified.
+    /// The root hash to verify against, read from its file if necessary; `None` if nothing should
+    /// be verified.
     ///
     /// # Errors
     /// One line that names the file, or the options that exclude each other.

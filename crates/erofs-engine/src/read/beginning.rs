@@ -1,7 +1,7 @@
-//! Reads that take no more than the beginning of a pcluster, stored or decoded.
+//! Reads that need only the beginning of a pcluster, stored or decoded.
 //!
-//! A random reader wants a page or two of a pcluster. Half of it is decoded for that on average,
-//! and half of the stored bytes of an LZ4 stream suffice.
+//! A random reader wants a page or two of a pcluster. On average that requires decoding half of it,
+//! for which half of the stored bytes of an LZ4 stream suffice.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
-/// A record begins anywhere in a page: it has bytes in the next one, which is asked for next.
+/// A record begins anywhere in a page: it may extend into the next page, which is requested next.
 const NEXT_PAGE: usize = 4096;
 
 /// Most zeros before an LZ4 stream: less than a block.
 const PADDING: u64 = 4096;
 
-/// As many stored bytes as the first page of an LZ4 stream may need and more.
+/// At least as many stored bytes as the first page of an LZ4 stream may need.
 const FIRST_PAGE: usize = 12 << 10;
 
 impl FileReader<'_> {
@@ -37,7 +37,7 @@ impl FileReader<'_> {
     }
 
     /// Fetches and decodes the beginning of an LZ4 pcluster for a random reader. `None` if the
-    /// whole is to be fetched: more is wanted, or it compresses worse at its beginning.
+    /// whole pcluster should be fetched: more is wanted, or its beginning compresses worse.
     pub(crate) fn decode_for_random(
         &self,
         context: &mut DecodeContext,
@@ -59,7 +59,8 @@ impl FileReader<'_> {
         Some(Arc::new(buffer))
     }
 
-    /// Decodes the first page, or less, of an LZ4 pcluster into `out`; false as below.
+    /// Decodes the first page, or less, of an LZ4 pcluster into `out`; false as for
+    /// `decode_beginning`.
     pub(crate) fn decode_first_page(
         &self,
         decoder: &mut Decoder,
@@ -70,8 +71,8 @@ impl FileReader<'_> {
         self.decode_beginning(decoder, pcluster, stored, out)
     }
 
-    /// Decodes the beginning of an LZ4 pcluster into `out`, of as many stored bytes as there is
-    /// room for in `stored`; false if that cannot be: whoever reads all of them gets the error.
+    /// Decodes the beginning of an LZ4 pcluster into `out`, from as many stored bytes as `stored`
+    /// has room for; false if that fails: a read of all stored bytes will report the error.
     fn decode_beginning(
         &self,
         decoder: &mut Decoder,
@@ -93,8 +94,8 @@ impl FileReader<'_> {
     }
 }
 
-/// Stored bytes that the first `decoded` bytes of an LZ4 stream take if it compresses as well as
-/// elsewhere, and a quarter more; `None` if that is most of them.
+/// Estimates the stored bytes for the first `decoded` bytes of an LZ4 stream, assuming uniform
+/// compression, plus a quarter; `None` if that is most of them.
 fn stored_bytes(pcluster: &Pcluster, decoded: usize) -> Option<usize> {
     let stored = u64::from(pcluster.length);
     let share = (stored * decoded as u64).checked_div(pcluster.decoded_length)?;

@@ -10,13 +10,13 @@ use crate::read::claim::PclusterTable;
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub pool: Arc<PagePool>,
-    /// As much memory as the cache may hold, shared by cached pclusters and buffers in use.
+    /// Memory of the cache's capacity, shared by cached pclusters and buffers in use.
     pub cache_memory: Option<Arc<PagePool>>,
 }
 
 impl Buffers {
-    /// A buffer of `bytes`: from the reserve of the pool, else from the cache's memory (where older
-    /// pclusters of `table` are dropped for it), else from the system. `None`: out of memory.
+    /// A buffer of `bytes`: from the reserve of the pool, else from the cache's memory (for which
+    /// older pclusters of `table` are dropped), else from the system. `None` if out of memory.
     pub(crate) fn alloc(&self, table: &PclusterTable, bytes: usize) -> Option<PageBuf> {
         self.cache_memory
             .as_ref()

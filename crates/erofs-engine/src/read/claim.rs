@@ -1,9 +1,9 @@
 //! Pclusters in flight and cached pclusters: no pcluster is decoded twice at the same time.
 //!
 //! A reader claims a pcluster in the [`PclusterTable`]. It gets the decoded bytes if they are
-//! cached, or waits for the thread that decodes them now, or becomes that thread. A pcluster is
-//! claimed by the thread that decodes it and at the moment it begins, never by a queued request:
-//! a waiter therefore always waits for a running thread.
+//! cached, or waits for the thread that is decoding them, or becomes that thread. A pcluster is
+//! claimed by the thread that decodes it, at the moment decoding begins, and never by a queued
+//! request: a waiter therefore always waits for a running thread.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ pub(crate) type Decoded = Arc<PageBuf>;
 /// A pcluster that is being decoded.
 #[derive(Debug, Default)]
 pub(crate) struct PclusterInFlight {
-    /// Guarded by its own lock: leaf lock, never taken with another lock held.
+    /// Guarded by its own lock: a leaf lock, never taken while another lock is held.
     state: PiMutex<State>,
     completed: PiCondvar,
 }
@@ -29,7 +29,7 @@ pub(crate) struct PclusterInFlight {
 /// Guarded by `PclusterInFlight::state`.
 #[derive(Debug, Default)]
 struct State {
-    /// Most decoded bytes that a reader which joined needs; 0 if none joined.
+    /// Most decoded bytes needed by any reader that joined; 0 if none joined.
     wanted: usize,
     ended: bool,
     /// None after a failure, or if no reader had joined in time for a copy.
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl PclusterInFlight {
-    /// Most decoded bytes that a reader which has joined so far needs; 0 if none has.
+    /// Most decoded bytes needed by any reader that has joined so far; 0 if none has.
     pub(crate) fn wanted(&self) -> usize {
         lock(&self.state).wanted
     }
@@ -48,7 +48,7 @@ impl PclusterInFlight {
         state.wanted = state.wanted.max(length);
     }
 
-    /// Waits for the decoding to end. `None` means: claim the pcluster again.
+    /// Waits for the decoding to end. `None` means that the pcluster must be claimed again.
     pub(crate) fn wait(&self, length: usize) -> Option<Decoded> {
         let mut state = lock(&self.state);
         while !state.ended {
@@ -69,7 +69,7 @@ impl PclusterInFlight {
     }
 }
 
-/// Identity of a pcluster. The stored length and the coding belong to it: a crafted image may
+/// Identity of a pcluster. It includes the stored length and the coding: a crafted image may
 /// describe one address in several ways, and each must see its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -80,7 +80,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn of(image: usize, pcluster: &Pcluster) -> Self {
-        // How much of the stream one extent uses does not make it another stream.
+        // How much of the stream an extent uses does not make it another stream.
         let pcluster = Pcluster {
             decoded_length: 0,
             partial: false,
@@ -117,11 +117,11 @@ const SMALL_BYTES: u64 = 8 << 10;
 /// Result of claiming a pcluster.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
-    /// Its bytes, at least as many as claimed; for the length of a request.
+    /// Its bytes, at least as many as claimed; only for the duration of a request.
     Cached(Hit<Key, Decoded>),
     /// Another thread is decoding it.
     InFlight(Arc<PclusterInFlight>),
-    /// The caller decodes it, then ends the lease.
+    /// The caller must decode it, then end the lease.
     Leader(DecodeLease<'a>),
 }
 
@@ -130,8 +130,8 @@ pub(crate) enum Claim<'a> {
 pub(crate) struct PclusterTable {
     /// Hits take no lock.
     cached: ReadCache<Key, Decoded>,
-    /// Guarded by its own lock: held for lookups only and never while decoding or waiting. One
-    /// entry for each pcluster that a thread is decoding.
+    /// Guarded by its own lock: held only for lookups, never while decoding or waiting. One entry
+    /// for each pcluster that a thread is decoding.
     in_flight: PiMutex<HashMap<Key, Arc<PclusterInFlight>>>,
 }
 
@@ -150,7 +150,8 @@ impl PclusterTable {
             return Claim::Cached(cached);
         }
         let mut in_flight = lock(&self.in_flight);
-        // A thread that has just decoded it cached it before it left the pclusters in flight.
+        // A thread that has just decoded it put it into the cache before removing it from the
+        // pclusters in flight.
         if let Some(cached) = self.find(&key, length) {
             return Claim::Cached(cached);
         }
@@ -172,12 +173,12 @@ impl PclusterTable {
         found.filter(|decoded| decoded.len() >= length)
     }
 
-    /// Whether some of a pcluster is cached.
+    /// Whether any part of a pcluster is cached.
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.cached.get(key).is_some()
     }
 
-    /// Drops a pcluster that was not read lately; false if none is cached.
+    /// Drops a pcluster that was not read recently; false if none is cached.
     pub(crate) fn displace_oldest(&self) -> bool {
         self.cached.pop().is_some()
     }
@@ -193,8 +194,9 @@ impl PclusterTable {
     }
 }
 
-/// The duty to decode a claimed pcluster. Dropped without bytes (a failure, which is this reader's
-/// own, or a panic), it sends the waiters back to the table, where one of them takes over.
+/// The duty to decode a claimed pcluster. If it is dropped without bytes (a failure, which concerns
+/// only this reader, or a panic), it sends the waiters back to the table, where one of them takes
+/// over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
     table: &'a PclusterTable,
@@ -218,7 +220,7 @@ impl DecodeLease<'_> {
     /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
     /// the waiters need; it is not called if there are none.
     pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<PageBuf>) {
-        // No reader can join once the entry has left the table, so none comes too late for the
+        // No reader can join after the entry has left the table, so none comes too late for the
         // copy.
         self.remove();
         let wanted = self.in_flight.wanted();
@@ -226,8 +228,9 @@ impl DecodeLease<'_> {
         self.in_flight.complete(decoded.map(Arc::new));
     }
 
-    /// Leaves the table before it completes: a waiter that needs more bytes than there are claims
-    /// the pcluster again, and would spin on this entry, possibly at a priority that never yields.
+    /// Leaves the table before it completes: otherwise a waiter that needs more bytes than there
+    /// are would claim the pcluster again and spin on this entry, possibly at a priority that never
+    /// yields.
     fn end(&self, decoded: Option<Decoded>) {
         self.remove();
         self.in_flight.complete(decoded);
@@ -255,7 +258,8 @@ mod tests {
 
     use super::*;
 
-    /// A file that uses the sound beginning of a stream is readable, whoever else reads the rest.
+    /// A file that uses the intact beginning of a stream is readable, whatever other readers need
+    /// of it.
     #[test]
     fn a_failure_is_that_of_the_reader_that_decoded() {
         let table = PclusterTable::new(0);

@@ -1,4 +1,4 @@
-//! Decoding stored bytes: which codec, how many bytes, into which memory.
+//! Decodes stored bytes: which codec, how many bytes, into which memory.
 
 use erofs_codecs::{Codec, Decoder};
 use erofs_format::{Algorithm, Pcluster};
@@ -10,8 +10,8 @@ use crate::read::segment::{Segment, cost};
 use crate::{Error, FileFault};
 
 impl FileReader<'_> {
-    /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or straight
-    /// into the segment's own bytes if there is no `output`.
+    /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or directly
+    /// into the segment's own bytes without an `output`.
     pub(crate) fn decode(
         &self,
         decoder: &mut Decoder,
@@ -52,7 +52,7 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Fills `output` from what is kept decoded, if it is.
+    /// Fills `output` from bytes that are kept decoded, if there are any.
     fn take_kept(
         &self,
         algorithm: Algorithm,

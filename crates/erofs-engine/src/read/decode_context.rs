@@ -3,8 +3,8 @@
 use cpu_workers::PiMutex;
 use erofs_codecs::{Decoder, Settings};
 
-/// Codec streams, created at their first use, and a buffer for stored bytes, which grows to the
-/// longest run that was fetched.
+/// Codec streams, created on first use, and a buffer for stored bytes, which grows to the longest
+/// run fetched.
 #[derive(Debug)]
 pub(crate) struct DecodeContext {
     pub(crate) decoder: Decoder,
@@ -15,8 +15,8 @@ pub(crate) struct DecodeContext {
 #[derive(Debug)]
 pub(crate) struct ContextPool {
     settings: Settings,
-    /// Guarded by its own lock. A stack: the context released last is taken first, since its buffer
-    /// is warm.
+    /// Guarded by its own lock. A stack: the most recently released context is taken first, since
+    /// its buffer is warm.
     idle: PiMutex<Vec<DecodeContext>>,
 }
 
@@ -32,7 +32,7 @@ impl ContextPool {
         &self.settings
     }
 
-    /// A context for the caller, taken when it is first needed: a read of cached bytes needs none.
+    /// A context for the caller, taken when first needed: a read of cached bytes needs none.
     pub(crate) fn lend(&self) -> LentContext<'_> {
         LentContext {
             pool: self,
@@ -50,7 +50,7 @@ impl ContextPool {
     }
 }
 
-/// A context for a run of decodes.
+/// A context for a series of decodes.
 #[derive(Debug)]
 pub(crate) struct LentContext<'p> {
     pool: &'p ContextPool,
@@ -65,19 +65,19 @@ impl LentContext<'_> {
 
 impl Drop for LentContext<'_> {
     fn drop(&mut self) {
-        // One in which a decoder panicked is not used again.
+        // A context in which a decoder panicked is not reused.
         if let Some(context) = self.context.take().filter(|_| !std::thread::panicking()) {
             self.pool.idle.lock().push(context);
         }
     }
 }
 
-/// Alignment; where pages are larger, one of these is as good.
+/// Alignment; if pages are larger, this is just as good.
 const PAGE: usize = 4096;
 
-/// Stored bytes; grows to the longest length that was asked for. It begins on a page: copied to an
-/// address that lies 1 to 31 bytes behind the beginning of one, where glibc puts large allocations,
-/// the same bytes take four times as long on some processors (AMD Zen: 1.3 instead of 5.3 GB/s).
+/// Stored bytes; grows to the longest length requested. It begins on a page boundary: if the
+/// destination of a copy is 1 to 31 bytes past a page boundary, where glibc puts large allocations,
+/// copying takes four times as long on some processors (AMD Zen: 1.3 instead of 5.3 GB/s).
 #[derive(Debug, Default)]
 pub(crate) struct PageBuffer {
     memory: Vec<u8>,
@@ -86,7 +86,7 @@ pub(crate) struct PageBuffer {
 }
 
 impl PageBuffer {
-    /// Its first `length` bytes; what they hold is lost when the buffer grows.
+    /// Its first `length` bytes; their content is lost when the buffer grows.
     pub(crate) fn first(&mut self, length: usize) -> &mut [u8] {
         if self.bytes().len() < length {
             self.memory = vec![0; length + PAGE];

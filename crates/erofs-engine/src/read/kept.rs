@@ -1,7 +1,7 @@
-//! Decoded bytes that are kept outside of the engine, and taken instead of decoding again.
+//! Decoded bytes kept outside the engine, and used instead of decoding again.
 //!
-//! They belong to stored bytes, not to a place in an image: the key is a hash of what is decoded.
-//! So they are right wherever the same stored bytes are, and never for others.
+//! They belong to stored bytes, not to a place in an image: the key is a hash of the stored bytes.
+//! So they are right wherever the same stored bytes occur, and are never used for others.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use twox_hash::XxHash3_128;
 
 /// Decoded bytes by their keys.
 pub trait DecodedSource: fmt::Debug + Send + Sync {
-    /// What the hash of keys begins with. An image's maker cannot know it.
+    /// The seed of the key hash. The author of an image cannot know it.
     fn seed(&self) -> u64;
 
-    /// Fills `out` with the beginning of what has this key; false if it is not there. `keeps`: for
-    /// a [`DecodedSink`], not for a reader.
+    /// Fills `out` with the beginning of the bytes for this key; false if there are none. `keeps`:
+    /// for a [`DecodedSink`], not for a reader.
     fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool;
 }
 
@@ -23,14 +23,14 @@ pub trait DecodedSink: fmt::Debug + Sync {
     /// See [`DecodedSource::seed`].
     fn seed(&self) -> u64;
 
-    /// Whether it lacks some of the first `length` bytes of what has this key.
+    /// Whether it lacks some of the first `length` bytes for this key.
     fn wants(&self, key: u128, length: usize) -> bool;
 
-    /// The beginning of what a pcluster decodes to.
+    /// Keeps the beginning of a decoded pcluster.
     fn keep(&self, key: u128, decoded: &[u8]);
 }
 
-/// Of a pcluster with these stored bytes.
+/// The key of a pcluster with these stored bytes.
 pub(crate) fn key(seed: u64, algorithm: Algorithm, pcluster: &Pcluster, stored: &[u8]) -> u128 {
     let kind = u64::from(algorithm.bit()) << 1 | u64::from(pcluster.partial);
     let seed = seed ^ pcluster.decoded_length.rotate_left(32) ^ kind;
@@ -110,7 +110,7 @@ mod tests {
         ] {
             let (engine, inode) = opened(image, file);
             let expected = content(&engine, &inode);
-            // Page by page, as a launch is.
+            // Page by page, as a launch reads.
             for offset in (0..inode.size - 4096).step_by(4096) {
                 let page = offset..offset + 4096;
                 engine.decode_for(&inode, page, &*kept).unwrap();
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(engine.stats().decodes, 0, "{image}");
             let page = engine.decode_for(&inode, 0..4096, &Kept::default());
             assert!(page.is_ok() && engine.stats().decodes == 1, "{image}");
-            // Changed where it is kept: the bytes of each other image are its own.
+            // Change the kept bytes: those of every other image are its own.
             kept.0
                 .lock()
                 .unwrap()

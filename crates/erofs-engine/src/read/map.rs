@@ -1,4 +1,5 @@
-//! The path of a read: map, fetch uncompressed bytes, pass the compressed segments to the kickoff.
+//! The path of a read: map it, fetch uncompressed bytes, pass the compressed segments to the
+//! kickoff.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,18 +14,18 @@ use crate::read::share::{self, Help, reader_decompresses};
 use crate::read::{FileReader, ImageBytes};
 use crate::{Error, FileFault};
 
-/// Segments that take no memory from the allocator: a page touches two pclusters at most.
+/// Segments held without an allocation: a page touches at most two pclusters.
 const INLINE_SEGMENTS: usize = 2;
 
-/// An extent, and which bytes of the file are wanted of it.
+/// An extent, and the bytes of the file that are wanted from it.
 type Part = (Range<u64>, Extent);
 
 /// Ranges of stored bytes, by the number of their device.
 pub(crate) type Stored = BTreeMap<usize, Vec<Range<u64>>>;
 
 impl FileReader<'_> {
-    /// Reads from byte `offset` on; all of `out` must be inside of the file. What a network has of
-    /// it comes in one round trip.
+    /// Reads from byte `offset` on; all of `out` must be inside the file. Bytes from a network are
+    /// fetched in one round trip.
     pub(crate) fn read(
         &self,
         offset: u64,
@@ -55,7 +56,7 @@ impl FileReader<'_> {
     /// other inodes are left to their own reads.
     fn need(&self, parts: &[Part]) -> Result<(), Error> {
         for (number, ranges) in stored(parts) {
-            // The read of a device that is not there is the error.
+            // Reading a device that does not exist reports the error.
             let Some(device) = self.path.devices.get(number) else {
                 continue;
             };
@@ -128,7 +129,7 @@ impl FileReader<'_> {
         read.map_err(|error| self.error(error))
     }
 
-    /// Reads from the packed inode, whose size and whose own extents the map has checked.
+    /// Reads from the packed inode; the map has already checked its size and its own extents.
     fn read_fragment(
         &self,
         offset: u64,
@@ -158,7 +159,7 @@ impl FileReader<'_> {
             .iter()
             .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
         match help {
-            // Nothing is scheduled when nothing is pending.
+            // Nothing is scheduled if nothing is pending.
             Some(Help {
                 workers, policy, ..
             }) if to_decode && !reader_decompresses(policy, self.request.context(), bytes) => {

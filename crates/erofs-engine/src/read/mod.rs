@@ -1,4 +1,4 @@
-//! The data path of an opened image: what its reads share, and the reader of one file.
+//! The data path of an opened image: the state that reads share, and the reader of one file.
 
 mod beginning;
 pub(crate) mod buffers;
@@ -41,7 +41,7 @@ use crate::{Error, FileFault};
 pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
-    /// Which of the tree's images it is; 0 is the top one.
+    /// Its number among the tree's images; 0 is the top one.
     pub number: usize,
     pub image: Image,
     /// The inode whose content holds other inodes.
@@ -52,21 +52,21 @@ pub(crate) struct DataPath {
     pub packed: Option<Inode>,
     /// The files; index 0 is the image itself.
     pub devices: Vec<StoredDevice>,
-    /// One of them is at a URL.
+    /// Whether one of them is at a URL.
     pub is_remote: bool,
     pub block_size: u64,
-    /// Of all images with the same settings.
+    /// Shared by all images with the same settings.
     pub contexts: Arc<ContextPool>,
     pub common: Arc<Common>,
 }
 
-/// What the images of a tree have in common: one cache, one set of counters.
+/// Shared by the images of a tree: one cache, one set of counters.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub buffers: Buffers,
     pub table: PclusterTable,
     pub counters: AllCounters,
-    /// Taken instead of decoding.
+    /// Used instead of decoding.
     pub kept: OnceLock<Arc<dyn DecodedSource>>,
     pub spans: TraceSpans,
 }
@@ -91,7 +91,7 @@ impl Deref for DataPath {
     }
 }
 
-/// Bytes of devices, for one request: what an image is opened with.
+/// Bytes of devices, for one request, as needed to open an image.
 #[derive(Debug)]
 pub(crate) struct DeviceBytes<'a> {
     pub devices: &'a [StoredDevice],
@@ -116,8 +116,8 @@ impl Source for DeviceBytes<'_> {
     }
 }
 
-/// The special inodes through which bytes may come. That of a special inode itself has fewer, so
-/// that reads cannot lead in circles.
+/// The special inodes through which bytes may come. For a special inode itself there are fewer, so
+/// that reads cannot form a cycle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Through {
     pub metabox: bool,
@@ -201,15 +201,15 @@ impl DataPath {
     }
 }
 
-/// A file that is read, by any number of threads.
+/// A file being read, by any number of threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File<'a> {
     pub path: &'a DataPath,
     pub through: Through,
     pub inode: &'a Inode,
-    /// Receives the rest of a pcluster that is read in part.
+    /// Receives the rest of a partly read pcluster.
     pub page_cache: Option<&'a dyn PageCacheWriter>,
-    /// Receives all that is decoded, also what is cached.
+    /// Receives everything that is decoded, even what is cached.
     pub sink: Option<&'a dyn DecodedSink>,
 }
 
@@ -265,7 +265,7 @@ impl FileReader<'_> {
         buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }
 
-    /// The end of a request that exceeds its budget, as an error of this file.
+    /// Turns an exceeded budget into an error of this file.
     pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
         charged.map_err(|exceeded| self.error(exceeded))
     }

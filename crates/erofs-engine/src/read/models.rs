@@ -18,15 +18,15 @@ const BYTES: [u8; 4] = [1, 2, 3, 4];
 enum Ending {
     /// The bytes are cached.
     Cache,
-    /// They went straight into the reader's buffer.
+    /// They went directly into the reader's buffer.
     Direct,
 }
 
 struct Model {
     table: PclusterTable,
     pool: Arc<PagePool>,
-    /// Decoder calls. Not a part of what is modelled: one more place to switch at would only
-    /// multiply the interleavings.
+    /// Decoder calls. Not part of the model: another switch point would only multiply the
+    /// interleavings.
     decodes: AtomicUsize,
 }
 
@@ -78,7 +78,8 @@ impl Model {
     }
 }
 
-/// Two readers of `lengths` bytes; the decoder calls that they made together.
+/// Runs two readers of `lengths` bytes; returns the number of decoder calls that they made
+/// together.
 fn two_readers(capacity: u64, lengths: [usize; 2], ending: Ending) -> usize {
     let model = Model::new(capacity);
     let other = model.clone();

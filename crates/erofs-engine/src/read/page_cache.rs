@@ -1,8 +1,8 @@
-//! The rest of a pcluster that a small read decoded, and the page cache above that takes it.
+//! The rest of a pcluster that a small read decoded, and the page cache above that receives it.
 //!
-//! A pcluster decodes to 100 KiB and more, and a random reader wants 4 of them. The kernel's EROFS
-//! puts the others into the page cache at once, so that each pcluster is decoded only for the first
-//! read of it. Behind FUSE the page cache exists as well, but pages have to be stored explicitly.
+//! A pcluster decodes to 100 KiB or more, of which a random reader wants 4. The kernel's EROFS puts
+//! the rest into the page cache at once, so that each pcluster is decoded only for the first read
+//! of it. With FUSE there is a page cache as well, but pages have to be stored explicitly.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -12,22 +12,22 @@ use erofs_format::{Inode, Nid};
 use crate::read::claim::Decoded;
 
 /// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
-/// and the next read of the stream takes the rest.
+/// whose next read takes the rest.
 pub(crate) const SMALL_READ: usize = 64 << 10;
 
 /// Writes decoded bytes into a page cache above the engine (for FUSE: `FUSE_NOTIFY_STORE`).
 pub trait PageCacheWriter: Send + Sync + Debug {
-    /// Whether it accepts `bytes` more bytes of a file now. If not, the read is served as without
-    /// it.
+    /// Whether it accepts `bytes` more bytes of a file now. If not, the read is served as if there
+    /// were no writer.
     fn has_room(&self, file: Nid, bytes: usize) -> bool;
 
-    /// Whether small reads of a file are at random places: what lies around them is neither wanted
-    /// here nor soon.
+    /// Whether small reads of a file are at random places, so that the bytes around them are not
+    /// wanted soon.
     fn is_random(&self, _file: Nid) -> bool {
         false
     }
 
-    /// Queues a remainder to be written later. Called by decoding threads: must not block.
+    /// Queues a remainder to be written later. Called by decoding threads, so it must not block.
     fn store(&self, remainder: Remainder);
 }
 
@@ -36,7 +36,7 @@ pub trait PageCacheWriter: Send + Sync + Debug {
 pub struct Remainder {
     nid: Nid,
     logical: u64,
-    /// Bytes inside of the file: a pcluster may decode to more.
+    /// Bytes inside the file: a pcluster may decode to more.
     length: usize,
     reaches_end: bool,
     served: Range<usize>,
@@ -62,18 +62,17 @@ impl Remainder {
         self.reaches_end
     }
 
-    /// The file they belong to.
+    /// The file that the bytes belong to.
     pub fn nid(&self) -> Nid {
         self.nid
     }
 
-    /// Bytes of memory that it holds until it is dropped.
+    /// Bytes of memory that this holds until dropped.
     pub fn memory(&self) -> usize {
         self.decoded.capacity()
     }
 
-    /// The bytes before and behind the read, each with the offset in the file where it
-    /// begins; either may be empty.
+    /// The bytes before and after the read, each with its offset in the file; either may be empty.
     pub fn parts(&self) -> [(u64, &[u8]); 2] {
         let bytes = self.bytes();
         let Range { start, end } = self.served;

@@ -1,4 +1,4 @@
-//! Placing decoded bytes: into the reader's buffer, the pcluster cache or the page cache above.
+//! Places decoded bytes: into the reader's buffer, the pcluster cache or the page cache above.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
 
-/// What a sink receives of a longer pcluster, if no more is wanted: it may be wanted soon.
+/// How much of a longer pcluster a sink receives if no more is wanted: the rest may be wanted soon.
 const SINK_BYTES: usize = 1 << 20;
 
-/// Where the decoded bytes of a pcluster are, besides the reader's buffer.
+/// Where the decoded bytes of a pcluster are, apart from the reader's buffer.
 enum Placement {
-    /// In a buffer for the cache.
+    /// Decoded in a buffer for the cache.
     Cached(Decoded),
     /// In a buffer that is not cached; a remainder goes to the page cache.
     Uncached(Decoded, Option<Remainder>),
-    /// Nowhere else: they were decoded straight into the reader's buffer, from the first byte on.
+    /// Nowhere else: they were decoded directly into the reader's buffer, from the first byte on.
     Direct,
 }
 
 impl FileReader<'_> {
     /// Fills the segments of one run (see [`runs`](crate::read::segment::runs)). Skips pclusters
-    /// that another thread is decoding unless it may `wait`. Returns whether all are filled.
+    /// that another thread is decoding, unless `wait` is true. Returns whether all are filled.
     pub(crate) fn decompress_run(
         &self,
         run: &mut [Segment<'_>],
@@ -93,7 +93,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// Decodes the pcluster of the first segment of `run` for a sink, whoever else has it. The
+    /// Decodes the pcluster of the first segment of `run` for a sink, even if others have it. The
     /// reader's bytes are not filled.
     fn decode_for_sink(
         &self,
@@ -117,8 +117,8 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it. On an
-    /// error they decode it themselves: each may want less of it, and has its own budget.
+    /// Decodes the pcluster of the first segment of `run` for all readers that wait for it. If that
+    /// fails, they decode it themselves: each may need less of it, and has its own budget.
     fn decode_claimed(
         &self,
         context: &mut DecodeContext,
@@ -149,10 +149,10 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Decodes a segment: straight into the reader's buffer if the segment takes all that is
-    /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and
-    /// cached (see [`decoded_length`](Self::decoded_length)), a larger one up to the last byte that
-    /// is wanted.
+    /// Decodes a segment: directly into the reader's buffer if the segment takes everything that is
+    /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and cached
+    /// (see [`decoded_length`](Self::decoded_length)), a larger one up to the last byte that is
+    /// wanted.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,
@@ -190,7 +190,7 @@ impl FileReader<'_> {
         })
     }
 
-    /// Decodes all of the pcluster, and what its last page has of the next one.
+    /// Decodes the whole pcluster, and the part of the next one that fills its last page.
     fn decode_for_storing(
         &self,
         decoder: &mut Decoder,
@@ -219,7 +219,8 @@ impl FileReader<'_> {
         Placement::Uncached(decoded, Some(remainder))
     }
 
-    /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was decoded.
+    /// A copy of the first `wanted` bytes, for readers that joined while the pcluster was being
+    /// decoded.
     fn copy_prefix(&self, bytes: &[u8], wanted: usize) -> Option<PageBuf> {
         let prefix = bytes.get(..wanted)?;
         let mut buffer = self.buffer(wanted).ok()?;
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Decoder calls, and the bytes that they decoded, for two pages of one pcluster.
+    /// Decoder calls, and the number of bytes decoded, for two pages of one pcluster.
     fn decoded_with(cache_bytes: u64) -> (u64, u64) {
         let engine = opened(cache_bytes);
         read_pages(&engine);

@@ -11,20 +11,20 @@ use crate::read::claim::PclusterInFlight;
 pub(crate) struct Segment<'a> {
     /// First byte of the file that the pcluster decodes to.
     pub logical: u64,
-    /// First wanted byte, counted from `logical`.
+    /// First wanted byte, relative to `logical`.
     pub from: usize,
     /// The reader's bytes.
     pub out: &'a mut [u8],
     /// Where the extent's bytes are.
     pub pcluster: Pcluster,
-    /// The reader's bytes are there.
+    /// The reader's bytes have been filled.
     pub filled: bool,
     /// Another thread decodes the pcluster; the reader waits for it at the end.
     pub joined: Option<Arc<PclusterInFlight>>,
 }
 
 impl Segment<'_> {
-    /// First byte behind the wanted ones, counted from the beginning of the pcluster.
+    /// End of the wanted bytes, relative to the beginning of the pcluster.
     pub(crate) fn to(&self) -> usize {
         self.from + self.out.len()
     }
@@ -39,7 +39,7 @@ impl Segment<'_> {
         self.pcluster.location
     }
 
-    /// Time to decode it, in bytes of an LZ4 stream.
+    /// Time to decode it, as an equivalent number of LZ4 bytes.
     pub(crate) fn cost(&self) -> u64 {
         match self.pcluster.coding {
             Coding::Shifted | Coding::Interlaced => 0,
@@ -48,8 +48,9 @@ impl Segment<'_> {
     }
 }
 
-/// Time to decode as many bytes, in bytes of an LZ4 stream: good enough to decide whether waking
-/// another CPU pays. The ratios are those of the C decoders, one thread, on 64 KiB pclusters.
+/// Time to decode this many bytes, as an equivalent number of LZ4 bytes: accurate enough to decide
+/// whether waking another CPU pays off. The ratios are those of the C decoders, on one thread and
+/// 64 KiB pclusters.
 pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
     let slower = match algorithm {
         Algorithm::Lz4 => 1,
@@ -60,15 +61,15 @@ pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
     decoded_bytes * slower
 }
 
-/// Largest read of compressed bytes, unless one pcluster has more: large enough for the call to be
+/// Largest read of compressed bytes, unless one pcluster has more: large enough to make the call
 /// cheap compared with the decoding, small enough for a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 
-/// Largest work of one run, by [`Segment::cost`], unless one pcluster is more: CPUs share runs, and
-/// the last run should not delay the request.
+/// Largest work of one run, by [`Segment::cost`], unless one pcluster takes more: CPUs share runs,
+/// and the last run should not delay the request.
 const RUN_COST: u64 = 512 << 10;
 
-/// Cuts segments into runs whose compressed bytes lie side by side: each run is fetched at once and
+/// Divides segments into runs whose compressed bytes are adjacent: each run is fetched at once and
 /// is one work item.
 pub(crate) fn runs<'p, 'a>(segments: &'p mut [Segment<'a>]) -> Vec<&'p mut [Segment<'a>]> {
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! Kickoff: which thread decompresses a request whose extents are known.
+//! Kickoff: decides which thread decompresses a request whose extents are known.
 //!
 //! The rules are those of the kernel's `sync_decompress`; the caller is described by the
 //! [`ReadContext`] of its [`Request`], never inferred from the thread.
@@ -18,21 +18,21 @@ use crate::request::missing::Missing;
 use crate::{Error, FileFault};
 
 /// Read-ahead of at most this many bytes is decompressed by the reader under `sync_decompress=on`,
-/// as the kernel does it.
+/// as in the kernel.
 const SMALL_READAHEAD: usize = 12 << 10;
 
-/// Least work for each CPU, in bytes of LZ4 output, before another one is woken:
-/// 256 KiB are about 70 us of decoding, twice what a wake-up across CPUs costs.
+/// Least work per CPU, in bytes of LZ4 output, before another one is woken: 256 KiB take about 70
+/// us to decode, twice the cost of a wake-up across CPUs.
 const WORTH_SHARING: u64 = 256 << 10;
-/// The same while the CPUs are contended. No CPU is idle then: a helper preempts a program,
-/// and its wake-up may be delayed. That pays only for milliseconds of work.
+/// The corresponding limit while the CPUs are contended. Then no CPU is idle: a helper preempts a
+/// program, and its wake-up may be delayed. That pays off only for milliseconds of work.
 const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 
-/// Workers, and the state of the CPUs they would help on.
+/// Workers, and the state of the CPUs that they would help on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
-    /// Whether other programs keep the CPUs busy, and how many threads of the engine do.
+    /// Whether other programs keep the CPUs busy, and how many threads of the engine do so.
     pub contention: &'a CpuContention,
     pub policy: SyncDecompress,
 }
@@ -65,12 +65,12 @@ struct Work<'s, 'p, 'a> {
     failed: AtomicBool,
     /// Guarded by its own lock. The first error.
     error: PiMutex<Option<Error>>,
-    /// Guarded by its own lock. What the helpers lacked.
+    /// Guarded by its own lock. Bytes that the helpers lacked.
     missing: PiMutex<Missing>,
 }
 
 impl Work<'_, '_, '_> {
-    /// On a thread that helps.
+    /// Called on a helping thread.
     fn help(&self) {
         let request = self.share.enter();
         self.take_part(&request);
@@ -79,7 +79,8 @@ impl Work<'_, '_, '_> {
         }
     }
 
-    /// Fills runs until none is left. Waits at the end for pclusters that other readers decode.
+    /// Fills runs until none is left. Waits at the end for pclusters that other readers are
+    /// decoding.
     fn take_part(&self, request: &Request<'_>) {
         let file = self.file;
         let reader = FileReader { file, request };
@@ -94,7 +95,7 @@ impl Work<'_, '_, '_> {
         }
     }
 
-    /// False if part of the run is decoded by another reader.
+    /// Fills a run; false if another reader is decoding part of it.
     fn run(&self, reader: FileReader<'_>, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
@@ -109,7 +110,7 @@ impl Work<'_, '_, '_> {
     }
 
     /// Success only if every segment was filled: a thread that panicked leaves no error, and the
-    /// reader's buffer may have bytes of an older reply.
+    /// reader's buffer may contain bytes of an older reply.
     fn outcome(self, request: &Request<'_>) -> Result<(), Error> {
         // The error says that something is missing, and the request notes what.
         let _ = request.need(self.missing.into_inner());
@@ -126,7 +127,7 @@ impl Work<'_, '_, '_> {
     }
 }
 
-/// Fills the segments on this thread, with help if that pays and a worker is idle.
+/// Fills the segments on this thread, with help if that pays off and a worker is idle.
 pub(crate) fn decompress_here(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
@@ -157,8 +158,8 @@ pub(crate) fn decompress_here(
     work.outcome(reader.request)
 }
 
-/// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns when no thread
-/// is inside of either any more; a worker that has not begun by then does not.
+/// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns once no thread
+/// is inside either; a worker that has not begun by then never does.
 pub(crate) fn spread(
     workers: &Workers,
     cpus: impl Iterator<Item = Option<usize>>,
@@ -177,7 +178,7 @@ pub(crate) fn spread(
     });
 }
 
-/// Has a worker fill the segments and waits for it.
+/// Makes a worker fill the segments and waits for it.
 pub(crate) fn decompress_on_worker(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
@@ -231,7 +232,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     if most == 0 {
         return Vec::new();
     }
-    // The caller included: each keeps a CPU busy.
+    // Including the caller: each keeps a CPU busy.
     let busy = contention.busy_threads();
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -243,7 +244,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     idle.map(Some).collect()
 }
 
-/// For how many helpers there is enough work.
+/// The number of helpers that there is enough work for.
 fn worth_helpers(contended: bool, cost: u64, runs: usize) -> usize {
     let worth = match contended {
         true => WORTH_SHARING_CONTENDED,
@@ -265,7 +266,7 @@ mod tests {
     const WAITED_FOR: ReadContext = ReadContext::Reader { readahead: false };
     const AHEAD: ReadContext = ReadContext::Reader { readahead: true };
 
-    /// Panics on the thread that decodes.
+    /// Panics on the decoding thread.
     #[derive(Debug)]
     struct Broken;
 
@@ -309,7 +310,7 @@ mod tests {
     fn context_and_policy_decide_which_thread_decompresses() {
         use SyncDecompress::{Auto, Off, On};
         for (policy, context, bytes, here) in [
-            // A worker never hands on.
+            // A worker never passes the work on.
             (Off, ReadContext::Worker, 1 << 20, true),
             (Off, WAITED_FOR, 1, false),
             (Auto, WAITED_FOR, 1 << 20, true),

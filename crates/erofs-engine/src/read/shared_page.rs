@@ -1,19 +1,20 @@
-//! The page that a pcluster shares with the one behind it.
+//! The page that a pcluster shares with the next one.
 //!
-//! Pclusters end inside of pages. Such a page can only be stored with the first bytes of the next
-//! pcluster. If it were left out, the read that asks for it later would have both decoded again.
+//! Pclusters end in the middle of pages. Such a page can only be stored together with the first
+//! bytes of the next pcluster. If it were left out, the read that requests it later would cause
+//! both to be decoded again.
 
 use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
 
 use crate::read::FileReader;
 use crate::read::segment::Segment;
 
-/// Page size that is assumed, as for storing.
+/// Assumed page size, as for storing.
 const PAGE: u64 = 4096;
 
 impl FileReader<'_> {
     /// Whether the segment has a page of which the pcluster has all bytes. If it has none, the
-    /// pages around it were stored with an earlier read, most likely.
+    /// pages around it were most likely stored with an earlier read.
     pub(crate) fn has_own_page(&self, segment: &Segment<'_>) -> bool {
         let end = segment.logical + segment.pcluster.decoded_length;
         let own_end = match end >= self.inode.size {
@@ -26,8 +27,8 @@ impl FileReader<'_> {
         from.max(own.start) < to.min(own.end)
     }
 
-    /// The pcluster behind that of `segment`, and how many of its bytes fill the page that they
-    /// share; `None` where the reader gets that page itself, or where they would cost too much.
+    /// The pcluster after that of `segment`, and how many of its bytes fill the page that they
+    /// share; `None` if the reader gets that page itself, or if those bytes would cost too much.
     pub(crate) fn shared_with_next(&self, segment: &Segment<'_>) -> Option<(Pcluster, usize)> {
         let end = segment.logical + segment.pcluster.decoded_length;
         let page_end = end.next_multiple_of(PAGE).min(self.inode.size);

@@ -1,16 +1,16 @@
 //! One request of a caller, and its budget: a limit on its work, whatever the image contains.
 //!
-//! All that a request does gets the [`Request`]. Reads of metadata are charged as steps, and
-//! decoders by their bytes, wherever on the way they happen: the content of a directory may be
-//! mapped by tables in the metabox, which is decoded in turn. A thread that decodes for another
-//! one's request has a request of its own, with a budget of the same size (`Share`). What a caller
-//! does in the middle of a request, such as the callback of a listing that reads each file, is no
-//! part of it (`outside`).
+//! Everything that a request does gets the [`Request`]. Reads of metadata are charged as steps, and
+//! decoders by their bytes, wherever they happen: the content of a directory may be mapped by
+//! tables in the metabox, which is decoded in turn. A thread that decodes for another thread's
+//! request has a separate request, with a budget of the same size (`Share`). A caller's own work in
+//! the middle of a request, such as the callback of a listing that reads each file, does not count
+//! (`outside`).
 //!
-//! No clock is read. On its way a request passes these marks:
-//! 1. It is *long*: its thread has normal priority from then on.
-//! 2. It is *heavy*, beyond what a sound image causes: one at a time, so that other requests find a
-//!    thread.
+//! No clock is read. In its course a request passes these marks:
+//! 1. It becomes *long*: its thread has normal priority from then on.
+//! 2. It becomes *heavy*, beyond what a valid image causes: only one at a time, so that other
+//!    requests find a thread.
 //! 3. It ends.
 
 use std::cell::RefCell;
@@ -21,13 +21,13 @@ use crate::request::missing::Missing;
 
 /// Reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
-/// Bytes fetched and decoded: a read of 1 MiB has two partial pclusters at most, 26 MiB in all.
+/// Bytes fetched and decoded: a read of 1 MiB has at most two partial pclusters, 26 MiB in total.
 pub const MAX_BYTES: u64 = 64 << 20;
 
-/// Cost from which on a request is long, in bytes of LZ4 output: 9 ms. A read of 1 MiB with LZ4
-/// costs less, whatever its pclusters.
+/// Cost at which a request becomes long, in bytes of LZ4 output: 9 ms. A read of 1 MiB with LZ4
+/// costs less, whatever its pclusters are.
 pub const LONG_COST: u64 = 32 << 20;
-/// Cost of a step: a read of metadata takes 3.3 us, an LZ4 decoder 0.27 ns a byte.
+/// Cost of a step: a read of metadata takes 3.3 us, an LZ4 decoder 0.27 ns per byte.
 const STEP_COST: u64 = 12 << 10;
 
 /// Why a request is aborted.
@@ -39,7 +39,7 @@ pub enum Exceeded {
     /// Too many bytes.
     #[error("the request takes more than {MAX_BYTES} fetched and decoded bytes")]
     Bytes,
-    /// Another request takes more than half of its budget.
+    /// Another request is using more than half of its budget.
     #[error("another request takes too much work already")]
     Busy,
     /// The engine is shutting down.
@@ -48,7 +48,7 @@ pub enum Exceeded {
 }
 
 impl Exceeded {
-    /// Whether it is a limit, which the same request would exceed again.
+    /// Whether it is a limit that the same request would exceed again.
     pub(crate) fn is_limit(self) -> bool {
         matches!(self, Exceeded::Steps | Exceeded::Bytes)
     }
@@ -62,8 +62,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// For a request that asks for `length` bytes of content. Requests of a mount ask for 1 MiB at
-    /// most.
+    /// Limits of a request for `length` bytes of content. Requests of a mount are for at most 1
+    /// MiB.
     fn new(length: u64) -> Self {
         Self {
             steps: MAX_STEPS + length / 64,
@@ -97,7 +97,7 @@ struct Spent {
 /// Whether a request may be heavy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Not yet.
+    /// Not reached yet.
     Open,
     /// It is the one heavy request.
     Taken,
@@ -134,7 +134,7 @@ impl Spent {
         self.take(cost, control)
     }
 
-    /// Adds what comes next to the cost.
+    /// Adds the next step to the cost.
     fn take(&mut self, cost: u64, control: &Control) -> Result<(), Exceeded> {
         if control.is_closing() {
             return Err(Exceeded::Closed);
@@ -160,7 +160,7 @@ impl Spent {
         Ok(())
     }
 
-    /// Before other requests of this thread: those are not long, and may be heavy.
+    /// Called before other requests of this thread: they are not long, and may be heavy.
     fn pause(&mut self, control: &Control) {
         if self.is_long() {
             cpu_workers::raise();
@@ -171,7 +171,7 @@ impl Spent {
         }
     }
 
-    /// After [`pause`](Self::pause). A turn is taken again by the next step of a heavy request.
+    /// Called after [`pause`](Self::pause). The next step of a heavy request takes its turn again.
     fn resume(&self) {
         if self.is_long() {
             cpu_workers::lower();
@@ -183,7 +183,7 @@ impl Spent {
         self.pause(control);
     }
 
-    /// Beyond half of its budget.
+    /// Whether it has used more than half of its budget.
     fn is_heavy(&self) -> bool {
         self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
     }
@@ -193,15 +193,15 @@ impl Spent {
     }
 }
 
-/// One request of a caller, on the thread that serves it: which thread that is, whether it may wait
-/// for a network, what it lacks, and the budget of what it does now.
+/// One request of a caller, on the thread that serves it: what kind of thread that is, whether it
+/// may wait for a network, what it lacks, and the budget of the current call.
 #[derive(Debug)]
 pub struct Request<'e> {
     control: &'e Control,
     context: ReadContext,
-    /// Of the call that is under way.
+    /// Spent by the call under way.
     spent: RefCell<Option<Spent>>,
-    /// `None`: the request waits for a network.
+    /// `None` if the request waits for networks.
     missing: RefCell<Option<Missing>>,
 }
 
@@ -216,14 +216,15 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Reads fail rather than wait for a network, and what they lack is noted.
+    /// Makes reads fail rather than wait for a network, and note what they lack.
     #[must_use]
     pub fn without_waiting(self) -> Self {
         self.missing.replace(Some(Missing::default()));
         self
     }
 
-    /// What it lacks, if it does: the results of all of its calls are to be dropped then.
+    /// The data that it lacks, if any: in that case the results of all of its calls must be
+    /// dropped.
     pub fn missing(&self) -> Option<Missing> {
         let mut missing = self.missing.borrow_mut();
         let missing = missing.as_mut().map(std::mem::take);
@@ -258,8 +259,8 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Begins a call for `length` bytes of content; 0: for metadata. A call inside of another one
-    /// is a part of it.
+    /// Begins a call for `length` bytes of content, or 0 for metadata. A call inside another one is
+    /// part of it.
     pub(crate) fn begin(&self, length: u64) -> Scope<'_> {
         let mut spent = self.spent.borrow_mut();
         let outermost = spent.is_none();
@@ -272,16 +273,16 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// A call for an inode that had a heavy one: it takes the turn at once.
+    /// Begins a call for an inode that had a heavy one: it takes the turn at once.
     pub(crate) fn begin_heavy(&self, length: u64) -> Scope<'_> {
         let scope = self.begin(length);
-        // A refusal is kept, and ends the call at its first step.
+        // A refusal is remembered, and ends the call at its first step.
         let _ = self.with(Spent::take_turn);
         scope
     }
 
-    /// Runs a caller's code in the middle of a call: calls that it makes have budgets of their own,
-    /// and fail alone.
+    /// Runs a caller's code in the middle of a call: calls that it makes have their own budgets,
+    /// and fail on their own.
     pub(crate) fn outside<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut spent = self.spent.take();
         if let Some(spent) = &mut spent {
@@ -291,7 +292,7 @@ impl<'e> Request<'e> {
         work()
     }
 
-    /// For a thread that works for this request.
+    /// The share for a thread that works for this request.
     pub(crate) fn share(&self) -> Share<'e> {
         Share {
             limits: self.spent.borrow().as_ref().map(|spent| spent.limits),
@@ -318,13 +319,13 @@ impl<'e> Request<'e> {
         self.with(Spent::step)
     }
 
-    /// Charges bytes that are fetched: copying them takes as long as decoding as many.
+    /// Charges bytes that are fetched: copying takes as long as decoding the same number.
     pub(crate) fn charge(&self, bytes: u64) -> Result<(), Exceeded> {
         self.charge_decoding(bytes, bytes)
     }
 
-    /// Charges bytes that are about to be decoded; `cost` is what it takes, in bytes of an LZ4
-    /// stream.
+    /// Charges bytes that are about to be decoded; `cost` is the work, as an equivalent number of
+    /// LZ4 bytes.
     pub(crate) fn charge_decoding(&self, bytes: u64, cost: u64) -> Result<(), Exceeded> {
         self.with(|spent, control| spent.charge(bytes, cost, control))
     }
@@ -356,7 +357,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// A call of a request, until it is dropped.
+/// A call of a request, until dropped.
 #[derive(Debug)]
 pub(crate) struct Scope<'r> {
     request: &'r Request<'r>,
@@ -364,7 +365,7 @@ pub(crate) struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// Whether it is no part of another call.
+    /// Whether it is not part of another call.
     pub(crate) fn is_outermost(&self) -> bool {
         self.outermost
     }
@@ -375,7 +376,7 @@ impl Scope<'_> {
             (spent.steps, spent.bytes) = (0, 0);
             Ok(())
         });
-        // What it exceeded stays so.
+        // A limit that was exceeded stays exceeded.
         renewed.unwrap_or(());
     }
 }
@@ -388,7 +389,7 @@ impl Drop for Scope<'_> {
     }
 }
 
-/// A call that is set aside until this is dropped.
+/// A call that is suspended until this is dropped.
 struct Paused<'r>(&'r Request<'r>, Option<Spent>);
 
 impl Drop for Paused<'_> {
@@ -409,7 +410,8 @@ pub(crate) struct Share<'e> {
 }
 
 impl<'e> Share<'e> {
-    /// On the thread that works for the request, which gets what this one lacks.
+    /// Called on the thread that works for the request; the original request gets what this one
+    /// lacks.
     pub(crate) fn enter(&self) -> Request<'e> {
         let request = Request::new(self.control, ReadContext::Worker);
         let spent = self.limits;

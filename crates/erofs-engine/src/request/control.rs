@@ -7,9 +7,9 @@ use serde::Serialize;
 /// Shared by all requests of an engine. All fields are atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// The engine shuts down: requests end with EINTR.
+    /// The engine is shutting down: requests end with EINTR.
     closing: AtomicBool,
-    /// A heavy request is served.
+    /// A heavy request is being served.
     heavy: AtomicBool,
     peaks: Peaks,
 }
@@ -36,7 +36,7 @@ impl Control {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// The calling thread's request may be heavy; false if another one is.
+    /// Lets the calling thread's request be heavy; false if another one is.
     pub(crate) fn take_turn(&self) -> bool {
         !self.heavy.swap(true, Ordering::Relaxed)
     }
@@ -45,7 +45,7 @@ impl Control {
         self.heavy.store(false, Ordering::Relaxed);
     }
 
-    /// Notes what one request took. Most requests only read the peaks.
+    /// Records what one request used. Most requests only read the peaks.
     pub(crate) fn record(&self, steps: u64, bytes: u64, long: bool) {
         for (peak, taken) in [(&self.peaks.steps, steps), (&self.peaks.bytes, bytes)] {
             if taken > peak.load(Ordering::Relaxed) {

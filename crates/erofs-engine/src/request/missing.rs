@@ -1,4 +1,4 @@
-//! Stored bytes that a request lacks: a network has them.
+//! Stored bytes that a request lacks because they are on a network.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use remote_image::message::RANGES;
 use remote_image::{Class, RemoteFile};
 
-/// A reader that was killed is seen within this time.
+/// A reader that was killed is noticed within this time.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a request lacks.
@@ -18,7 +18,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The request was complete.
+    /// Whether the request was complete.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -36,7 +36,7 @@ impl Missing {
             .find(|(other, _)| Arc::ptr_eq(other, file));
         match known {
             Some((_, ranges)) if ranges.len() < RANGES => ranges.push(range),
-            // The request is repeated when others have come.
+            // The request is repeated once others have arrived.
             Some(_) => {}
             None => self.files.push((Arc::clone(file), vec![range])),
         }
@@ -45,8 +45,8 @@ impl Missing {
     /// Waits until all of it has been fetched. `is_wanted` is called about every 100 ms.
     ///
     /// # Errors
-    /// Those of the network, in one line, after the time limit; `Interrupted` when the bytes are
-    /// not wanted any more.
+    /// Errors of the network, on one line, after the time limit; `Interrupted` if the bytes are no
+    /// longer wanted.
     pub fn wait(self, is_wanted: &dyn Fn() -> bool) -> io::Result<()> {
         let ask = |(file, ranges): &(Arc<RemoteFile>, Vec<_>)| file.request(ranges, Class::Demand);
         let asked: Vec<_> = self.files.iter().map(ask).collect::<io::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Requests within their budgets, and those that are known to exceed them.
+//! Runs requests within their budgets, and refuses those that are known to exceed them.
 
 pub mod budget;
 pub(crate) mod control;
@@ -14,7 +14,7 @@ use crate::layers::number::ImageNames;
 use crate::request::control::Control;
 use budget::{Exceeded, ReadContext, Request, Scope};
 
-/// Requests beyond their budget that are remembered, and inodes that had heavy ones.
+/// Remembered requests that exceeded their budget, and inodes that had heavy ones.
 const REMEMBERED: u64 = 1024;
 
 /// Identity of a request.
@@ -35,7 +35,7 @@ pub(crate) enum RequestKey {
 }
 
 impl RequestKey {
-    /// The inode it is about.
+    /// The inode it concerns.
     pub(crate) fn nid(self) -> Nid {
         match self {
             RequestKey::Inode(nid)
@@ -54,14 +54,14 @@ pub(crate) struct Requests {
     /// The images' paths, for messages.
     pub(crate) images: ImageNames,
     pub(crate) control: Control,
-    /// The first heavy request makes it; a sound image has none.
+    /// Created by the first heavy request; a valid image has none.
     remembered: OnceLock<Remembered>,
 }
 
 /// Requests of a hostile image that took too much.
 #[derive(Debug)]
 struct Remembered {
-    /// The limits that requests exceeded: repeated, they would again.
+    /// Limits that requests exceeded, and would exceed again if repeated.
     exceeded: ReadCache<RequestKey, Exceeded>,
     /// Inodes that had a heavy request.
     heavy: ReadCache<Nid, ()>,
@@ -88,8 +88,8 @@ impl Requests {
         Request::new(&self.control, context)
     }
 
-    /// Runs a call for `length` bytes of content; 0: for metadata. One that exceeds its budget
-    /// fails at once when it is repeated; of an inode that had a heavy one, while
+    /// Runs a call for `length` bytes of content, or 0 for metadata. A call that exceeded its
+    /// budget fails at once when repeated; a call for an inode that had a heavy one fails while
     /// another heavy one is served.
     pub(crate) fn run<R>(
         &self,

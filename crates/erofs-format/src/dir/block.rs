@@ -4,20 +4,20 @@ use crate::meta::{structure, until_nul};
 use crate::raw::RawDirent;
 use crate::{Nid, ReadAt, Result};
 
-/// Bytes of an entry.
+/// Bytes in an entry.
 pub(super) const ENTRY: usize = size_of::<RawDirent>();
 /// `EROFS_NAME_LEN`.
 const MAX_NAME: usize = 255;
 
-/// A block that was read, and how many entries it has.
+/// A block that was read, and its number of entries.
 pub(super) struct Block<'a> {
     bytes: &'a [u8],
-    /// Where it is in the directory.
+    /// Its offset in the directory.
     start: u64,
     pub count: usize,
 }
 
-/// An entry with a name that a directory can have.
+/// An entry with a valid directory name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     pub name: &'a [u8],
@@ -63,7 +63,7 @@ impl<'a> Block<'a> {
         structure(&self.bytes[index * ENTRY..(index + 1) * ENTRY])
     }
 
-    /// The entry at `index`, which is below `count`.
+    /// The entry at `index`, which must be below `count`.
     pub fn entry(&self, index: usize) -> Result<Entry<'a>> {
         let raw = self.raw(index);
         let begin = usize::from(raw.nameoff.get());
@@ -102,7 +102,7 @@ fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
-/// A name for an error message: not longer than a line.
+/// A name for an error message, no longer than a line.
 fn shown(name: &[u8]) -> impl std::fmt::Display + '_ {
     name[..name.len().min(64)].escape_ascii()
 }
@@ -111,7 +111,7 @@ fn shown(name: &[u8]) -> impl std::fmt::Display + '_ {
 pub(super) mod tests {
     use super::*;
 
-    /// A directory block with these entries, nids counted from `nid`.
+    /// A directory block with these entries, and nids counting up from `nid`.
     pub fn block_of(names: &[&[u8]], nid: u64, size: usize) -> Vec<u8> {
         let (mut entries, mut bytes): (Vec<u8>, Vec<u8>) = Default::default();
         for (name, nid) in names.iter().zip(nid..) {

@@ -12,25 +12,25 @@ use super::block::{Block, ENTRY, load};
 pub enum Item<'a> {
     /// An entry.
     Entry(Dirent<'a>),
-    /// An entry or a whole block that is broken; the listing continues behind it.
+    /// A broken entry or block; the listing continues after it.
     Broken {
-        /// What is wrong.
+        /// The fault.
         error: Error,
-        /// Cookie behind it.
+        /// Cookie after it.
         next: u64,
     },
 }
 
-/// Blocks in a row without a sound entry that end a listing: a directory that claims a terabyte of
-/// them would be walked for ever.
+/// Consecutive blocks without a valid entry that end a listing: a directory that claims a terabyte
+/// of them would be walked forever.
 const MAX_BROKEN: u32 = 64;
 
-/// Calls `each` for what is in the directory from the cookie `position` (0: the beginning) on, in
-/// order, until it breaks or the directory ends.
+/// Calls `each` for the contents of the directory from the cookie `position` (0: the beginning) on,
+/// in order, until it breaks or the directory ends.
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size. `.` is not among
-/// the entries if [`crate::Inode::dot_omitted`]. An error is one of reading a block, or of too many
-/// blocks in a row without a sound entry.
+/// the entries if [`crate::Inode::dot_omitted`]. The error is that of reading a block, or of too
+/// many consecutive blocks without a valid entry.
 pub fn read(
     content: &dyn ReadAt,
     block_size: u32,
@@ -39,7 +39,7 @@ pub fn read(
 ) -> Result<()> {
     let size = content.size();
     if position >= size {
-        // The cookie of the end, which may lie in the middle of a short last block.
+        // The cookie of the end, which may be in the middle of a short last block.
         return Ok(());
     }
     let block_size = u64::from(block_size);
@@ -75,7 +75,7 @@ pub fn read(
     Ok(())
 }
 
-/// The entries of the block at `start`, from `first` on. Also returns whether one of them is sound.
+/// The entries of the block at `start`, from `first` on. Also returns whether one of them is valid.
 fn entries(
     block: &Block<'_>,
     start: u64,
@@ -83,7 +83,7 @@ fn entries(
     first: usize,
     each: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
 ) -> (bool, ControlFlow<()>) {
-    // A listing may be resumed behind the last sound entry of a block.
+    // A listing may be resumed after the last valid entry of a block.
     let mut sound = first > 0;
     for index in first..block.count {
         let next = match index + 1 < block.count {
@@ -114,7 +114,7 @@ mod tests {
     use super::super::block::tests::block_of;
     use super::*;
 
-    /// Names (or "!" for what is broken) with their cookies, at most `limit` of them.
+    /// Names (or "!" for broken entries) with their cookies, at most `limit` of them.
     fn listed(content: &dyn ReadAt, position: u64, limit: usize) -> Vec<(String, u64)> {
         let mut found = Vec::new();
         read(content, 512, position, &mut |item| {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_short_last_block_that_is_broken_is_listed_once() {
         let mut content = two_blocks();
-        // The first name offset of the second block counts no entries.
+        // The first name offset of the second block is not a valid number of entries.
         content[512 + 8] = 13;
         let all = listed(&content, 0, 99);
         let end = content.len() as u64;

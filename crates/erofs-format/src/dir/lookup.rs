@@ -1,6 +1,6 @@
-//! Looking a name up.
+//! Looks up a name.
 //!
-//! Two binary searches: over the blocks, by the first name of each, then within a block. Where the
+//! Two binary searches: over the blocks, by the first name of each, then within a block. If the
 //! order that they rely on turns out to be broken, every entry is compared instead: such a
 //! directory stays usable, only slower.
 
@@ -12,7 +12,7 @@ use crate::{Error, Nid, ReadAt, Result};
 use super::block::{Block, ENTRY, load};
 use super::list::{Item, read};
 
-/// Bytes of a block in most images.
+/// Bytes in a block of most images.
 const USUAL_BLOCK: usize = 4096;
 
 /// Result of a binary search.
@@ -23,7 +23,7 @@ enum Outcome {
     Disorder,
 }
 
-/// Looks `name` up: `Some((nid, file_type))`, or `None` if there is no such entry.
+/// Looks up `name`: `Some((nid, file_type))`, or `None` if there is no such entry.
 ///
 /// `content` is the decoded content of the directory, exactly as long as its size.
 pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
@@ -35,8 +35,8 @@ pub fn lookup(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Opti
     }
 }
 
-/// Where [`read`] begins with the first entry whose name is not before `name`; `None` where the
-/// names are not in order.
+/// The position at which [`read`] begins with the first entry whose name is not before `name`;
+/// `None` if the names are not in order.
 pub fn seek(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<u64>> {
     with_buffer(content, block_size, |mut directory| directory.seek(name))
 }
@@ -84,7 +84,7 @@ impl Directory<'_> {
         Ok(Block::parse(bytes, start))
     }
 
-    /// Finds the last block whose first name is not behind `name`, and searches it.
+    /// Finds the last block whose first name does not sort after `name`, and searches it.
     fn search(&mut self, name: &[u8]) -> Result<Outcome> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         let mut loaded = None;
@@ -106,7 +106,7 @@ impl Directory<'_> {
         let Some(candidate) = low.checked_sub(1) else {
             return self.order_of_first(loaded);
         };
-        // Most often it is the block that was read last.
+        // Usually it is the block that was read last.
         let block = match loaded == Some(candidate) {
             true => Block::parse(self.bytes_of(candidate), candidate * self.block_size),
             false => self.load(candidate)?,
@@ -114,8 +114,8 @@ impl Directory<'_> {
         Ok(block.map_or(Outcome::Disorder, |block| search_block(&block, name)))
     }
 
-    /// The block before the first one that begins with `name` or behind it, and there the first
-    /// entry that is not before it.
+    /// Finds the block before the first one that begins with `name` or a later name, and in it the
+    /// first entry that is not before it.
     fn seek(&mut self, name: &[u8]) -> Result<Option<u64>> {
         let (mut low, mut high) = (0, self.size.div_ceil(self.block_size));
         while low < high {
@@ -150,7 +150,7 @@ impl Directory<'_> {
         Ok(Some(start.saturating_add(block_size).min(size)))
     }
 
-    /// `name` is before the first name of all, unless the first block is out of order.
+    /// `name` sorts before the very first name, unless the first block is out of order.
     fn order_of_first(&mut self, loaded: Option<u64>) -> Result<Outcome> {
         let ordered = loaded.is_none_or(|number| {
             let block = Block::parse(self.bytes_of(number), number * self.block_size);
@@ -162,14 +162,14 @@ impl Directory<'_> {
         })
     }
 
-    /// The bytes of the block that is in the buffer.
+    /// The bytes of the block in the buffer.
     fn bytes_of(&self, number: u64) -> &[u8] {
         let length = (self.size - number * self.block_size).min(self.block_size);
         &self.buf[..length as usize]
     }
 }
 
-/// Compares every entry that has a name. A name that may be that of a broken entry is an error.
+/// Compares every entry that has a name. If a broken entry may have the name, that is an error.
 fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
     let blocks = content.size().div_ceil(block_size.into());
     if blocks > MAX_SCAN {
@@ -193,17 +193,17 @@ fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Ni
     }
 }
 
-/// What a comparison of all entries has met so far: whether a name that is not among the sound ones
-/// may be that of a broken one. Where the sound ones ascend, it would stand between its neighbours.
+/// The result of comparing all entries so far: whether a name that is not among the valid ones may
+/// be that of a broken one. If the valid ones ascend, it would be between its neighbours.
 #[derive(Default)]
 struct Gap {
-    /// The last sound name.
+    /// The last valid name.
     before: Vec<u8>,
     /// The error of the first broken entry.
     first: Option<Error>,
-    /// Something behind `before` is.
+    /// There is a broken entry after `before`.
     broken: bool,
-    /// The name would stand where something is.
+    /// The name would be where a broken entry is.
     fits: bool,
     disorder: bool,
 }
@@ -227,8 +227,8 @@ impl Gap {
     }
 }
 
-/// Whether all names exist and ascend. Costs about as much as reading the block, and is called only
-/// when a name was not found.
+/// Whether all names exist and ascend. Costs about as much as reading the block, and is only called
+/// if a name was not found.
 fn is_ordered(block: &Block<'_>) -> bool {
     let mut before: &[u8] = b"";
     (0..block.count).all(|index| match block.entry(index) {
@@ -358,7 +358,7 @@ mod tests {
         assert!(is_error(&content, "n0006") && is_error(&content, "n0006x"));
         assert_eq!(nid(&content, "n0004x"), None);
         assert_eq!(nid(&content, "n0009x"), None);
-        // Out of order any name may be the broken one.
+        // If they are out of order, any name may be the broken one.
         let mut names = names;
         names.swap(0, 1);
         let mut content = directory(&names);

@@ -7,7 +7,7 @@ use crate::meta::{Window, structure};
 use crate::raw::RawChunkIndex;
 use crate::{DataLayout, Extent, ExtentKind, Inode, Reader, Result, Superblock};
 
-/// Bits of the chunk format: binary logarithm of blocks in a chunk.
+/// Bits of the chunk format: binary logarithm of the number of blocks in a chunk.
 const BLOCK_BITS: u32 = 0x1f;
 /// 8-byte indexes instead of a map of 4-byte addresses.
 const INDEXES: u32 = 0x20;
@@ -16,11 +16,11 @@ const WIDE: u32 = 0x40;
 /// The other half of the union is reserved.
 const FORMAT: u32 = 0xffff;
 
-/// How many chunks one extent joins at most, so that a call has a bound.
+/// Most chunks that one extent joins, so that a call is bounded.
 const JOIN: u64 = 256;
 
 impl Inode {
-    /// Bytes of a chunk; none if the inode has no chunks.
+    /// Bytes in a chunk; none if the inode has no chunks.
     pub fn chunk_size(&self, superblock: &Superblock) -> Option<u64> {
         let bits = u32::from(superblock.block_bits) + (self.union_bits & BLOCK_BITS);
         (self.layout() == DataLayout::ChunkBased).then_some(1 << bits)
@@ -36,7 +36,7 @@ struct Table<'a> {
     device_mask: u16,
 }
 
-/// Where a chunk is: nowhere, or at a block of a device (0: of the unified space).
+/// Location of a chunk: none, or a block of a device (0: of the unified space).
 type Chunk = Option<(u16, u64)>;
 
 impl Table<'_> {
@@ -90,8 +90,8 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, offset: u64) -> Result<Exten
     }
 }
 
-/// How many chunks from `number` on follow each other on their device (or are holes all). Chunks
-/// whose index cannot be read fail when they are mapped themselves.
+/// How many chunks from `number` on are consecutive on their device (or are all holes). Chunks
+/// whose index cannot be read fail when they themselves are mapped.
 fn join(table: &mut Table<'_>, number: u64, first: Chunk, chunk_blocks: u64, last: u64) -> u64 {
     let mut count = 1;
     while count < JOIN && number + count <= last {

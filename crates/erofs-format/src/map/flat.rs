@@ -1,4 +1,4 @@
-//! Flat inodes: consecutive blocks, and with `FlatInline` the last of them behind the inode.
+//! Flat inodes: consecutive blocks, and with `FlatInline` the last of them after the inode.
 //!
 //! Facts: `erofs_map_blocks` of fs/erofs/data.c for the flat layouts.
 

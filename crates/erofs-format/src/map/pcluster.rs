@@ -1,4 +1,4 @@
-//! Builds an extent from an index entry: checks common to all maps of compressed data.
+//! Builds an extent from an index entry, with the checks common to all maps of compressed data.
 
 use crate::compression::{MAX_DECODED, MAX_PCLUSTER};
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     Reader, Result,
 };
 
-/// A pcluster as the index describes it, not yet checked.
+/// A pcluster as described by the index, not yet checked.
 pub(super) struct Candidate {
     pub logical: u64,
-    /// End of what is decoded; may be beyond the file's size.
+    /// End of the decoded bytes; may be beyond the file's size.
     pub decoded_end: u64,
     /// Address in the unified space, or in metadata if `inline`.
     pub physical: u64,
@@ -20,7 +20,7 @@ pub(super) struct Candidate {
 }
 
 /// Checks a pcluster against the limits of the format, the algorithms of the image and the end of
-/// its device, and makes an extent of it.
+/// its device, and turns it into an extent.
 pub(super) fn compressed(
     image: Reader<'_>,
     inode: &Inode,
@@ -91,7 +91,7 @@ fn locate(image: Reader<'_>, inode: &Inode, candidate: &Candidate) -> Result<Loc
     })
 }
 
-/// The algorithm with that number in the map of an inode.
+/// The algorithm with this number in the map of an inode.
 pub(super) fn algorithm(inode: &Inode, number: u8) -> Result<Coding> {
     match Algorithm::from_number(number) {
         Some(algorithm) => Ok(Coding::Compressed(algorithm)),
@@ -102,7 +102,7 @@ pub(super) fn algorithm(inode: &Inode, number: u8) -> Result<Coding> {
     }
 }
 
-/// How uncompressed bytes of a compressed inode are stored. Rotation needs whole blocks.
+/// How uncompressed bytes of a compressed inode are stored. Rotation requires whole blocks.
 pub(super) fn plain(image: Reader<'_>, interlaced: bool, physical: u64, length: u64) -> Coding {
     let in_block = u64::from(image.superblock().block_size) - 1;
     match interlaced && (physical | length) & in_block == 0 && length != 0 {
@@ -111,8 +111,8 @@ pub(super) fn plain(image: Reader<'_>, interlaced: bool, physical: u64, length: 
     }
 }
 
-/// An extent of the packed inode from `logical` to the end of the file, which must not refer to
-/// itself.
+/// An extent of the packed inode from `logical` to the end of the file; the packed inode must not
+/// refer to itself.
 pub(super) fn fragment(
     image: Reader<'_>,
     inode: &Inode,

@@ -1,11 +1,11 @@
-//! Bytes that are stored as they are, in consecutive blocks of a device.
+//! Uncompressed bytes, in consecutive blocks of a device.
 
 use std::ops::Range;
 
 use crate::{Extent, ExtentKind, Inode, Reader, Result};
 
-/// The extent of the bytes `range`, which begin at a block of a device: as many as the device has,
-/// and byte `offset` must be one of them.
+/// The extent for the bytes `range`, which begin at a block of a device: as many as the device has;
+/// byte `offset` must be one of them.
 pub(super) fn extent(
     image: Reader<'_>,
     inode: &Inode,

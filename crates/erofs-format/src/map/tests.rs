@@ -1,4 +1,4 @@
-//! Maps of inodes made by hand: valid by the format, but written by no mkfs.
+//! Maps of hand-made inodes: valid according to the format, but written by no mkfs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const META: usize = 2048;
 /// Where its map, chunk table or inline data starts.
 const BODY: usize = META + 2 * 32 + 64;
 
-/// Contents of an image made by hand.
+/// Contents of a hand-made image.
 struct Maker {
     bytes: Vec<u8>,
     incompat: u32,
@@ -22,7 +22,7 @@ struct Maker {
 }
 
 impl Maker {
-    /// An inode of that layout and size; its body is zeros.
+    /// An inode of this layout and size; its body is zeros.
     fn new(layout: u16, size: u64) -> Maker {
         let mut maker = Maker {
             bytes: vec![0; 32 * 1024],
@@ -77,7 +77,7 @@ impl Maker {
         put(12, &[9]);
         put(40, &4u32.to_le_bytes());
         put(80, &self.incompat.to_le_bytes());
-        // All algorithms, configured behind the 128 bytes of the superblock.
+        // All algorithms, configured after the 128 bytes of the superblock.
         put(84, &0xfu16.to_le_bytes());
         put(86, &(self.devices.len() as u16).to_le_bytes());
         put(88, &(4096u16 / 128).to_le_bytes());
@@ -99,7 +99,7 @@ impl Maker {
     }
 }
 
-/// An image and what it is read from.
+/// An image and its source.
 #[derive(Debug)]
 struct Opened {
     image: Image,
@@ -295,14 +295,14 @@ fn a_whole_file_may_be_a_fragment() {
 fn a_head_that_is_a_hole_has_no_address_no_algorithm_and_no_stored_length() {
     for (kind, flags) in [(0, 0), (1, 0), (3, 0), (1, 1 << 15)] {
         let mut maker = full();
-        // HEAD2 has an algorithm that no image has.
+        // HEAD2 has an algorithm that no image supports.
         maker.header(0, 0b110, 0xf3, 0);
         maker.lcluster(2, kind | flags | 1 << 14, 100, u32::MAX);
         let hole = maker.map(1600).unwrap();
         assert_eq!((hole.logical, hole.end()), (1536, 1736), "{kind}");
         assert_eq!(hole.kind, ExtentKind::Hole, "{kind}");
         assert_eq!(maker.map(1124).unwrap().logical, 1124, "{kind}");
-        // Its neighbours are as they were, also within the lclusters that they share.
+        // Its neighbours are unchanged, even within the lclusters that they share.
         let (before, behind) = (maker.map(1123).unwrap(), maker.map(1736).unwrap());
         assert_eq!((before.logical, before.end()), (0, 1124), "{kind}");
         assert_eq!(pcluster(&before).location.physical, 20 * BLOCK);
@@ -336,7 +336,7 @@ fn a_file_may_end_in_a_hole_and_be_nothing_else() {
     let last = maker.map(1799).unwrap();
     assert_eq!((last.logical, last.end()), (1736, 1800));
     assert_eq!(last.kind, ExtentKind::Hole);
-    // A last head behind the end of the file, as some writers have it, and beyond.
+    // A last head beyond the end of the file, as some writers produce, and farther.
     maker
         .lcluster(3, 1, 264, 0)
         .lcluster(2, 1 | 1 << 14, 100, 0);
@@ -380,7 +380,7 @@ fn a_hole_longer_than_a_pcluster_may_be_is_several_extents() {
 
 #[test]
 fn an_inline_tail_that_fills_a_block_is_not_rotated() {
-    // So many entries that the tail begins with a block.
+    // As many entries as make the tail begin with a block.
     let mut maker = Maker::new(1, 46 * BLOCK);
     maker.header(512 << 16, 0b110 | 1 << 3 | 1 << 4, 0, 0);
     maker.lcluster(45, 0, 100, 0);
@@ -413,7 +413,7 @@ fn an_entry_that_contradicts_its_extent_is_found() {
         "seen from before it"
     );
     assert_eq!(contradiction(&maker), Some(4 * BLOCK));
-    // One that leads nowhere.
+    // A head that leads nowhere.
     maker.lcluster(4, 2, 0, 9 | 3 << 16);
     assert_eq!(contradiction(&maker), Some(4 * BLOCK));
 }
@@ -448,7 +448,7 @@ fn an_inode_with_holes_is_known_by_its_index() {
 #[test]
 fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     let mut maker = full();
-    // 20 bytes behind the index.
+    // 20 bytes after the index.
     maker.header(20 << 16, 0b110 | 1 << 3, 3, 0);
     maker.lcluster(3, 1 | 1 << 14, 200, 0);
     let tail = maker.map(1799).unwrap();
@@ -463,7 +463,7 @@ fn the_hole_bit_changes_no_inline_tail_and_loses_a_fragment() {
     let inode = image.inode(2).unwrap();
     image.map(&inode, 0).unwrap();
     assert_eq!(image.has_holes(&inode, &mut 4), Some(false));
-    // The upper half of its offset would be the address that means nothing.
+    // The upper half of its offset would be the meaningless address.
     let tail = maker.map(1799).unwrap();
     assert_eq!(
         tail.kind,

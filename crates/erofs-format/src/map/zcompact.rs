@@ -1,18 +1,18 @@
 //! Packed entries, in packs of 2 entries and 8 bytes or 16 entries and 32 bytes.
 //!
-//! A pack is its entries, bit after bit from the lowest, and 4 bytes with the block before the
-//! first pcluster that begins in it: heads find their block by counting. An entry is a type above
-//! its value: `clusterofs` for heads, the distance back for non-heads, the distance forward for a
-//! non-head that is the last one of its pack. Facts: `z_erofs_load_compact_lcluster` of
-//! fs/erofs/zmap.c.
+//! A pack consists of its entries, bit after bit from the lowest, and 4 bytes with the block before
+//! the first pcluster that begins in it: heads find their block by counting. An entry is a type
+//! above its value: `clusterofs` for heads, the backward distance for non-heads, the forward
+//! distance for a non-head that is the last one of its pack. Facts: `z_erofs_load_compact_lcluster`
+//! of fs/erofs/zmap.c.
 
 use crate::meta::Window;
 use crate::zmap::{BIG_PCLUSTER_1, BLOCK_COUNT, COMPACTED_2B, Index, Kind, Lcluster};
 use crate::{Inode, Result};
 
-/// Lclusters of packs with 16 bits an entry: 2 bits of type and up to 14 of value.
+/// Largest lclusters for packs with 16 bits per entry: 2 bits of type and up to 14 of value.
 const MAX_BITS: u8 = 14;
-/// Lclusters of packs with 14 bits an entry.
+/// Largest lclusters for packs with 14 bits per entry.
 const MAX_BITS_2B: u8 = 12;
 /// Values have room for a distance with its flag even if lclusters are small.
 const MIN_VALUE_BITS: u8 = 12;
@@ -21,9 +21,9 @@ const MIN_VALUE_BITS: u8 = 12;
 struct Pack {
     /// Where it starts.
     start: u64,
-    /// Entries in it: 2 or 16.
+    /// Number of entries in it: 2 or 16.
     entries: u32,
-    /// Which of them is meant.
+    /// Index of the entry.
     slot: u32,
 }
 
@@ -33,7 +33,7 @@ impl Pack {
     }
 }
 
-/// The packs of 32 bytes are aligned; 8-byte packs fill up what is before them and behind them.
+/// The packs of 32 bytes are aligned; 8-byte packs fill the space before and after them.
 fn locate(index: &Index, total: u64, lcn: u64) -> Pack {
     let before = ((32 - index.start % 32) / 4) & 7;
     let large = match index.advise & COMPACTED_2B != 0 && before < total {
@@ -100,7 +100,7 @@ impl Decoder<'_> {
         let entry_bits = (self.bytes.len() as u32 - 4) * 8 / self.entries;
         let at = slot * entry_bits;
         let byte = (at / 8) as usize;
-        // The block address behind the entries makes these four bytes always there.
+        // The block address after the entries guarantees that these four bytes exist.
         let word = self.word(byte) >> (at % 8);
         (
             Kind::from_bits(word >> self.value_bits),
@@ -140,7 +140,8 @@ impl Decoder<'_> {
         Ok(lcluster)
     }
 
-    /// The last entry of a pack leads forward; its way back follows from the one before.
+    /// The last entry of a pack has a forward distance; its backward distance follows from the
+    /// entry before.
     fn back_of_last(&self, slot: u32) -> u64 {
         match self.entry(slot - 1) {
             (Kind::NonHead, value) if value & BLOCK_COUNT != 0 => 2,
@@ -149,7 +150,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Non-heads up to the next head of the pack, or on from the last entry's distance.
+    /// Number of non-heads up to the next head of the pack, continuing with the last entry's
+    /// distance.
     fn forward(&self, slot: u32) -> u64 {
         let mut distance = 0;
         for slot in slot..self.entries {
@@ -165,7 +167,7 @@ impl Decoder<'_> {
         distance
     }
 
-    /// Block of the head at `slot`: the pack's address, and the blocks of pclusters before it.
+    /// Block of the head at `slot`: the pack's address plus the blocks of preceding pclusters.
     fn block(&self, slot: u32) -> Result<u64, &'static str> {
         let base = u64::from(self.word(self.bytes.len() - 4));
         let blocks = if self.big {
@@ -182,8 +184,8 @@ impl Decoder<'_> {
             .count() as u64
     }
 
-    /// A head stands for one block unless the entry behind it has a count; a count whose head is in
-    /// the pack before belongs to this pack.
+    /// A head stands for one block unless the next entry has a count; a count whose head is in the
+    /// previous pack belongs to this pack.
     fn big_blocks(&self, slot: u32) -> Result<u64, &'static str> {
         let mut blocks = 0;
         let mut slot = slot;
@@ -194,11 +196,11 @@ impl Decoder<'_> {
                     blocks += u64::from(value & !BLOCK_COUNT);
                     slot = slot.saturating_sub(1);
                 }
-                // The entry right behind a head has to have the count.
+                // The entry directly after a head must have the count.
                 (Kind::NonHead, 0 | 1) => {
                     return Err("non-head without a block count behind a head");
                 }
-                // On to the entry behind the head, if it is in this pack.
+                // Continues with the entry after the head, if it is in this pack.
                 (Kind::NonHead, value) => slot = (slot + 2).saturating_sub(value),
                 _ => blocks += 1,
             }
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn large_packs_are_aligned_and_small_ones_fill_up() {
-        // 8 bytes behind an alignment of 32: six small entries up to it.
+        // 8 bytes past an alignment of 32: six small entries up to it.
         let index = index(1000, COMPACTED_2B);
         let places = [0, 5, 6, 37, 38, 40].map(|lcn| place(&index, 6 + 32 + 3, lcn));
         let small = [(1000, 2, 0), (1016, 2, 1)];
@@ -291,14 +293,14 @@ mod tests {
         );
         assert_eq!((load(1).back, load(1).forward), (1, 2));
         assert_eq!((load(2).back, load(2).forward), (2, 1));
-        // The last one leads forward; it is one behind a head.
+        // The last one has a forward distance; it directly follows a head.
         assert_eq!((load(15).back, load(15).forward), (1, 3));
     }
 
     #[test]
     fn counts_of_big_pclusters_move_the_heads_behind_them() {
         let mut entries = [(1, 0); 16];
-        // A count whose head is in the pack before, then a head with 5 blocks and 4 lclusters.
+        // A count whose head is in the previous pack, then a head with 5 blocks and 4 lclusters.
         entries[0] = (2, 0x803);
         entries[2] = (2, 0x805);
         entries[3] = (2, 2);
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn a_hole_takes_no_blocks_from_the_heads_behind_it() {
         let mut entries = [(1, 0); 16];
-        // A count of a hole whose head is in the pack before, then a hole of 4 lclusters.
+        // The count of a hole whose head is in the previous pack, then a hole of 4 lclusters.
         entries[0] = (2, 0x800);
         entries[2] = (2, 0x800);
         entries[3] = (2, 2);

@@ -1,11 +1,11 @@
-//! Encoded extents: one record for each extent instead of an index of lclusters.
+//! Encoded extents: one record per extent instead of an index of lclusters.
 //!
-//! Records have 4, 8, 16 or 32 bytes and hold as much of this as fits: stored length and format,
-//! physical address (low, high), logical start (low, high). The small ones leave out the logical
-//! start: all extents but the last have the same length, which is the lcluster size. The
-//! smallest leave out the address as well: extents follow each other on the device, from an address
-//! of 8 bytes in front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h,
-//! `z_erofs_map_blocks_ext` of fs/erofs/zmap.c.
+//! Records have 4, 8, 16 or 32 bytes and contain as much of this as fits: stored length and format,
+//! physical address (low, high), logical start (low, high). The small ones omit the logical start:
+//! all extents but the last have the same length, which is the lcluster size. The smallest omit the
+//! address as well: extents are consecutive on the device, starting at an address of 8 bytes in
+//! front of the records. Facts: `z_erofs_extent` of fs/erofs/erofs_fs.h, `z_erofs_map_blocks_ext`
+//! of fs/erofs/zmap.c.
 
 use crate::meta::{Meta, Window};
 use crate::zmap::Extents;
@@ -13,15 +13,15 @@ use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 
-/// Bits of a stored length that are a length (`Z_EROFS_EXTENT_PLEN_MASK`).
+/// The length bits of a stored length (`Z_EROFS_EXTENT_PLEN_MASK`).
 const LENGTH: u32 = (1 << 21) - 1;
 /// `Z_EROFS_EXTENT_PLEN_PARTIAL`.
 const PARTIAL: u32 = 1 << 27;
-/// Above it: 0 for uncompressed, else the algorithm's number and 1.
+/// Above it: 0 for uncompressed, otherwise the algorithm's number plus 1.
 const FORMAT_SHIFT: u32 = 28;
 
-/// Most records of 4 bytes that are read: an address is the sum of all lengths before, and these
-/// are 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
+/// Most 4-byte records that are read: an address is the sum of all preceding lengths, and these are
+/// 64 MiB of records, enough for 64 GiB in extents of 4 KiB and 1 TiB in extents of 64 KiB.
 const MAX_CONTIGUOUS: u64 = 1 << 24;
 
 /// A record in a common form, and the result of the search.
@@ -31,7 +31,7 @@ struct Record {
     stored: u32,
     physical: u64,
     logical: u64,
-    /// Where the next one begins; the file's size at the last.
+    /// Where the next one begins; for the last, the file's size.
     end: u64,
     last: bool,
 }
@@ -45,7 +45,7 @@ impl Extents {
         }
     }
 
-    /// Extent `number` of those with constant length; address still unknown.
+    /// Extent `number` of those with constant length; its address is not known yet.
     fn numbered(&self, inode: &Inode, number: u64, stored: u32) -> Record {
         let logical = number << self.lcluster_bits;
         // Below 2^63 + 2^31.
@@ -72,7 +72,7 @@ impl Extents {
         })
     }
 
-    /// Records of 4 bytes, behind the address of the first extent.
+    /// Records of 4 bytes, after the address of the first extent.
     fn contiguous(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let records = self.start + 8;
         let number = offset >> self.lcluster_bits;
@@ -82,7 +82,7 @@ impl Extents {
                 inode.own_nid()
             );
         }
-        // The walk adds up lengths of records that exist, or does not start.
+        // The walk adds up lengths of existing records, or does not start.
         meta.check(records, (number + 1).saturating_mul(4))?;
         let mut window = Window::new(meta);
         let (mut at, mut physical) = self.begin(&mut window, number)?;
@@ -117,7 +117,7 @@ impl Extents {
     }
 
     /// Records of 16 and 32 bytes, ascending by logical start: the last that begins at or before
-    /// `offset`, or a hole if even the first begins behind it.
+    /// `offset`, or a hole if even the first begins after it.
     fn search(&self, inode: &Inode, meta: Meta<'_>, offset: u64) -> Result<Record> {
         let size = self.count.checked_mul(self.record);
         meta.check(self.start, size.unwrap_or(u64::MAX))?;
@@ -195,7 +195,7 @@ pub(super) fn map(
         last,
     } = record;
     if last && extents.fragment {
-        // The address has the upper half, where the record has one.
+        // The address has an upper half if the record has room for it.
         let high = if extents.record > 4 {
             physical << 32
         } else {

@@ -12,7 +12,7 @@ const HOLE: u16 = 1 << 14;
 const ENTRY: u64 = size_of::<RawLclusterIndex>() as u64;
 
 pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<Lcluster> {
-    // Below 2^63 / 512 entries of 8 bytes, behind an inode of the image.
+    // Below 2^63 / 512 entries of 8 bytes, after an inode of the image.
     let offset = index.start + lcn * ENTRY;
     let raw: RawLclusterIndex = window.structure(offset)?;
     let advise = raw.advise.get();
@@ -32,7 +32,7 @@ pub(super) fn load(index: &Index, window: &mut Window<'_>, lcn: u64) -> Result<L
     Ok(lcluster)
 }
 
-/// The lower half of the union leads back, the upper one forward.
+/// The lower half of the union is the backward distance, the upper one the forward distance.
 fn distances(index: &Index, lcn: u64, bits: u32, lcluster: &mut Lcluster) -> Result<()> {
     let (back, forward) = (bits & 0xffff, bits >> 16);
     lcluster.back = back.into();

@@ -15,7 +15,7 @@ use super::{zextents, zindex};
 
 /// Bit 7 of `h_clusterbits`: the whole file is in the packed inode.
 const WHOLE_FRAGMENT: u8 = 1 << 7;
-/// Bits of `h_clusterbits`: by how many bits lclusters are larger than blocks.
+/// Bits of `h_clusterbits`: binary logarithm of the ratio of lcluster size to block size.
 const LCLUSTER_BITS: u8 = 0xf;
 
 fn zmap<'a>(image: Reader<'_>, inode: &'a Inode) -> Result<&'a ZMap> {
@@ -57,7 +57,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     let raw: RawMapHeader = image.meta_of(inode)?.get(position)?;
     let advise = raw.advise.get();
     let full = inode.layout() == DataLayout::CompressedFull;
-    // Tested before everything else: no count of extents is that high.
+    // Checked before everything else: no number of extents is that high.
     if raw.cluster_bits & WHOLE_FRAGMENT != 0 {
         return Ok(ZMap::Fragment(fragment_start(&raw)));
     }
@@ -76,7 +76,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     check_big_pclusters(image, inode, advise, full)?;
     let mut index = Index {
         full,
-        // Full indexes leave 8 bytes free behind the header.
+        // Full indexes leave 8 bytes free after the header.
         start: header_end + if full { 8 } else { 0 },
         lcluster_bits,
         advise,
@@ -87,7 +87,7 @@ fn read(image: Reader<'_>, inode: &Inode) -> Result<ZMap> {
     Ok(ZMap::Index(index))
 }
 
-/// All 64 bits of the header but the topmost.
+/// All 64 bits of the header except the topmost.
 fn fragment_start(raw: &RawMapHeader) -> u64 {
     u64::from(raw.first.get())
         | u64::from(raw.advise.get()) << 32
@@ -109,7 +109,7 @@ fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool
     Ok(())
 }
 
-/// The extent that holds the last byte may be behind the index or in the packed inode.
+/// Finds the extent with the last byte, which may be after the index or in the packed inode.
 fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Result<Tail> {
     let length = first >> 16;
     let in_fragment = index.advise & FRAGMENT_PCLUSTER != 0;
@@ -119,8 +119,8 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     }
     let last = zindex::find(image, inode, index, inode.size - 1)?;
     if in_fragment {
-        // With full indexes the unused block address of the head has the upper half; that of a
-        // hole means nothing, so that the offset is beyond every packed inode.
+        // With full indexes the unused block address of the head has the upper half; that of a hole
+        // is meaningless, and makes the offset lie beyond every packed inode.
         let high = match index.full {
             true if last.head.hole => u64::MAX << 32,
             true => last.head.block << 32,

@@ -1,9 +1,9 @@
 //! The search in an index of lclusters.
 //!
 //! Every lcluster has an entry: the head of a pcluster that begins in it (at most one does), or a
-//! non-head with its distances to the heads before and behind. A pcluster's data begins at
-//! `clusterofs` of its head's lcluster and ends where the next one begins. A pcluster of no blocks
-//! is a hole, of any length: nothing is decoded, so that the limits of pclusters and the algorithm
+//! non-head with its distances to the previous and next heads. A pcluster's data begins at
+//! `clusterofs` of its head's lcluster and ends where the next one begins. A pcluster without
+//! blocks is a hole of any length: nothing is decoded, so the limits of pclusters and the algorithm
 //! do not matter. Facts: `z_erofs_map_blocks_fo` and its helpers in fs/erofs/zmap.c.
 
 use crate::compression::MAX_DECODED;
@@ -16,8 +16,8 @@ use crate::{Coding, Extent, ExtentKind, Inode, Reader, Result};
 use super::pcluster::{Candidate, algorithm, compressed, fragment, plain};
 use super::{zcompact, zfull};
 
-/// Most steps back to a head. A distance is at most 2047, so this suffices for a
-/// fragment of 50 GB of the smallest lclusters; pclusters end at 12 MiB.
+/// Most steps back to a head. A distance is at most 2047, so this suffices for a fragment of 50 GB
+/// in the smallest lclusters; pclusters end at 12 MiB.
 const MAX_STEPS: u32 = 1 << 16;
 
 /// The head of the extent that contains a byte.
@@ -97,7 +97,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
 }
 
 pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) -> Result<Extent> {
-    // The tail may be everything: then no lcluster is the file's own.
+    // The tail may be the whole file: then no lcluster belongs to the file itself.
     if let Tail::Fragment { head: 0, offset } = index.tail {
         return fragment(image, inode, 0, offset);
     }
@@ -124,7 +124,7 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) 
             (physical, length, decoded_end, false)
         }
     };
-    // A tail behind the index is never rotated, even if it fills a block.
+    // A tail after the index is never rotated, even if it fills a block.
     let rotated = index.advise & INTERLACED_PCLUSTER != 0 && !inline;
     let stored = plain(image, rotated, physical, length);
     let candidate = Candidate {
@@ -139,7 +139,7 @@ pub(super) fn map(image: Reader<'_>, inode: &Inode, index: &Index, offset: u64) 
     compressed(image, inode, &candidate)
 }
 
-/// The coding of a pcluster, `stored` if it is not compressed.
+/// The coding of a pcluster; `stored` if it is not compressed.
 fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Result<Coding> {
     match head.kind {
         Kind::Head1 => algorithm(inode, index.algorithms[0]),
@@ -152,12 +152,12 @@ fn coding(inode: &Inode, index: &Index, head: &Lcluster, stored: Coding) -> Resu
 pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> Option<u64> {
     let mut at = 0;
     while at < inode.size {
-        // What cannot be mapped is a fault of its own.
+        // A part that cannot be mapped is reported separately.
         let extent = map(image, inode, index, at).ok()?;
         let second = ((at >> index.lcluster_bits) + 1) << index.lcluster_bits;
         let mut middle = (second..extent.end()).step_by(1 << index.lcluster_bits);
         let is_same = |found: &Extent| match found.kind {
-            // Of a hole an extent has the part around the offset.
+            // For a hole, an extent covers the part around the offset.
             ExtentKind::Hole => extent.kind == ExtentKind::Hole,
             _ => {
                 (found.logical, found.end(), &found.kind)
@@ -173,18 +173,18 @@ pub(super) fn contradiction(image: Reader<'_>, inode: &Inode, index: &Index) -> 
     None
 }
 
-/// Whether an entry says that its pcluster is a hole; see [`Image::has_holes`].
+/// Whether an entry marks its pcluster as a hole; see [`Image::has_holes`].
 pub(super) fn has_holes(
     image: Reader<'_>,
     inode: &Inode,
     index: &Index,
     entries: &mut u64,
 ) -> Option<bool> {
-    // Neither the bit nor a count has room in other indexes.
+    // Other indexes have no room for either the bit or a count.
     if !index.full && index.advise & (BIG_PCLUSTER_1 | BIG_PCLUSTER_2) == 0 {
         return Some(false);
     }
-    // mkfs gives no blocks to a tail that is stored elsewhere.
+    // mkfs assigns no blocks to a tail that is stored elsewhere.
     let lclusters = match index.tail {
         Tail::Inline { head, .. } | Tail::Fragment { head, .. } => head,
         Tail::None => ((inode.size - 1) >> index.lcluster_bits) + 1,
@@ -200,8 +200,8 @@ pub(super) fn has_holes(
     Some(false)
 }
 
-/// A pcluster that is a hole. The extent has what lies around `offset`: from the beginning of its
-/// lcluster, as the head may be far away, and no more than a walk that is bounded finds.
+/// A pcluster that is a hole. The extent covers the part around `offset`: from the beginning of its
+/// lcluster, since the head may be far away, and no more than a bounded walk finds.
 fn hole(
     inode: &Inode,
     index: &Index,
@@ -222,8 +222,8 @@ fn hole(
     Ok(Extent::new(start, length, ExtentKind::Hole))
 }
 
-/// Blocks of the pcluster: stored in the first non-head behind the head, with big pclusters. None
-/// are those of a hole.
+/// Blocks in the pcluster: stored in the first non-head after the head, with big pclusters. A hole
+/// has none.
 fn stored_blocks(
     inode: &Inode,
     index: &Index,
@@ -255,9 +255,9 @@ fn stored_blocks(
     Ok(lcluster.stored_blocks.unwrap_or(1))
 }
 
-/// Where the data of the first head from an lcluster on begins, or the end of the file. Behind
-/// `most` no head is looked for, which bounds the walk: a pcluster that long is refused, a hole is
-/// several extents.
+/// Where the data of the first head at or after an lcluster begins, or the end of the file. No head
+/// is searched beyond `most`, which bounds the walk: a pcluster that long is rejected, and a hole
+/// becomes several extents.
 fn next_head(
     inode: &Inode,
     index: &Index,

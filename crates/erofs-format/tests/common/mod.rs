@@ -1,4 +1,4 @@
-//! The test images, and reading what needs no decoder.
+//! The test images, and reading whatever needs no decoder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,12 +9,12 @@ use erofs_format::{
     Extent, ExtentKind, FileType, Holder, Image, Inode, Nid, ReadAt, Reader, Readers, dir,
 };
 
-/// The images of the repository, among them all malformed ones.
+/// The images of the repository, including all malformed ones.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
 }
 
-/// The large set, which lies beside some checkouts.
+/// The large set, which is beside some checkouts.
 fn shared() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images")
 }
@@ -23,7 +23,7 @@ pub fn large_set() -> bool {
     shared().is_dir()
 }
 
-/// The large set where it is there; otherwise the images of the repository.
+/// The large set if it exists; otherwise the images of the repository.
 pub fn images() -> PathBuf {
     if large_set() { shared() } else { fixtures() }
 }
@@ -57,7 +57,7 @@ pub fn read_file(name: &str) -> Arc<dyn ReadAt + Send + Sync> {
     Arc::new(std::fs::read(images().join(name)).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
-/// An image and what it is read from.
+/// An image and its source.
 pub struct Opened {
     image: Image,
     readers: Readers,
@@ -74,7 +74,7 @@ impl Opened {
         self.image.reader(&self.readers)
     }
 
-    /// Gives metabox and packed inode where they are not compressed. False: a decoder is needed.
+    /// Provides metabox and packed inode if they are not compressed. False: a decoder is needed.
     pub fn supply_special(&mut self) -> bool {
         let mut all = true;
         if let Some(nid) = self.image.metabox_nid() {
@@ -106,10 +106,10 @@ fn plain_content(image: Reader<'_>, nid: Nid) -> Option<Arc<dyn ReadAt + Send + 
     Some(Arc::new(bytes))
 }
 
-/// The most bytes of a file that a test holds in memory.
+/// Most bytes of a file that a test holds in memory.
 pub const MAX_CONTENT: u64 = 64 << 20;
 
-/// All bytes of a file whose extents are plain.
+/// All bytes of a file whose extents are uncompressed.
 pub fn read_plain(image: Reader<'_>, inode: &Inode) -> Result<Vec<u8>, String> {
     if inode.size > MAX_CONTENT {
         return Err(format!("{} bytes are too many for a test", inode.size));
@@ -159,8 +159,8 @@ fn read_extent(
     }
 }
 
-/// Maps a file wholly (or its first and last pieces, if there are very many) and checks that the
-/// extents follow each other without gap or overlap. Returns how many there are.
+/// Maps a whole file (or its first and last pieces, if there are very many) and checks that the
+/// extents follow each other without gap or overlap. Returns their number.
 pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
     let (mut at, mut count) = (0, 0);
     while at < inode.size {
@@ -168,7 +168,7 @@ pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
         if extent.logical != at || extent.length == 0 || extent.end() > inode.size {
             return Err(format!("at byte {at} of {}: {extent:?}", inode.size));
         }
-        // The same extent, whichever of its bytes is asked for.
+        // The same extent, whichever of its bytes is requested.
         for offset in [extent.logical + extent.length / 2, extent.end() - 1] {
             let again = image
                 .map(inode, offset)
@@ -188,11 +188,11 @@ pub fn check_tiling(image: Reader<'_>, inode: &Inode) -> Result<usize, String> {
 /// Everything below the root by path, as far as directories can be read without a decoder.
 pub struct Walk {
     pub inodes: BTreeMap<Vec<u8>, Result<Inode, String>>,
-    /// Directories that could not be listed, or not wholly.
+    /// Directories that could not be listed completely.
     pub broken: BTreeMap<Vec<u8>, String>,
 }
 
-/// The most entries that a walk of a (possibly cyclic) image visits.
+/// Most entries that a walk of a (possibly cyclic) image visits.
 const MAX_ENTRIES: usize = 20_000;
 
 pub fn walk(image: Reader<'_>) -> Walk {
@@ -204,7 +204,7 @@ pub fn walk(image: Reader<'_>) -> Walk {
         .inode(image.superblock().root_nid)
         .map_err(|error| error.to_string());
     let mut todo = vec![(Vec::new(), root)];
-    // A directory that is in itself is entered once.
+    // A directory that contains itself is entered once.
     let mut entered = BTreeSet::new();
     while let Some((path, inode)) = todo.pop() {
         if let Ok(inode) = &inode
@@ -238,7 +238,7 @@ pub fn walk(image: Reader<'_>) -> Walk {
 
 type Entries = Vec<(Vec<u8>, Nid)>;
 
-/// The entries of a directory, and the first of its faults.
+/// The entries of a directory, and its first fault.
 pub fn list(image: Reader<'_>, inode: &Inode) -> Result<(Entries, Option<String>), String> {
     let content = read_plain(image, inode)?;
     let (mut entries, mut broken) = (Vec::new(), None);

@@ -1,4 +1,4 @@
-//! Keeps what launches decode, so that later mounts need not decode it again.
+//! Keeps the bytes that launches decode, so that later mounts need not decode them again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,35 +19,35 @@ use super::image_identity::identity;
 use crate::error::Error;
 use crate::protocol::DecodedWriter;
 
-/// It is written again if launches decoded one byte in this many themselves, or more.
+/// The file is rewritten if launches decoded at least one byte in this many themselves.
 const NEW_SHARE: u64 = 20;
 
-/// The same of a file that is full: others would go for it.
+/// The share for a full file, in which new bytes would replace others.
 const NEW_SHARE_OF_FULL: u64 = 2;
 
-/// The nice value that gives way to all others.
+/// The nice value that yields to all others.
 const LEAST: i32 = 19;
 
-/// Reads of launches that are remembered.
+/// The most reads of launches that are remembered.
 const MOST_READS: usize = 1 << 16;
 
-/// A launch is over, for its decoded bytes, after this time without a read.
+/// For its decoded bytes, a launch is over after this time without a read.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether a launch is over.
+/// How often to check whether a launch is over.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How often one mount writes what is kept.
+/// How often one mount may write the kept bytes.
 const MOST_WRITES: usize = 8;
 
-/// What one mount keeps.
+/// The decoded bytes that one mount keeps.
 #[derive(Debug)]
 pub(crate) struct DecodedBytes {
-    /// Most bytes that are kept.
+    /// Limit of the bytes that are kept.
     most: u64,
-    /// That of earlier mounts.
+    /// The bytes of earlier mounts.
     before: Option<Arc<Decoded>>,
-    /// Guarded by its own lock: what launches read.
+    /// Guarded by its own lock: the reads of launches.
     reads: PiMutex<Reads>,
     changed: PiCondvar,
     writer: OnceLock<DecodedWriter>,
@@ -57,12 +57,12 @@ pub(crate) struct DecodedBytes {
 #[derive(Debug, Default)]
 struct Reads {
     ranges: Vec<(Nid, Range<u64>)>,
-    /// How many there were when it was looked last, and how many were kept.
+    /// The number of reads at the last check, and the number kept.
     seen: usize,
     kept: usize,
 }
 
-/// For the engine.
+/// Lends kept bytes to the engine.
 #[derive(Debug)]
 struct Taken(Arc<Decoded>);
 
@@ -77,8 +77,8 @@ impl DecodedSource for Taken {
 }
 
 impl DecodedBytes {
-    /// `file`: what earlier mounts kept, which the engine takes from now on. What is damaged is
-    /// written again.
+    /// `file` holds the bytes kept by earlier mounts, which the engine uses from now on. Damaged
+    /// bytes are written again.
     pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
         let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
         if let Some(before) = &before {
@@ -94,12 +94,12 @@ impl DecodedBytes {
         }
     }
 
-    /// Bytes that earlier launches decoded, as far as this mount has taken them.
+    /// Bytes decoded by earlier launches, as far as this mount has used them.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.before.as_ref().map_or(0, |before| before.bytes().0)
     }
 
-    /// A launch, or the companion ahead of it, read a part of a file.
+    /// Records that a launch, or the companion ahead of it, read a part of a file.
     pub(crate) fn was_read(&self, file: Nid, offset: u64, length: usize) {
         let mut reads = self.reads.lock();
         if reads.ranges.len() < MOST_READS {
@@ -108,7 +108,7 @@ impl DecodedBytes {
         }
     }
 
-    /// Has a thread keep what launches decode, behind everything else: it takes a while.
+    /// Starts a thread that keeps what launches decode, after everything else: it takes a while.
     pub(crate) fn start(
         self: &Arc<Self>,
         engine: &Arc<Engine>,
@@ -125,7 +125,7 @@ impl DecodedBytes {
     }
 
     fn run(&self, engine: &Weak<Engine>) {
-        // Without it, this takes the time of others.
+        // Without it, this takes CPU time from others.
         let _ = rustix::process::nice(LEAST);
         for _ in 0..MOST_WRITES {
             let Some(ranges) = self.wait_for_launch() else {
@@ -138,7 +138,7 @@ impl DecodedBytes {
         }
     }
 
-    /// What launches read, when one is over; `None` when the mount ends with nothing new.
+    /// The reads of launches once one is over; `None` if the mount ends with nothing new.
     fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
@@ -190,10 +190,10 @@ impl DecodedBytes {
     }
 }
 
-/// Until something wakes the thread.
+/// Stands for waiting until something wakes the thread.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Keeping under way: ends with the mount, and keeps what is new.
+/// Keeping in progress: it ends with the mount, and keeps everything new.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     decoded: Arc<DecodedBytes>,
@@ -202,17 +202,17 @@ pub(crate) struct Keeping {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        // Under the lock, so that the thread does not begin to wait meanwhile.
+        // Under the lock, so that the thread does not start waiting in the meantime.
         let reads = self.decoded.reads.lock();
         self.decoded.closed.store(true, Ordering::Relaxed);
         drop(reads);
         self.decoded.changed.notify_all();
-        // A panic was printed, and leaves what there was before.
+        // A panic was printed, and leaves the previous file in place.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Whether launches found nearly all that they decoded, or what of it has room.
+/// Whether launches found nearly all that they decoded, as far as it fits.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;
@@ -236,7 +236,7 @@ struct Sink<'w> {
 #[derive(Debug)]
 struct State {
     index: DecodedIndex,
-    /// Lengths by keys.
+    /// Lengths by key.
     kept: HashMap<u128, usize>,
     /// Bytes that may still be kept.
     left: u64,
@@ -269,8 +269,8 @@ impl DecodedSink for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// Decodes what was read once more. What cannot be read any more, since the mount ends, is left
-    /// out.
+    /// Decodes what was read once more. Anything that can no longer be read, because the mount
+    /// ends, is left out.
     fn keep_all(self, ranges: &[(Nid, Range<u64>)], engine: &Engine) -> Result<(), Error> {
         for (file, range) in ranges {
             if let Ok(inode) = engine.inode(*file) {

@@ -1,11 +1,12 @@
-//! By what the launch profiles of an image are known.
+//! The identity by which the launch profiles of an image are known.
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 use look_ahead::PATH_IN_MOUNT;
 
-/// By which the launch profiles of the image are known, or those of several images in this order.
+/// The identity by which the launch profiles of the image are known, or of several images in this
+/// order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
     let mut all = engine.roots().map(|root| identity_of(engine, root));
     let Some(mut identity) = all.next() else {
@@ -22,7 +23,7 @@ pub fn identity(engine: &Engine) -> ImageIdentity {
     identity
 }
 
-/// Of the image that has this root directory.
+/// The identity of the image that has this root directory.
 fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
     let superblock = engine.image_of(root).superblock();
     ImageIdentity {
@@ -38,7 +39,7 @@ fn identity_of(engine: &Engine, root: Nid) -> ImageIdentity {
     }
 }
 
-/// Whether there is a launch profile in the root directory of a mount; `None` where that cannot be
+/// Whether there is a launch profile in the root directory of a mount; `None` if that cannot be
 /// known without waiting for a network.
 pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     let request = engine.waiting().without_waiting();
@@ -47,11 +48,11 @@ pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     found.ok().map(|found| found.is_some())
 }
 
-/// Bytes of metadata that tell images apart, from the root inode on. Inodes there have sizes and
-/// addresses of data, and the root its names. A mount that is used reads them, too.
+/// Bytes of metadata that distinguish images, from the root inode on. The inodes there hold sizes
+/// and addresses of data, and the root has its names. Any mount in use reads them too.
 const SAMPLE: u64 = 16 << 10;
 
-/// Of the superblock's block and of the metadata around the root, as far as there is so much.
+/// Hashes the superblock's block and the metadata around the root, as far as they reach.
 fn content(image: Reader<'_>) -> u64 {
     let superblock = image.superblock();
     let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;
@@ -76,5 +77,5 @@ fn content(image: Reader<'_>) -> u64 {
     ImageIdentity::content_of(&bytes)
 }
 
-/// The smallest block: an image ends with one.
+/// The smallest block: an image ends at a block boundary.
 const SAMPLE_STEP: usize = 512;

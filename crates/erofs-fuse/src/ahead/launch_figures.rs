@@ -1,4 +1,4 @@
-//! What the counters have of launches, as the companion says it.
+//! The counters' part about launches, as reported by the companion.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ figures::figures! {
 }
 
 impl Default for LaunchFigures {
-    /// Before the companion has said anything.
+    /// The figures before the companion has reported anything.
     fn default() -> Self {
         Self {
             state: "learning".to_owned(),

@@ -1,5 +1,5 @@
-//! Looking ahead of readers, as far as it takes the image: what comes next is stored in the
-//! kernel's page cache. Launches are the companion's ([`look_ahead`]).
+//! Looking ahead of readers, as far as the image is needed for it: the data that comes next is
+//! stored in the kernel's page cache. Launches are handled by the companion ([`look_ahead`]).
 
 mod decoded;
 mod directory_read_ahead;

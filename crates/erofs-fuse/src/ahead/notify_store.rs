@@ -1,10 +1,10 @@
 //! Stores the remainder of a pcluster, which a small read decoded beyond its bytes, in the page
 //! cache (FUSE_NOTIFY_STORE).
 //!
-//! A thread of its own does it: storing a page waits until a pending read of that page is answered,
-//! so a thread that answers reads must not do it. It has the priority of the workers and is not
-//! pinned: when it gets little CPU time its queue is full, and reads decode no more than they need.
-//! Its descriptors are its own, see [`storing_threads`](super::storing_threads).
+//! A dedicated thread does this: storing a page waits until a pending read of that page is
+//! answered, so a thread that answers reads must not do it. It has the priority of the workers and
+//! is not pinned: if it gets little CPU time, its queue fills up, and reads decode no more than
+//! they need. It has a separate descriptor table, see [`storing_threads`](super::storing_threads).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,8 +26,7 @@ use crate::threads::with_that_of_workers;
 /// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
 const ROOM: usize = 2 << 20;
 
-/// Page size that is assumed. Where pages are larger, a part that does not fill one is copied in
-/// vain.
+/// Assumed page size. If pages are larger, a part that does not fill one is copied in vain.
 const PAGE: u64 = 4096;
 
 /// Longest pcluster that is decoded whole for a small read.
@@ -36,8 +35,8 @@ const LONGEST: usize = 4 << 20;
 /// Writes to the page cache of one mount.
 pub(crate) struct NotifyStoreWriter {
     queue: Arc<Queue>,
-    /// What it stores nothing for. Around a random fault nothing is read soon, and a hit there has
-    /// the kernel take up reading around.
+    /// Nothing is stored for these files. Nothing around a random fault is read soon, and a hit
+    /// there makes the kernel resume reading around.
     random: Option<Arc<RandomFaults>>,
 }
 
@@ -51,14 +50,14 @@ struct Queue {
 struct State {
     waiting: VecDeque<Remainder>,
     calls: Vec<Call>,
-    /// Memory of `waiting` and of the remainder that is being stored.
+    /// Memory of `waiting` and of the remainder being stored.
     bytes: usize,
     closed: bool,
 }
 
 impl NotifyStoreWriter {
-    /// Starts the thread, which ends when this is dropped or with the engine. Most mounts need it,
-    /// and under load the main thread would start it late.
+    /// Starts the thread, which ends when this is dropped or with the engine. It is started early
+    /// because most mounts need it, and under load the main thread would start it late.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         nodes: Nodes,
@@ -81,7 +80,7 @@ impl NotifyStoreWriter {
         Ok(Self { queue, random })
     }
 
-    /// Has the thread do something between two remainders.
+    /// Makes the thread do something between two remainders.
     pub(crate) fn caller(&self) -> First {
         let queue = Arc::clone(&self.queue);
         Arc::new(move |call| {
@@ -131,7 +130,7 @@ impl Queue {
         self.state.lock()
     }
 
-    /// Waits for the next remainder, and meanwhile does what it is called for; `None` when closed.
+    /// Waits for the next remainder and runs calls meanwhile; `None` when closed.
     fn next(&self) -> Option<Remainder> {
         let mut state = self.lock();
         loop {
@@ -176,13 +175,13 @@ fn store_parts(store: &PageStore, node: u64, remainder: &Remainder) {
     let [before, behind] = remainder.parts();
     for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
-            // Refused when the kernel forgot the node or has no memory; a read will ask again.
+            // Refused if the kernel forgot the node or has no memory; a read will ask again.
             let _ = store.store(node, offset, bytes);
         }
     }
 }
 
-/// The part of a range that fills pages; the last page of a file need not be full.
+/// The part of a range that fills whole pages; the last page of a file need not be full.
 fn whole_pages(offset: u64, bytes: &[u8], reaches_end: bool) -> Option<(u64, &[u8])> {
     let end = offset + bytes.len() as u64;
     let start = offset.next_multiple_of(PAGE);

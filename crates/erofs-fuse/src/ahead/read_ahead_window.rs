@@ -3,8 +3,8 @@
 //! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
 //! that waits for a page waits for one of them. On a contended machine each request costs the
 //! program that sends it its CPU: a real-time worker takes the request at once, and then other
-//! programs are due. So a window is one request there. A file keeps the window that was set when it
-//! was opened.
+//! programs are due. So on a contended machine a window is one request. A file keeps the window
+//! that was set when it was opened.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::options::READ_AHEAD_KB;
 /// The window of one mount.
 #[derive(Debug)]
 pub(crate) struct ReadAheadWindow {
-    /// From the mount helper.
+    /// Opened by the mount helper.
     file: OwnedFd,
     /// KiB of one request.
     request: u32,
@@ -26,7 +26,7 @@ pub(crate) struct ReadAheadWindow {
 }
 
 impl ReadAheadWindow {
-    /// Has the window follow the load of the engine's CPUs from here on. `request` is the largest
+    /// Makes the window follow the load of the engine's CPUs from now on. `request` is the largest
     /// request, in bytes.
     pub(crate) fn follow(file: OwnedFd, request: usize, engine: &Arc<Engine>) {
         let request = (request >> 10) as u32;

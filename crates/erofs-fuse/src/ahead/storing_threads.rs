@@ -1,15 +1,16 @@
 //! Threads that store pages in the kernel's page cache.
 //!
-//! Storing a page waits until a pending read of it is answered, and that wait cannot be killed. So
-//! such a thread has a descriptor table of its own: when the server is killed, the rings and
-//! descriptors that the other threads share are closed all the same, and the mount helper notices
-//! the death and aborts the connection, which ends the read.
+//! Storing a page waits until a pending read of it is answered, and that wait cannot be killed.
+//! Therefore such a thread has a separate descriptor table: when the server is killed, the rings
+//! and descriptors that the other threads share are still closed, and the mount helper notices the
+//! death and aborts the connection, which ends the read.
 //!
-//! The rings must end first: the kernel cannot end a request that it was handing to a ring whose
-//! thread is dead before that ring is closed, not even by aborting the connection. Therefore they
-//! are not mapped from their descriptors either ([`sys::fuse_ring`]): this thread keeps the memory
-//! of the process, and a mapping would keep the ring. And the first of these threads is started
-//! before any ring is opened; it starts the others, with what its own table has.
+//! The rings must end first: if the kernel was handing a request to a ring whose thread is dead, it
+//! cannot end that request before the ring is closed, not even by aborting the connection.
+//! Therefore the rings are not mapped from their descriptors either ([`sys::fuse_ring`]): this
+//! thread keeps the memory of the process alive, and a mapping would keep the ring. The first of
+//! these threads is started before any ring is opened; it starts the others, which inherit its
+//! descriptor table.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -22,10 +23,10 @@ use crate::protocol::MountHelper;
 use crate::threads::spawn;
 use crate::threads::{Demand, OnDemand};
 
-/// What another thread is to do.
+/// A call that another thread should make.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
-/// Has the first of these threads do something.
+/// Makes the first of these threads run a call.
 pub(crate) type First = Arc<dyn Fn(Call) + Send + Sync>;
 
 /// Starts such threads for one mount.
@@ -33,7 +34,7 @@ pub(crate) struct StoringThreads<'m> {
     pub(crate) session: &'m Arc<Session>,
     pub(crate) helper: &'m MountHelper,
     pub(crate) on_demand: &'m mut OnDemand,
-    /// Has the first of these threads do something.
+    /// Makes the first of these threads run a call.
     pub(crate) first: &'m First,
 }
 
@@ -42,26 +43,26 @@ impl StoringThreads<'_> {
         self.on_demand.demand()
     }
 
-    /// The thread of `demand`, which is started when it is asked for.
+    /// Adds the thread of `demand`, which is started when it is requested.
     pub(crate) fn add(
         &mut self,
         name: &'static str,
         demand: &Demand,
         work: impl FnOnce(&PageStore) + Send + 'static,
     ) {
-        // Of the main thread, which starts all threads and ends after them.
+        // The signs of life of the main thread, which starts all threads and ends after them.
         let signs = self.helper.signs_of_life();
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);
         self.on_demand.starts(demand, move || {
-            // One that cannot be started leaves undone what it would store.
+            // If it cannot start, its pages are not stored.
             first(Box::new(move || drop(start(name, session, signs, work))));
             Ok(())
         });
     }
 }
 
-/// Returns when the thread has descriptors of its own.
+/// Starts the thread; returns when it has its own descriptor table.
 pub(crate) fn start(
     name: &str,
     session: Arc<Session>,
@@ -72,7 +73,7 @@ pub(crate) fn start(
     spawn(name, prepare, move |store| work(&store))
 }
 
-/// In a descriptor table of the calling thread's own.
+/// Opens a page store in a descriptor table private to the calling thread.
 fn own_store(session: &Session, signs_of_life: Vec<RawFd>) -> io::Result<PageStore> {
     // A ring, and a descriptor of the device, end their requests when they are closed for good.
     let channels = session.channel_descriptors();

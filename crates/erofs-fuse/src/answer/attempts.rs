@@ -1,5 +1,5 @@
-//! A stand-in for an image that has taken over the server: tries what the sandbox must refuse, on
-//! the thread that serves. In test builds only (feature `fail-points`).
+//! A stand-in for an image that has taken over the server: on the serving thread, it tries what the
+//! sandbox must refuse. In test builds only (feature `fail-points`).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,10 +10,10 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
 use sys::attempts::ATTEMPTS;
 
-/// An attribute of the root of the mount: to read it makes the attempts.
+/// An attribute of the mount's root: reading it makes the attempts.
 pub const ATTEMPTS_XATTR: &str = "user.erofast.attempts";
 
-/// Another one: to read it crashes the server, as a flaw of a decoder would.
+/// Another attribute: reading it crashes the server, as a flaw in a decoder would.
 pub const CRASH_XATTR: &str = "user.erofast.crash";
 
 /// The value of one of these attributes.
@@ -26,7 +26,7 @@ pub(crate) fn attribute(node: u64, name: &[u8], image: &str) -> Option<Vec<u8>> 
     }
 }
 
-/// Each attempt by its name; null if it was refused, otherwise what came of it.
+/// Makes each attempt; null if it was refused, otherwise its result.
 fn make(image: &Path) -> Value {
     let made = std::env::temp_dir().join(format!("erofs-fuse-made-{}", std::process::id()));
     let opens: [(&str, io::Result<File>); 5] = [
@@ -56,7 +56,7 @@ fn make(image: &Path) -> Value {
     Value::Object(value.collect())
 }
 
-/// The mount helper of root is a process of another user; what is tried leaves it as it is.
+/// The mount helper of root is a process of another user; the attempts leave it unchanged.
 fn against_the_helper() -> Vec<(&'static str, Option<io::Error>)> {
     let Some(helper) = getppid() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Requests that wait for a network: threads of their own wait, so that those which serve do not.
+//! Requests that wait for a network: dedicated threads wait, so that those that serve do not.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use rustix::process::Signal;
 
 use crate::error::Error;
 
-/// Waits for what a request lacked. `reader` is the thread that asked; `waits` is called now and
-/// then meanwhile.
+/// Waits for what a request lacked. `reader` is the thread that made the request; `waits` is called
+/// now and then meanwhile.
 ///
 /// # Errors
-/// That of the network, or `None` if the reader was killed.
+/// The network's error, or `None` if the reader was killed.
 pub(crate) fn wait(
     missing: Missing,
     reader: u32,
@@ -31,20 +31,20 @@ pub(crate) fn wait(
     })
 }
 
-/// Whether a signal is about to end the thread: until its request is answered, it cannot end.
+/// Whether a signal is about to end the thread: it cannot end until its request is answered.
 fn is_killed(tid: u32) -> bool {
-    // 0: it is not known, or not of this PID namespace.
+    // 0: unknown, or not in this PID namespace.
     tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
 }
 
-/// proc_pid_status(5): every signal that ends a process becomes a SIGKILL of each of its threads.
+/// proc_pid_status(5): every signal that ends a process becomes a SIGKILL for each of its threads.
 fn kills(status: &str) -> bool {
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     pending.is_some_and(|mask| mask & 1 << (Signal::KILL.as_raw() - 1) != 0)
 }
 
-/// Starts the first thread that waits; it starts others as they are needed.
+/// Starts the first waiting thread, which starts others as they are needed.
 pub(crate) fn start(session: &Arc<Session>) -> Result<(), Error> {
     let channel = session.deferred_channel();
     let channel = channel.map_err(Error::std_io("erofs_waiting"))?;
@@ -55,7 +55,7 @@ fn serve(session: &Arc<Session>, channel: DeferredChannel) -> std::io::Result<()
     let weak = Arc::downgrade(session);
     let more = move || {
         let another = |session| serve(&session, session.deferred_channel()?);
-        // Without it the request waits for one of those that are there.
+        // Without another thread the request waits for one of the existing ones.
         let _ = weak.upgrade().map(another);
     };
     let thread = thread::Builder::new().name("erofs_waiting".to_owned());

@@ -30,15 +30,15 @@ use crate::ahead::{DecodedBytes, LaunchFigures};
 use crate::nodes::{InodeNumbers, Nodes, directory_type};
 use crate::note::note;
 
-/// Position in a directory after a "." that the image omits. Positions in images are byte offsets,
-/// which stay far below.
+/// Directory position after a "." that the image omits. Positions in images are byte offsets, which
+/// stay far below.
 const AFTER_DOT: u64 = 1 << 62;
 
 /// Mark in a position: an entry before it is broken, so the listing must not end as if it were
-/// complete. The server remembers nothing of a listing.
+/// complete. The server keeps no state about a listing.
 const BEHIND_BROKEN: u64 = 1 << 61;
 
-/// Bytes of the longest name in a directory (EROFS_NAME_LEN).
+/// Bytes in the longest name in a directory (EROFS_NAME_LEN).
 const LONGEST_NAME: usize = 255;
 
 figures::figures! {
@@ -56,7 +56,7 @@ figures::figures! {
     }
 }
 
-/// Makes JSON of all live counters: those of the filesystem, and others.
+/// Produces JSON with all live counters: those of the filesystem, and others.
 pub(crate) type CollectCounters = Box<dyn Fn(FilesystemFigures) -> Option<Vec<u8>> + Send + Sync>;
 
 /// The filesystem of one mount.
@@ -67,32 +67,32 @@ pub(crate) struct ErofsFilesystem {
     context: ReadContext,
     uid: Option<u32>,
     gid: Option<u32>,
-    /// With `allow_root`: the only user besides root that may use the mount.
+    /// With `allow_root`: the only user other than root who may use the mount.
     only_user: Option<u32>,
     /// Print every request to standard error.
     debug: bool,
-    /// Set when the session exists, whose counters it includes.
+    /// Set once the session exists, whose counters it includes.
     counters: OnceLock<CollectCounters>,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
     queries: Queries,
-    /// Where the companion of the mount learns what happens.
+    /// Tells the companion of the mount what happens.
     events: OnceLock<Arc<Events>>,
-    /// Guarded by its own lock: parts of files that the companion was about to read so far.
+    /// Guarded by its own lock: the number of file parts that the companion has announced so far.
     parts: Arc<PiMutex<u64>>,
     /// With `profile=`; why nothing is learned.
     learns: OnceLock<Option<String>>,
-    /// Keeps what launches decode.
+    /// Keeps the bytes that launches decode.
     decoded: OnceLock<Arc<DecodedBytes>>,
-    /// Unless read-ahead is switched off.
+    /// Set unless read-ahead is off.
     read_ahead: OnceLock<Arc<FileReadAhead>>,
-    /// The same.
+    /// Set unless read-ahead is off.
     random_faults: OnceLock<Arc<RandomFaults>>,
-    /// The same, where the mount helper may list directories.
+    /// Set unless read-ahead is off, if the mount helper may list directories.
     directory_read_ahead: OnceLock<DirectoryReadAhead>,
 }
 
-/// A listing, and what the kernel gets to know by it.
+/// A listing, and what the kernel learns from it.
 struct Listing<'r> {
     request: &'r Request<'r>,
     small_files: Vec<Nid>,
@@ -149,8 +149,8 @@ impl ErofsFilesystem {
         Self { uid, gid, ..self }
     }
 
-    /// Only root and this user may use the mount. The kernel has no such rule, so it must ask every
-    /// time.
+    /// Only root and this user may use the mount. The kernel has no such rule, so the kernel must
+    /// ask every time.
     pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
         Self { only_user, ..self }
     }
@@ -171,7 +171,7 @@ impl ErofsFilesystem {
         let _ = self.counters.set(counters);
     }
 
-    /// Has the companion of the mount learn what happens from here on.
+    /// From here on, tells the companion of the mount what happens.
     pub(crate) fn set_events(&self, events: Arc<Events>) {
         let _ = self.events.set(events);
     }
@@ -181,7 +181,7 @@ impl ErofsFilesystem {
         let _ = self.learns.set(trouble);
     }
 
-    /// Has what launches read noted, to be kept decoded.
+    /// Records what launches read, so that it is kept decoded.
     pub(crate) fn set_decoded(&self, decoded: Arc<DecodedBytes>) {
         let _ = self.decoded.set(decoded);
     }
@@ -191,14 +191,14 @@ impl ErofsFilesystem {
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
-    /// Where to note what a thread does, unless it is one of the companion.
+    /// Where to record the actions of a thread, unless it belongs to the companion.
     fn events_of(&self, caller: Caller) -> Option<&Events> {
         let events = self.events.get()?;
         (!events.is_of_companion(caller.pid)).then_some(&**events)
     }
 
-    /// For the companion: without the help of other workers, and nothing beside these bytes is
-    /// stored, which may be left to the launch.
+    /// Reads for the companion, without the help of other workers. Only these bytes are stored; the
+    /// rest may be left to the launch.
     fn read_ahead_of_launch(
         &self,
         request: &Request<'_>,
@@ -213,23 +213,23 @@ impl ErofsFilesystem {
         Ok(count)
     }
 
-    /// Has small files that are read one after another stored ahead from here on.
+    /// Stores small files that are read one after another ahead of their readers from now on.
     pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
         let _ = self.read_ahead.set(read_ahead);
     }
 
-    /// Has what is read around random faults declined from here on.
+    /// Declines reads around random faults from now on.
     pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
         let _ = self.random_faults.set(random_faults);
     }
 
-    /// Has directories of a walk listed ahead from here on.
+    /// Lists the directories of a walk ahead from now on.
     pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
 
-    /// The live counters, as JSON. Where they take a process that fetches, a thread that may wait
-    /// collects them.
+    /// The live counters, as JSON. If a process that fetches has to be asked for them, a thread
+    /// that may wait collects them.
     fn counters(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
         if self.engine.is_remote() && !caller.repeats {
             return Err(Failure::Deferred(Box::new(|_| Ok(()))));
@@ -237,7 +237,7 @@ impl ErofsFilesystem {
         self.collect_counters().ok_or(Failure::Error(Errno::AGAIN))
     }
 
-    /// Serves a request, which is deferred if it lacks what a network has.
+    /// Serves a request, which is deferred if it lacks bytes that must be fetched.
     fn serve<R>(&self, work: impl FnOnce(&Request<'_>) -> Result<R, Errno>) -> Result<R, Failure> {
         let mut request = self.engine.request(self.context);
         if self.engine.is_remote() {
@@ -250,7 +250,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Whoever waits has what the request lacks fetched at once.
+    /// Defers a request; the thread that waits has what it lacks fetched at once.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
         let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
@@ -273,7 +273,7 @@ impl ErofsFilesystem {
         }))
     }
 
-    /// `None` before the mount is served, and while it ends.
+    /// Collects the counters; `None` before the mount is served, and while it ends.
     fn collect_counters(&self) -> Option<Vec<u8>> {
         self.faults.look_for_a_change(&self.engine);
         let read_ahead = self.read_ahead.get().map(|read_ahead| {
@@ -290,7 +290,7 @@ impl ErofsFilesystem {
         })
     }
 
-    /// What the companion says of launches, and what of it is known here.
+    /// The companion's figures about launches, and those known here.
     fn launch_figures(&self, trouble: Option<&String>) -> LaunchFigures {
         let events = self.events.get();
         let report = events.and_then(|events| events.report());
@@ -313,7 +313,7 @@ impl ErofsFilesystem {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
-        // The kernel keeps what it is found with.
+        // Not kept here, since the kernel keeps the attributes found.
         let inode = self.engine.peek_inode(request, nid);
         let inode = inode.map_err(|error| self.report(request, &error))?;
         Ok(Found {
@@ -348,8 +348,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// For the companion, which looks ahead of launches. A program that is read from its beginning
-    /// is launched.
+    /// Tells the companion, which looks ahead of launches. A program that is read from its
+    /// beginning is being launched.
     fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize, content: &[u8]) {
         let Some(events) = self.events.get() else {
             return;
@@ -373,7 +373,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// For the parts that work ahead of readers here.
+    /// Tells the parts that work ahead of readers here.
     fn note_file(&self, inode: &Inode, offset: u64) {
         if offset != 0 {
             return;
@@ -388,7 +388,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// The errno of an error, which is recorded. What a request lacks is no fault.
+    /// Converts an error to its errno and records it. Bytes that a request lacks are not a fault.
     fn report(&self, request: &Request<'_>, error: &Error) -> Errno {
         match request.lacks() {
             true => Errno::AGAIN,
@@ -396,7 +396,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry, and to `listing` what the kernel knows by it; false when the reply is full.
+    /// Adds one entry, and to `listing` what the kernel learns from it; false if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -479,7 +479,7 @@ impl ErofsFilesystem {
         if let Some(read_ahead) = self.directory_read_ahead.get() {
             read_ahead.listed(&self.engine, directory.nid, !begins, &listing.directories);
         }
-        // What was listed is delivered first; the next request meets the error.
+        // The entries listed so far are delivered first; the next request meets the error.
         match listed.map_err(|error| self.report(request, &error)) {
             _ if !reply.is_empty() => Ok(()),
             Ok(()) if broken != 0 => Err(Errno::from_raw_os_error(errno::EUCLEAN)),
@@ -488,8 +488,8 @@ impl ErofsFilesystem {
     }
 }
 
-/// Has what the companion is about to read fetched in its order, more of it at a time than it asks
-/// for.
+/// Fetches the parts that the companion is about to read, in its order, and more at a time than it
+/// requests.
 fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     let parts = events.parts(&mut seen.lock());
     let numbers = InodeNumbers(engine.numbers());
@@ -499,7 +499,7 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     };
     let parts: Vec<_> = parts.into_iter().map(range).collect();
     if !parts.is_empty() {
-        // An error is met again by those who read.
+        // The error recurs for whoever reads there.
         let _ = engine.fetch_ahead(&parts);
     }
 }
@@ -512,7 +512,7 @@ impl Filesystem for ErofsFilesystem {
     fn lookup(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<Option<Found>, Failure> {
         let _busy = self.engine.asked_by(caller.pid);
         self.admit(caller)?;
-        // No image contains one, but ENOENT would be the wrong answer.
+        // No image contains such a name, but ENOENT would be the wrong answer.
         if name.len() > LONGEST_NAME {
             return Err(Errno::NAMETOOLONG.into());
         }
@@ -638,7 +638,7 @@ impl Filesystem for ErofsFilesystem {
 
     fn xattr_names(&self, caller: Caller, node: u64) -> Result<Vec<Vec<u8>>, Failure> {
         self.admit(caller)?;
-        // Not ENOSYS, which means to programs that the filesystem cannot have any.
+        // Not ENOSYS, which tells programs that the filesystem does not support attributes.
         if self.xattr_scan.found_none() {
             return Ok(Vec::new());
         }
@@ -713,7 +713,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // The kernel does not ask again: it takes all of a file for data. `cp` asks twice a file.
+        // The kernel does not ask again: it takes the whole file for data. `cp` asks twice per
+        // file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

@@ -1,10 +1,10 @@
-//! Finds out whether an image lacks something in all of its inodes: extended attributes, holes.
+//! Finds out whether all inodes of an image lack something: extended attributes, or holes.
 //!
-//! `ls -l` asks for several attributes of every file, and `cp` for the holes of every compressed
-//! one. The kernel stops only after ENOSYS, which means that no file has any. No field of the image
-//! has this fact: all inodes below the root have to be read. That is done in the background, and
-//! only for a mount with as many such requests as are worth it: each wakes a worker, and under load
-//! the program that asked waits for its turn again.
+//! `ls -l` requests several attributes of every file, and `cp` the holes of every compressed one.
+//! The kernel stops asking only after ENOSYS, which means that no file has any. No field of the
+//! image states this: all inodes below the root have to be read. That is done in the background,
+//! and only for a mount with enough such requests to be worth it: each wakes a worker, and under
+//! load the requesting program has to wait for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,24 +15,24 @@ use std::thread;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 
-/// Requests that found nothing, at most, before the scan starts. The launch of a program asks for
-/// one attribute of each program file.
+/// Most requests without a result before the scan starts. The launch of a program requests one
+/// attribute of each program file.
 const WORTH_SCANNING: u64 = 64;
 
-/// One request is worth the scan of this many inodes.
+/// One request justifies scanning this many inodes.
 const INODES_A_REQUEST: u64 = 512;
 
 /// Directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// Directories after which it stops: they are remembered.
+/// Directories after which it stops, since they are remembered.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
-/// Entries of indexes after which it stops: those of 32 GiB in lclusters of 4 KiB.
+/// Index entries after which it stops: those of 32 GiB in lclusters of 4 KiB.
 const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
-/// Whether an inode has what is looked for; `None` if unknown. The number is how many entries of
-/// indexes may still be read.
+/// Whether an inode has what is looked for; `None` if unknown. The number is how many index entries
+/// may still be read.
 type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.
@@ -62,14 +62,14 @@ impl ImageScan {
         }
     }
 
-    /// No inode has any, and never will.
+    /// Whether no inode has any, nor ever will.
     pub(crate) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that found none. Starts the scan after many of them.
+    /// Counts a request that found none. Starts the scan after enough of them.
     pub(crate) fn missed(&self, engine: &Arc<Engine>) {
-        // All inodes of an image at a URL would be fetched.
+        // At a URL, all inodes of the image would be fetched.
         let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
         let inodes = engine.images().map(|(_, image)| image.superblock().inos);
         let inodes = inodes.fold(0, u64::saturating_add);
@@ -84,8 +84,8 @@ impl ImageScan {
                 found_none.store(true, Ordering::Relaxed);
             }
         };
-        // Not by a thread of this one's making, which would be pinned and possibly real-time as it
-        // is.
+        // Not on a thread created by this one, which would inherit its pinning and real-time
+        // priority.
         if let Some(workers) = workers {
             workers.queue(None, Box::new(move |_: &_| scan()));
         } else {
@@ -96,7 +96,7 @@ impl ImageScan {
     }
 }
 
-/// After how many requests the scan of an image with this many inodes starts.
+/// The number of requests after which the scan of an image with this many inodes starts.
 fn worth_scanning(inodes: u64) -> u64 {
     inodes.div_ceil(INODES_A_REQUEST).clamp(1, WORTH_SCANNING)
 }
@@ -105,8 +105,8 @@ fn has_xattrs(_: &Engine, inode: &Inode, _: &mut u64) -> Option<bool> {
     Some(inode.xattr_icount != 0)
 }
 
-/// Whether no inode below `root` has what is looked for; `None` if unknown: the image is damaged or
-/// very large, or the mount is gone.
+/// Whether no inode below `root` has what is looked for; `None` if unknown because the image is
+/// damaged or very large, or the mount is gone.
 fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
     let mut left = MAX_INDEX_ENTRIES;
     let mut seen = HashSet::from([root]);
@@ -125,7 +125,7 @@ fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
             if matches!(name, b"." | b"..") {
                 return ControlFlow::Continue(());
             }
-            // The type is that of the inode: the one in the entry may be wrong.
+            // The inode's own type counts: the one in the entry may be wrong.
             let found = engine.peek_inode(&request, nid);
             all_without = found.as_ref().ok().and_then(|inode| {
                 let has = has(&engine, inode, &mut left);
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// An image whose only attribute is that of `d/f`, and whose root says that `d` is a file.
+    /// An image whose only attribute belongs to `d/f`, and whose root says that `d` is a file.
     fn mistyped() -> Option<Arc<Engine>> {
         let place = tempfile::tempdir().unwrap();
         let (tree, image) = (place.path().join("tree"), place.path().join("image"));
@@ -177,7 +177,7 @@ mod tests {
             let nid = open().resolve(b"d", false).unwrap().nid.to_le_bytes();
             let mut bytes = fs::read(&image).unwrap();
             let is_entry = |at: &[u8]| at[..8] == nid && at[10] == FileType::Directory as u8;
-            // The first one is that of the root.
+            // The first one belongs to the root.
             let at = bytes.windows(12).position(is_entry).unwrap();
             bytes[at + 10] = FileType::Regular as u8;
             fs::write(&image, bytes).unwrap();

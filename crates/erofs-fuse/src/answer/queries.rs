@@ -1,8 +1,8 @@
-//! Queries of a program about a mount, by an ioctl of the mount's root: they need no socket and
-//! follow the mount's own permissions.
+//! Queries about a mount, made by an ioctl on the mount's root: they need no socket and follow the
+//! mount's own permissions.
 //!
-//! A value travels in parts; its first part takes a copy, so that the others are of the same
-//! moment.
+//! A value travels in parts; reading the first part takes a copy, so that all parts belong to the
+//! same moment.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -25,9 +25,9 @@ use crate::outside::{only_holder, server_of};
 
 use crate::mounting::Turn;
 
-/// The number of a query: the live counters, as JSON.
+/// Query number of the live counters, as JSON.
 pub(crate) const COUNTERS: u8 = 1;
-/// The trace spans.
+/// Query number of the trace spans.
 pub(crate) const SPANS: u8 = 2;
 
 /// How long a server may take to answer.
@@ -35,16 +35,16 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 const HEADER_BYTES: usize = 16;
 
-/// Far more than counters and spans take: a server of another user may promise anything.
+/// Far more than counters and spans need: a server of another user may claim any size.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Times that a copy may be replaced by that of another program before it is an error.
+/// How often a copy may be replaced by another program's before that is an error.
 const ATTEMPTS: usize = 16;
 
 /// The daemon's side.
 #[derive(Debug, Default)]
 pub(crate) struct Queries {
-    /// Guarded by its own lock: the last copy and its number.
+    /// Guarded by its own lock: the latest copy and its number.
     copy: PiMutex<(u64, Vec<u8>)>,
 }
 
@@ -69,7 +69,7 @@ impl Queries {
                 .map(u64::from_ne_bytes)
         };
         let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
-        // Before the lock is taken: it may take long.
+        // Made before the lock is taken, since it may take long.
         let fresh = (wanted == 0).then(|| value(number)).transpose()?;
         let mut copy = self.copy.lock();
         if let Some(fresh) = fresh {
@@ -92,10 +92,11 @@ impl Queries {
     }
 }
 
-/// The program's side: the whole value.
+/// The program's side: gets the whole value.
 ///
 /// # Errors
-/// One line: it is no erofast mount, may not be asked, or its server is dead or does not answer.
+/// One line: it is not an erofast mount, may not be queried, or its server is dead or does not
+/// answer.
 pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let place = mountpoint.to_owned();
     let ask = move || {
@@ -116,7 +117,8 @@ pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     Err(Error::mountpoint(mountpoint, why))
 }
 
-/// A server may answer its own user, or root, with that error too.
+/// Whether the mount belongs to another user. A server may answer its own user, or root, with that
+/// error too.
 fn is_of_another_user(mountpoint: &Path) -> bool {
     let mount = top_mount(mountpoint).ok().flatten();
     let user = rustix::process::getuid().as_raw();

@@ -1,11 +1,11 @@
-//! The line of a request on standard error, with `debug`.
+//! The line about a request on standard error, with `debug`.
 
 use fuse_transport::{Caller, Seen};
 use rustix::io::Errno;
 
 use crate::nodes::Nodes;
 
-/// What was requested, by which program, and the outcome.
+/// The request, the program that made it, and the outcome.
 pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
     let nid = nodes.nid(seen.node);
     let name = seen.name.map(String::from_utf8_lossy);
@@ -13,7 +13,7 @@ pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
     let outcome = match (seen.kind, seen.error) {
         (_, None) => "ok".to_owned(),
         (_, Some(Errno::NOENT)) => "not there".to_owned(),
-        // The kernel does without these requests from then on.
+        // The kernel stops sending these requests from then on.
         ("open" | "opendir", Some(Errno::NOSYS)) => "none kept open".to_owned(),
         (_, Some(Errno::NOSYS)) => "not supported".to_owned(),
         (_, Some(errno)) => errno.to_string(),

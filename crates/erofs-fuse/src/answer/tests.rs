@@ -1,10 +1,11 @@
-//! Which cache lines two serving threads both write, by a trace of every store of the process.
+//! Finds the cache lines that two serving threads both write, from a trace of every store of the
+//! process.
 //!
 //! The test starts itself under valgrind's tool lackey, which writes each memory access down. Two
 //! threads serve reads of cached pages, one after the other, over a socket that stands in for
-//! `/dev/fuse`: request, filesystem, engine, reply and counters are those of a mount. A line that
-//! both wrote would go back and forth between two CPUs. What is done once in some milliseconds (the
-//! sample of the load, that of a reader's CPU) is left out: there are no workers here.
+//! `/dev/fuse`: request, filesystem, engine, reply and counters are those of a mount. A cache line
+//! that both wrote would move back and forth between two CPUs. Work that is done once every few
+//! milliseconds (sampling the load and a reader's CPU) is left out: there are no workers here.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -27,14 +28,14 @@ use crate::threads::OnDemand;
 const THREADS: usize = 2;
 const REQUESTS: usize = 20;
 const PAGE: usize = 4096;
-/// Bytes of a cache line.
+/// Bytes in a cache line.
 const LINE: u64 = 64;
 
 const INIT: u32 = 26;
 const READ: u32 = 15;
-/// `FUSE_HAS_RESEND`, in the upper half of INIT's flags: the server may be replaced.
+/// `FUSE_HAS_RESEND`, in the upper half of INIT's flags: means that the server may be replaced.
 const HAS_RESEND: u32 = 1 << (39 - 32);
-/// `FUSE_INIT_EXT`: there is an upper half.
+/// `FUSE_INIT_EXT`: the flags have an upper half.
 const INIT_EXT: u32 = 1 << 30;
 
 /// Written when a thread's part of the trace begins and ends.
@@ -54,14 +55,14 @@ fn request(opcode: u32, unique: u64, node: u64, body: &[u32]) -> Vec<u8> {
     bytes.extend(opcode.to_ne_bytes());
     bytes.extend(unique.to_ne_bytes());
     bytes.extend(node.to_ne_bytes());
-    // User, group, process, length of extensions.
+    // User, group, process, and length of extensions.
     bytes.extend([0; 16]);
     body.iter()
         .for_each(|word| bytes.extend(word.to_ne_bytes()));
     bytes
 }
 
-/// READ of a page: handle, offset, size, and flags that are 0.
+/// READ of a page: handle, offset, size, and flags, which are 0.
 fn read_request(unique: u64, node: u64, page: usize) -> Vec<u8> {
     let offset = (page * PAGE) as u32;
     let body = [0, 0, offset, 0, PAGE as u32, 0, 0, 0, 0, 0];
@@ -102,8 +103,8 @@ fn round(channel: &mut Channel, kernel: &OwnedFd, bytes: &[u8], reply: &mut [u8]
     rustix::io::read(kernel, reply).unwrap()
 }
 
-/// What is traced: each thread reads the pages once, so that they are cached, then once more in its
-/// part of the trace.
+/// The traced program: each thread reads the pages once, so that they are cached, and then again in
+/// its part of the trace.
 #[test]
 fn reads_of_cached_pages_decode_nothing() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
@@ -127,14 +128,15 @@ fn reads_of_cached_pages_decode_nothing() {
     let node = image.nodes().node(file.nid).unwrap();
     let (session, kernel) = session(image);
     let serve = |thread: usize, (sender, receiver): (Sender<()>, Receiver<()>)| {
-        // A thread that fails ends the other one, too.
+        // If one thread fails, the other one ends too.
         let meet = || {
             sender.send(()).unwrap();
             receiver.recv().unwrap();
         };
         let mut channel = session.device_channel().unwrap();
         let mut reply = vec![0; 16 + PAGE];
-        // Page after page would be a stream, whose pclusters are dropped when it has passed.
+        // Reading page after page would be a stream, whose pclusters are dropped once it has
+        // passed.
         let requests: Vec<_> = (0..REQUESTS)
             .map(|number| read_request(4 + 2 * number as u64, node, number * 7 % pages))
             .collect();
@@ -142,7 +144,7 @@ fn reads_of_cached_pages_decode_nothing() {
         let mut rounds = |mine: bool, marks: Option<usize>| {
             meet();
             if mine {
-                // The other thread has come to rest by then.
+                // By then the other thread is idle.
                 std::thread::sleep(Duration::from_millis(100));
                 marks.into_iter().for_each(mark);
                 for bytes in &requests {
@@ -169,16 +171,16 @@ fn reads_of_cached_pages_decode_nothing() {
         scope.spawn(move || serve(1, (to_one, of_one)));
         serve(0, (to_other, of_other));
     });
-    // To empty the caches slot by slot would be a quarter of the trace.
+    // Emptying the caches slot by slot would be a quarter of the trace.
     std::mem::forget(engine);
-    // Behind what the test's own line begins with.
+    // Ends the test runner's own line.
     println!();
     for Mark(place) in &MARKS {
         println!("mark {}", std::ptr::from_ref(place).addr());
     }
 }
 
-/// Addresses of all stores, in their order.
+/// Addresses of all stores, in order.
 fn stores(trace: impl Read) -> Vec<u64> {
     // ` S 1ffe,8`, ` M 1ffe,8` (read and written).
     let store = |line: &[u8]| {

@@ -1,7 +1,7 @@
 //! Trace spans: what a mount did and when, taken by a [query](queries).
 //!
-//! The query switches recording on for a while, see [`erofs_engine::trace_spans`].
-//! Only root and the mount's own user may make it.
+//! The query enables recording for a while, see [`erofs_engine::trace_spans`]. Only root and the
+//! mount's own user may make it.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::queries;
 use crate::error::Error;
 use crate::origin;
 
-/// Spans of one value, of some 80 bytes each.
+/// Most spans in one value, of some 80 bytes each.
 const MAX_SPANS: usize = 1 << 13;
 
-/// Records a request on the thread that served it, and its reply within.
+/// Records a request on the thread that served it, and its reply within that.
 pub(crate) fn record(spans: &TraceSpans, served: &Served) {
     let name = served.opcode.map_or("unknown", |opcode| opcode.label());
     let (unique, bytes) = (served.unique, served.bytes as u64);
@@ -23,7 +23,7 @@ pub(crate) fn record(spans: &TraceSpans, served: &Served) {
     spans.write(name, served.taken_ns, served.sent_ns, unique, bytes);
 }
 
-/// The value, as JSON: the number of trace spans lost, and an array for each of the others.
+/// The value, as JSON: the number of lost trace spans, and an array for each of the others.
 pub(crate) fn value(spans: &TraceSpans, caller: Caller) -> Result<Vec<u8>, Errno> {
     if caller.uid != 0 && caller.uid != origin::user().as_raw() {
         return Err(Errno::ACCESS);
@@ -35,10 +35,10 @@ pub(crate) fn value(spans: &TraceSpans, caller: Caller) -> Result<Vec<u8>, Errno
 }
 
 /// All trace spans that the mount recorded since the last call, in no particular order, and how
-/// many were lost because the buffer was full; recording goes on for ten seconds.
+/// many were lost because the buffer was full; recording continues for ten seconds.
 ///
 /// # Errors
-/// One line: it is no erofast mount, may not be asked, or its daemon is dead.
+/// One line: it is not an erofast mount, may not be queried, or its daemon is dead.
 pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
     let (mut all, mut lost) = (Vec::new(), 0);
     loop {
@@ -48,7 +48,8 @@ pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
             Error::mountpoint(mountpoint, why)
         })?;
         lost += more;
-        // The request itself is recorded, so there is always a span: less than a full value is all.
+        // The request itself is recorded, so there is always a span: a value that is not full is
+        // the last.
         let is_last = spans.len() < MAX_SPANS;
         all.extend(spans);
         if is_last {

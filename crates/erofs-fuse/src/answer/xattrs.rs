@@ -1,16 +1,15 @@
-//! Extended attributes: which names there can be, and which callers see them listed.
+//! Extended attributes: which names can exist, and which callers see them listed.
 
 use crate::origin;
 
-/// Whether the names of `trusted.*` are listed for a caller. The kernel guards their values, for
-/// root of another user namespace too; overlayfs there cannot copy a file with a name that has no
+/// Whether names in `trusted.*` are listed for a caller. The kernel guards their values even from
+/// root of another user namespace, and overlayfs there cannot copy a file with a name that has no
 /// value.
 pub(crate) fn lists_trusted(uid: u32) -> bool {
     uid == 0 && origin::in_first_namespace()
 }
 
-/// Whether an attribute of this name can exist: the kernel's EROFS knows these namespaces and no
-/// other.
+/// Whether an attribute of this name can exist: the kernel's EROFS knows only these namespaces.
 pub(crate) fn is_in_a_namespace(name: &[u8]) -> bool {
     let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     let acls: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];

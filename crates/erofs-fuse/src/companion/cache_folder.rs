@@ -1,4 +1,4 @@
-//! The folder of what mounts have learned.
+//! The folder for what mounts have learned.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -11,8 +11,8 @@ use crate::error::Error;
 /// Cache folder of root.
 const SYSTEM_CACHE: &str = "/var/cache";
 
-/// Where launch profiles are that have no path of their own: the system's folder for root, else the
-/// user's. It need not be there.
+/// The folder of launch profiles that have no path of their own: the system's cache folder for
+/// root, otherwise the user's. It need not exist.
 ///
 /// # Errors
 /// One line: neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
@@ -31,9 +31,9 @@ pub fn cache_folder() -> Result<PathBuf, Error> {
     })
 }
 
-/// Keeps this file and those beside it that were written last, of `most` bytes together. What has
-/// another end of its name, or more bytes than the `largest`, is left alone. Other mounts may do
-/// the same at the same time.
+/// Keeps this file and the most recently written ones beside it, `most` bytes in total, and removes
+/// the others. Files whose names end differently, or that have more than `largest` bytes, are left
+/// alone. Other mounts may do the same concurrently.
 pub(crate) fn remove_oldest(written: &Path, end: &str, largest: u64, most: u64) {
     let folder = written.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -87,7 +87,7 @@ mod tests {
         let large = folder.path().join("large.profile");
         let large = std::fs::File::create(large).unwrap();
         large.set_len(LARGEST + 1).unwrap();
-        // The one that was written stays, whatever the clock says.
+        // The file just written stays, whatever its time says.
         remove_oldest(&folder.path().join("old.profile"), ".profile", LARGEST, 250);
         let names = ["new", "middle", "old", "large"];
         let there = |name| folder.path().join(name).with_extension("profile").exists();

@@ -1,5 +1,5 @@
-//! The mount as its companion has it: by a [detached copy](super::detached_copy), which is dropped
-//! when the mount is gone from the table or nothing needs it.
+//! The companion's view of the mount: a [detached copy](super::detached_copy), which is dropped
+//! once the mount is gone from the table or nothing needs it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,8 +19,8 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// The mount of a companion.
 pub(super) struct CopiedMount {
     mounted: Mounted,
-    /// Shows by poll(2) that the mount table has changed, and has what it is now: no path leads
-    /// there from the sandbox.
+    /// Signals by poll(2) that the mount table has changed, and holds its current contents: no path
+    /// leads there from the sandbox.
     table: Arc<File>,
     errands: Arc<Errands>,
     /// Guarded by its own lock: held while a copy is made.
@@ -30,7 +30,7 @@ pub(super) struct CopiedMount {
 #[derive(Default)]
 struct State {
     root: Option<Arc<OwnedFd>>,
-    /// It will not come back.
+    /// Whether it is gone for good.
     is_gone: bool,
 }
 
@@ -44,7 +44,7 @@ impl CopiedMount {
         })
     }
 
-    /// A first copy.
+    /// Keeps a first copy.
     pub(super) fn keep(&self, root: Option<OwnedFd>) {
         self.lock().root = root.map(Arc::new);
     }
@@ -73,7 +73,7 @@ impl Mount for CopiedMount {
             return None;
         }
         if state.root.is_none() {
-            // It may have gone meanwhile.
+            // It may have gone in the meantime.
             let root = self.errands.copy().filter(|_| self.is_listed());
             state.root = root.map(Arc::new);
         }

@@ -1,10 +1,10 @@
-//! The file of decoded bytes of what launches of an image read: its name, where it may be, and how
-//! it is replaced.
+//! The file of decoded bytes that launches of an image read: its name, its location, and how it is
+//! replaced.
 //!
-//! What it has belongs to stored bytes, and is taken for no others. But a server that an image has
-//! taken over could write what it likes. So the helper, which no image reaches, makes the name of
-//! what the kernel says about the image: device, inode number, size, and the time of its last
-//! change. A mount by FUSE or from a network says what its server likes.
+//! Its content is keyed by stored bytes and used for no others. But a server taken over by a
+//! hostile image could write anything. So the helper, which no image reaches, derives the name from
+//! what the kernel says about the image: device, inode number, size, and time of the last change.
+//! For a mount by FUSE or from a network, the kernel would only repeat what a server claims.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,19 +19,19 @@ use rustix::io::Errno;
 use super::cache_folder::{cache_folder, remove_oldest};
 use crate::error::Error;
 
-/// How the names of these files end.
+/// Suffix of these files' names.
 pub(crate) const END: &str = ".decoded";
 
-/// Bytes that all images may have together.
+/// Bytes that all images together may use.
 const TOTAL: u64 = 512 << 20;
 
-/// One file takes at most this part of the free space.
+/// One file takes at most this fraction of the free space.
 const SHARE_OF_FREE: u64 = 8;
 
-/// How often one mount writes it.
+/// How often one mount may write it.
 const WRITES: usize = 8;
 
-/// Filesystems without a block device of their own that the kernel alone serves.
+/// Filesystems without a block device that are served by the kernel alone.
 const SERVED_BY_KERNEL: [FsWord; 3] = [
     libc::TMPFS_MAGIC,
     libc::BTRFS_SUPER_MAGIC,
@@ -42,18 +42,18 @@ const SERVED_BY_KERNEL: [FsWord; 3] = [
 #[derive(Debug)]
 pub(crate) struct DecodedFile {
     path: PathBuf,
-    /// How names begin that were made of the same file, before it was changed.
+    /// Common prefix of the names derived from the same file before it was changed.
     stem: String,
-    /// Most bytes of the file.
+    /// Size limit of the file.
     limit: u64,
     /// How often it may still be written.
     writes: usize,
-    /// What is being written, without a name, and its bytes.
+    /// The file being written, still without a name, and its size.
     next: Option<(File, u64)>,
 }
 
 impl DecodedFile {
-    /// That of an open image, which begins at `offset` of its file; `None` where bytes of it cannot
+    /// The file for an open image that begins at `offset` of its file; `None` if its bytes cannot
     /// be kept.
     pub(crate) fn of(image: &OwnedFd, offset: Offset, limit: u64) -> Option<Self> {
         let status = rustix::fs::fstat(image).ok()?;
@@ -74,15 +74,15 @@ impl DecodedFile {
         Some(Self {
             path: cache_folder().ok()?.join(name),
             stem,
-            // With what is behind entries and checksums.
+            // With room for the index and checksums after the entries.
             limit: limit + PAGE,
             writes: WRITES,
             next: None,
         })
     }
 
-    /// Opens it for reading, and marks it as used; `None` if it is not there or has more than is
-    /// kept. Another user may neither have made it nor read it.
+    /// Opens it for reading, and marks it as used; `None` if it does not exist or is larger than
+    /// allowed. Another user must neither have created it nor be able to read it.
     pub(crate) fn open(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
@@ -94,7 +94,7 @@ impl DecodedFile {
         (is_file && is_ours && fits && status.st_mode & 0o077 == 0).then_some(file)
     }
 
-    /// Adds to what the next one will hold.
+    /// Appends to the next version of the file.
     pub(crate) fn add(&mut self, more: &[u8]) -> Result<(), Error> {
         let (mut file, bytes) = match self.next.take() {
             Some(next) => next,
@@ -110,7 +110,7 @@ impl DecodedFile {
         Ok(())
     }
 
-    /// A file without a name, so that a helper that dies leaves none behind.
+    /// Creates a file without a name, so that a helper that dies leaves none behind.
     fn begin(&mut self) -> Result<File, Error> {
         let writes = self.writes.checked_sub(1);
         self.writes = writes.ok_or_else(|| refused("they were written as often as they may be"))?;
@@ -125,8 +125,8 @@ impl DecodedFile {
         Ok(file.map_err(Error::io(shown()))?.into())
     }
 
-    /// Takes what was added for what was there before. What was kept of the same file before it was
-    /// changed goes.
+    /// Replaces the previous file with what was added. Files for earlier states of the same image
+    /// are removed.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         let none = || refused("there are none");
         let (file, _) = self.next.take().ok_or_else(none)?;
@@ -141,7 +141,7 @@ impl DecodedFile {
         Ok(())
     }
 
-    /// All that was made of the image's file.
+    /// Removes all files derived from the image's file.
     fn remove(&self) {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -214,7 +214,7 @@ mod tests {
         let mut read = File::from(file.open().unwrap());
         std::io::Read::read_to_string(&mut read, &mut written).unwrap();
         assert_eq!(written, "fourmore");
-        // The next one takes its place.
+        // The next one replaces it.
         file.add(b"next").unwrap();
         file.commit().unwrap();
         assert_eq!(std::fs::read(&file.path).unwrap(), b"next");
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(name(of(&path, Offset::Bytes(0), 1)), one.path);
         assert_ne!(name(of(&path, Offset::Auto, 1)), one.path);
         assert!(of(&path, Offset::Bytes(0), 0).is_none());
-        // The same bytes, and the time that programs can set, are those of before.
+        // Content and mtime, which programs can set, are unchanged.
         let before = std::fs::metadata(&path).unwrap().modified().unwrap();
         let mut changed = one.path.clone();
         while changed == one.path {

@@ -1,5 +1,5 @@
-//! Writes what launches decode: a process of its own, a fork of the mount helper, which is made
-//! with the first packet of the server and ends with its socket.
+//! Writes the bytes that launches decode, in a separate process: a fork of the mount helper,
+//! created with the server's first packet, which ends with its socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,28 +13,28 @@ use crate::protocol::{Answer, Request, receive, respond};
 /// Its name for `ps`.
 const NAME: &std::ffi::CStr = c"erofs_decoded";
 
-/// One whose process is not there yet.
+/// A keeper whose process does not exist yet.
 pub(crate) struct DecodedKeeper {
     socket: OwnedFd,
     file: DecodedFile,
 }
 
 impl AsFd for DecodedKeeper {
-    /// Readable when there is a packet, or never will be.
+    /// Readable if there is a packet, or if there will never be one.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 impl DecodedKeeper {
-    /// The descriptor is for the server.
+    /// Creates it; the returned descriptor is for the server.
     pub(crate) fn new(file: DecodedFile) -> Result<(Self, OwnedFd), Error> {
         let (socket, theirs) = socket_pair()?;
         Ok((Self { socket, file }, theirs))
     }
 
-    /// Makes the process. Its output is `null`: who reads that of the helper does not wait for it.
-    /// If it cannot be made, the server's requests fail.
+    /// Creates the process. Its output is `null`, so that readers of the helper's output do not
+    /// wait for it. If it cannot be created, the server's requests fail.
     pub(crate) fn wake(mut self, null: &OwnedFd) -> io::Result<ChildProcess> {
         ChildProcess::fork(self.socket, &[null.as_raw_fd()], || {
             let _ = rustix::thread::set_name(NAME);
@@ -46,7 +46,7 @@ impl DecodedKeeper {
     }
 }
 
-/// Answers requests, which come over the standard input, to their end.
+/// Answers requests, which arrive on standard input, until the socket is closed.
 fn serve(file: &mut DecodedFile) {
     let socket = rustix::stdio::stdin();
     loop {

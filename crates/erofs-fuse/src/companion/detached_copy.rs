@@ -1,13 +1,13 @@
-//! A copy of the mount that is at no path (open_tree(2)): who looks names up in it does not keep
-//! the mount busy, so that any program can unmount it at any moment.
+//! A copy of the mount that has no path (open_tree(2)): looking names up in it does not keep the
+//! mount busy, so any program can unmount it at any time.
 //!
-//! A process that resolves the path of the mount uses it while it does so. So the copy is made in a
-//! mount namespace of its own, by a child process that ends at once: there the path leads to
-//! another copy. Ordinary users get a user namespace with it; where that is refused there is no
+//! A process that resolves the path of the mount uses the mount while it does so. Therefore a
+//! short-lived child process makes the copy in a separate mount namespace: there the path leads to
+//! another copy. Ordinary users get a user namespace along with it; if that is refused, there is no
 //! copy, and no name is looked up.
 //!
-//! A copy keeps the filesystem when the mount is unmounted, and with it the server. So it is
-//! dropped as soon as the mount is gone from the table, and when it was not needed for a while
+//! A copy keeps the filesystem, and with it the server, when the mount is unmounted. So it is
+//! dropped as soon as the mount is gone from the table, and when it has not been needed for a while
 //! ([`CopiedMount`](super::copied_mount)).
 
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::mounting::{Mounted, device_number, status};
 use crate::packets;
 
-/// Makes one, in a child.
+/// Makes a copy in a child process.
 ///
 /// # Errors
 /// The mount is gone, is not the topmost one at its path, or may not be copied.
@@ -46,7 +46,7 @@ pub(crate) fn copy(mounted: &Mounted) -> Result<OwnedFd, Error> {
     }
 }
 
-/// In a child, whose standard input is the socket. The exit status is the number of an error.
+/// Runs in a child process whose standard input is the socket. The exit status is an errno.
 fn send_copy(place: &Path, device: &str) -> i32 {
     let sent = in_own_namespace(place, device).and_then(|copy| {
         let socket = rustix::stdio::stdin();
@@ -56,14 +56,14 @@ fn send_copy(place: &Path, device: &str) -> i32 {
     sent.map_or_else(Errno::raw_os_error, |()| 0)
 }
 
-/// In a child, which has one thread.
+/// Runs in a child process, which has one thread.
 pub(crate) fn in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Errno> {
     let own = sys::namespace::own_mounts();
     own.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let no_link = OpenTreeFlags::from_bits_retain(AtFlags::SYMLINK_NOFOLLOW.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | no_link;
     let copy = open_tree(rustix::fs::CWD, place, flags)?;
-    // Another mount may cover it, or lie there by now.
+    // By now another mount may cover it, or be at its path.
     let status = status(&copy, StatxFlags::empty())?;
     let found = makedev(status.stx_dev_major, status.stx_dev_minor);
     match device_number(device) == Some(found) {

@@ -1,6 +1,6 @@
-//! What a companion cannot do in its sandbox, and has the mount helper do: copying the mount, and
-//! reading and writing the profile. Each is done by a child of the helper, so that the helper waits
-//! for no file.
+//! Tasks that a companion cannot do in its sandbox and leaves to the mount helper: copying the
+//! mount, and reading and writing the profile. Each is done by a child of the helper, so that the
+//! helper does not wait for files.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,15 +22,15 @@ use crate::mounting::Mounted;
 use crate::poll::first_ready;
 use crate::protocol::{Request, receive_response, respond};
 
-/// Bytes of a line for the log.
+/// The most bytes in a line for the log.
 pub(super) const LONGEST_NOTE: usize = 500;
 
-/// How long a companion waits. A file of a network may take long.
+/// How long a companion waits. A file on a network may take long.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The companion's side.
 pub(super) struct Errands {
-    /// Locked from a request to its answer: several threads ask.
+    /// Locked from a request to its answer, since several threads ask.
     socket: Mutex<OwnedFd>,
     /// The text of the next profile.
     text: File,
@@ -115,13 +115,13 @@ fn version(file: &File) -> Option<String> {
     Some(format!("{}.{seconds}.{nanoseconds}", status.st_ino))
 }
 
-/// Memory in which a companion puts what is written.
+/// Memory in which a companion places the text to be written.
 pub(super) fn text() -> Result<OwnedFd, Error> {
     memfd_create("profile", MemfdFlags::CLOEXEC).map_err(Error::io("memfd_create"))
 }
 
-/// Does an errand in a child, which answers over `socket`. `None`: the request was answered, since
-/// it is refused.
+/// Does an errand in a child, which answers over `socket`. Returns `None` if the request was
+/// refused and has been answered.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,

@@ -1,5 +1,5 @@
-//! The companion of a mount: the process that looks ahead of its readers, and what it has the mount
-//! helper do.
+//! The companion of a mount: the process that looks ahead of its readers, and the tasks that it
+//! leaves to the mount helper.
 
 mod cache_folder;
 mod copied_mount;

@@ -1,10 +1,9 @@
-//! The companion as its parent has it, the mount helper, and what its process does: it looks ahead
-//! of the readers of the mount ([`look_ahead`]).
+//! The companion as seen by its parent, the mount helper, and the work of its process: it looks
+//! ahead of the mount's readers ([`look_ahead`]).
 //!
-//! The process is a fork of the helper. Until there is something to do it has read nothing that is
-//! not trusted; then it copies the mount and enters a sandbox of its own. If it dies, the mount
-//! works as without it, and the next event that it would have to act on starts it again, a few
-//! times.
+//! The process is a fork of the helper. Until there is work, it has read nothing untrusted; then it
+//! copies the mount and enters its own sandbox. If it dies, the mount works without it, and the
+//! next event that it would have to act on starts it again, a limited number of times.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -35,42 +34,42 @@ use crate::sandbox;
 /// Its name for `ps`.
 const NAME: &std::ffi::CStr = c"erofs_companion";
 
-/// Lines that the companion of one mount may have written to the log.
+/// The most lines that one mount's companion may write to the log.
 const NOTES: usize = 4;
 
-/// How often it is started for one mount.
+/// How often it may be started for one mount.
 const STARTS: u32 = 5;
 
-/// How long it may take to write what was learned when the mount has ended: on a busy machine it
+/// How long it may take to write what was learned after the mount has ended: on a busy machine it
 /// may have to wait for a CPU.
 const END: Duration = Duration::from_secs(10);
 
-/// Errands at a time. One that has been answered may still be ending.
+/// The most errands at a time. One that has been answered may still be ending.
 const ERRANDS: usize = 4;
 
-/// Interval of a look at errands that end.
+/// Interval between checks for errands that have ended.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Exit status: there is nothing to do for it in this mount.
+/// Exit status: it will never have any work in this mount.
 const NEVER: i32 = 3;
 
 /// The companion of a mount.
 pub(crate) struct CompanionOfMount {
-    /// For servers.
+    /// Given to servers.
     events: OwnedFd,
     wake: OwnedFd,
-    /// For this process, which reads no events.
+    /// Used by this process, which reads no events.
     reader: Reader,
     text: OwnedFd,
     mounted: Mounted,
     profile: Option<ProfileFile>,
-    /// Profiles that travel with the image.
+    /// The profile that travels with the image.
     travelling: Option<OwnedFd>,
-    /// Lines for the log that may still come.
+    /// The number of lines that the log still accepts.
     notes: usize,
     running: Option<Running>,
     errands: Vec<ChildProcess>,
-    /// Any event may begin the launch.
+    /// Whether any event may begin the launch.
     any: bool,
     starts: u32,
     null: OwnedFd,
@@ -120,18 +119,18 @@ impl CompanionOfMount {
         Ok(this)
     }
 
-    /// A profile that travels with the image is there.
+    /// Takes a profile that travels with the image and has arrived.
     pub(crate) fn has_come(&mut self, travelling: OwnedFd) {
         self.travelling = Some(travelling);
         self.reader.announce();
     }
 
-    /// For a server: where it notes what happens.
+    /// The place where a server records events.
     pub(crate) fn events(&self) -> Result<OwnedFd, Error> {
         self.events.try_clone().map_err(Error::std_io("dup"))
     }
 
-    /// For a server: what wakes the companion.
+    /// The eventfd by which a server wakes the companion.
     pub(crate) fn wake(&self) -> Result<OwnedFd, Error> {
         self.wake.try_clone().map_err(Error::std_io("dup"))
     }
@@ -139,16 +138,16 @@ impl CompanionOfMount {
     /// Readable when [`attend`](Self::attend) has something to do.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         match &self.running {
-            // Others are asked for when one of these has ended.
+            // More are accepted once one of these has ended.
             Some(_) if self.errands.len() >= ERRANDS => None,
             Some(running) => Some(running.socket.as_fd()),
-            // An event that it would be woken for starts it.
+            // An event that should wake it starts it instead.
             None => (self.starts < STARTS).then(|| self.wake.as_fd()),
         }
     }
 
-    /// Starts the process for launches that may be expected: before programs can use the mount, so
-    /// that none comes first.
+    /// Starts the process if launches may be expected, before programs can use the mount, so that
+    /// none gets ahead of it.
     pub(crate) fn start_once(&mut self, request: &MountRequest) {
         if self.profile.is_some() && self.running.is_none() && self.starts == 0 {
             self.start(request);
@@ -183,7 +182,7 @@ impl CompanionOfMount {
         }
     }
 
-    /// To be called when [`watched`](Self::watched) is readable. Returns a line for the log.
+    /// Call this when [`watched`](Self::watched) is readable. Returns a line for the log.
     pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
         let Some(running) = &self.running else {
             self.start(request);
@@ -211,7 +210,7 @@ impl CompanionOfMount {
                 );
                 self.errands.extend(child);
             }
-            // It has ended, or is not itself any more.
+            // It has ended, or no longer behaves as it should.
             Err(_) => self.end_process(),
         }
         None
@@ -246,7 +245,8 @@ impl CompanionOfMount {
             .retain(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// A child of this process has changed its state. One that is stopped could keep the mount.
+    /// Call this when a child of this process has changed its state. A stopped one could keep the
+    /// mount.
     pub(crate) fn reap(&mut self) {
         self.reap_errands();
         if self
@@ -261,7 +261,7 @@ impl CompanionOfMount {
         }
     }
 
-    /// The mount has ended: what was learned is written.
+    /// The mount has ended: writes what was learned.
     pub(crate) fn finish(mut self, request: &MountRequest) {
         let deadline = Instant::now() + END;
         if let Some(running) = &mut self.running {
@@ -269,7 +269,7 @@ impl CompanionOfMount {
         }
         while let Some(running) = &self.running {
             let left = deadline.saturating_duration_since(Instant::now());
-            // What is being written is written whole.
+            // A write in progress is completed.
             let limit = if self.errands.is_empty() {
                 left
             } else {
@@ -292,7 +292,7 @@ impl CompanionOfMount {
         }
     }
 
-    /// In the process of the companion. The result is its exit status.
+    /// Runs in the companion's process. Returns its exit status.
     fn run(&self, request: &MountRequest, end: BorrowedFd<'_>) -> i32 {
         let Ok(reader) = map(&self.events, &self.wake) else {
             return NEVER;
@@ -331,7 +331,7 @@ impl CompanionOfMount {
         if !Companion::wait_for_work(reader, known.as_ref(), &settings, end) {
             return Ok(0);
         }
-        // By now others may have written it.
+        // Others may have written it by now.
         let known = open();
         settings.trouble = known.as_ref().err().map(ToString::to_string);
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
@@ -341,7 +341,7 @@ impl CompanionOfMount {
         let root = match detached_copy::copy(&self.mounted) {
             Ok(root) => Some(root),
             Err(error) if self.is_mounted() => return Err(error),
-            // What was noted has the names that are needed most.
+            // The recorded names are those needed most.
             Err(_) => None,
         };
         let mount = CopiedMount::new(self.mounted.clone(), Arc::clone(&errands))?;

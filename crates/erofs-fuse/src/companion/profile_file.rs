@@ -1,4 +1,4 @@
-//! The file of a launch profile: where it is, and how it is replaced.
+//! The file of a launch profile: its location, and how it is replaced.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -20,22 +20,22 @@ use crate::options::ProfileLocation;
 /// Longest name of a file in the cache folder.
 const NAME_BYTES: usize = 128;
 
-/// How often one mount writes them.
+/// How often one mount may write profiles.
 const WRITES: usize = 64;
 
 /// How long another one may write.
 const LOCKED: Duration = Duration::from_secs(2);
 
-/// Bytes that all images may have taught together.
+/// Bytes that the profiles of all images may have together.
 const TOTAL: u64 = 64 << 20;
 
-/// The profiles of one mount. The server, which an image may have taken over, chooses one name in
-/// the cache folder, once, and the companion has text written there, a few times: no more than
-/// profiles may have.
+/// The profiles of one mount. The server, which a hostile image may have taken over, chooses one
+/// name in the cache folder, once, and the companion has text written there a few times, within the
+/// limits of profiles.
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileFile {
     location: ProfileLocation,
-    /// Its path, since it was opened for the first time.
+    /// Its path, known since it was first opened.
     path: Option<PathBuf>,
     /// How often it may still be written.
     writes: usize,
@@ -44,9 +44,9 @@ pub(crate) struct ProfileFile {
 }
 
 impl ProfileFile {
-    /// `mountpoint`: where nothing is mounted yet.
+    /// Creates it; `mountpoint` is a path where nothing is mounted yet.
     pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
-        // The target of a symbolic link is what is read and replaced.
+        // The target of a symlink is read and replaced.
         if let ProfileLocation::File(path) = &mut location
             && let Ok(target) = path.canonicalize()
         {
@@ -67,10 +67,12 @@ impl ProfileFile {
         }
     }
 
-    /// Whether a mount on `mountpoint` leaves the file in reach, and it is there or can be made.
+    /// Checks that a mount on `mountpoint` leaves the file reachable, and that it exists or can be
+    /// created.
     ///
     /// # Errors
-    /// One line. Reading it through the mount would wait for the server, which waits for it.
+    /// One line. Reading the file through the mount would wait for the server, which in turn waits
+    /// for the helper.
     pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
         let (path, option) = match location {
             ProfileLocation::File(path) | ProfileLocation::Recorded(path) => {
@@ -100,7 +102,8 @@ impl ProfileFile {
             .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
-    /// A file that the mount names for its profiles and that is something else is not overwritten.
+    /// Refuses to overwrite a file that the mount names for its profiles but that is something
+    /// else.
     fn check_content(path: &Path) -> Result<(), Error> {
         let mut file = Self::new(ProfileLocation::File(path.to_owned()), path);
         file.choose(b"")?;
@@ -118,7 +121,7 @@ impl ProfileFile {
         }
     }
 
-    /// Chooses the file, without a look at it. Later calls must name the same one.
+    /// Chooses the file without looking at it. Later calls must name the same file.
     pub(crate) fn choose(&mut self, name: &[u8]) -> Result<(), Error> {
         if let Some(why) = &self.unreachable {
             return Err(Error::Profile(why.clone()));
@@ -131,7 +134,7 @@ impl ProfileFile {
         }
     }
 
-    /// Opens the [chosen](Self::choose) file for reading; `None` when it is not there.
+    /// Opens the [chosen](Self::choose) file for reading; returns `None` if it does not exist.
     pub(crate) fn open(&self) -> Result<Option<OwnedFd>, Error> {
         let path = self.chosen()?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -158,12 +161,12 @@ impl ProfileFile {
         self.location != ProfileLocation::Learned
     }
 
-    /// Whether something can be kept in its folder.
+    /// Whether anything can be kept in its folder.
     pub(crate) fn is_reachable(&self) -> bool {
         self.unreachable.is_none()
     }
 
-    /// Counts one [write](Self::write), which the limit may forbid.
+    /// Counts one [write](Self::write); fails if the limit forbids it.
     pub(crate) fn count_write(&mut self) -> Result<(), Error> {
         self.writes = self.writes.checked_sub(1).ok_or_else(written)?;
         Ok(())
@@ -190,7 +193,7 @@ impl ProfileFile {
         Ok(Some(folder))
     }
 
-    /// Writes it, at once or not at all. The folder is made where it is ours to choose.
+    /// Writes it atomically. The folder is created if we chose it.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > limits::LEARNED_BYTES {
             return Err(refused("it is larger than profiles may be"));
@@ -239,10 +242,10 @@ impl ProfileFile {
     }
 }
 
-/// Whether the folder, which is not there, can be made when there is something to write.
+/// Whether the missing folder could be created once there is something to write.
 fn can_be_made(folder: &Path) -> Result<(), Error> {
     let above = folder.ancestors().find(|path| path.exists());
-    // A file is no folder.
+    // A file is not a folder.
     let above = above.unwrap_or(Path::new("/")).join(".");
     rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
         let (folder, why) = (folder.display(), io::Error::from(errno));
@@ -267,14 +270,14 @@ fn written() -> Error {
     refused("it was written as often as it may be")
 }
 
-/// How the names of files in the cache folder end.
+/// Suffix of the file names in the cache folder.
 const END: &str = ".profile";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A file in a folder of its own.
+    /// A file in its own folder.
     struct Folder(tempfile::TempDir);
 
     impl Folder {
@@ -299,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The content, if it is there.
+    /// The content, if the file exists.
     fn read(file: &mut ProfileFile) -> Result<Option<OwnedFd>, Error> {
         file.choose(b"")?;
         file.open()
@@ -346,7 +349,7 @@ mod tests {
         );
         assert!(file.write(b"x").is_err());
         assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
-        // A link stays, and its target is replaced.
+        // A symlink stays, and its target is replaced.
         std::fs::remove_file(folder.path()).unwrap();
         let target = folder.join("target");
         std::fs::write(&target, b"before").unwrap();

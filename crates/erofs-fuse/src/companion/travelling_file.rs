@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use crate::options::{Prefetch, ProfileLocation};
 use crate::request::MountRequest;
 
-/// Whether what travels with the image is looked for.
+/// Whether to look for a profile that travels with the image.
 pub(crate) fn is_wanted(request: &MountRequest) -> bool {
     let profile = request.options.profile.as_ref();
     let learns = matches!(
@@ -22,13 +22,14 @@ pub(crate) fn is_wanted(request: &MountRequest) -> bool {
     learns && fetches
 }
 
-/// The path or URL of the one beside an image.
+/// The path or URL of the profile beside an image.
 pub fn path_beside(image: &Path) -> PathBuf {
     remote::beside(image, SUFFIX)
 }
 
-/// Opens the one beside an image in a file, before anything is mounted over it. Links are followed;
-/// what is no regular file is not opened: a device could do something, a FIFO wait.
+/// Opens the profile beside an image in a file, before anything is mounted over it. Symlinks are
+/// followed; anything but a regular file is not opened: a device could have an effect, and a FIFO
+/// would block.
 pub(crate) fn beside(request: &MountRequest) -> Option<OwnedFd> {
     let image = &request.image;
     let has_path = remote::url(image).is_none() && !request.is_standard_input();

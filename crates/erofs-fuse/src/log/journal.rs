@@ -4,10 +4,10 @@
 /// Where systemd-journald listens.
 pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Bytes of the longest datagram. Longer ones would need a file that is passed along.
+/// Bytes in the longest datagram. A longer one would have to be passed as a file.
 const LONGEST: usize = 64 << 10;
 
-/// Names all faults for `journalctl MESSAGE_ID=...`.
+/// Identifies all faults for `journalctl MESSAGE_ID=...`.
 const MESSAGE_ID: &str = "41c060148c7e42d2b0ab2f0a3cf3f422";
 
 /// LOG_ERR and LOG_DAEMON of syslog(3).
@@ -18,7 +18,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("MESSAGE_ID", MESSAGE_ID),
 ];
 
-/// A datagram of a message and further fields, without those that have no value.
+/// A datagram with a message and further fields; those without a value are left out.
 pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push(&mut bytes, "MESSAGE", message.as_bytes());
@@ -35,7 +35,7 @@ pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec
     bytes
 }
 
-/// `NAME=value`, or the form with a length for a value of several lines.
+/// Appends `NAME=value`, or the form with a length for a value of several lines.
 fn push(bytes: &mut Vec<u8>, name: &str, value: &[u8]) {
     bytes.extend_from_slice(name.as_bytes());
     if value.contains(&b'\n') {

@@ -1,5 +1,5 @@
-//! Where faults of the image and deaths of servers are logged: opened before the sandbox, which
-//! forbids it.
+//! The log for faults of the image and deaths of servers: opened before the sandbox, which forbids
+//! it.
 
 mod journal;
 mod syslog;
@@ -18,7 +18,7 @@ use crate::note::note;
 use crate::options::MountOptions;
 use crate::text;
 
-/// Mode of a log that is made: messages name files of the image.
+/// Mode of a log file that is created: messages name files of the image.
 const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Nothing here waits for the receiver.
@@ -28,16 +28,17 @@ pub(crate) enum Log {
     Journal(UnixDatagram),
     /// syslogd.
     Syslog(UnixDatagram),
-    /// `log=FILE`, and its name.
+    /// `log=FILE`, and the file's name.
     File(File, PathBuf),
-    /// The standard error of a server in the foreground.
+    /// Standard error of a server in the foreground.
     StandardError,
     /// A system without a log.
     None,
 }
 
 impl Log {
-    /// What the options name; otherwise the standard error or, in the background, the system's log.
+    /// Opens what the options name; otherwise standard error or, in the background, the system's
+    /// log.
     pub(crate) fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
             Some(path) => Self::file(path),
@@ -47,7 +48,7 @@ impl Log {
     }
 
     fn file(path: &Path) -> Result<Self, Error> {
-        // NONBLOCK: a named pipe without a reader is an error, and a full one is not waited for.
+        // NONBLOCK: a named pipe without a reader is an error, and a full one does not block.
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
@@ -65,7 +66,7 @@ impl Log {
         journal.or_else(|_| syslog()).unwrap_or(Self::None)
     }
 
-    /// The same log for another process.
+    /// This log, for another process.
     pub(crate) fn duplicate(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Journal(socket) => Self::Journal(socket.try_clone()?),
@@ -76,7 +77,7 @@ impl Log {
         })
     }
 
-    /// What it is written to, other than the standard error.
+    /// The descriptor it is written to, unless that is standard error.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
@@ -85,15 +86,15 @@ impl Log {
         }
     }
 
-    /// For the live counters, where faults will not be logged: at a mount nobody can do something
-    /// about it in most containers.
+    /// A notice for the live counters if faults will not be logged. Not printed when mounting: in
+    /// most containers nobody could do anything about it.
     pub(crate) fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
             "no journal and no syslog here: only erofast stat shows faults; log=FILE keeps them",
         )
     }
 
-    /// For the live counters.
+    /// Name of the log, for the live counters.
     pub(crate) fn name(&self) -> Option<String> {
         match self {
             Self::Journal(_) => Some("journal".to_owned()),
@@ -104,13 +105,13 @@ impl Log {
         }
     }
 
-    /// Logs a line; false if it could not be.
+    /// Logs a line; false if that failed.
     pub(crate) fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }
 
-    /// The same with fields for the journal, unless they have no value. What is not printable in
-    /// the message is written as `\xNN`.
+    /// Logs a line with fields for the journal, unless they have no value. Unprintable characters
+    /// in the message are written as `\xNN`.
     pub(crate) fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
         let message = &text::line(message);
         match self {
@@ -129,12 +130,12 @@ impl Log {
 fn connect(path: &str) -> io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
-    // A receiver that does not keep up must not keep the end of the mount waiting.
+    // A slow receiver must not delay the end of the mount.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// By write(2): the sandbox allows no call that takes an address.
+/// Uses write(2): the sandbox allows no call that takes an address.
 fn sent(socket: &UnixDatagram, bytes: &[u8]) -> bool {
     rustix::io::retry_on_intr(|| rustix::io::write(socket, bytes)).is_ok()
 }
@@ -147,7 +148,7 @@ fn appended(mut file: &File, message: &str) -> bool {
     file.write_all(line.as_bytes()).is_ok()
 }
 
-/// UTC, as RFC 3339 has it.
+/// UTC, in the format of RFC 3339.
 fn clock(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());
@@ -206,7 +207,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (listener, socket) = listener(folder.path());
         let log = Log::Syslog(socket);
-        // The kernel holds some hundred datagrams at most.
+        // The kernel queues a few hundred datagrams at most.
         assert!((0..100_000).any(|_| !log.line("it broke")));
         drop(listener);
         assert!(!log.line("it broke"));

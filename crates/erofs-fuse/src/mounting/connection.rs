@@ -1,9 +1,9 @@
 //! The kernel's FUSE connection of a mount, which the helper aborts when the server exits.
 //!
-//! The last descriptor of `/dev/fuse` that closes would do the same, but a killed server may never
+//! Closing the last descriptor of `/dev/fuse` would do the same, but a killed server may never
 //! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page
-//! whose read no thread will answer any more. The helper sees the end of the socket, which that
-//! thread has closed for itself. Neither a pidfd (also with PIDFD_THREAD, since Linux 6.15) nor the
+//! whose read no thread will answer. The helper sees the end of the socket, which that thread has
+//! closed in its own table. Neither a pidfd (even with PIDFD_THREAD, since Linux 6.15) nor the
 //! parent-death signal (dropped if the server may not signal the helper) comes in time.
 
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// `device`: a descriptor of `/dev/fuse`, bound to a mount.
+    /// Creates it from `device`, a descriptor of `/dev/fuse` that is bound to a mount.
     pub(crate) fn new(device: &OwnedFd) -> Result<Self, Error> {
         let device = rustix::io::fcntl_dupfd_cloexec(device, 0).map_err(Error::io("/dev/fuse"))?;
         Ok(Self { device })
@@ -30,10 +30,10 @@ impl Connection {
         &self.device
     }
 
-    /// Ends every request with an error, also of a mount that was detached.
+    /// Ends every request with an error, even for a mount that was detached.
     pub(crate) fn abort(&self, mounted: &Mounted) -> Result<(), Error> {
         let control = abort_file(&mounted.id.device);
-        // After the file was opened: a number is reused, an open file is not.
+        // Checked after opening: a number is reused, an open file is not.
         if !self.is_alive() {
             return Ok(());
         }
@@ -43,13 +43,13 @@ impl Connection {
         }
     }
 
-    /// False when it was unmounted or aborted.
+    /// False if it was unmounted or aborted.
     pub(crate) fn is_alive(&self) -> bool {
         !has_ended(self.device.as_fd())
     }
 }
 
-/// The `abort` file of a connection, which belongs to the user that mounted.
+/// Opens the `abort` file of a connection, which belongs to the user who mounted.
 pub(crate) fn abort_file(device: &str) -> std::io::Result<std::fs::File> {
     let number = device.rsplit(':').next().unwrap_or(device);
     let path = format!("/sys/fs/fuse/connections/{number}/abort");

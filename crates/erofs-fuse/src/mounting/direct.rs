@@ -1,5 +1,5 @@
-//! Mounting as root, by fsopen(2) and its kin: these show which mount is this one's, where several
-//! programs mount at one place at the same time. mount(2) is left for what they cannot do.
+//! Mounting as root, by fsopen(2) and related calls: they identify the new mount even if several
+//! programs mount at one place at the same time. mount(2) is used only where they fail.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,10 +19,10 @@ use super::plan::MountPlan;
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// Bytes of a value of fsconfig(2), without the zero at its end.
+/// Bytes in a value of fsconfig(2), without the terminating zero.
 const LONGEST_VALUE: usize = 255;
 
-/// Mounts, and returns the descriptor of `/dev/fuse` too. `expect`: as for
+/// Mounts, and also returns the descriptor of `/dev/fuse`. `expect`: see
 /// [`mount`](super::mount::mount).
 pub(crate) fn mount(
     plan: &MountPlan<'_>,
@@ -67,7 +67,7 @@ pub(crate) fn mount(
     }
 }
 
-/// The root of a mount that is at no path yet.
+/// The root of a mount that has no path yet.
 fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result<OwnedFd, Errno> {
     let (kind, subtype) = FSTYPE.split_once('.').unwrap_or((FSTYPE, ""));
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -111,7 +111,7 @@ fn open_device() -> Result<OwnedFd, Error> {
     })
 }
 
-/// Names, and values of those that have one.
+/// Names, with values for those that have one.
 type Options = Vec<(&'static str, Option<String>)>;
 
 /// The kernel's own options: see Documentation/filesystems/fuse.rst.
@@ -123,7 +123,7 @@ fn options(plan: &MountPlan<'_>, device: &OwnedFd) -> Options {
         ("user_id", Some(uid.as_raw().to_string())),
         ("group_id", Some(gid.as_raw().to_string())),
         ("max_read", Some(plan.max_read.to_string())),
-        // Root mounts for everyone: permissions decide, as with any mount of root.
+        // Root mounts for everyone: permissions decide, as for any mount by root.
         ("allow_other", None),
     ];
     if plan.default_permissions {

@@ -10,20 +10,21 @@ use rustix::fs::{FlockOperation, flock};
 use crate::error::{Error, needs_root};
 use crate::options::MountOptions;
 
-/// Mounts made while this is Y are offered io_uring; a later change does not affect them.
+/// Only mounts made while this is Y are offered io_uring; a later change does not affect them.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A handshake takes milliseconds. A mount that hangs in its own holds up no other for longer.
+/// A handshake takes milliseconds. A mount that hangs in its handshake delays others by no more
+/// than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where the kernel has io_uring off and the mount is to have it: sets the parameter for the length
-/// of the handshake, and restores it when dropped. The file is locked meanwhile: another mount
-/// would take the parameter for enabled, and be too late when this one restores it.
+/// If the kernel has io_uring off and the mount should use it: sets the parameter during the
+/// handshake, and restores it when dropped. The file is locked meanwhile: another mount would see
+/// the parameter enabled, and be too late when this one restores it.
 #[derive(Debug)]
 pub(crate) struct EnableUringGuard(File);
 
 impl EnableUringGuard {
-    /// `None` where the parameter need not be changed.
+    /// `None` if the parameter need not be changed.
     pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
         if !options.io_uring {
             return Ok(None);
@@ -52,8 +53,8 @@ impl Drop for EnableUringGuard {
     }
 }
 
-/// For the process that waits for a mount: restores the parameter where the mount helper was
-/// killed within the handshake.
+/// For the process that waits for a mount: restores the parameter if the mount helper was killed
+/// during the handshake.
 #[derive(Debug)]
 pub(crate) struct EnableUringRestorer(Option<File>);
 
@@ -69,7 +70,7 @@ impl EnableUringRestorer {
         Self(options.io_uring.then(open).flatten().filter(was_off))
     }
 
-    /// To be called when the mount helper has ended, and nothing is mounted.
+    /// Call it once the mount helper has ended and nothing is mounted.
     pub(crate) fn restore(self) {
         if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
             drop(EnableUringGuard(file));
@@ -77,7 +78,7 @@ impl EnableUringRestorer {
     }
 }
 
-/// Waits for the handshake of another mount; false if that takes too long.
+/// Waits for the handshake of another mount; false if it takes too long.
 fn lock(file: &File) -> bool {
     let end = Instant::now() + PATIENCE;
     while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {

@@ -1,4 +1,4 @@
-//! A mount that is about to be made, so that who cleans up can be there before it.
+//! A mount that is about to be made, so that cleaning up can be prepared beforehand.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,16 @@ use super::mounted::Mounted;
 use super::table::Entry;
 use super::umount::{mounts_at, unmount_dead};
 
-/// A mount that is about to be made, or was made.
+/// A mount that is about to be made, or has been made.
 #[derive(Clone, Debug)]
 pub(crate) enum ExpectedMount {
     /// This one.
     Known(Mounted),
     /// The next one at `mountpoint`.
     Next {
-        /// Absolute, without symbolic links.
+        /// Absolute, without symlinks.
         mountpoint: PathBuf,
-        /// The mounts that are there.
+        /// The mounts that already exist.
         before: Vec<Entry>,
         /// Made by the kernel's calls, not by fusermount3.
         direct: bool,
@@ -32,7 +32,7 @@ impl ExpectedMount {
         }
     }
 
-    /// The mount was made.
+    /// Notes that the mount was made.
     pub(crate) fn made(&mut self) {
         let Self::Next {
             mountpoint,
@@ -49,7 +49,7 @@ impl ExpectedMount {
         }
     }
 
-    /// The mount, if it is known by more than its path.
+    /// The mount, if it is identified by more than its path.
     pub(crate) fn mounted(&self) -> Option<&Mounted> {
         match self {
             Self::Known(mounted) => Some(mounted),
@@ -57,7 +57,7 @@ impl ExpectedMount {
         }
     }
 
-    /// Unmounts what was made at the path since, if nobody serves it.
+    /// Unmounts what was mounted at the path since then, if nobody serves it.
     pub(crate) fn unmount_dead(&self) {
         if let Self::Next {
             mountpoint, before, ..

@@ -23,10 +23,10 @@ use crate::respawn::MARK;
 
 const PROGRAM: &str = "fusermount3";
 
-/// How long it may take, which is some milliseconds.
+/// How long it may take; it normally takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where it is searched for: a service manager may leave these folders out of PATH.
+/// Where to search for it: a service manager may leave these folders out of PATH.
 const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
 
 /// Mounts, and returns the descriptor of `/dev/fuse`.
@@ -40,7 +40,7 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
     .map_err(Error::io("socketpair"))?;
     let helper = start(|command| {
         command.arg("-o").arg(options(plan)).arg("--");
-        // The socket is its standard input: no descriptor leaks into other programs.
+        // The socket is its standard input, so that no descriptor leaks into other programs.
         command.arg(&plan.mountpoint).env("_FUSE_COMMFD", "0");
         command.stdin(theirs.try_clone()?).spawn()
     })?;
@@ -76,7 +76,7 @@ pub(crate) fn unmount(mountpoint: &Path, arguments: &[&str]) -> Result<(), Error
     })
 }
 
-/// Starts the program from the first place where it is.
+/// Starts the program from the first place where it exists.
 fn start<T>(mut started: impl FnMut(&mut Command) -> io::Result<T>) -> Result<T, Error> {
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for place in PLACES {
@@ -116,7 +116,7 @@ fn options(plan: &MountPlan<'_>) -> OsString {
     list
 }
 
-/// The end of the program, and what it printed.
+/// Waits for the program to end, and collects its output.
 fn finish(
     mut helper: Child,
     deadline: Instant,
@@ -132,7 +132,7 @@ fn finish(
             }
         }
     }
-    // A moment after its end of the pipe is closed.
+    // It ends a moment after it closes its end of the pipe.
     while Instant::now() < deadline {
         if let Some(status) = helper.try_wait().map_err(Error::std_io(PROGRAM))? {
             return Ok((status, output));
@@ -148,11 +148,11 @@ fn is_heard_before(file: impl AsFd, deadline: Instant) -> bool {
     matches!(first_ready(&watched, Some(left)), Ok(Some(_)))
 }
 
-/// Ends it, unless it may not be: its real user is this one.
+/// Kills it, if permitted: its real user is this one.
 fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
     let _ = helper.kill();
     let pid = helper.id();
-    // One in a frozen cgroup ends later.
+    // A process in a frozen cgroup ends later.
     thread::sleep(Duration::from_millis(100));
     let _ = helper.try_wait();
     Error::FusermountSilent {
@@ -176,7 +176,8 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
     }
 }
 
-/// It names neither what is wrong with the device nor where the table of mounts comes from.
+/// Adds a remedy: the program says neither what is wrong with the device nor where the table of
+/// mounts comes from.
 fn with_remedy(message: String) -> String {
     let remedies = [
         ("/dev/fuse: Permission denied", OPEN_TO_EVERYONE),
@@ -199,7 +200,7 @@ fn not_started(error: io::Error) -> Error {
     }
 }
 
-/// What it printed, on one line, without its own name as prefix.
+/// Its output, on one line, without its own name as a prefix.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let lines = text

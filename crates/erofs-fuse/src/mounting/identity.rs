@@ -1,4 +1,4 @@
-//! What identifies a mount, whatever is at its path by now.
+//! Identifies a mount, whatever is at its path by now.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, StatxFlags, open};
 use super::table::{self, Entry};
 use crate::error::Error;
 
-/// `STATX_MNT_ID_UNIQUE` of Linux 6.8: an id that is never reused.
+/// `STATX_MNT_ID_UNIQUE` of Linux 6.8: an ID that is never reused.
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// Identifies one mount.
@@ -24,7 +24,8 @@ pub(crate) struct MountId {
 }
 
 impl MountId {
-    /// The topmost mount at `path`. Asks the kernel only, not the server, which may not serve yet.
+    /// The topmost mount at `path`. Queries only the kernel, not the server, which may not serve
+    /// yet.
     pub(crate) fn at(path: &Path) -> Result<Self, Error> {
         let root = open_path(path)?;
         let id = id_of(&root)?;
@@ -37,7 +38,7 @@ impl MountId {
         Ok(Self { id, unique, device })
     }
 
-    /// The mount with this root, which need not be at any path yet.
+    /// The mount with this root, which may not have a path yet.
     pub(crate) fn of(root: &OwnedFd) -> Result<Self, Error> {
         let status = table::status(root, StatxFlags::empty()).map_err(Error::io("statx"))?;
         Ok(Self {
@@ -47,20 +48,20 @@ impl MountId {
         })
     }
 
-    /// The line of the mount table for this mount; `None` when it is unmounted.
+    /// The mount table's line for this mount; `None` if it is unmounted.
     pub(crate) fn find<'t>(&self, table: &'t [Entry]) -> Option<&'t Entry> {
         table
             .iter()
             .find(|entry| entry.id == self.id && entry.device == self.device)
     }
 
-    /// In the mount table, of the mount that a file is in.
+    /// The number in the mount table of the mount that a file is in.
     pub(crate) fn number_of(file: &OwnedFd) -> Result<u64, Error> {
         id_of(file)
     }
 
     /// A descriptor of the mount's root, if this mount is the topmost one at `path`. It pins the
-    /// mount: as long as it is open, it refers to this mount and no other.
+    /// mount: while open, it refers to this mount and no other.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {
         let root = open_path(path)?;
         let same = id_of(&root)? == self.id && unique_id_of(&root) == self.unique;
@@ -73,7 +74,7 @@ fn open_path(path: &Path) -> Result<OwnedFd, Error> {
     open(path, flags, Mode::empty()).map_err(Error::io(path.display().to_string()))
 }
 
-/// The id in the mount table, from `/proc/self/fdinfo`: the only way before Linux 5.8.
+/// The ID in the mount table, from `/proc/self/fdinfo`: the only way before Linux 5.8.
 fn id_of(root: &OwnedFd) -> Result<u64, Error> {
     let path = format!("/proc/self/fdinfo/{}", root.as_raw_fd());
     let text = std::fs::read_to_string(&path).map_err(Error::std_io(&path))?;

@@ -1,6 +1,6 @@
-//! A mount at its place, held by the directory around it: what is unmounted there is the mount that
-//! the table named. The users to whom directories on its path belong can make the path lead
-//! elsewhere at any moment.
+//! A mount at its place, held through its parent directory, so that the mount that is unmounted
+//! there is the one that the table named. Users who own directories on its path can redirect the
+//! path at any time.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,13 +18,13 @@ use crate::error::Error;
 /// A mount that is the topmost one at its place.
 pub(crate) struct Located {
     id: u64,
-    /// Of the directory around it: a name in it cannot be renamed as long as a mount is there.
+    /// Descriptor of its parent directory: a name in it cannot be renamed while a mount is there.
     around: OwnedFd,
     name: PathBuf,
 }
 
 impl Located {
-    /// `None` where the path of the mount leads to another one, or nowhere.
+    /// Finds the mount; `None` if its path leads to another one, or nowhere.
     ///
     /// # Errors
     /// Its directory cannot be opened.
@@ -56,14 +56,14 @@ impl Located {
         rustix::mount::unmount(&*path, UnmountFlags::NOFOLLOW)
     }
 
-    /// Takes it out of the tree, also when it is busy.
+    /// Detaches it from the tree, even if it is busy.
     pub(crate) fn detach(&self) -> Result<(), Errno> {
         let root = self.root().map_err(|_| Errno::NOENT)?;
         let root = root.ok_or(Errno::NOENT)?;
         rustix::mount::unmount(of_descriptor(&root), UnmountFlags::DETACH)
     }
 
-    /// `None` where another mount is at its place by now.
+    /// `None` if another mount is at its place by now.
     fn root(&self) -> Result<Option<OwnedFd>, Error> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.around, &self.name, flags, Mode::empty()) {
@@ -74,7 +74,7 @@ impl Located {
     }
 }
 
-/// The kernel's link to what a descriptor refers to, whatever is mounted over it.
+/// The kernel's link to the file of a descriptor, whatever is mounted over it.
 pub(crate) fn of_descriptor(file: &OwnedFd) -> PathBuf {
     Path::new("/proc/self/fd").join(file.as_raw_fd().to_string())
 }
@@ -86,7 +86,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// `own/mnt`, `other/mnt` and a mount on both; `None`, with a line, where that needs root.
+    /// `own/mnt`, `other/mnt` and a mount on each; `None`, with a line, if that needs root.
     fn two_mounts() -> Option<tempfile::TempDir> {
         let place = tempfile::tempdir().unwrap();
         for name in ["own", "other"] {
@@ -109,7 +109,7 @@ mod tests {
             .any(|it| it.mountpoint == real)
     }
 
-    /// What a user can do between a look at the table and the unmounting.
+    /// Replaces a path as a user may between the check of the table and the unmounting.
     fn swap(place: &Path) {
         fs::rename(place.join("own"), place.join("moved")).unwrap();
         symlink("other", place.join("own")).unwrap();

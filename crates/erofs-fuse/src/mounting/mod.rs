@@ -1,9 +1,8 @@
-//! Making one mount and taking it away: as root by the kernel's calls, otherwise through
-//! fusermount3.
+//! Makes one mount and removes it: as root by the kernel's calls, otherwise through fusermount3.
 //!
-//! What was made is unmounted and no other mount, whatever is at its path by then ([`Mounted`]); so
-//! does `erofast umount` with the mount that it looked at ([`located`]). A mount that the caller
-//! made ([`passed`]) is neither mounted nor unmounted.
+//! Exactly the mount that was made is unmounted, whatever is at its path by then ([`Mounted`]);
+//! likewise `erofast umount` unmounts the mount that it examined ([`located`]). A mount that the
+//! caller made ([`passed`]) is neither mounted nor unmounted here.
 
 mod connection;
 mod direct;

@@ -1,4 +1,4 @@
-//! Mounting: as root by the kernel's calls for that, otherwise through fusermount3.
+//! Mounting: as root by the kernel's own calls, otherwise through fusermount3.
 
 use std::os::fd::OwnedFd;
 
@@ -11,8 +11,9 @@ use super::{direct, fusermount};
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// Mounts, without serving. The descriptor is that of `/dev/fuse`, bound to the mount. `expect`
-/// gets each mount just before it is in the tree; if it fails, there is none.
+/// Mounts, without serving. Returns the descriptor of `/dev/fuse` that is bound to the mount.
+/// `expect` is called just before each mount is attached to the tree; if it fails, nothing is
+/// mounted.
 pub(crate) fn mount(
     request: &MountRequest,
     max_read: usize,

@@ -1,4 +1,4 @@
-//! A mount that was made, and how to unmount it and nothing else.
+//! A mount that was made, and how to unmount it without affecting any other.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -11,28 +11,27 @@ use super::located::of_descriptor;
 use super::{fusermount, table};
 use crate::error::Error;
 
-/// A mount that was made. The process with the descriptor of `/dev/fuse` serves it.
+/// A mount that was made. The process that has the descriptor of `/dev/fuse` serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounted {
-    /// Absolute, without symbolic links.
+    /// Absolute, without symlinks.
     pub(crate) mountpoint: PathBuf,
     pub(crate) id: MountId,
     /// By the kernel's calls, not by fusermount3.
     direct: bool,
 }
 
-/// Where a mount is now.
+/// The current place of a mount.
 enum Place {
     Unmounted,
-    /// Another filesystem is mounted on it or below it: to unmount this one would take that with
-    /// it.
+    /// Another filesystem is mounted on it or below it: unmounting this one would detach that too.
     Covered(PathBuf),
     /// At this path, with nothing mounted on it.
     Top(PathBuf),
 }
 
 impl Mounted {
-    /// A mount of root that is, or is about to be, at `mountpoint`.
+    /// A mount by root that is, or is about to be, at `mountpoint`.
     pub(crate) fn direct(mountpoint: PathBuf, id: MountId) -> Self {
         Self {
             mountpoint,
@@ -41,8 +40,8 @@ impl Mounted {
         }
     }
 
-    /// The mount that was just made at `mountpoint`, and is the topmost one there. It does not stay
-    /// if it cannot be identified.
+    /// The mount that was just made at `mountpoint` and is the topmost one there. If it cannot be
+    /// identified, it is unmounted.
     pub(crate) fn top(mountpoint: PathBuf, direct: bool) -> Result<Self, Error> {
         let id = MountId::at(&mountpoint).inspect_err(|_| {
             let _ = match direct {
@@ -58,10 +57,10 @@ impl Mounted {
     }
 
     /// Removes the mount from the tree; programs that use it keep what they have open. No error if
-    /// it is unmounted already.
+    /// it is already unmounted.
     ///
     /// # Errors
-    /// One line, and nothing is unmounted, when another filesystem is mounted on it or below it.
+    /// One line, and nothing is unmounted, if another filesystem is mounted on it or below it.
     pub(crate) fn detach(&self) -> Result<(), Error> {
         let Some((path, root)) = self.topmost()? else {
             return Ok(());
@@ -73,12 +72,12 @@ impl Mounted {
         unmount(&of_descriptor(&root), UnmountFlags::DETACH, &path)
     }
 
-    /// Marks it as unused, which any use undoes; an error if it is in use. As root only.
+    /// Marks it as unused, a mark that any use removes; an error if it is in use. As root only.
     pub(crate) fn mark(&self) -> Result<(), Error> {
         if !self.direct {
             return Ok(());
         }
-        // To open it is a use, too: no earlier mark is left, which would unmount it.
+        // Opening it is a use too: it removes any earlier mark, which would unmount it.
         drop(self.topmost()?);
         match self.expire() {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -86,11 +85,11 @@ impl Mounted {
         }
     }
 
-    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
+    /// Unmounts it if it was not used since [`mark`](Self::mark) (as root) or is not in use
     /// (otherwise).
     ///
-    /// By path, since a descriptor would count as a use. A mount that comes to this path meanwhile
-    /// is safe: the kernel's first MNT_EXPIRE only marks a mount.
+    /// Works by path, since a descriptor would count as a use. A mount that comes to this path
+    /// meanwhile is safe: the kernel's first MNT_EXPIRE only marks a mount.
     pub(crate) fn expire(&self) -> Result<(), Error> {
         match self.place()? {
             Place::Unmounted => Ok(()),
@@ -103,8 +102,8 @@ impl Mounted {
         }
     }
 
-    /// Aborts the connection with umount(2)'s MNT_FORCE, as root. The mount stays: it is busy with
-    /// the descriptor of this call.
+    /// Aborts the connection with MNT_FORCE of umount(2), as root. The mount stays, since the
+    /// descriptor of this call keeps it busy.
     pub(crate) fn force_abort(&self) -> Result<(), Error> {
         let table = table::read()?;
         let entry = self.id.find(&table);

@@ -1,7 +1,7 @@
-//! A mount that the caller made: `/dev/fd/N` in the place of a mount point, as in libfuse.
+//! A mount that the caller made: `/dev/fd/N` instead of a mount point, as in libfuse.
 //!
 //! The caller has opened `/dev/fuse` as descriptor N, called mount(2) with `fd=N`, and starts the
-//! program with N open, so that the program needs no rights to mount. Nothing is mounted or
+//! program with N open, so that the program needs no right to mount. Nothing is mounted or
 //! unmounted here.
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::request::MountRequest;
 /// Device number of `/dev/fuse`, from Documentation/admin-guide/devices.txt.
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
-/// Refuses options that take a mount of our own.
+/// Rejects options that require a mount of our own.
 pub(crate) fn check(request: &MountRequest) -> Result<(), Error> {
     let profile = request.options.profile.as_ref();
     let refuse = |why| Err(Error::mountpoint(&request.mountpoint, why));
@@ -31,7 +31,7 @@ pub(crate) fn check(request: &MountRequest) -> Result<(), Error> {
     }
 }
 
-/// A duplicate of the descriptor, if it is one of `/dev/fuse`.
+/// A duplicate of the descriptor, if it refers to `/dev/fuse`.
 pub(crate) fn device(path: &Path, number: i32) -> Result<OwnedFd, Error> {
     let what = || path.display().to_string();
     let device = sys::inherited::duplicate(number).map_err(Error::std_io(what()))?;

@@ -1,6 +1,6 @@
 //! The mount that a path leads to.
 //!
-//! Each step of a path may wait for a server that has stopped, one of another filesystem too.
+//! Each step of a path may wait for a server that has stopped, even one of another filesystem.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,15 +9,15 @@ use super::table::{self, Entry, answer_within};
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// How long the servers on the way may take.
+/// How long the servers along the path may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The topmost mount at a path, of any filesystem; `None` where nothing is mounted.
+/// The topmost mount at a path, of any filesystem; `None` if nothing is mounted.
 pub(crate) fn top_mount(path: &Path) -> Result<Option<Entry>, Error> {
     within(path, |path| table::top(&absolute(path)?))?
 }
 
-/// The mount point of the erofast mount at a path, as the mount table has it.
+/// The mount point of the erofast mount at a path, as it appears in the mount table.
 pub fn erofast_mount_at(path: &Path) -> Option<PathBuf> {
     let entry = top_mount(path).ok()??;
     (entry.fstype == FSTYPE).then_some(entry.mountpoint)
@@ -28,11 +28,11 @@ pub(crate) fn mounts_at(path: &Path) -> Result<Vec<Entry>, Error> {
     within(path, |path| table::at(&absolute(path)?))?
 }
 
-/// The mount point of the erofast mount that a file is in; `None` where it is in none, and of a
+/// The mount point of the erofast mount that contains a file; `None` if it is in none, and for a
 /// mount point itself. Since Linux 5.8.
 ///
-/// A file that cannot be reached, since its server does not answer, is in the mount that its path
-/// says.
+/// A file that cannot be reached because its server does not answer counts as in the mount that its
+/// path names.
 pub fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     within(path, table::mountpoint_of).unwrap_or_else(|_| {
         let path = std::path::absolute(path).ok()?;
@@ -51,7 +51,7 @@ fn within<T: Send + 'static>(
     answers(path, move || find(&own))
 }
 
-/// What is found on the way to a path.
+/// Runs a query that has to resolve a path, with a time limit.
 pub(crate) fn answers<T: Send + 'static>(
     path: &Path,
     find: impl FnOnce() -> T + Send + 'static,
@@ -63,7 +63,7 @@ pub(crate) fn answers<T: Send + 'static>(
     })
 }
 
-/// The absolute path of a mount point, whose last component cannot be resolved when its daemon is
+/// The absolute path of a mount point, whose last component cannot be resolved if its daemon is
 /// dead.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     if let Ok(real) = std::fs::canonicalize(path) {

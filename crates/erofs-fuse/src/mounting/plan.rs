@@ -14,7 +14,7 @@ use crate::request::MountRequest;
 
 /// The parameters of one mount(2), however it is made.
 pub(crate) struct MountPlan<'r> {
-    /// Absolute, without symbolic links.
+    /// Absolute, without symlinks.
     pub(crate) mountpoint: PathBuf,
     /// First field of `/proc/mounts`.
     pub(crate) source: OsString,
@@ -80,14 +80,14 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     Ok(real)
 }
 
-/// Whether the daemon of the mount at `path` died. A child asks: a thread that waits for a server
-/// which never answers would keep this process from ever making another one.
+/// Whether the daemon of the mount at `path` died. A child process asks: a thread that waits for a
+/// server that never answers would keep this process from ever creating another one.
 fn is_dead(path: &Path) -> bool {
     let Some((end, _)) = std::io::pipe().ok().filter(|_| !table::has_no_mount(path)) else {
         return false;
     };
     let ask = || {
-        // Who waits for the mount reads the standard output to its end.
+        // The process that waits for the mount reads standard output to its end.
         let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
         i32::from(table::says_dead(path))
     };

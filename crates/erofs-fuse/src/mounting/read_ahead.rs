@@ -12,8 +12,8 @@ use crate::options::{MountOptions, READ_AHEAD_KB};
 /// less.
 const RECORDED_KB: u32 = 128;
 
-/// Sets the read-ahead of a mount, which only root may. Unless a value was requested, a refusal is
-/// no error: everything works with smaller requests.
+/// Sets the read-ahead of a mount, which only root may do. Unless a value was requested, a refusal
+/// is not an error: everything works with smaller requests.
 pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error> {
     let asked = options.read_ahead_kb;
     let kib = asked.unwrap_or(match options.records() {
@@ -30,13 +30,13 @@ pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error
     }
 }
 
-/// The file that sets it, in KiB; `None` where that is refused.
+/// The file that sets it, in KiB; `None` if access is refused.
 pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
     let file = OpenOptions::new().write(true).open(path(mounted));
     file.ok().map(OwnedFd::from)
 }
 
-/// Bytes; 0 if unknown.
+/// The read-ahead in bytes; 0 if unknown.
 pub(crate) fn bytes(mounted: &Mounted) -> u64 {
     let kib = std::fs::read_to_string(path(mounted)).ok();
     let kib = kib.and_then(|kib| kib.trim().parse::<u64>().ok());

@@ -16,15 +16,15 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// How long a daemon may take to say that it lives. The kernel answers for a dead one at once.
+/// How long a daemon may take to show that it is alive. For a dead one the kernel answers at once.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 
 /// One line of `/proc/self/mountinfo`: the fields in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Mount id. The kernel reuses it after an unmount.
+    /// Mount ID. The kernel reuses it after an unmount.
     pub(crate) id: u64,
-    /// Mount id of the mount that this one is mounted on.
+    /// Mount ID of the mount that this one is mounted on.
     pub(crate) parent: u64,
     /// `MAJOR:MINOR` of the filesystem.
     pub(crate) device: String,
@@ -34,9 +34,9 @@ pub(crate) struct Entry {
     pub(crate) fstype: String,
     /// The device, image or name that is mounted.
     source: String,
-    /// Of the filesystem.
+    /// Options of the filesystem.
     options: String,
-    /// Of a FUSE mount: the user that mounted it.
+    /// For a FUSE mount: the user who mounted it.
     pub(crate) user_id: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn read() -> Result<Vec<Entry>, Error> {
     read_from(&File::open(TABLE).map_err(Error::std_io(TABLE))?)
 }
 
-/// All mounts, as the open table has them now.
+/// All mounts that the open table currently lists.
 pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
     let mut table = Vec::new();
     let read = file.rewind().and_then(|()| file.read_to_end(&mut table));
@@ -55,8 +55,8 @@ pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
     Ok(lines.filter_map(parse).collect())
 }
 
-/// The mounts at `path`. The table, which takes longer with each mount of the machine, is not read
-/// where the kernel says that there is none.
+/// The mounts at `path`. Reading the table takes longer with each mount of the machine, so it is
+/// skipped if the kernel says that there is none.
 pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     if has_no_mount(path) {
         return Ok(Vec::new());
@@ -66,7 +66,7 @@ pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     Ok(table)
 }
 
-/// Whether nothing is mounted at `path`, for sure. Since Linux 5.8.
+/// Whether certainly nothing is mounted at `path`. Since Linux 5.8.
 pub(crate) fn has_no_mount(path: &Path) -> bool {
     let is_root = |place: OwnedFd| {
         let status = status(place, StatxFlags::empty())?;
@@ -83,7 +83,7 @@ pub(crate) fn top(path: &Path) -> Result<Option<Entry>, Error> {
     Ok(top_of(&at(path)?, path).cloned())
 }
 
-/// The mount at `path` that no other mount at the same path is mounted on.
+/// The mount at `path` on which no other mount at the same path is mounted.
 fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
     let stack: Vec<&Entry> = table
         .iter()
@@ -93,17 +93,17 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
     stack.iter().rfind(|entry| !is_covered(entry)).copied()
 }
 
-/// The mount points of all erofast mounts that this user may ask: as root all, otherwise their own.
-/// A covered one cannot be reached; one that is bound to several places counts once.
+/// The mount points of all erofast mounts that this user may query: as root all, otherwise the
+/// user's own. A covered one cannot be reached; one that is bound to several places counts once.
 ///
 /// # Errors
-/// One line: there is no mount table.
+/// One line: the mount table cannot be read.
 pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
     let own = own()?.into_iter();
     Ok(own.map(|entry| entry.mountpoint).collect())
 }
 
-/// How many erofast mounts of others this user sees.
+/// The number of other users' erofast mounts that this user can see.
 ///
 /// # Errors
 /// One line: there is no mount table.
@@ -132,7 +132,7 @@ pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     Ok(own.cloned().collect())
 }
 
-/// Where the cgroups of a controller of version 1 are, and with no name those of version 2.
+/// Where a version 1 controller's cgroups are mounted or, with no name, those of version 2.
 pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     let mut table = read().ok()?.into_iter();
     let entry = table.find(|entry| match controller {
@@ -145,7 +145,7 @@ pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     Some(entry.mountpoint)
 }
 
-/// The mount point of the erofast mount that a file is in, which may wait for its server.
+/// The mount point of the erofast mount that contains a file; may wait for its server.
 pub(crate) fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     if !has_no_mount(path) {
         return None;
@@ -157,7 +157,7 @@ pub(crate) fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     Some(entry.mountpoint)
 }
 
-/// What an erofast mount at `path` would cover: another one, which is most often a mistake.
+/// A notice if an erofast mount at `path` would cover another one, which is usually a mistake.
 pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     let real = std::fs::canonicalize(path).ok()?;
     let covered = top(&real).ok()??;
@@ -168,19 +168,20 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
 }
 
 /// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
-/// the kernel's caches; statfs(2) always asks the daemon. One that does not answer is not dead.
+/// the kernel's caches; statfs(2) always asks the daemon. A daemon that does not answer is not
+/// dead.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
     answer_within(ANSWER, move || says_dead(&path)) == Some(true)
 }
 
-/// The same, which may wait for ever.
+/// Like [`is_dead`], but may wait forever.
 pub(crate) fn says_dead(path: &Path) -> bool {
     handle(path).and_then(rustix::fs::fstatfs).err() == Some(Errno::NOTCONN)
 }
 
 /// Asks a server that may not answer; `None` if it does not within this time, or if no thread can
-/// be made.
+/// be created.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,
@@ -191,13 +192,13 @@ pub(crate) fn answer_within<T: Send + 'static>(
     receiver.recv_timeout(limit).ok()
 }
 
-/// A handle on what is at `path`. Unlike statfs(2) or statx(2) of the path it does not start an
+/// A handle on what is at `path`. Unlike statfs(2) or statx(2) on the path, it does not trigger an
 /// automount: systemd's would wait for the mount that is just being made there.
 pub(crate) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// What statx(2) says of a handle, without a request to the server of what is there.
+/// The result of statx(2) on a handle, without a request to the server behind it.
 pub(crate) fn status(handle: impl AsFd, fields: StatxFlags) -> Result<Statx, Errno> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(handle, c"", flags, fields)
@@ -209,7 +210,8 @@ pub(crate) fn device_number(device: &str) -> Option<u64> {
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Fields: id, parent, device, root, mount point, options, optional ones, "-", type, source, more.
+/// Fields: ID, parent, device, root, mount point, options, optional fields, "-", type, source,
+/// more.
 fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
@@ -285,7 +287,7 @@ mod tests {
         let has_no_mount = |path: &str| has_no_mount(Path::new(path));
         assert!(!has_no_mount("/proc"));
         assert!(!has_no_mount("/proc/does-not-exist"));
-        // False also before Linux 5.8.
+        // Also false before Linux 5.8.
         let root = std::fs::File::open("/proc").unwrap();
         let status = status(root, StatxFlags::empty()).unwrap();
         let known = status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);

@@ -1,8 +1,9 @@
-//! One question at a time for the mounts of other users.
+//! Asks the servers of other users one question at a time.
 //!
-//! A server that takes a request and never answers it keeps the process that asked, whatever signal
-//! that gets, until the server ends. So root asks the server of another user only when nothing else
-//! of root waits for it: one process is left behind at most, however often it is asked.
+//! A server that takes a request and never answers it blocks the process that asked, whatever
+//! signal that process gets, until the server ends. So root asks another user's server only if
+//! nothing else of root is waiting for it: at most one process is left behind, however often it is
+//! asked.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -15,24 +16,24 @@ use rustix::io::Errno;
 
 use super::place::top_mount;
 
-/// Root alone writes there, so that no other user can take a turn.
+/// Only root may write there, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
 
-/// How long another question may take; less than this one may take with it.
+/// How long another question may take; this one must take less in total.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Interval between looks.
+/// Interval between checks.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Held while a server is asked; the lock of a process that cannot end stays.
+/// Held while a server is asked; if a process cannot end, its lock stays.
 pub(crate) struct Turn(Option<(File, PathBuf)>);
 
 impl Turn {
-    /// The turn at the mount at a path. Servers of this user need none, and without the folder
-    /// there is none.
+    /// Takes the turn at the mount at a path. Servers of this user need none, and without the
+    /// folder there is none.
     ///
     /// # Errors
-    /// EBUSY: another process waits for an answer of this server.
+    /// EBUSY: another process is waiting for an answer of this server.
     pub(crate) fn of(path: &Path) -> Result<Self, Errno> {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();
@@ -65,7 +66,7 @@ impl Turn {
         lock.is_err()
     }
 
-    /// The server has answered.
+    /// Ends the turn: the server has answered.
     pub(crate) fn end(self) {
         if let Some((_, place)) = &self.0 {
             let _ = std::fs::remove_file(place);

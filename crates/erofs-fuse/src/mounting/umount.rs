@@ -15,14 +15,15 @@ use super::users::Users;
 use crate::error::Error;
 use crate::request::FSTYPE;
 
-/// How long a program uses a mount that asks for its counters.
+/// How long a program that reads a mount's counters uses the mount.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How long a server may take to end when its helper was killed. After that it is another's mount.
+/// How long a server may take to end after its helper was killed. A server still running then
+/// belongs to another mount.
 const DYING: Duration = Duration::from_secs(2);
 
-/// Unmounts an erofast mount; with `lazy` at once, also when it is busy. `MAJOR:MINOR` of what was
-/// unmounted, and the user that mounted it.
+/// Unmounts an erofast mount; with `lazy` at once, even if it is busy. Returns `MAJOR:MINOR` of
+/// what was unmounted, and the user who mounted it.
 pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), Error> {
     let entry = match place::top_mount(path)? {
         None => {
@@ -37,8 +38,8 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
         Some(entry) => entry,
     };
     let outcome = match unmount(&entry, lazy) {
-        // Programs that keep a dead mount busy get only errors from it. The server is asked only
-        // now, for it may not answer.
+        // Programs that keep a dead mount busy only get errors from it. The server is asked only
+        // now, since it may not answer.
         Err(Error::Busy) if covering(&entry).is_none() && table::is_dead(path) => {
             unmount(&entry, true)
         }
@@ -48,14 +49,14 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
     outcome.map(|()| (entry.device, entry.user_id))
 }
 
-/// Whether the filesystem `MAJOR:MINOR` is there, at whatever path or at none: overlays use their
+/// Whether the filesystem `MAJOR:MINOR` still exists, at any path or at none: overlays use their
 /// layers after these were unmounted.
 pub(crate) fn is_in_use(device: &str) -> bool {
     Path::new("/sys/class/bdi").join(device).exists()
 }
 
-/// Unmounts when the programs are gone that use a mount for a moment only: those of this name,
-/// such as `erofast stat`, and those that end before they are found.
+/// Unmounts once programs that use a mount only for a moment are gone: those of this name, such as
+/// `erofast stat`, and those that end before they are found.
 fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     let begin = Instant::now();
     loop {
@@ -80,13 +81,12 @@ pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
     place::mounts_at(path).unwrap_or_default()
 }
 
-/// Unmounts the mounts that were added at a path since `before`, if their server is dead or dies
-/// soon, or if they are of the devices `given_up`: a server that was killed in a frozen cgroup is
-/// not dead.
+/// Unmounts the mounts added at a path since `before`, if their server is dead or dies soon, or if
+/// they are on the devices `given_up`: a server that was killed in a frozen cgroup is not dead.
 pub(crate) fn unmount_dead(path: &Path, before: &[Entry], given_up: &[String]) {
     let begin = Instant::now();
     let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);
-    // The topmost comes last; below it none can be asked whether it is dead.
+    // The topmost comes last; those below it cannot be asked whether they are dead.
     while let Some(entry) = mounts_at(path).iter().rfind(|entry| is_new(entry)) {
         if given_up.contains(&entry.device) || table::is_dead(&entry.mountpoint) {
             if unmount(entry, true).is_err() {
@@ -123,7 +123,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     unmounted.map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
-        // A user namespace cannot uncover what is below the mounts that it was made with.
+        // A user namespace cannot uncover what is below the mounts that it was created with.
         Errno::INVAL => {
             let why = "was mounted in another mount namespace, which has to unmount it";
             Error::mountpoint(place, why)
@@ -132,7 +132,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     })
 }
 
-/// What keeps a mount busy, as far as this user may know.
+/// The users that keep a mount busy, as far as this user may know.
 fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     if let Some(other) = covering(entry) {
         return Error::covered(path, &other.mountpoint);

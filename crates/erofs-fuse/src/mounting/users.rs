@@ -1,9 +1,9 @@
-//! The programs that keep a mount busy, as fuser(1) finds them: by what is open, mapped, or the
+//! The programs that keep a mount busy, found as fuser(1) does: by open files, mappings, and the
 //! working or root directory of a process.
 //!
-//! Reading `/proc/PID/maps` waits for the process where one of its threads waits for a page with
-//! the address space locked, such as a page of a mount whose server has stopped. So a thread reads,
-//! and is left behind when it takes too long.
+//! Reading `/proc/PID/maps` waits for the process if one of its threads waits for a page with the
+//! address space locked, such as a page of a mount whose server has stopped. So a separate thread
+//! reads it, and is left behind if it takes too long.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -17,18 +17,18 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table;
 
-/// Programs that are named; there may be more.
+/// Most programs that are named; there may be more.
 const NAMED: usize = 5;
 
-/// Far more than reading `/proc` takes where nothing waits.
+/// Far longer than reading `/proc` takes if nothing waits.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The programs that use a filesystem, of those that this process may inspect, without itself and
+/// The programs that use a filesystem, of those that this process may inspect, except itself and
 /// the process of this command that waits for it.
 pub(crate) struct Users(Vec<(u32, String)>);
 
 impl Users {
-    /// Of the filesystem `MAJOR:MINOR`.
+    /// The users of the filesystem `MAJOR:MINOR`.
     pub(crate) fn of(device: &str) -> Self {
         let Some(device) = table::device_number(device) else {
             return Self(Vec::new());
@@ -67,14 +67,15 @@ impl Display for Users {
     }
 }
 
-/// What `work` sends until it ends, or until `limit` is over: then its thread is left behind.
+/// The items that `work` sends until it ends or `limit` has passed; in the latter case its thread
+/// is left behind.
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(&Sender<T>) + Send + 'static,
 ) -> Vec<T> {
     let deadline = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
-    // Where no thread can be made nothing is found.
+    // If no thread can be created, nothing is found.
     let _ = thread::Builder::new().spawn(move || work(&sender));
     let left = || deadline.saturating_duration_since(Instant::now());
     std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
@@ -87,7 +88,7 @@ fn scan(pids: Vec<u32>, device: u64, found: &Sender<(u32, String)>) {
         others.retain(|pid| {
             let is_user = uses(&process(*pid), device);
             if is_user {
-                // Fails only when the time is over.
+                // Fails only after the time limit.
                 let _ = found.send((*pid, name(*pid)));
             }
             !is_user
@@ -117,7 +118,7 @@ fn has_open(process: &Path, device: u64) -> bool {
     paths.any(|path| device_of(CWD, &path) == Some(device))
 }
 
-/// Asks the kernel only: the server of the mount may not answer.
+/// Queries only the kernel: the server of the mount may not answer.
 fn device_of(directory: impl AsFd, path: &Path) -> Option<u64> {
     let status = statx(
         directory,
@@ -129,7 +130,8 @@ fn device_of(directory: impl AsFd, path: &Path) -> Option<u64> {
     Some(makedev(status.stx_dev_major, status.stx_dev_minor))
 }
 
-/// Lines of maps: addresses, rights, offset, device in hexadecimal, and so on.
+/// Whether a line of maps has this device. Fields: addresses, rights, offset, device in
+/// hexadecimal, and more.
 fn maps(process: &Path, device: u64) -> bool {
     let maps = fs::read(process.join("maps")).unwrap_or_default();
     let number = |text| u32::from_str_radix(text, 16).ok();

@@ -1,19 +1,19 @@
-//! The table of options: the parser takes no other, and help, man pages, completions, flags and
-//! docs/mount.md come from it or are compared with it.
+//! The table of options: the parser accepts no others, and help, man pages, completions, flags and
+//! docs/mount.md are generated from it or compared with it.
 
 /// One option of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownOption {
     /// The option as written after `-o`, with a placeholder after `=`.
     pub usage: &'static str,
-    /// One line.
+    /// One line of help.
     pub meaning: &'static str,
-    /// Commands that read an image without mounting it have the option as this flag.
+    /// The flag of commands that read an image without mounting it and have this option.
     pub flag: Option<&'static str>,
 }
 
 impl KnownOption {
-    /// The option without its value.
+    /// The option's name without its value.
     pub fn name(&self) -> &'static str {
         self.usage.split('=').next().unwrap_or(self.usage)
     }
@@ -127,15 +127,15 @@ pub const KNOWN: &[KnownOption] = options! {
     "noatime" "access times never change anyway";
 };
 
-/// Options of mount(8), fstab and systemd without an effect: they are accepted and ignored.
-/// `rw` is among them: mount(8) passes it on unless `ro` is given.
+/// Options of mount(8), fstab and systemd that have no effect: they are accepted and ignored. `rw`
+/// is among them: mount(8) passes it on unless `ro` is given.
 const TOLERATED: &str = "
     ro rw defaults auto noauto nofail _netdev user nouser users owner group async sync
     dirsync atime diratime norelatime strictatime nostrictatime lazytime nolazytime iversion
     noiversion mand nomand symfollow nosymfollow user_xattr nouser_xattr comment
 ";
 
-/// The same, with any value.
+/// Options of libfuse that are accepted and ignored with any value.
 const TOLERATED_WITH_VALUE: &str = "user uhelper helper comment subtype";
 
 /// Options of libfuse without an effect, for programs that are called as it is.
@@ -144,10 +144,10 @@ const OF_LIBFUSE: &str = "
     io_uring_q_depth
 ";
 
-/// Contraries and finer forms of options in the table, which mount(8) passes on.
+/// Opposites and finer forms of options in the table, which mount(8) passes on.
 const UNLISTED: &str = "dev suid exec nodiratime relatime";
 
-/// Whether the parser may take an option of this documented name. dm-verity has its own list.
+/// Whether the parser may accept an option of this documented name. dm-verity has its own list.
 pub(super) fn is_listed(name: &str) -> bool {
     KNOWN.iter().any(|option| option.name() == name)
         || UNLISTED.split(' ').any(|unlisted| unlisted == name)
@@ -170,7 +170,7 @@ pub(super) fn is_of_libfuse(option: &str) -> bool {
     OF_LIBFUSE.split_whitespace().any(|it| it == name)
 }
 
-/// Least Jaro-Winkler similarity of a misspelling to the option that the message suggests.
+/// Minimum Jaro-Winkler similarity between a misspelling and the option that the message suggests.
 const ALIKE: f64 = 0.8;
 
 /// `did you mean ...? ` if an option resembles the unknown one.

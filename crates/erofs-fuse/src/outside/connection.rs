@@ -1,5 +1,5 @@
-//! The processes that hold the FUSE connection of a mount, as the kernel says in their `fdinfo`.
-//! Evidence where the mount helper, which has a record of the mount, is gone. Since Linux 6.9.
+//! The processes that hold the FUSE connection of a mount, according to their `fdinfo`. This is
+//! evidence if the mount helper, which has a record of the mount, is gone. Since Linux 6.9.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use rustix::process::Pid;
 use super::process::{self, Process};
 use crate::mounting::answer_within;
 
-/// Far more than reading `/proc` takes.
+/// Far longer than reading `/proc` takes.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// The one process that holds the connection of the mount `MAJOR:MINOR`; `None` where there are
+/// The only process that holds the connection of the mount `MAJOR:MINOR`; `None` if there are
 /// several, or none that this process may inspect.
 pub(crate) fn only_holder(device: &str) -> Option<Pid> {
     let device = device.to_owned();
@@ -24,7 +24,7 @@ pub(crate) fn only_holder(device: &str) -> Option<Pid> {
     answer_within(SEARCH, search)?
 }
 
-/// A process that holds this connection and has stopped, with nobody to end it: no mount helper.
+/// A stopped process that holds this connection and has no mount helper to end it.
 pub(crate) fn stopped_holder(device: &str) -> Option<Pid> {
     let device = device.to_owned();
     let search = move || {

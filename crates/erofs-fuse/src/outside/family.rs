@@ -1,5 +1,4 @@
-//! A process that this one has started, and the processes below it: whether they run, and their
-//! end.
+//! A process that this one started, and its descendants: whether they run, and how they end.
 
 use rustix::process::{Pid, Signal};
 
@@ -9,17 +8,17 @@ use super::process::Process;
 /// A child of this process with its descendants.
 pub(crate) struct Family(Process);
 
-/// A look at them.
+/// The result of one check of these processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Look {
     /// Grows whenever one of their threads runs.
     pub(crate) switches: u64,
-    /// One that cannot run, and what to do.
+    /// One that cannot run, and the remedy.
     pub(crate) stopped: Option<String>,
 }
 
 impl Look {
-    /// A look at more processes.
+    /// Combines it with a check of more processes.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             switches: self.switches + other.switches,
@@ -29,13 +28,13 @@ impl Look {
 }
 
 impl Family {
-    /// `None` where it has ended.
+    /// `None` if it has ended.
     pub(crate) fn of(child: u32) -> Option<Self> {
         let pid = Pid::from_raw(child.try_into().ok()?)?;
         Process::open(pid).map(Self)
     }
 
-    /// Those that this process has started and that are there, without `before`.
+    /// The existing children of this process, except `before`.
     pub(crate) fn started_since(before: &[Self]) -> Vec<Self> {
         let this = Process::open(rustix::process::getpid());
         let children = this.iter().flat_map(Process::children);
@@ -61,12 +60,12 @@ impl Family {
         connection::holds(&self.0, device)
     }
 
-    /// Ends all of them. One in a frozen cgroup of version 1 ends when that is thawed, before it
-    /// does anything else.
+    /// Kills all of them. A process in a frozen cgroup of version 1 ends when that is thawed,
+    /// before it does anything else.
     pub(crate) fn kill(&self) {
         let all = self.all();
         for process in [&self.0].into_iter().chain(&all) {
-            // Fails only for those that have ended.
+            // Fails only for processes that have ended.
             let _ = process.signal(Signal::KILL);
         }
     }

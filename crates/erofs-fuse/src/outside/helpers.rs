@@ -1,8 +1,8 @@
 //! The mount helpers of a user, found by their records.
 //!
-//! All that is asked of the evidence is that no other user can make it: the process has the ids of
-//! the user that mounted and no other, the record is a file in memory that such a process made, and
-//! both are held by descriptors. A user can deceive others about mounts of their own only.
+//! The evidence needs only one property, that no other user can fabricate it: the process has only
+//! the IDs of the user who mounted, the record is a file in memory that such a process created, and
+//! both are held by descriptors. Users can mislead others only about their own mounts.
 
 use std::cmp::Reverse;
 use std::thread;
@@ -15,23 +15,23 @@ use super::record::{NAME as NAME_OF_RECORD, Record};
 use crate::error::Error;
 use crate::mounting::answer_within;
 
-/// Far more than reading `/proc` takes; a user may have many processes with many descriptors.
+/// Far longer than reading `/proc` takes; a user may have many processes with many descriptors.
 const SEARCH: Duration = Duration::from_secs(5);
 
-/// How long a process may wait for a device, at most, before it is asked: one in a frozen cgroup of
+/// How long a process may wait for a device before it is asked: a process in a frozen cgroup of
 /// version 1 looks the same.
 const DEVICE: Duration = Duration::from_secs(1);
 
-/// Interval between looks at its state.
+/// Interval between checks of its state.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The mount helper of a mount.
 #[derive(Debug)]
 pub(crate) struct HelperProcess {
     process: Process,
-    /// Of the mount.
+    /// User of the mount.
     user: u32,
-    /// Of the record, in the folder of the process.
+    /// Path of the record, in the folder of the process.
     path: String,
     record: Record,
 }
@@ -54,16 +54,16 @@ pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
     })
 }
 
-/// The server of a mount, as the record of its mount helper has it.
+/// The server of a mount, according to its mount helper's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownServer {
-    /// It may have stopped.
+    /// It may be stopped.
     pub(crate) pid: Pid,
-    /// Another one can take its place.
+    /// Another server can replace it.
     pub(crate) can_be_replaced: bool,
 }
 
-/// The server of a mount; `None` where it is not known.
+/// The server of a mount; `None` if it is unknown.
 pub(crate) fn server_of(device: &str, user: u32) -> Option<KnownServer> {
     let helpers = helpers_of(user).ok()?;
     let helper = HelperProcess::for_mount(&helpers, device)?;
@@ -89,8 +89,9 @@ impl HelperProcess {
         })
     }
 
-    /// That of the mount `MAJOR:MINOR`: the last one, since numbers are given again. A process that
-    /// the helper just started may hold its record too, for a moment, and has a later number.
+    /// The helper of the mount `MAJOR:MINOR`: the latest one, since numbers are reused. A process
+    /// that the helper has just started may hold its record too for a moment, and has a later
+    /// number.
     pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
         let of_mount = helpers.iter().filter(|this| this.record.device == device);
         of_mount.max_by_key(|this| {
@@ -106,7 +107,7 @@ impl HelperProcess {
         &self.record.device
     }
 
-    /// Whether it sees the mounts that this process sees.
+    /// Whether it sees the same mounts as this process.
     pub(crate) fn is_in_this_namespace(&self) -> bool {
         let own = std::fs::read_link("/proc/self/ns/mnt");
         own.is_ok_and(|own| self.process.link("ns/mnt").as_deref() == own.to_str())
@@ -117,9 +118,9 @@ impl HelperProcess {
         self.record.begun.is_some()
     }
 
-    /// Asks for an upgrade; the number of the last one before it.
+    /// Requests an upgrade; returns the number of the last one before it.
     pub(crate) fn begin(&self) -> Result<u64, Error> {
-        // Nothing is asked of one that does not run: it would do it much later.
+        // A process that does not run is not asked: it would act much later.
         let begin = Instant::now();
         while self.process.state() == Some('D') && begin.elapsed() < DEVICE {
             thread::sleep(INTERVAL);
@@ -133,33 +134,34 @@ impl HelperProcess {
         Ok(before)
     }
 
-    /// Number of the last upgrade that has begun.
+    /// Number of the last upgrade that was started.
     pub(crate) fn begun(&self) -> Result<u64, Error> {
         Ok(self.now()?.begun.unwrap_or_default())
     }
 
-    /// The outcome of an upgrade that began after number `before`; `None` while there is none.
+    /// The outcome of an upgrade that was started after number `before`; `None` while there is
+    /// none.
     pub(crate) fn outcome(&self, before: u64) -> Result<Option<Result<(), String>>, Error> {
         let ended = self.now()?.ended;
         let ended = ended.filter(|(number, _)| *number > before);
         Ok(ended.map(|(_, outcome)| outcome))
     }
 
-    /// Why this process answers nothing, as far as can be seen.
+    /// The visible reason why this process does not answer.
     pub(crate) fn why_idle(&self) -> Option<String> {
         let pid = self.process.pid.as_raw_nonzero();
         let why = self.process.why_idle()?;
         Some(format!("its mount helper (process {pid}) {why}"))
     }
 
-    /// The same, for one that had time to answer.
+    /// The reason for a process that had time to answer.
     pub(crate) fn why_silent(&self) -> String {
         let pid = self.process.pid.as_raw_nonzero();
         let why = || format!("its mount helper (process {pid}) does not answer");
         self.why_idle().unwrap_or_else(why)
     }
 
-    /// What the record says by now.
+    /// The current record.
     fn now(&self) -> Result<Record, Error> {
         let record = read(&self.process, &self.path, self.user);
         let record = record.filter(|record| record.device == self.record.device);

@@ -1,5 +1,5 @@
-//! The processes of a mount, as the commands find them: evidence is only what no other user can
-//! make.
+//! The processes of a mount, as the commands find them: only what no other user can fabricate
+//! counts as evidence.
 
 mod connection;
 mod family;

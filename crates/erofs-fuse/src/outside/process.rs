@@ -1,8 +1,8 @@
-//! Another process, held by a descriptor of its folder in `/proc`: what is read there, and the
-//! signals sent through it, concern this process and no later one with its number.
+//! Another process, held by a descriptor of its `/proc` folder: what is read there, and the signals
+//! sent through it, concern this process and no later one with the same number.
 //!
-//! Nothing is read that waits for the process: its command line, environment and mappings lie in
-//! its own memory, where a page may come from a server of the user that made it.
+//! Nothing is read that could wait for the process: its command line, environment and mappings lie
+//! in its own memory, where a page may come from a server of the user who created it.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use crate::mounting::cgroup_folder;
 
-/// Longest file of the kernel that is read.
+/// Size limit when reading one of the kernel's files.
 const LONGEST: u64 = 1 << 20;
 
-/// The filesystem, mounted nowhere, that has all files in memory.
+/// The device of the kernel's internal filesystem for files in memory.
 fn device_of_memory() -> Option<(u32, u32)> {
     static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     *DEVICE.get_or_init(|| {
@@ -39,14 +39,14 @@ pub(super) struct Process {
     folder: OwnedFd,
 }
 
-/// All processes that this one sees, by their numbers.
+/// All processes visible to this one, by number.
 pub(super) fn numbers() -> impl Iterator<Item = Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
 impl Process {
-    /// `None` where it has ended.
+    /// `None` if it has ended.
     pub(super) fn open(pid: Pid) -> Option<Self> {
         let path = format!("/proc/{}", pid.as_raw_nonzero());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,26 +54,26 @@ impl Process {
         Some(Self { pid, folder })
     }
 
-    /// Whether it has the rights of this user and of no other. A program that changes its user
-    /// (sudo(8), fusermount3(1)) may have arguments and descriptors of the user that started it, as
-    /// long as one of its ids is that user's.
+    /// Whether it has the rights of this user and no other. A program that changes its user
+    /// (sudo(8), fusermount3(1)) may have arguments and descriptors of the user who started it, as
+    /// long as one of its IDs is that user's.
     pub(super) fn is_of(&self, user: u32) -> bool {
         let status = self.text("status");
-        // Real, effective, saved, and of the filesystem.
+        // Real, effective, saved and filesystem user ID.
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
         let ids = line.unwrap_or_default().split_ascii_whitespace();
         let ids: Vec<_> = ids.map(str::parse).collect();
         ids.len() == 4 && ids.iter().all(|id| *id == Ok(user))
     }
 
-    /// Its state, as proc_pid_stat(5) names it.
+    /// Its state letter, see proc_pid_stat(5).
     pub(super) fn state(&self) -> Option<char> {
         let stat = self.text("stat");
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Why it does not run, as far as can be seen: a process that waits for a device looks like one
-    /// in a frozen cgroup of version 1.
+    /// The visible reason why it does not run: a process that waits for a device looks like one in
+    /// a frozen cgroup of version 1.
     pub(super) fn why_idle(&self) -> Option<String> {
         self.why_stopped().or_else(|| {
             let waits = self.state() == Some('D');
@@ -81,7 +81,7 @@ impl Process {
         })
     }
 
-    /// Why it cannot run.
+    /// The reason why it cannot run.
     pub(super) fn why_stopped(&self) -> Option<String> {
         let pid = self.pid.as_raw_nonzero();
         Some(match self.state()? {
@@ -92,7 +92,7 @@ impl Process {
         })
     }
 
-    /// By cgroups of either version.
+    /// Whether a cgroup of either version freezes it.
     fn is_frozen(&self) -> bool {
         let groups = self.text("cgroup");
         let path_of = |hierarchy: &str| {
@@ -113,14 +113,14 @@ impl Process {
             || says("freezer", "freezer.state", &["FROZEN", "FREEZING"])
     }
 
-    /// The process that started it, or has adopted it.
+    /// Its parent: the process that started or adopted it.
     pub(super) fn parent(&self) -> Option<Pid> {
         let stat = self.text("stat");
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         Pid::from_raw(fields.nth(1)?.parse().ok()?)
     }
 
-    /// Those that it has started, where the kernel lists them.
+    /// Its children, if the kernel lists them.
     pub(super) fn children(&self) -> Vec<Self> {
         let lists = self.threads().into_iter();
         let lists = lists.map(|thread| self.text(&format!("task/{thread}/children")));
@@ -132,12 +132,12 @@ impl Process {
             })
             .collect();
         let open = numbers.into_iter().filter_map(Self::open);
-        // A number of one that has ended may be another's by now.
+        // The number of a child that has ended may have been reused.
         open.filter(|child| child.parent() == Some(self.pid))
             .collect()
     }
 
-    /// How often its threads have begun to run.
+    /// How often its threads were switched to.
     pub(super) fn switches(&self) -> u64 {
         let threads = self.threads().into_iter();
         let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
@@ -160,19 +160,19 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
         if let Ok(file) = openat(&self.folder, name, flags, Mode::empty()) {
-            // What cannot be read is no evidence.
+            // Anything that cannot be read is not evidence.
             let _ = File::from(file).take(LONGEST).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The target of a link in its folder.
+    /// The target of a symlink in its folder.
     pub(super) fn link(&self, name: &str) -> Option<String> {
         let target = readlinkat(&self.folder, name, Vec::new()).ok()?;
         target.into_string().ok()
     }
 
-    /// Paths, within its folder, of its descriptors that the kernel shows as this text.
+    /// Paths, within its folder, of its descriptors that the kernel displays as this text.
     pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
         let numbers = self.names("fd").into_iter();
         let paths = numbers.map(|number| format!("fd/{number}"));
@@ -189,12 +189,12 @@ impl Process {
         names.filter(|name| !name.starts_with('.')).collect()
     }
 
-    /// The content of a file in memory (memfd_create(2)) that a process of this user has made. The
-    /// kernel gives such a file to the user of the process that makes it, so that no other one can
-    /// make it; its name means nothing. A server of the filesystem that a file lies in could give
-    /// it to any user, so that only files of the kernel's own filesystem for memory count.
+    /// The content of a file in memory (memfd_create(2)) that a process of this user created. The
+    /// kernel assigns such a file to the user of the process that creates it, so no other user can
+    /// create it; its name proves nothing. A server of some other filesystem could report any user
+    /// as a file's owner, so only files of the kernel's own in-memory filesystem count.
     pub(super) fn file_in_memory(&self, path: &str, user: u32) -> Option<Vec<u8>> {
-        // Does not open what is there, which may be a pipe without a writer, or a device.
+        // Does not open the file itself, which may be a pipe without a writer, or a device.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let handle = openat(&self.folder, path, flags, Mode::empty()).ok()?;
         let asked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -264,7 +264,7 @@ mod tests {
         let named = tempfile::NamedTempFile::new().unwrap();
         let path = format!("fd/{}", named.as_file().as_raw_fd());
         assert_eq!(this.file_in_memory(&path, user), None);
-        // A file without a name of another filesystem, whose server may say whose it is.
+        // A nameless file on another filesystem, whose server may claim any owner.
         let nameless = tempfile::tempfile().unwrap();
         let path = format!("fd/{}", nameless.as_raw_fd());
         assert_eq!(this.file_in_memory(&path, user), None);

@@ -1,7 +1,7 @@
-//! What a mount helper tells the commands: which mount is its own, who serves it, and what
-//! becomes of upgrades. It is a file in memory, which a command reads through `/proc/PID/fd`, as
-//! processes may that are allowed to signal the helper. The server is not asked: one that has
-//! stopped answers nobody, and is the one to be replaced.
+//! The mount helper's record for the commands: its mount, the serving process, and the results of
+//! upgrades. It is a file in memory, which a command reads through `/proc/PID/fd`, as any process
+//! that may signal the helper can. The server is not asked: one that has stopped answers nobody,
+//! and is the one to be replaced.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Of the file, which the kernel shows as `/memfd:NAME (deleted)`.
+/// Name of the file, which the kernel shows as `/memfd:NAME (deleted)`.
 pub(crate) const NAME: &str = "erofast-upgrades";
 
 /// The content of the file, as JSON. Version 1.0.0 has only `device`, `begun` and `ended`.
@@ -23,29 +23,29 @@ pub(crate) const NAME: &str = "erofast-upgrades";
 pub(crate) struct Record {
     /// `MAJOR:MINOR` of the mount.
     pub(crate) device: String,
-    /// Since the start of the machine. The kernel gives a later mount the number of one that is
-    /// gone, whose mount helper may still be there.
+    /// Time since boot at which the mount was made. The kernel gives a later mount the number of
+    /// one that is gone, whose mount helper may still exist.
     #[serde(default)]
     pub(crate) since: Duration,
     /// The process that serves.
     #[serde(default)]
     pub(crate) server: Option<i32>,
-    /// Number of the last upgrade that has begun; `None`: the server cannot be replaced.
+    /// Number of the last upgrade that was started; `None`: the server cannot be replaced.
     pub(crate) begun: Option<u64>,
-    /// Number and outcome of the last one that has ended.
+    /// Number and outcome of the last upgrade that ended.
     pub(crate) ended: Option<(u64, Result<(), String>)>,
 }
 
-/// The record of a mount, which its helper writes.
+/// The record of a mount, written by its helper.
 #[derive(Debug)]
 pub(crate) struct MountRecord {
-    /// Whole whenever it is opened: a new text is a new file under the same number.
+    /// Complete whenever it is opened: a new text is a new file under the same descriptor number.
     file: OwnedFd,
     record: Record,
 }
 
 impl MountRecord {
-    /// `device`: that of the mount.
+    /// Creates the record; `device` is that of the mount.
     pub(crate) fn new(device: &str) -> io::Result<Self> {
         let record = Record {
             device: device.to_owned(),
@@ -63,7 +63,7 @@ impl MountRecord {
         self.write()
     }
 
-    /// The server can be replaced.
+    /// Notes that the server can be replaced.
     pub(crate) fn offer_upgrades(&mut self) -> io::Result<()> {
         self.record.begun.get_or_insert(0);
         self.write()

@@ -22,14 +22,14 @@ use crate::request::MountRequest;
 /// Mounts once, and unmounts.
 pub(crate) struct MountHelper {
     socket: OwnedFd,
-    /// Atomic: devices opened that a manifest lists.
+    /// Atomic: opened devices that a manifest lists.
     listed: AtomicUsize,
-    /// Set once the handshake is done, where there is a watcher: shows that this server is alive.
+    /// Set once the handshake is done, if there is a watcher: shows that this server is alive.
     alive: OnceLock<OwnedFd>,
 }
 
 impl AsFd for MountHelper {
-    /// The socket, whose end shows the helper that the server is dead.
+    /// The socket, whose end tells the helper that the server is dead.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -46,8 +46,8 @@ impl MountHelper {
         }
     }
 
-    /// The helper that started this server, with a socket as its standard input, which becomes
-    /// `null`.
+    /// The helper that started this server with a socket as its standard input, which is replaced
+    /// by `null`.
     pub(crate) fn parent(null: impl AsFd) -> Result<Self, Error> {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
@@ -55,13 +55,13 @@ impl MountHelper {
         Ok(Self::new(socket))
     }
 
-    /// The order that has come, when the socket is readable; `None` if the helper is gone.
+    /// The order that arrived, once the socket is readable; `None` if the helper is gone.
     pub(crate) fn order(&self) -> Option<Order> {
         receive_order(&self.socket).ok()
     }
 
-    /// A file of the mount, for reading: the same one for each server, and what it was when the
-    /// first one got it.
+    /// A file of the mount, for reading: the same one for each server, with its version as of when
+    /// the first server got it.
     pub(crate) fn open(
         &self,
         request: &MountRequest,
@@ -69,7 +69,8 @@ impl MountHelper {
     ) -> io::Result<(File, Option<Version>)> {
         let files = request.files();
         let file = files.iter().position(|other| *other == path);
-        // A manifest lists devices behind them; they are opened once each, in its order.
+        // Devices listed in a manifest come after the files; each is opened once, in the order of
+        // the manifest.
         let listed = || files.len() + self.listed.fetch_add(1, Ordering::Relaxed);
         let file = file.unwrap_or_else(listed);
         let versioned = true;
@@ -78,7 +79,7 @@ impl MountHelper {
         Ok((file.into(), answer.version))
     }
 
-    /// Decoded bytes of what launches from the image read; no file where there is none yet.
+    /// Decoded bytes that launches from the image read; no file if there is none yet.
     ///
     /// # Errors
     /// They are not kept.
@@ -86,12 +87,12 @@ impl MountHelper {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
 
-    /// Makes the memory for requests in flight.
+    /// Creates the memory for requests in flight.
     pub(crate) fn in_flight(&self) -> Result<(), Error> {
         self.call(Request::InFlight).map(drop)
     }
 
-    /// What a server that replaces this one needs.
+    /// Gets what a replacement server needs.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
@@ -100,11 +101,11 @@ impl MountHelper {
         })
     }
 
-    /// Cloned descriptors for the channels of a server that is not replaced, which by now may not
-    /// be allowed to open `/dev/fuse`. None of a mount that the caller made.
+    /// Cloned descriptors for the channels of a server that is not replaced and may no longer be
+    /// allowed to open `/dev/fuse`. None for a mount that the caller made.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
-            // For what the rings do not carry.
+            // For requests that rings do not carry.
             true => 1,
             false => cpus(),
         };
@@ -116,14 +117,14 @@ impl MountHelper {
         (0..count).map(clone).collect()
     }
 
-    /// The mount of a server that is gone.
+    /// Takes over the mount of a server that is gone.
     pub(crate) fn resume(&self) -> Result<OwnedFd, Error> {
         self.descriptor(Request::Resume)
     }
 
-    /// To be called when the mount is served: from now on a server that dies is replaced, if it can
-    /// be. False if the helper was killed before it answered: it may have
-    /// reported that the mount is there, so that the mount must not end.
+    /// Call it once the mount is served: from then on a server that dies is replaced, if possible.
+    /// False if the helper was killed before it answered: it may have reported the mount, so the
+    /// mount must not end.
     pub(crate) fn served(&self) -> Result<bool, Error> {
         match self.ask(Request::Served) {
             Ok(outcome) => {
@@ -134,39 +135,39 @@ impl MountHelper {
         }
     }
 
-    /// Until this process ends.
+    /// Holds the descriptor until this process ends.
     fn hold(&self, alive: Option<OwnedFd>) {
         if let Some(alive) = alive {
             let _ = self.alive.set(alive);
         }
     }
 
-    /// The descriptors whose end shows others that this server is dead: for a thread with
-    /// descriptors of its own to close.
+    /// The descriptors whose end tells others that this server is dead; a thread with its own
+    /// descriptor table must close them.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Mounts. The descriptor of `/dev/fuse` will bring the kernel's first request.
+    /// Mounts. The descriptor of `/dev/fuse` will deliver the kernel's first request.
     pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
         self.descriptor(Request::Mount { max_read })
     }
 
-    /// To be called when the handshake is complete: settings that need the kernel's side of the
-    /// mount are made then.
+    /// Call it when the handshake is complete: the helper then makes settings that need the
+    /// kernel's side of the mount.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
         self.hold(self.call(Request::HandshakeDone)?);
         Ok(())
     }
 
-    /// For what launches decode. To be called once.
+    /// The writer for bytes that launches decode. Call it once.
     pub(crate) fn decoded_writer(&self) -> Result<DecodedWriter, Error> {
         self.descriptor(Request::KeepDecoded)
             .map(DecodedWriter::new)
     }
 
-    /// Where this server notes what happens, for the companion of the mount. To be called when the
+    /// The place where this server records events for the companion of the mount. Call it once the
     /// handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let (file, wake) = (
@@ -176,13 +177,13 @@ impl MountHelper {
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
     }
 
-    /// Has the companion started, which knows [what it needs](Events::describe).
+    /// Starts the companion, which already has [what it needs](Events::describe).
     pub(crate) fn look_ahead(&self) -> Result<(), Error> {
         self.call(Request::LookAhead).map(drop)
     }
 
-    /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused. To
-    /// be called when the handshake is complete.
+    /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused.
+    /// Call it when the handshake is complete.
     pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
     }
@@ -197,7 +198,7 @@ impl MountHelper {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts if it was not used since [`mark`](Self::mark) (as root) or is not in use
+    /// Unmounts it if it was not used since [`mark`](Self::mark) (as root) or is not in use
     /// (otherwise).
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
@@ -216,10 +217,10 @@ impl MountHelper {
         request.ask(&self.socket, b"")
     }
 
-    /// This server ends with an error.
+    /// Reports that this server ends with an error.
     pub(crate) fn failed(&self, error: &Error) {
         let line: String = error.to_string().chars().take(LINE_CHARS).collect();
-        // Fails only when the helper is gone.
+        // Fails only if the helper is gone.
         let packet = Request::Failed.packet(line.as_bytes());
         let _ = packet.and_then(|packet| packets::send(&self.socket, &packet));
     }

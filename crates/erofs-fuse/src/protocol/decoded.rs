@@ -1,4 +1,4 @@
-//! The server's side of what launches decode.
+//! The server's side of keeping what launches decode.
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use sys::pi_mutex::PiMutex;
 use super::messages::Request;
 use crate::error::Error;
 
-/// Has what launches decode written.
+/// Passes on the bytes that launches decode, to be written.
 #[derive(Debug)]
 pub(crate) struct DecodedWriter {
     /// Locked from a request to its answer.
@@ -20,14 +20,14 @@ impl DecodedWriter {
         Self { socket }
     }
 
-    /// Adds to what the file of decoded bytes will have.
+    /// Appends to the next file of decoded bytes.
     pub(crate) fn add(&self, bytes: &[u8]) -> Result<(), Error> {
         let request = Request::AddDecoded;
         let mut parts = bytes.chunks(request.room());
         parts.try_for_each(|part| self.ask(request, part))
     }
 
-    /// Takes what was [added](Self::add) for what was there before.
+    /// Replaces the earlier content with what was [added](Self::add).
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.ask(Request::WriteDecoded, b"")
     }

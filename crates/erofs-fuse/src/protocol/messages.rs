@@ -1,9 +1,10 @@
-//! The messages. A request is one packet: a [`Request`] as JSON, which says where it ends, and then
-//! the bytes that it is about, such as paths. An answer is JSON, some with a descriptor.
+//! The messages. A request is one packet: a [`Request`] as JSON, which is self-delimiting, followed
+//! by its payload, such as paths. An answer is JSON, sometimes with a descriptor.
 //!
-//! An upgrade has a helper and a server of two programs. What a server that takes a mount over asks
-//! is therefore what helpers since version 1.0.0 know: `Open` to `Expire`, and what they say that
-//! they know ([`respawn::helper_has_companion`](crate::respawn::helper_has_companion)).
+//! In an upgrade, helper and server come from two programs. A server that takes a mount over
+//! therefore sends only requests that helpers have known since version 1.0.0, `Open` to `Expire`,
+//! and those that they say they know
+//! ([`respawn::helper_has_companion`](crate::respawn::helper_has_companion)).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// What a server asks of its mount helper, and from `Copy` on the companion, or a server that keeps
-/// decoded bytes.
+/// A request of a server to its mount helper; from `Copy` on, a request of the companion, or of a
+/// server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Mount, with reads of at most this many bytes.
@@ -27,48 +28,46 @@ pub(crate) enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
-    /// Decoded bytes that launches from the image read, if they are kept: opens them for reading,
-    /// where they are there.
+    /// Opens the decoded bytes that launches from the image read, if they are kept and exist.
     Decoded,
-    /// Where the server notes what happens, for the companion.
+    /// The memory in which the server records events for the companion.
     Events,
-    /// What wakes the companion.
+    /// The eventfd that wakes the companion.
     Wake,
     /// Start the companion: it may look ahead of a launch that begins with the mount.
     LookAhead,
-    /// Writes what launches decode; the answer carries its socket. Once a mount.
+    /// Write what launches decode; the answer carries the socket for it. Allowed once per mount.
     KeepDecoded,
-    /// The server ends, and why: the line of an error.
+    /// The server ends with an error, whose line follows.
     Failed,
-    /// Of servers of version 1.0.0, which take the mount over after an upgrade to it: who lists
-    /// directories. Nobody does.
+    /// Sent by servers of version 1.0.0 that take over the mount after an upgrade to that version:
+    /// asks for the process that lists directories. There is none.
     Broker,
-    /// Open a file of the mount, by its place in the list of them; a later server gets the same
-    /// one.
+    /// Opens a file of the mount, by its index; a later server gets the same file.
     Open {
-        /// In the order of `MountRequest::files`, then of the devices of the image's manifest.
+        /// Index in `MountRequest::files`, continued by the devices of the image's manifest.
         file: usize,
-        /// The answer says which version the first server opened. Helpers of programs that do not
-        /// know the field leave that out.
+        /// The answer states the version that the first server opened. Helpers that do not know
+        /// this field omit it.
         #[serde(default)]
         versioned: bool,
     },
-    /// The file that sets the kernel's read-ahead of the mount; none where it may not be set.
+    /// The file that sets the kernel's read-ahead of the mount; none if it may not be set.
     ReadAhead,
     /// Memory for the requests in flight.
     InFlight,
-    /// A descriptor of `/dev/fuse`, cloned, which the helper keeps too.
+    /// A cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
-        /// A later server gets the same ones by these numbers.
+        /// A later server gets the same descriptor by this number.
         number: usize,
     },
-    /// The mount of a server that is gone. One that is there still ends.
+    /// Takes over the mount of a server that is gone. If that server still exists, it ends.
     Resume,
-    /// Programs can use the mount. From now on a server that dies is replaced, if it can be.
+    /// Programs can use the mount. From now on a server that dies is replaced, if possible.
     Served,
     /// Remove the mount from the tree; programs that use it keep what they have open.
     Detach,
-    /// Mark the mount as unused, which any use undoes; an error if it is in use.
+    /// Mark the mount as unused, a mark that any use removes; an error if it is in use.
     Mark,
     /// Unmount if it was not used since the last `Mark`; an error if it was.
     Expire,
@@ -76,11 +75,11 @@ pub(crate) enum Request {
     Copy,
     /// Open the profile that travels with the image, if there is one.
     Travelling,
-    /// A line for the log. No answer.
+    /// Write a line to the log. There is no answer.
     Note,
     /// Open the profile of this name for reading; no descriptor if there is none yet.
     OpenProfile,
-    /// Write the profile: so many bytes of the memory that is there for it.
+    /// Write the profile: this many bytes of the memory reserved for it.
     WriteProfile,
     /// These bytes belong to the next file of decoded bytes.
     AddDecoded,
@@ -88,7 +87,7 @@ pub(crate) enum Request {
     WriteDecoded,
 }
 
-/// An order of the helper, which comes without a request, where it may not signal its server.
+/// An order of the helper, sent without a request, if it may not signal its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Unmount and end.
@@ -97,14 +96,14 @@ pub(crate) enum Order {
     Exit,
 }
 
-/// What was done, some of it with a descriptor, or why not.
+/// The answer, sometimes with a descriptor, or the reason for failure.
 pub(crate) type Response = Result<Answer, HelperError>;
 
-/// What comes of a request that was carried out.
+/// The result of a request that was carried out.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) descriptor: Option<OwnedFd>,
-    /// Of the file that the descriptor is of, when the helper opened it.
+    /// Version of the descriptor's file when the helper opened it.
     pub(crate) version: Option<Version>,
 }
 
@@ -118,20 +117,20 @@ impl From<Option<OwnedFd>> for Answer {
 }
 
 impl Request {
-    /// The packet of this request and its bytes.
+    /// The packet for this request and its payload.
     pub(super) fn packet(self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut packet = serde_json::to_vec(&self)?;
         packet.extend(bytes);
         Ok(packet)
     }
 
-    /// Bytes that a packet has room for besides.
+    /// Bytes of payload that fit into a packet.
     pub(super) fn room(self) -> usize {
         let head = self.packet(&[]).map_or(0, |head| head.len());
         packets::PACKET_BYTES - head
     }
 
-    /// Sends it.
+    /// Sends the request.
     pub(crate) fn send(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<()> {
         packets::send(&socket, &self.packet(bytes)?)
     }
@@ -153,7 +152,7 @@ pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
     Ok(parse(&packets::receive(socket)?.0)?.0)
 }
 
-/// Answers. Does not wait: a server that does not take its answers gets no more.
+/// Sends an answer. Does not wait: a server that does not take its answers gets no more.
 pub(crate) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
     let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
     let answer = response.as_ref().ok();
@@ -162,7 +161,7 @@ pub(crate) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> 
     packets::send_with(socket, &packet, descriptor, flags)
 }
 
-/// Waits for a request and its bytes.
+/// Waits for a request and its payload.
 ///
 /// # Errors
 /// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
@@ -182,7 +181,7 @@ pub(crate) fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     }))
 }
 
-/// The message that a packet begins with, and how long it is.
+/// The message at the beginning of a packet, and its length.
 fn parse<T: DeserializeOwned>(packet: &[u8]) -> io::Result<(T, usize)> {
     let mut messages = serde_json::Deserializer::from_slice(packet).into_iter();
     let message = messages.next().ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -259,7 +258,7 @@ mod tests {
         assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
     }
 
-    /// An upgrade has a helper of another program than the server.
+    /// In an upgrade, helper and server are of different programs.
     #[test]
     fn programs_that_know_no_versions_are_understood_and_understand() {
         let (a, b) = socket_pair().unwrap();

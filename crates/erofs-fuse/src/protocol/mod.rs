@@ -1,5 +1,5 @@
-//! What the processes of a mount say to each other: the requests of a server to its mount helper
-//! of a companion to it, the answers, and the orders of the helper.
+//! The messages between the processes of a mount: the requests of a server or a companion to its
+//! mount helper, the answers, and the helper's orders.
 //!
 //! To add a request: a variant of [`Request`], a method of [`MountHelper`], and
 //! the action in `supervise/mount_state.rs` or `companion/errands.rs`.

@@ -1,11 +1,12 @@
 //! seccomp: the system calls that serving needs, and no others.
 //!
 //! Any other call fails with EPERM rather than killing the server. An attacker gains nothing from
-//! an error, while a call that a new C library makes, and that is missing below, costs a feature
-//! instead of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C
-//! library then falls back to `clone`, whose flags it can.
+//! an error, while a call of a new C library that is missing below costs a feature instead of the
+//! mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then falls
+//! back to `clone`, whose flags it can see.
 //!
-//! To add a call, add it below by its purpose. `strace -f -c` of a server shows which are used.
+//! To add a call, add it below by its purpose. `strace -f -c` of a server shows which calls are
+//! used.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use seccompiler::{
 
 use Argument::{Has, Is, Lacks, Null};
 
-/// Rules for one call: any of them allows it; none at all allows it always.
+/// Rules for one call: a match of any rule allows it; an empty list always allows it.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 type Outcome<T> = Result<T, seccompiler::Error>;
@@ -34,8 +35,8 @@ macro_rules! calls {
 /// Calls that are allowed with any arguments.
 const ALWAYS: &[&[Call]] = &[
     // Requests and replies, the image, wakers, logs, and the mount helper's socket. Sockets are
-    // written with write(2), which takes no address: with one, a datagram socket could reach any
-    // other.
+    // written with write(2), which takes no address: a call with an address could reach any other
+    // datagram socket.
     calls! {
         SYS_read SYS_readv SYS_pread64 SYS_preadv2 SYS_write SYS_writev SYS_fadvise64
         SYS_readahead SYS_lseek SYS_fstat SYS_statx SYS_dup3 SYS_close SYS_recvfrom SYS_recvmsg
@@ -59,7 +60,7 @@ const ALWAYS: &[&[Call]] = &[
     calls! { SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_getrandom },
     // Detaching from the terminal.
     calls! { SYS_setsid },
-    // Older names of calls above, which libraries still use where they exist.
+    // Older names of calls above, which libraries still use on architectures that have them.
     #[cfg(target_arch = "x86_64")]
     calls! { SYS_epoll_wait SYS_poll SYS_dup2 SYS_time SYS_arch_prctl },
 ];
@@ -73,7 +74,7 @@ enum Argument {
     Lacks(u8, u64),
     /// All bits of the mask are 1.
     Has(u8, u64),
-    /// A pointer to nothing.
+    /// A null pointer.
     Null(u8),
 }
 
@@ -90,7 +91,7 @@ impl Argument {
     }
 }
 
-/// A call and its rules: all arguments of one of them hold.
+/// A call and its rules: each rule requires all of its arguments to match.
 type Conditional = (Call, Vec<Vec<Argument>>);
 
 macro_rules! conditional {
@@ -105,13 +106,13 @@ macro_rules! conditional {
     };
 }
 
-/// Neither to write only nor to make or cut a file.
+/// Not opened for writing only, nor created or truncated.
 const WRITES: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
 /// FUSE_DEV_IOC_CLONE.
 const FUSE_CLONE: u64 = 0x8004_e500;
 
-/// Calls that are allowed with some arguments only.
+/// Calls that are allowed only with some arguments.
 fn conditional() -> Vec<Conditional> {
     conditional! {
         // For reading, and /dev/fuse for both.
@@ -121,23 +122,23 @@ fn conditional() -> Vec<Conditional> {
         SYS_open [Lacks(1, WRITES)];
         // Limits of this process are read, not set.
         SYS_prlimit64 [Is(0, 0), Null(2)];
-        // Of a thread, not of all processes of a group or a user.
+        // For a thread, not for all processes of a group or a user.
         SYS_getpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_setpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_prctl [Is(0, libc::PR_SET_NAME)] [Is(0, libc::PR_GET_NAME)];
         SYS_ioctl [Is(1, FUSE_CLONE)];
-        // A thread, not a process.
+        // Creates a thread, not a process.
         SYS_clone [Has(0, libc::CLONE_THREAD)];
         // The other filter answers this one, unless this one refuses it more severely.
         SYS_clone3;
-        // A descriptor table for the thread that stores pages.
+        // A separate descriptor table for the thread that stores pages.
         SYS_unshare [Is(0, libc::CLONE_FILES)];
-        // The slice of a thread.
+        // The scheduling slice of a thread.
         SYS_sched_setattr [Is(2, 0)];
         SYS_mmap [Lacks(2, libc::PROT_EXEC)];
         SYS_mprotect [Lacks(2, libc::PROT_EXEC)];
-        // Duplicates, flags, and reading seals. Others would lock files, seal memory, or have the
-        // kernel send signals to other processes (F_SETOWN).
+        // Duplicates, flags, and reading seals. Other commands would lock files, seal memory, or
+        // make the kernel send signals to other processes (F_SETOWN).
         SYS_fcntl [Is(1, libc::F_DUPFD_CLOEXEC)] [Is(1, libc::F_GETFD)] [Is(1, libc::F_SETFD)]
             [Is(1, libc::F_GETFL)] [Is(1, libc::F_SETFL)] [Is(1, libc::F_GET_SEALS)];
         // abort(3) sends a signal to its own thread.
@@ -145,7 +146,7 @@ fn conditional() -> Vec<Conditional> {
     }
 }
 
-/// Calls of a mount over io_uring: what a thread does with a ring that was made, and restricted,
+/// Calls of a mount over io_uring: what a thread does with a ring that was created and restricted
 /// before. The numbers are IORING_REGISTER_FILES and IORING_REGISTER_ENABLE_RINGS.
 fn of_rings() -> Vec<Conditional> {
     conditional! {
@@ -154,13 +155,13 @@ fn of_rings() -> Vec<Conditional> {
     }
 }
 
-/// Calls of a companion beside those of a server: it is a client of the mount, whose directories it
-/// lists, and whose names it resolves. What openat2 may open is decided by Landlock.
+/// Calls that a companion needs in addition to a server's: it is a client of the mount, lists its
+/// directories and resolves its names. Landlock decides what openat2 may open.
 const OF_COMPANION: &[Call] = calls! {
     SYS_openat2 SYS_newfstatat SYS_readlinkat SYS_getdents64 SYS_pwrite64
 };
 
-/// Restricts a server: the calling thread and those it makes.
+/// Restricts a server: the calling thread and those it creates.
 pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
     let rules = rules(io_uring, &[]);
     apply(rules.map_err(|error| error.to_string())?)
@@ -184,7 +185,7 @@ fn apply(rules: Rules) -> Result<(), String> {
     };
     let newer = make(no_clone3, allow.clone(), refuse(Errno::NOSYS)).map_err(describe)?;
     let allowed = make(rules, refuse(Errno::PERM), allow).map_err(describe)?;
-    // In this order: the second forbids to install another.
+    // In this order: the second forbids installing another.
     apply_filter(&newer).map_err(describe)?;
     apply_filter(&allowed).map_err(describe)
 }
@@ -195,7 +196,7 @@ pub fn allowed_calls() -> Vec<i64> {
     rules(true, &[]).map_or_else(|_| Vec::new(), |rules| rules.into_keys().collect())
 }
 
-/// `more`: calls that are allowed with any arguments, too.
+/// `more` lists further calls that are allowed with any arguments.
 fn rules(io_uring: bool, more: &[Call]) -> Outcome<Rules> {
     let always = ALWAYS.concat().into_iter().chain(more.iter().copied());
     let always = always.map(|call| (call, Vec::new()));
@@ -217,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// Names in backquotes in one column of the table below a line of docs/sandbox.md.
+    /// Names in backquotes in one column of the table after a line of docs/sandbox.md.
     fn listed(begin: &str, column: usize) -> BTreeSet<String> {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md");
         let page = std::fs::read_to_string(page).unwrap();
@@ -240,7 +241,7 @@ mod tests {
             .collect()
     }
 
-    /// The page is that of x86-64, which has all calls of the others.
+    /// The page describes x86-64, which has all calls of the other architectures.
     #[test]
     fn the_page_about_the_sandbox_lists_the_calls_of_the_filter() {
         let of_page = [listed("With any", 2), listed("With some", 1)];

@@ -1,16 +1,16 @@
-//! Landlock: the files that can still be opened. The image and its devices are open already and
-//! cannot be opened by name any more, nor can any other file.
+//! Landlock: the files that can still be opened. The image and its devices are already open and can
+//! no longer be opened by name, nor can any other file.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use confinement::files::{AccessFs, Landlock, beneath, restrict_to};
 
-/// Opened by each serving thread, also by those that come with a CPU later. IOCTL_DEV: for the
-/// call that ties it to the mount.
+/// Opened by each serving thread, even by those for a CPU that comes later. IOCTL_DEV is for the
+/// call that binds it to the mount.
 const FUSE: &str = "/dev/fuse";
 
-/// Which CPUs are online, which are possible.
+/// Lists the CPUs that are online and those that are possible.
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Read to explain why real-time priority was refused.
@@ -21,8 +21,8 @@ const SELF: &str = "/proc/self";
 /// descriptors.
 const PROC: &str = "/proc";
 
-/// Restricts a server: the calling thread and those it makes. `io_uring`: whether requests arrive
-/// over it.
+/// Restricts a server: the calling thread and those it creates. `io_uring` says whether requests
+/// arrive over it.
 pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
     let processes = if io_uring { SELF } else { PROC };
     let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;

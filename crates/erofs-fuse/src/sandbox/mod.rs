@@ -1,18 +1,18 @@
-//! The sandbox of a server: once its image is open, the server may read it, answer the kernel, and
-//! create and place its own threads. An exploit in an image can reach nothing else.
+//! The sandbox of a server: once its image is open, the server may read the image, answer the
+//! kernel, and create and place its own threads. An exploit in an image can reach nothing else.
 //!
-//! Entered by one thread before it reads the first byte of the image and before it makes any other;
-//! all later ones inherit everything. From the outside in:
+//! Entered by one thread before it reads the first byte of the image and before it creates any
+//! other; all later threads inherit everything. From the outside in:
 //!
-//! 1. [Limits](limits) allow real-time workers, [capabilities](capabilities) are dropped, all but
-//!    CAP_SYS_NICE where the limits cannot be set, and root becomes [`nobody`](user).
-//! 2. No new privileges: no program that is run could have more than this one.
-//! 3. [Landlock](files): only the few files that workers need can be opened; no program can be run,
-//!    no mount changed, no network used, no other process signalled.
+//! 1. [Limits](limits) allow real-time workers, [capabilities](capabilities) are dropped (except
+//!    CAP_SYS_NICE if the limits cannot be set), and root becomes [`nobody`](user).
+//! 2. No new privileges: no executed program can gain more than this process has.
+//! 3. [Landlock](files): only the few files that workers need can be opened; no program can be
+//!    executed, no mount changed, no network used, no other process signalled.
 //! 4. [seccomp](calls): only the system calls that serving needs.
 //!
-//! Each is left out when the kernel or a container refuses it; with a notice. Mounting and
-//! unmounting are done by another process (see [`crate::helper`]).
+//! If the kernel or a container refuses one of these, it is left out, with a notice. Another
+//! process mounts and unmounts (see [`crate::helper`]).
 
 #[cfg(any(
     target_arch = "x86_64",
@@ -22,7 +22,7 @@
 mod calls;
 mod files;
 mod limits;
-/// The filters are made for few architectures.
+/// The filters exist for only a few architectures.
 #[cfg(not(any(
     target_arch = "x86_64",
     target_arch = "aarch64",
@@ -85,7 +85,7 @@ impl Sandbox {
     }
 
     /// The first half: drops capabilities, so that the steps before [`close`](Self::close) run
-    /// without them. They run as the user that mounted, whose files some of them need.
+    /// without them. They run as the user who mounted, whose files some of them need.
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
@@ -104,7 +104,7 @@ impl Sandbox {
         this
     }
 
-    /// The second half; `io_uring`: whether requests are served over it.
+    /// The second half; `io_uring`: whether requests arrive over it.
     pub(crate) fn close(&mut self, io_uring: bool) {
         if !self.on {
             return;
@@ -149,7 +149,7 @@ impl Sandbox {
         self.missing.push(format!("{what} ({why})"));
     }
 
-    /// One line if part of it, or all of it, is missing.
+    /// One line if all or part of it is missing.
     pub(crate) fn notice(&self) -> Option<String> {
         if !self.on {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());
@@ -168,9 +168,9 @@ impl Sandbox {
 }
 
 /// Restricts the process of a companion, which has one thread, to the mount with this root, if
-/// there is one: it can open nothing else, and write nothing at all. Unlike a server it stays the
-/// user that mounted, who alone may use the mount. What the kernel or a container refuses is left
-/// out: a companion reads no image.
+/// there is one: it can open nothing else and write nothing at all. Unlike a server it remains the
+/// user who mounted, since only that user may use the mount. Steps that the kernel or a container
+/// refuses are left out: a companion reads no image.
 pub(crate) fn enter_as_companion(root: Option<&OwnedFd>) {
     let _ = capabilities::keep(capabilities::READ_ANY);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);

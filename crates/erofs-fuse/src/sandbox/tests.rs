@@ -1,5 +1,5 @@
-//! Tests in threads that enter the sandbox; the rest of this process stays unrestricted. What a
-//! server is refused, `tests/mount/sandboxed.rs` tries.
+//! Tests in threads that enter the sandbox; the rest of this process stays unrestricted.
+//! `tests/mount/sandboxed.rs` tries what a server is refused.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::Sandbox;
 
-/// Runs `f` inside the sandbox, unless it is not available here in full.
+/// Runs `f` inside the sandbox, unless the full sandbox is not available here.
 fn inside(hipri: Hipri, io_uring: bool, f: impl FnOnce(&Sandbox) + Send + 'static) {
     let body = move || {
         let mut sandbox = Sandbox::begin(hipri);
@@ -61,7 +61,7 @@ fn threads_can_be_made_named_placed_and_joined() {
     });
 }
 
-/// Where the limits may be set, the capability, which holds for all processes, is not kept.
+/// If the limits may be set, the capability, which covers all processes, is not kept.
 #[test]
 fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
     let had = u64::from_str_radix(&status("CapEff"), 16).unwrap();
@@ -85,7 +85,7 @@ fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
     });
 }
 
-/// Of another user: root's helper, for a server of root.
+/// `sandbox=off` is reported in a notice.
 #[test]
 fn off_says_so() {
     assert!(Sandbox::off().notice().unwrap().contains("sandbox=off"));

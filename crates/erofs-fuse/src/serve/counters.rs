@@ -112,7 +112,7 @@ impl Shaped for Transport {
 /// The live counters of a mount.
 ///
 /// # Errors
-/// One line: it is no erofast mount, may not be read, or its daemon is dead.
+/// One line: it is not an erofast mount, may not be read, or its daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let value = queries::get(mountpoint, queries::COUNTERS)?;
     let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
@@ -124,19 +124,19 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     }
 }
 
-/// Largest number that a double has exactly, and more than anything that is counted: sums of
-/// counters stay far below what 64 bits hold.
+/// Largest number up to which a double is exact, and more than any count: sums of counters stay far
+/// below what 64 bits hold.
 const LARGEST: u64 = 1 << 53;
 
-/// Longest list; those of a server have 64 buckets, some CPUs, some programs.
+/// Longest list accepted; a server's lists have 64 buckets, a few CPUs or a few programs.
 const LONGEST: usize = 1 << 10;
 
-/// Whether its numbers can be added up: a server of another user answers what it likes.
+/// Whether its numbers can be added up: a server of another user may answer anything.
 fn is_plausible(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
         Value::Array(list) => list.len() <= LONGEST && list.iter().all(is_plausible),
-        // Hostile images have faults anywhere; these are not added up.
+        // Hostile images have faults at arbitrary places; these are not added up.
         Value::Object(fields) => fields
             .iter()
             .all(|(name, value)| ["nid", "address"].contains(&&**name) || is_plausible(value)),
@@ -144,10 +144,10 @@ fn is_plausible(value: &Value) -> bool {
     }
 }
 
-/// A mount point, and what [`stat`] says of it.
+/// A mount point, and the result of [`stat`] for it.
 pub type Answer = (PathBuf, Result<Value, Error>);
 
-/// The live counters of these mounts, with their mount points. All servers are asked at the same
+/// The live counters of these mounts, with their mount points. All servers are queried at the same
 /// time.
 pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
     let asked = places.into_iter().map(|place| {
@@ -174,7 +174,7 @@ pub(crate) struct Reporter {
     image: String,
     mountpoint: PathBuf,
     sandbox: Sandbox,
-    /// Of the start that no part of the server repeats.
+    /// Start-up notices that no part of the server repeats.
     notices: Vec<String>,
     restart: Restart,
     started: Instant,
@@ -201,7 +201,7 @@ impl Reporter {
         }
     }
 
-    /// `None` while the mount ends.
+    /// Collects the figures; `None` while the mount ends.
     pub(crate) fn figures(&self, filesystem: FilesystemFigures) -> Option<MountFigures> {
         let (engine, session) = (self.engine.upgrade()?, self.session.upgrade()?);
         let (fuse, engine_stats) = (session.statistics(), engine.stats());
@@ -251,7 +251,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Waits for the process that fetches.
+/// The figures of one file. Waits for the fetching process.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

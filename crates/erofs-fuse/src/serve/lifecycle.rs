@@ -1,8 +1,8 @@
 //! Start-up and shut-down of one mount.
 //!
-//! Up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
-//! Down, whatever ends it: unmount, end the requests, join the threads, close log and image. If a
-//! step fails, the owners of the earlier ones release them; the mount by [`UnmountGuard`].
+//! Up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready. Down,
+//! whatever ends it: unmount, end the requests, join the threads, close log and image. If a step
+//! fails, the owners of the earlier ones release them; [`UnmountGuard`] releases the mount.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,11 +45,11 @@ use crate::respawn;
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// Time for what launches decode when the mount ends.
+/// The time for decoding what launches read when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
-/// Serves an image until the mount is gone. `log` gets faults of the image, `notice` lines for the
-/// user; `ready` is called when programs can use the mount, and informs the helper.
+/// Serves an image until the mount is gone. `log` receives faults of the image, `notice` lines for
+/// the user; `ready` is called when programs can use the mount, and informs the helper.
 pub(crate) fn serve(
     request: &MountRequest,
     start: Start,
@@ -59,13 +59,13 @@ pub(crate) fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // For the fetcher alone, which the helper starts.
+    // These are only for the fetcher, which the helper starts.
     sys::environment::erase(respawn::NETWORK).map_err(Error::std_io("the environment"))?;
     // Read now: later neither a non-dumpable process nor the sandbox may.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
-    // stores pages may wait for a read that only the helper can end, after the death.
+    // stores pages may wait for a read that only the helper can end, after that death.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(Error::io("prctl"))?;
     let options = &request.options;
@@ -76,7 +76,7 @@ pub(crate) fn serve(
         Start::First => covered_notice(&request.mountpoint),
     };
     let engine = EngineOptions {
-        // This thread does while it waits.
+        // This thread watches while it waits.
         watches: false,
         ..options.engine.clone()
     };
@@ -88,18 +88,19 @@ pub(crate) fn serve(
     };
     let opened = Opened::with(&request.image, &engine, &open)?;
     opened.were_opened_as(&|path| versions.borrow().get(path).copied().flatten());
-    // Before any thread exists: all threads inherit the mask, and only this one reads signals.
+    // Blocked before any other thread exists: all threads inherit the mask, and only this one reads
+    // signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::First {
         restart = restart.with_memory(helper.in_flight())?;
-        // Before the sandbox, whose user may not enter a root directory of mode 0700.
+        // Before the sandbox, whose user may not be allowed to enter a root directory of mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
     };
-    // With the rights that are left: the kernel may allow io_uring to privileged processes only.
+    // With the remaining rights: the kernel may allow io_uring only to privileged processes.
     let rings = uring::rings(options)?;
     sandbox.close(rings.is_some());
     if options.sandbox == SandboxMode::Strict {
@@ -135,7 +136,7 @@ pub(crate) fn serve(
         no_log,
     };
     let served = serving.run(helper, &mut ready);
-    // Workers hold channels, channels the filesystem, and the filesystem the engine.
+    // Workers hold channels, channels hold the filesystem, and the filesystem holds the engine.
     if let Some(workers) = engine.workers() {
         workers.shutdown();
     }
@@ -143,7 +144,7 @@ pub(crate) fn serve(
     served
 }
 
-/// An image that cannot be read any more since it was overwritten is not to blame.
+/// If an image was overwritten, that is why it can no longer be read, and the error says so.
 fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     match change {
         Some(change) => Error::Server(format!("{error}; {}", change.line)),
@@ -154,7 +155,7 @@ fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
 /// The parts of one mount that is about to be served.
 struct Serving<'s> {
     engine: &'s Arc<Engine>,
-    /// What the mount shows as its root.
+    /// The inode that the mount shows as its root.
     root: Nid,
     faults: Arc<FaultRecorder>,
     request: &'s MountRequest,
@@ -181,7 +182,7 @@ impl Serving<'_> {
             false => self.mount(helper, &image)?,
         };
         let mut unmount = UnmountGuard {
-            // A successor that does not get so far leaves the mount to the next one.
+            // A successor that does not get this far leaves the mount to the next one.
             unmounts: !resumes,
             helper,
         };
@@ -194,7 +195,7 @@ impl Serving<'_> {
             serde_json::to_vec(&reporter.figures(own)?).ok()
         }));
         let nodes = image.nodes();
-        // Before the threads that store have descriptors of their own.
+        // Before the storing threads have their own descriptor tables.
         let keeping = match resumes {
             true => None,
             false => self.decoded(unmount.helper, &image),
@@ -220,7 +221,7 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // This thread starts threads that requests need and raises workers: on busy CPUs it must
+        // This thread starts threads that requests need, and raises workers: on busy CPUs it must
         // not wait for its turn.
         if let Some(workers) = engine.pinned_workers() {
             workers.lead();
@@ -241,14 +242,14 @@ impl Serving<'_> {
             close_soon(engine);
         }
         drop(keeping);
-        // Requests that are being served end soon, and those behind them at once.
+        // Requests being served end soon, and those after them at once.
         engine.close();
         ended?;
         unmount.unmounts = false;
         Ok(())
     }
 
-    /// Makes ready to store small files ahead of their readers.
+    /// Prepares storing small files ahead of their readers.
     fn read_ahead(
         &mut self,
         helper: &mut MountHelper,
@@ -270,7 +271,7 @@ impl Serving<'_> {
         let files = Arc::new(FileReadAhead::new(storing.demand()));
         let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
-        // Only root can copy the mount, without which nothing is listed.
+        // Only root can copy the mount, and without a copy nothing is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
                 let directories = DirectoryReadAhead::new(image.nodes().root(), events);
@@ -286,7 +287,7 @@ impl Serving<'_> {
         Ok(Some(running))
     }
 
-    /// A mount of this server's own.
+    /// Makes a mount of this server's own.
     fn mount(
         &mut self,
         helper: &mut MountHelper,
@@ -296,7 +297,7 @@ impl Serving<'_> {
         let device = helper.mount(config.max_request)?;
         let session = self.handshake(helper, device, image, &config);
         if session.is_err() {
-            // On failure the mount stays in the tree; it dies with this process.
+            // On failure the mount stays in the tree and dies with this process.
             let _ = helper.detach();
         }
         session
@@ -322,7 +323,7 @@ impl Serving<'_> {
         Ok(session)
     }
 
-    /// The mount of a server that is gone.
+    /// Takes over the mount of a server that is gone.
     fn resume(
         &self,
         helper: &MountHelper,
@@ -337,7 +338,7 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
-    /// Has what launches decode kept, where that is wanted and possible.
+    /// Keeps the bytes that launches decode, if that is wanted and possible.
     fn decoded(&self, helper: &MountHelper, image: &ErofsFilesystem) -> Option<Keeping> {
         let options = &self.request.options;
         let is_wanted = options.decoded_size.is_some() || decodes_for_long(self.engine);
@@ -346,13 +347,13 @@ impl Serving<'_> {
         let decoded = DecodedBytes::new(file, options.decoded_bytes(), self.engine);
         let decoded = Arc::new(decoded);
         image.set_decoded(Arc::clone(&decoded));
-        // Without the thread nothing is added to what there is.
+        // Without the thread, nothing is added to the existing bytes.
         decoded
             .start(self.engine, helper.decoded_writer().ok()?)
             .ok()
     }
 
-    /// Has the companion of the mount learn what happens: it looks ahead of launches and walks.
+    /// Tells the companion of the mount what happens: it looks ahead of launches and walks.
     fn events(
         &self,
         helper: &MountHelper,
@@ -407,8 +408,8 @@ impl Serving<'_> {
     }
 }
 
-/// Closes the engine after a while: what launches decode is decoded once more, for which a hostile
-/// image may take long.
+/// Closes the engine after a while: the bytes that launches read are decoded once more, which may
+/// take long for a hostile image.
 fn close_soon(engine: &Arc<Engine>) {
     let engine = Arc::downgrade(engine);
     let close = move || {
@@ -418,7 +419,7 @@ fn close_soon(engine: &Arc<Engine>) {
         }
     };
     let name = "erofs_close".to_owned();
-    // Without the thread, the end of the mount waits for it.
+    // Without the thread, the end of the mount has to wait for it.
     let _ = thread::Builder::new().name(name).spawn(close);
 }
 
@@ -426,7 +427,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        // With allow_root the server has to know who asks.
+        // With allow_root the server must know who asks.
         idmap: options.idmap
             && options.kernel_checks(root)
             && (options.allow_other || !options.allow_root),
@@ -438,26 +439,26 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     }
 }
 
-/// `None` if the kernel reads nothing ahead.
+/// `None` if the kernel does not read ahead.
 fn random_faults(options: &MountOptions, session: &Session) -> Option<Arc<RandomFaults>> {
     let window = options.read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let longest = (u64::from(window) << 10).max(session.protocol().max_request as u64);
     (window > 0).then(|| Arc::new(RandomFaults::new(longest)))
 }
 
-/// LZ4 alone is decoded about as fast as it is copied.
+/// Whether decoding is slow: only LZ4 decodes about as fast as memory is copied.
 fn decodes_slowly(engine: &Engine) -> bool {
     uses(engine, |algorithm| algorithm != Algorithm::Lz4)
 }
 
-/// Longer than it takes to read what is kept decoded, and to check it.
+/// Whether decoding takes longer than reading and checking bytes that are kept decoded.
 fn decodes_for_long(engine: &Engine) -> bool {
     uses(engine, |algorithm| {
         matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate)
     })
 }
 
-/// Whether one of the images has one of these algorithms.
+/// Whether one of the images uses one of these algorithms.
 fn uses(engine: &Engine, are_these: impl Fn(Algorithm) -> bool) -> bool {
     let mut images = engine.images();
     images.any(|(_, image)| image.superblock().algorithms().any(&are_these))
@@ -478,7 +479,7 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
     }
 }
 
-/// Unmounts when dropped, unless the mount is gone already or not this server's.
+/// Unmounts when dropped, unless the mount is already gone or is not this server's.
 struct UnmountGuard<'m> {
     helper: &'m mut MountHelper,
     unmounts: bool,
@@ -487,7 +488,7 @@ struct UnmountGuard<'m> {
 impl Drop for UnmountGuard<'_> {
     fn drop(&mut self) {
         if self.unmounts {
-            // On failure the mount stays in the tree; it dies with this process.
+            // On failure the mount stays in the tree and dies with this process.
             let _ = self.helper.detach();
         }
     }

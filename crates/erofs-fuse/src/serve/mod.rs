@@ -1,4 +1,4 @@
-//! The life of a server: how it begins, waits and ends, and what it says of itself.
+//! The life of a server: how it begins, waits and ends, and what it reports about itself.
 
 mod counters;
 mod lifecycle;

@@ -1,8 +1,8 @@
-//! The live counters in Prometheus' text format, made of the JSON that `erofast stat` reads and of
-//! the table of its figures.
+//! The live counters in Prometheus' text format, built from the JSON that `erofast stat` reads and
+//! from the table of its figures.
 //!
-//! Numbers of a list are added up, and nanoseconds become seconds. A figure that is unknown has no
-//! series; a mount that does not answer has a field `error`, and no series but `up`.
+//! Numbers in a list are added up, and nanoseconds become seconds. An unknown figure has no series;
+//! a mount that does not answer has a field `error`, and no series but `up`.
 //!
 //! ```text
 //! # HELP erofast_requests_total Requests served, by kind.
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::counters::MountFigures;
 
-/// Suffix of the name, labels, value.
+/// Suffix of the name, labels, and value.
 type Sample = (&'static str, String, f64);
 
 macro_rules! composed {
@@ -26,8 +26,8 @@ macro_rules! composed {
     };
 }
 
-/// Metrics of more than one figure: name, kind and help. The series of the last one are in the
-/// table, where they have no help in common.
+/// Metrics composed of several figures: name, kind and help. The series of the last one are in the
+/// table, where they have no common help.
 const COMPOSED: &[[&str; 3]] = composed! {
     gauge "up"
         "1 where the server of a mount answers, 0 where it does not or may not be asked.";
@@ -57,7 +57,7 @@ fn composed(name: &str, mount: &Value) -> Vec<Sample> {
         }
         "sandbox" => ["no_new_privs", "landlock", "seccomp"]
             .map(|part| {
-                // A part holds if it is true, or has the number of its version.
+                // A part is active if it is true or has a version number.
                 let value = &mount["sandbox"][part];
                 let holds = value.as_bool().unwrap_or(value.is_number());
                 ("", label("part", part), f64::from(u8::from(holds)))
@@ -69,7 +69,7 @@ fn composed(name: &str, mount: &Value) -> Vec<Sample> {
     }
 }
 
-/// A metric of the table, and the figures it shows: where, by which label.
+/// A metric of the table, and the figures it shows: their place and label.
 struct Metric {
     name: &'static str,
     kind: &'static str,
@@ -210,7 +210,7 @@ impl Metric {
     }
 }
 
-/// The value at a place; behind a list, the sum of its numbers.
+/// The value at a place; if a list is on the way, the sum of its numbers.
 fn find(value: &Value, place: &[&str]) -> Value {
     match (value, place) {
         (Value::Array(list), _) => {
@@ -222,7 +222,7 @@ fn find(value: &Value, place: &[&str]) -> Value {
     }
 }
 
-/// Buckets are `[n, times]`: from 2^n up to below 2^(n+1); so many are a base unit.
+/// Buckets are `[n, times]`, from 2^n up to below 2^(n+1); `unit` of these are one base unit.
 fn histogram(values: &Value, unit: f64) -> Vec<Sample> {
     let bucket = |bound: &str, below| ("_bucket", label("le", bound), below);
     let (mut samples, mut below) = (Vec::new(), 0.0);
@@ -250,7 +250,7 @@ fn label(name: &str, value: &str) -> String {
     format!(",{name}=\"{}\"", escape(value))
 }
 
-/// As the format wants it inside of quotes.
+/// Escapes a text as the format requires inside quotes.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
@@ -344,7 +344,7 @@ mod tests {
         assert!(known.contains("sandbox") && !known.contains("profile_wasted_bytes"));
     }
 
-    /// Names are a contract: one that is gone or new shows here.
+    /// Names are a contract: a removed or new one shows up here.
     #[test]
     fn the_page_of_monitoring_has_every_metric_and_no_other() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");

@@ -4,18 +4,18 @@ use std::ops::RangeInclusive;
 
 use crate::options::READ_AHEAD_KB;
 
-/// KiB of the smallest and of the largest value chosen; more than the latter is not allowed by
-/// default where pages have 4 KiB (`fs.fuse.max_pages_limit`).
+/// KiB of the smallest and of the largest value chosen; with pages of 4 KiB, no more than the
+/// latter is allowed by default (`fs.fuse.max_pages_limit`).
 const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 
-/// Bytes of the largest request.
+/// Bytes in the largest request.
 ///
-/// Half of the read-ahead window, so that two threads serve it and a reader waits for half of it
-/// only; or all of it, where idle workers help with one request:
+/// Half of the read-ahead window, so that two threads serve it and a reader waits for only half of
+/// it; or all of it, if idle workers help with one request:
 /// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, which
 ///   serves it on another CPU;
-/// * with slow codecs, where each request would wait for the pcluster at its border that the other
-///   one decodes.
+/// * with slow codecs, because each of the two requests would wait for the pcluster at their border
+///   while the other decodes it.
 pub(crate) fn request_bytes(read_ahead_kb: Option<u32>, whole: bool) -> usize {
     let window = read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let request = if whole { window } else { window / 2 };

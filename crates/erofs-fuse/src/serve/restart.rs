@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::request::MountRequest;
 
-/// What became of the option `restart`.
+/// The outcome of the option `restart`.
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
-    /// An error if it cannot be.
+    /// If it cannot be on, that is an error.
     required: bool,
-    /// Why it is off; `None`: it is on.
+    /// Why it is off; `None` if it is on.
     off: Option<String>,
     /// The process that starts servers.
     helper: Option<i32>,
@@ -33,7 +33,7 @@ figures::figures! {
 }
 
 impl Restart {
-    /// What the options allow.
+    /// Decides from the options.
     pub(crate) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
         if options.io_uring && request.is_remote() {
@@ -54,7 +54,7 @@ impl Restart {
         this.checked()
     }
 
-    /// Off where the memory for requests in flight cannot be made.
+    /// Turns it off if the memory for requests in flight cannot be created.
     pub(crate) fn with_memory(mut self, outcome: Result<(), Error>) -> Result<Self, Error> {
         if let (Err(error), None) = (outcome, &self.off) {
             self.off = Some(error.to_string());
@@ -62,7 +62,7 @@ impl Restart {
         self.checked()
     }
 
-    /// What the handshake allows.
+    /// Decides from the result of the handshake.
     pub(crate) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {
             let minor = session.protocol().minor;
@@ -83,7 +83,7 @@ impl Restart {
         self.off.is_none()
     }
 
-    /// For the live counters.
+    /// Returns the figures for the live counters.
     pub(super) fn figures(&self, in_flight: Option<&RequestsInFlight>) -> RestartFigures {
         let helper = self.helper.filter(|_| self.is_on());
         let gone = helper.is_some() && helper != parent();
@@ -101,12 +101,12 @@ fn parent() -> Option<i32> {
     rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
 }
 
-/// What the kernel sends again is what was taken from `/dev/fuse`.
+/// The kernel can send again only what was taken from `/dev/fuse`.
 const RING: &str = "over io_uring the kernel cannot send again what another server had taken";
 
 const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 
-/// A line for each request that is refused since it killed servers.
+/// A line for each request that is refused because it killed servers.
 pub(crate) fn notices(in_flight: Option<&RequestsInFlight>) -> Vec<String> {
     let refused = in_flight.map(RequestsInFlight::refused).unwrap_or_default();
     let line = |request| {

@@ -1,5 +1,5 @@
-//! The threads that take requests: the workers that decompress, or plain threads, and what a mount
-//! over io_uring needs besides.
+//! The threads that take requests: the workers that decompress, or plain threads, and the
+//! additional ones of a mount over io_uring.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -18,8 +18,8 @@ use crate::threads::with_that_of_workers;
 /// Opens the channel of one serving thread, which is pinned to that CPU.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
-/// Starts all threads that serve `session`. Returns the channel of FORGET and INTERRUPT where
-/// requests come over io_uring, which does not carry them: the caller serves it.
+/// Starts all threads that serve `session`. If requests come over io_uring, returns the channel of
+/// FORGET and INTERRUPT, which io_uring does not carry; the caller serves it.
 pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
@@ -53,11 +53,12 @@ fn start_with(
     }
 }
 
-/// Starts what every mount over io_uring has besides its workers. Until it runs, all requests wait.
+/// Starts the threads that every mount over io_uring has in addition to its workers. Until they
+/// run, all requests wait.
 ///
-/// The overflow queue takes what a busy worker cannot, with the priority of the workers: on an idle
-/// machine a real-time thread would keep a worker from its part of the request before. The thread
-/// beside it keeps it from single requests.
+/// The overflow queue takes requests that a busy worker cannot, with the priority of the workers:
+/// on an idle machine a real-time thread would keep a worker from its part of the previous request.
+/// The second thread keeps the overflow queue from taking single requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
     let run = |engine: Weak<Engine>| {
         move |channel: Channel| with_that_of_workers(&engine, || channel.run())
@@ -66,7 +67,7 @@ fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<
         spawn_channel(name, session, open, run(Arc::downgrade(engine)))
     };
     with_run("erofs_overflow", Session::overflow_channel)?;
-    // Without it requests are served all the same, more often by the overflow queue.
+    // Without it requests are still served, more often by the overflow queue.
     let _ = with_run("erofs_turn", Session::turn_channel);
     Ok(())
 }
@@ -99,7 +100,7 @@ impl EventSource for ChannelSource {
     }
 }
 
-/// Gives every worker a channel of its own.
+/// Gives each worker its own channel.
 fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     // The workers keep this closure for CPUs that come online later; it must not keep a finished
     // mount alive.
@@ -116,7 +117,7 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     Ok(())
 }
 
-/// Without workers: as many plain threads as usable CPUs, named `erofs_reader/N`.
+/// Without workers: starts as many plain threads as there are usable CPUs, named `erofs_reader/N`.
 fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {

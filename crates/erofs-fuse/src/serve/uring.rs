@@ -1,4 +1,4 @@
-//! Requests over io_uring, where the mount asks for it.
+//! Requests over io_uring, if the mount asks for it.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use fuse_transport::{Rings, Session};
 use crate::error::Error;
 use crate::options::MountOptions;
 
-/// What has to be made before the sandbox forbids to make any: one ring for each CPU, or one for
-/// each thread that serves all of them; and the overflow queue's.
+/// Creates the rings before the sandbox forbids it: one for each CPU, or one for each thread that
+/// serves all CPUs; and the overflow queue's.
 pub(super) fn rings(options: &MountOptions) -> Result<Option<Rings>, Error> {
     let rings = options.io_uring.then(|| make(options)).transpose();
     rings.map_err(|error| Error::IoUring(error.to_string()))
@@ -19,7 +19,7 @@ pub(super) fn rings(options: &MountOptions) -> Result<Option<Rings>, Error> {
 fn make(options: &MountOptions) -> io::Result<Rings> {
     let per_cpu = options.engine.workers == WorkersMode::PerCpu;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    // Without pinned workers, which may be refused, an unbound thread takes their place.
+    // If pinned workers are refused, an unbound thread takes their place.
     let overflow = 1 + if per_cpu { 1 } else { threads };
     let cpus = plugged_in_cpus();
     let cpus = cpus.ok_or_else(|| io::Error::other("the number of possible CPUs is unknown"))?;

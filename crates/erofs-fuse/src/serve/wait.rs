@@ -1,5 +1,5 @@
-//! What the main thread does while others serve: it waits for the end of the mount, starts threads
-//! on demand, follows the CPUs, and reads what io_uring does not carry.
+//! The main thread's work while others serve: it waits for the end of the mount, starts threads on
+//! demand, follows the CPUs, and reads what io_uring does not carry.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,35 +15,35 @@ use crate::poll::first_ready;
 use crate::protocol::{MountHelper, Order};
 use crate::threads::OnDemand;
 
-/// How long programs may go on using a mount after a signal asked it to end: with what follows, the
-/// end comes within two seconds.
+/// How long programs may go on using a mount after a signal asked it to end: with the steps that
+/// follow, the end comes within two seconds.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Shortest and longest interval between checks for an idle mount.
 const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 
-/// What the main thread watches.
+/// Everything the main thread watches.
 pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
     pub signals: &'w OwnedFd,
     pub helper: &'w mut MountHelper,
-    /// The mount ends with its helper, which is in the foreground.
+    /// The mount ends with its helper, which runs in the foreground.
     pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
     /// The pinned workers, whose CPUs may come and go.
     pub workers: Option<&'w Workers>,
-    /// Its load is judged meanwhile.
+    /// The engine whose load is judged meanwhile.
     pub engine: &'w Engine,
-    /// The channel of FORGET and INTERRUPT, unless those that serve get them.
+    /// The channel of FORGET and INTERRUPT, unless the serving threads get them.
     pub forgets: Option<Channel>,
 }
 
 impl Watched<'_> {
-    /// Returns when the mount is gone, a signal or an order of the helper came, or it was idle for
-    /// `timeout`.
+    /// Returns when the mount is gone, when a signal or an order of the helper arrives, or when it
+    /// was idle for `timeout`.
     ///
     /// # Errors
-    /// One line when a signal came and the mount could not be unmounted.
+    /// One line if a signal came and the mount could not be unmounted.
     pub(crate) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let (mut cpus, mut load) = (Check::now(), Check::now());
@@ -113,7 +113,7 @@ impl Watched<'_> {
 }
 
 fn serve_ready(channel: Option<&mut Channel>) {
-    // The end of the mount is seen by the session.
+    // The session sees the end of the mount.
     if let Some(channel) = channel
         && channel.wait() == Ready::Request
     {
@@ -126,29 +126,29 @@ enum Woken {
     Gone,
     Signal,
     Asked,
-    /// Or the end of the helper.
+    /// An order, or the end of the helper.
     Order,
-    /// One came or went.
+    /// A CPU came or went.
     Cpus,
-    /// Requests come again.
+    /// Requests come again after a pause.
     Load,
-    /// Or INTERRUPT.
+    /// FORGET or INTERRUPT.
     Forget,
     Time,
 }
 
-/// Sleeps until one of `sources` is readable; the first of them that is.
+/// Sleeps until one of `sources` is readable; returns the first such source.
 fn sleep(sources: &[(Woken, BorrowedFd<'_>)], limit: Option<Duration>) -> Result<Woken, Error> {
     let watched: Vec<_> = sources.iter().map(|(_, fd)| (*fd, PollFlags::IN)).collect();
     let ready = first_ready(&watched, limit).map_err(Error::io("poll"))?;
     Ok(ready.map_or(Woken::Time, |index| sources[index].0))
 }
 
-/// A check that is due at intervals, and after an event.
+/// A check that is due at intervals and after an event.
 struct Check(Option<Instant>);
 
 impl Check {
-    /// The first time is now: there may have been an event before.
+    /// Due at once for the first time: there may have been an event before.
     fn now() -> Self {
         Self(Some(Instant::now()))
     }
@@ -158,7 +158,8 @@ impl Check {
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    /// `check` returns the time until the next one; without it only an event brings one.
+    /// Runs a check that is due. `check` returns the time until the next one; `None` waits for an
+    /// event.
     fn run(&mut self, event: bool, check: impl FnOnce() -> Option<Duration>) {
         if event || self.left().is_some_and(|left| left.is_zero()) {
             self.0 = check().map(|next| Instant::now() + next);
@@ -166,11 +167,10 @@ impl Check {
     }
 }
 
-/// Unmounts a mount that is not used for `limit`, to within an eighth of it.
+/// Unmounts a mount that has not been used for `limit`, to within an eighth of it.
 ///
-/// The server sees requests only; a program may also use what is in the kernel's caches. So as root
-/// the mount is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the
-/// mark.
+/// The server only sees requests; a program may also use the kernel's caches. So as root the mount
+/// is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
 struct Idle {
     limit: Duration,
     requests: u64,
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Time until a mount expires whose last request comes after `busy`.
+    /// Time until a mount expires if its last request comes after `busy`.
     fn expires_after(limit: Duration, busy: Duration) -> Duration {
         let begin = Instant::now();
         let (mut idle, mut mount) = (Idle::new(limit, begin), Unused::default());

@@ -1,4 +1,4 @@
-//! What deaths of servers mean: start another one, refuse a request, or end the mount.
+//! The consequences of a server's death: start another server, refuse a request, or end the mount.
 
 use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
@@ -11,27 +11,27 @@ use fuse_transport::TakenRequest;
 use crate::child::ChildProcess;
 
 /// This many crashes within [`WITHIN`] end a mount, and so do as many deaths of another kind if no
-/// server has answered a request for so long. After this many deaths in a row a request is refused
-/// that was being served at each of them, however they died.
+/// server has answered a request for that long. After this many consecutive deaths, however they
+/// came about, a request that was being served at each of them is refused.
 ///
 /// A kill says nothing about the server: at any rate of kills the mount stays as long as a server
-/// answers something in between. The limit in time ends a mount whose servers lack the memory to
+/// answers something in between. The time limit ends a mount whose servers lack the memory to
 /// start.
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Before a server is started after one that answered nothing: at first, and at most.
+/// Pause before a server is started after one that answered nothing: initial and maximal.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
-/// How long the start of the next server waits for the outcome of the last one. Each further death
+/// How long the start of the next server waits for the last one's exit status. Each further death
 /// makes it four times as long: on a busy machine one request killed five servers before the first
 /// death was judged.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// What a server had done when it died.
+/// The state that a server had reached when it died.
 #[derive(Debug, Default)]
 pub(crate) struct Death {
-    /// What it was serving.
+    /// The requests it was serving.
     pub(crate) taken: Vec<TakenRequest>,
     /// The last request that it took.
     pub(crate) last: Option<TakenRequest>,
@@ -39,13 +39,13 @@ pub(crate) struct Death {
     pub(crate) answered: bool,
 }
 
-/// A process that has to be waited for.
+/// A process that must still be waited for.
 #[derive(Debug)]
 struct Dying {
     child: ChildProcess,
     /// The requests it was serving; `None` once it is known how it died. Its thread that stores
-    /// pages may live until the next server has answered a read, and that server may die of the
-    /// same request first.
+    /// pages may live until the next server has answered a read, and that server may first die of
+    /// the same request.
     taken: Option<Vec<TakenRequest>>,
 }
 
@@ -55,7 +55,7 @@ impl Dying {
         Self { child, taken }
     }
 
-    /// Whether the process is there, and how it died if that is known.
+    /// Whether the process still exists, and how it died if that is known.
     fn check(&self) -> (bool, Option<ExitStatus>) {
         match self.child.try_wait() {
             Ok(None) => (true, self.child.outcome_of_first_thread()),
@@ -69,18 +69,19 @@ impl Dying {
 #[derive(Debug)]
 pub(crate) struct Deaths {
     recent: VecDeque<Instant>,
-    /// Those among them by a crash or an error.
+    /// The crashes and errors among them.
     failed: VecDeque<Instant>,
-    /// Deaths in a row of servers that answered nothing.
+    /// Consecutive deaths of servers that answered nothing.
     fruitless: u32,
-    /// When a server was last seen that had answered a request.
+    /// When a server that had answered a request was last seen.
     answered: Instant,
     dying: Vec<Dying>,
     /// The requests that were being served at the last crash.
     suspects: Vec<TakenRequest>,
-    /// The requests that were being served at the last death, and at how many before it.
+    /// The requests that were being served at the last death, and the number of earlier deaths for
+    /// each.
     stuck: Vec<(TakenRequest, usize)>,
-    /// How the last server died whose outcome is known.
+    /// How the last server died whose exit status is known.
     last: Option<ExitStatus>,
     last_taken: Option<TakenRequest>,
 }
@@ -102,7 +103,7 @@ impl Default for Deaths {
 }
 
 impl Deaths {
-    /// A server died. The result: requests that are to be refused.
+    /// Notes that a server died. Returns the requests that must be refused.
     pub(crate) fn add(&mut self, child: Option<ChildProcess>, death: Death) -> Vec<TakenRequest> {
         let now = Instant::now();
         self.recent.push_back(now);
@@ -126,7 +127,7 @@ impl Deaths {
         refused
     }
 
-    /// The requests that were being served at [`MOST`] deaths in a row.
+    /// The requests that were being served at [`MOST`] consecutive deaths.
     fn count_stuck(&mut self, taken: &[TakenRequest]) -> Vec<TakenRequest> {
         let before = |request: &TakenRequest| {
             let known = self.stuck.iter().find(|(other, _)| other == request);
@@ -138,7 +139,8 @@ impl Deaths {
         most.map(|(request, _)| *request).collect()
     }
 
-    /// How long the start of the next server waits: those before it answered nothing.
+    /// How long the start of the next server is delayed because the servers before it answered
+    /// nothing.
     pub(crate) fn pause(&self) -> Duration {
         let [first, longest] = PAUSES;
         let doubled = |before: u32| first * 2_u32.pow(before.min(16));
@@ -152,7 +154,7 @@ impl Deaths {
             .extend(child.map(|child| Dying::new(child, Vec::new())));
     }
 
-    /// Learns how processes ended that did so meanwhile. The result: requests that killed twice.
+    /// Learns how processes ended meanwhile. Returns the requests that killed twice.
     pub(crate) fn judge(&mut self) -> Vec<TakenRequest> {
         let mut twice = Vec::new();
         let mut dying = std::mem::take(&mut self.dying);
@@ -169,7 +171,7 @@ impl Deaths {
         twice
     }
 
-    /// Only a crash is a request's fault: SIGKILL comes from outside, or from the OOM killer.
+    /// Only a crash is a request's fault: SIGKILL comes from outside or from the OOM killer.
     fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
         self.last = Some(status);
         if is_crash(status) || status.code().is_some() {
@@ -185,7 +187,7 @@ impl Deaths {
         self.suspects.iter().filter(is_suspect).copied().collect()
     }
 
-    /// Whether processes are left that have to be waited for.
+    /// Whether there are still processes to wait for.
     pub(crate) fn are_pending(&self) -> bool {
         !self.dying.is_empty()
     }
@@ -206,13 +208,13 @@ impl Deaths {
         after.count() >= 2
     }
 
-    /// Whether there were so many that another server would die too.
+    /// Whether there were so many deaths that another server would die too.
     pub(crate) fn are_too_many(&self) -> bool {
         let is_silent = self.fruitless as usize >= MOST && self.answered.elapsed() >= WITHIN;
         self.failed.len() >= MOST || is_silent
     }
 
-    /// For the line that says why a mount ends.
+    /// Describes the deaths for the line that says why a mount ends.
     pub(crate) fn describe(&self) -> String {
         let (count, seconds) = (self.recent.len(), WITHIN.as_secs());
         let how = self
@@ -314,7 +316,7 @@ mod tests {
             assert!(!deaths.are_too_many());
             assert_eq!(deaths.pause(), Duration::ZERO);
         }
-        // Then none answers.
+        // From then on, none of them answers.
         for _ in 0..MOST {
             deaths.add(died("KILL"), Death::default());
             assert!(!deaths.are_too_many());
@@ -337,7 +339,7 @@ mod tests {
             assert_eq!(add(&[4, 100 + other]), []);
         }
         assert_eq!(add(&[4]), [request(4)]);
-        // One that was answered in between begins anew.
+        // A request that was answered in the meantime starts over.
         assert_eq!(add(&[6]), []);
         assert_eq!(add(&[4, 6]), []);
     }

@@ -1,4 +1,4 @@
-//! The process that fetches the files of a mount from URLs, as the mount helper keeps it running.
+//! The process that fetches the files of a mount from URLs, kept running by the mount helper.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,14 +12,14 @@ use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options, Parts};
 use crate::error::Error;
 use crate::log::Log;
 
-/// Between the deaths of one and its next start: at first, and at most where it dies at once again
-/// and again.
+/// Pause between the death of a fetcher and its next start: initial, and maximal if it keeps dying
+/// at once.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
 
 /// The fetcher of one mount.
 #[derive(Debug)]
 pub(crate) struct MountFetcher {
-    /// Once a file of the mount is at a URL.
+    /// Set once a file of the mount is at a URL.
     kept: Option<Kept>,
     ends: Vec<OwnedFd>,
 }
@@ -27,11 +27,12 @@ pub(crate) struct MountFetcher {
 #[derive(Debug)]
 struct Kept {
     fetcher: Fetcher,
-    /// What the fetcher calls the files of the mount with these numbers.
+    /// The fetcher's numbers of the mount's files.
     images: BTreeMap<usize, usize>,
-    /// What the manifests of images list besides them, in the order in which those were opened.
+    /// The files listed by the manifests of images in addition to the images, in the order in which
+    /// they were opened.
     listed: Vec<PathBuf>,
-    /// When it died, it is started again at this time.
+    /// If it died, the time at which it is started again.
     due: Option<Instant>,
     started: Instant,
     pause: Duration,
@@ -40,17 +41,18 @@ struct Kept {
 }
 
 impl MountFetcher {
-    /// When one of `ends` can be read or its other end is closed, nobody waits for an image.
+    /// Creates it. Once one of `ends` can be read or its other end is closed, nobody waits for an
+    /// image.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }
 
-    /// Launch profiles that came with the image, once.
+    /// Takes the launch profiles that came with the image, once.
     pub(crate) fn take_launches(&mut self) -> Option<OwnedFd> {
         self.kept.as_mut()?.fetcher.take_launches()
     }
 
-    /// The mount is served: what it opens from now on is for its readers.
+    /// The mount is served: files opened from now on are for its readers.
     pub(crate) fn is_served(&mut self) {
         self.ends.clear();
     }
@@ -59,7 +61,7 @@ impl MountFetcher {
         self.ends.iter().map(AsFd::as_fd).collect()
     }
 
-    /// What a server reads a file at a URL from.
+    /// The connection through which a server reads a file at a URL.
     pub(crate) fn client(
         &mut self,
         number: usize,
@@ -91,25 +93,25 @@ impl MountFetcher {
         kept.fetcher.client_of(image)
     }
 
-    /// URLs of devices and layers that the manifests of images list, in the order in which a server
+    /// URLs of devices and layers listed by the manifests of images, in the order in which a server
     /// opens them.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &PathBuf> {
         self.kept.iter().flat_map(|kept| &kept.listed)
     }
 
-    /// Readable when it has something to say, or is dead.
+    /// Readable if it has a message, or is dead.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         let alive = self.kept.as_ref().filter(|kept| kept.due.is_none());
         alive.map(|kept| kept.fetcher.as_fd())
     }
 
-    /// Time until it is to be started again.
+    /// Time until it should be started again.
     pub(crate) fn limit(&self) -> Option<Duration> {
         let due = self.kept.as_ref()?.due?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes what it says, once it is readable; which may be a line for the log.
+    /// Takes its message, which may be a line for the log, once it is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };
         match kept.fetcher.event() {
@@ -121,7 +123,7 @@ impl MountFetcher {
         }
     }
 
-    /// Logs what it said while a file was opened, and starts it again when its time has come.
+    /// Logs its messages from while a file was opened, and starts it again when it is time.
     pub(crate) fn attend(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };
         while let Some(line) = kept.fetcher.heard() {
@@ -144,7 +146,7 @@ fn listed(fetcher: &Fetcher, image: usize) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Kept {
-    /// With the first file, which has this number in the mount.
+    /// Creates it with the first file, which has this number in the mount.
     fn new(fetcher: Fetcher, number: usize) -> Kept {
         Kept {
             listed: listed(&fetcher, 0).collect(),
@@ -157,7 +159,7 @@ impl Kept {
         }
     }
 
-    /// Logs why, unless the one before failed of the same.
+    /// Logs the reason, unless the previous one failed for the same reason.
     fn fail(&mut self, log: &Log, why: &str) {
         if self.failure != why {
             log.line(why);

@@ -23,22 +23,22 @@ use crate::packets::socket_pair;
 use crate::protocol::Request;
 use crate::request::MountRequest;
 
-/// One mount, and what to undo.
+/// One mount, and what must be undone.
 pub(crate) struct MountState {
     request: MountRequest,
     mounted: Option<(Mounted, Connection)>,
-    /// Detached once: a compromised server must not repeat it later.
+    /// Detached once: a compromised server must not be able to do it again later.
     detached: bool,
-    /// The server is about to end: its end is no death.
+    /// The server is about to end: its end does not count as a death.
     ending: bool,
     replaceable: Replaceable,
-    /// With `profile=`, until the companion has it.
+    /// With `profile=`, held until the companion has it.
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
     travelling: Option<OwnedFd>,
-    /// Since the handshake.
+    /// Exists since the handshake.
     companion: Option<CompanionOfMount>,
-    /// Decoded bytes of launches, until they are asked for; then what writes them, until its first
+    /// The decoded bytes of launches until they are requested; then their writer, until its first
     /// packet; then its process.
     decoded: Option<DecodedFile>,
     keeper: Option<DecodedKeeper>,
@@ -46,18 +46,18 @@ pub(crate) struct MountState {
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
-    /// What shows the watcher, where there is one, that a process of the mount is alive.
+    /// Shows the watcher, if there is one, that a process of the mount is alive.
     alive: Option<OwnedFd>,
     /// The process that serves.
     server: Option<i32>,
-    /// While the mount is there.
+    /// Exists as long as the mount does.
     record: Option<MountRecord>,
     /// `/dev/null`, opened before anything was mounted.
     null: OwnedFd,
 }
 
 impl MountState {
-    /// `null`: /dev/null; `ends`: see [`MountFetcher::new`].
+    /// Creates the state. `null`: /dev/null; `ends`: see [`MountFetcher::new`].
     pub(crate) fn new(request: MountRequest, null: OwnedFd, ends: Vec<OwnedFd>) -> Self {
         let location = request.options.profile.clone();
         let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
@@ -111,7 +111,7 @@ impl MountState {
                 }
                 self.alive()
             }
-            // The mount stays detached; a server that is asked to end asks again.
+            // The mount stays detached; a server that should end asks again.
             (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
@@ -131,7 +131,7 @@ impl MountState {
                 }
                 Ok(None)
             }
-            // The other end is closed: nothing that is sent there is done.
+            // The other end is closed: requests sent there are ignored.
             (Request::Broker, Some(_)) => Ok(Some(socket_pair()?.1)),
             (Request::KeepDecoded, _) => self.keep_decoded().map(Some),
             (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
@@ -142,7 +142,8 @@ impl MountState {
         }
     }
 
-    /// Of what was requested; `None` if it is no file, or the server cannot take the version.
+    /// The version of the requested file; `None` if it is not a file, or the server cannot take the
+    /// version.
     pub(crate) fn version(&self, request: Request) -> Option<Version> {
         match request {
             Request::Open {
@@ -153,7 +154,7 @@ impl MountState {
         }
     }
 
-    /// Of an image in one file, which nothing verifies while it is read.
+    /// Only for an image in one file that is not verified while it is read.
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
         let is_kept = request.keeps_decoded() && self.keeping.is_none();
@@ -169,7 +170,7 @@ impl MountState {
         Ok(self.decoded.as_ref().ok_or_else(none)?.open())
     }
 
-    /// Once: a server that asks again may not write more often.
+    /// Only once: a server that asks again must not be able to write more often.
     fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
         let none = || Error::Protocol("decoded bytes of this image are not kept".into());
         let file = self.decoded.take().ok_or_else(none)?;
@@ -192,7 +193,7 @@ impl MountState {
         Ok(self.companion.insert(companion))
     }
 
-    /// A child has changed its state.
+    /// Handles a child's change of state.
     pub(crate) fn reap(&mut self) {
         if let Some(companion) = &mut self.companion {
             companion.reap();
@@ -228,34 +229,34 @@ impl MountState {
         Ok(device)
     }
 
-    /// For the server to hold.
+    /// The descriptor that the server holds while it is alive.
     fn alive(&self) -> Result<Option<OwnedFd>, Error> {
         let held = self.alive.as_ref();
         let held = held.map(|held| fcntl_dupfd_cloexec(held, 0));
         held.transpose().map_err(Error::io("a descriptor"))
     }
 
-    /// Writes into the record. Without memory for it, the commands know less of the mount.
+    /// Writes to the record. If there is no memory for it, the commands know less about the mount.
     fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
         if let Some(record) = &mut self.record {
             let _ = write(record);
         }
     }
 
-    /// This process serves from here on.
+    /// Notes that this process serves from now on.
     pub(crate) fn is_served_by(&mut self, server: Option<i32>) {
         self.server = server;
         self.note(|record| record.set_server(server));
     }
 
-    /// The end of the server is no death, and there is nothing to upgrade: the next mount may get
-    /// the number that is in the record.
+    /// From now on the end of the server is not a death, and there is nothing to upgrade: the next
+    /// mount may get the number in the record.
     pub(crate) fn ends(&mut self) {
         self.ending = true;
         self.record = None;
     }
 
-    /// Takes the mount out of the tree, whatever the server does.
+    /// Detaches the mount from the tree, whatever the server does.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
         self.ends();
         if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| !self.detached) {
@@ -265,7 +266,7 @@ impl MountState {
         Ok(())
     }
 
-    /// Reports an error when the connection has ended.
+    /// The device, which reports an error once the connection has ended.
     pub(crate) fn device(&self) -> Option<&OwnedFd> {
         let mounted = self.mounted.as_ref();
         mounted.map(|(_, connection)| connection.device())
@@ -280,19 +281,19 @@ impl MountState {
         &mut self.replaceable.fetcher
     }
 
-    /// Readable when the companion wants something, or there is something for it to do.
+    /// Readable when the companion wants something or has work to do.
     pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_served = self.replaceable.served;
         let companion = self.companion.as_ref().filter(|_| is_served);
         companion.and_then(CompanionOfMount::watched)
     }
 
-    /// Returns a line for the log.
+    /// Does the companion's work. Returns a line for the log.
     pub(crate) fn attend_companion(&mut self) -> Option<String> {
         self.companion.as_mut()?.attend(&self.request)
     }
 
-    /// A profile that travels with the image may have been fetched.
+    /// Takes a profile that travels with the image, if it has been fetched.
     pub(crate) fn take_travelling(&mut self) {
         let Some(file) = self.replaceable.fetcher.take_launches() else {
             return;
@@ -303,7 +304,7 @@ impl MountState {
         }
     }
 
-    /// What keeps decoded bytes, and starts when it is readable.
+    /// The keeper of decoded bytes, which starts when this is readable.
     pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
         self.keeper.as_ref()
     }
@@ -327,7 +328,7 @@ impl MountState {
         self.request.options.profile.as_ref()
     }
 
-    /// Whether another server can take the place of this one.
+    /// Whether another server can replace this one.
     pub(crate) fn is_replaceable(&self) -> bool {
         let alive = self
             .mounted
@@ -337,12 +338,12 @@ impl MountState {
         !ends && alive == Some(true) && self.replaceable.in_flight().is_some()
     }
 
-    /// What the server of a mount that is served shares.
+    /// The requests in flight, which the server of a mount shares.
     fn in_flight(&self) -> Option<&RequestsInFlight> {
         self.replaceable.in_flight()
     }
 
-    /// What a server that died had done. Counts the death.
+    /// The state that a server had reached when it died. Counts the death.
     pub(crate) fn death(&self) -> Death {
         self.in_flight().map_or_else(Death::default, |shared| {
             shared.count_restart();
@@ -354,13 +355,14 @@ impl MountState {
         })
     }
 
-    /// Has a request answered with EIO when it is sent again; false if it is already.
+    /// Marks a request, so that it is answered with EIO when it is sent again; false if it already
+    /// is.
     pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
         let shared = self.in_flight();
         shared.is_some_and(|shared| shared.refuse(request))
     }
 
-    /// Before a server gets the mount of another one: see [`RequestsInFlight::begin_again`].
+    /// Called before a server takes over a mount: see [`RequestsInFlight::begin_again`].
     pub(crate) fn begin_again(&self, one_by_one: bool) {
         if let Some(shared) = self.in_flight() {
             shared.begin_again(one_by_one);
@@ -373,7 +375,7 @@ impl MountState {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
-        // Behind it: a companion may wait for a server that is dead.
+        // After it: a companion may be waiting for a dead server.
         if let Some(companion) = self.companion {
             companion.finish(&self.request);
         }

@@ -1,6 +1,6 @@
-//! The news that programs can use the mount: to the process that waits for a mount in the
-//! background, to a service manager by the sd_notify(3) protocol, which is one datagram, and to any
-//! other by a newline into a descriptor.
+//! The news that programs can use the mount: for the process that waits for a mount in the
+//! background, for a service manager by the sd_notify(3) protocol (one datagram), and for any other
+//! receiver as a newline written to a descriptor.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// What the process that waits for the mount reads, once or twice.
+/// The message for the process that waits for the mount, which reads it once or twice.
 pub(crate) const READY: &[u8] = b"ready\n";
 
 /// Informs the process that waits for the mount. It continues when every copy of the pipe is
@@ -59,7 +59,7 @@ impl Readiness {
         })
     }
 
-    /// Announces that the mount can be used. A failure does not concern the mount.
+    /// Announces that the mount can be used. A failure does not affect the mount.
     pub(crate) fn announce(&self) {
         if let Some(socket) = &self.socket {
             let _ = rustix::io::write(socket, b"READY=1");

@@ -18,12 +18,12 @@ use crate::request::MountRequest;
 /// Files, cloned descriptors of the device, and the memory for requests in flight.
 #[derive(Debug)]
 pub(crate) struct Replaceable {
-    /// In the order of [`MountRequest::files`], then those that the image's manifest lists.
+    /// In the order of [`MountRequest::files`], followed by those listed in the image's manifest.
     files: Vec<Option<FirstOpened>>,
-    /// The kernel keeps the requests that were taken through a descriptor until it is released.
+    /// The kernel keeps the requests taken through a descriptor until that is released.
     clones: Vec<OwnedFd>,
     in_flight: Option<(OwnedFd, RequestsInFlight)>,
-    /// Of files at URLs.
+    /// For files at URLs.
     pub(crate) fetcher: MountFetcher,
     /// The mount is served.
     pub(crate) served: bool,
@@ -96,13 +96,13 @@ impl Replaceable {
         fcntl_dupfd_cloexec(&file.file, 0).map_err(Error::io(name()))
     }
 
-    /// What a file of the mount was when it was opened; `None` of one at a URL.
+    /// The version of a file of the mount when it was opened; `None` for one at a URL.
     pub(crate) fn version(&self, number: usize) -> Option<Version> {
         self.files.get(number)?.as_ref()?.version
     }
 
-    /// Of the image whose first file this is: where it is fetched from another URL, its blocks are
-    /// in the same cache.
+    /// The root hash of the image whose first file this is: if it is fetched from another URL, its
+    /// blocks are in the same cache.
     fn root_hash(
         &mut self,
         request: &MountRequest,
@@ -163,7 +163,7 @@ impl Replaceable {
     }
 }
 
-/// A descriptor with a list of its own; where `/dev/fuse` cannot be opened (fusermount3 opened it),
+/// A descriptor with its own request list; if `/dev/fuse` cannot be opened (fusermount3 opened it),
 /// a duplicate.
 fn cloned(device: &OwnedFd) -> Result<OwnedFd, Error> {
     match fuse_transport::clone_of(device.as_fd()) {

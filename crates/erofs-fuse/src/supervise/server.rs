@@ -26,19 +26,19 @@ use crate::protocol::{Order, send_order};
 use crate::request::{MountRequest, Start};
 use crate::respawn::{self, OTHER_VERSION, Role};
 
-/// What a fork of this process does as a server, which mounts or gets the mount of another one; its
-/// result is the exit status. The socket is its standard input.
+/// Serves in a fork of this process, which mounts or takes over another server's mount; returns the
+/// exit status. The socket is its standard input.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
 #[derive(Clone)]
 pub(super) enum How {
-    /// As a fork of this process; it mounts.
+    /// A fork of this process, which mounts.
     First,
-    /// As a fork, for a mount that is there. While nobody serves, that works where starting a
-    /// program does not: its files may lie in the mount, or in an overlayfs of it.
+    /// As a fork, for an existing mount. While nobody serves, this works even if starting a program
+    /// does not: its files may be in the mount, or in an overlayfs on top of it.
     Fork,
-    /// As the program that is installed now.
+    /// The program that is now installed.
     Installed,
     /// As a program that served before, whatever is installed by now.
     Program(Arc<OwnedFd>),
@@ -49,7 +49,7 @@ pub(super) struct Servers {
     pub(super) request: MountRequest,
     pub(super) log: Log,
     serve: Serve,
-    /// Where relative paths of the options begin.
+    /// The directory that relative paths in the options start from.
     started_at: PathBuf,
     /// `/dev/null`, opened before anything was mounted.
     pub(super) null: OwnedFd,
@@ -67,7 +67,8 @@ impl Servers {
         }
     }
 
-    /// A server with the standard error of this process; the first one with its output, too.
+    /// Starts a server with the standard error of this process; the first one also gets its
+    /// standard output.
     pub(super) fn start(&self, how: &How) -> Result<Server, Error> {
         let (socket, theirs) = packets::socket_pair()?;
         let (program, sender) = packets::socket_pair()?;
@@ -108,13 +109,13 @@ impl Servers {
         })
     }
 
-    /// In a child: serves.
+    /// Serves; called in a child.
     fn serve(&self, start: Start) -> i32 {
         let log = self.log.duplicate().unwrap_or(Log::None);
         (self.serve)(&self.request, log, start).into()
     }
 
-    /// In a child: a program takes the place of this one.
+    /// Executes a program in place of this one; called in a child.
     fn become_program(&self, path: &Path) -> i32 {
         if !is_program(path) {
             self.report(&format!(
@@ -134,7 +135,7 @@ impl Servers {
         CANNOT_START.into()
     }
 
-    /// Without a log there is nowhere to report that either.
+    /// If there is no log, there is nowhere to report that either.
     pub(super) fn report(&self, what: &str) {
         let place = self.request.mountpoint.display();
         let _ = self.log.line(&format!("{place}: {what}"));
@@ -152,43 +153,43 @@ fn is_program(path: &Path) -> bool {
 /// A server process.
 #[derive(Debug)]
 pub(super) struct Server {
-    /// Its requests. Its end is that of the server: of all threads that serve.
+    /// Its request socket. The end of the socket is that of the server: of all threads that serve.
     pub(super) socket: OwnedFd,
-    /// `None` once others wait for it.
+    /// `None` once it is waited for elsewhere.
     child: Option<ChildProcess>,
-    /// Brings the program of one that was started as the installed one. Only a fork of this process
-    /// has the other end, before it becomes that program.
+    /// Brings the program, if it was started as the installed one. Only a fork of this process has
+    /// the other end, before it becomes that program.
     program: Option<OwnedFd>,
 }
 
-/// How long a process whose socket has ended may take to end.
+/// How long a process may take to end after its socket has.
 const EXIT: Duration = Duration::from_secs(1);
 
-/// How long the threads of a server that was killed may take to end.
+/// How long the threads of a killed server may take to end.
 const DEATH: Duration = Duration::from_secs(5);
 
-/// How long a server may take to follow an order, and how often that is repeated meanwhile.
+/// How long a server may take to follow an order, and the interval at which the order is repeated.
 const ORDER: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(500)];
 
 impl Server {
-    /// Its process number.
+    /// Its process ID.
     pub(super) fn number(&self) -> Option<i32> {
         self.child.as_ref().map(ChildProcess::number)
     }
 
     /// The program of a server that was started as the installed one and has made a request. It is
-    /// kept to be started again: another program may be installed by then.
+    /// kept so that it can be started again: another program may be installed by then.
     pub(super) fn program(&self) -> Option<How> {
         let (_, program) = packets::receive(self.program.as_ref()?).ok()?;
         program.map(|program| How::Program(Arc::new(program)))
     }
 
-    /// Its process and those below it.
+    /// Its process and the descendants.
     pub(super) fn family(&self) -> Option<Family> {
         Family::of(self.number()?.try_into().ok()?)
     }
 
-    /// Has it unmount and end.
+    /// Makes it unmount and end.
     pub(super) fn end(&self) {
         if self.signal(Signal::TERM) == Err(Errno::PERM) {
             let _ = send_order(&self.socket, Order::End);
@@ -200,9 +201,9 @@ impl Server {
         child.map_or(Ok(()), |child| child.signal(signal))
     }
 
-    /// Kills it, and waits for the end of its threads that serve. Without the right to kill it
-    /// (root without CAP_KILL), asks it to exit. One that is killed in a frozen cgroup, or while it
-    /// waits for a device, executes nothing more, and is not waited for longer than [`DEATH`].
+    /// Kills it, and waits for the end of its serving threads. Without the right to kill it (root
+    /// without CAP_KILL), asks it to exit. A server that is killed in a frozen cgroup, or while it
+    /// waits for a device, executes nothing more; it is not waited for longer than [`DEATH`].
     ///
     /// # Errors
     /// It may not be killed, and did not exit when asked.
@@ -237,7 +238,7 @@ impl Server {
         packets::receive(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
 
-    /// Waits for its end; an error if it died.
+    /// Waits for its end; returns an error if it died.
     pub(super) fn outcome(self) -> Result<(), Error> {
         let Some(child) = self.child else {
             return Ok(());
@@ -249,19 +250,19 @@ impl Server {
         }
     }
 
-    /// The process, whose socket has ended or will.
+    /// Takes the process, whose socket has ended or will end.
     pub(super) fn take_child(&mut self) -> Option<ChildProcess> {
         self.child.take()
     }
 
-    /// Whether a request, or the end, comes before `deadline`.
+    /// Whether a request, or the end, arrives before `deadline`.
     fn is_heard_before(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = [(self.socket.as_fd(), PollFlags::IN)];
         matches!(first_ready(&watched, Some(left)), Ok(Some(0)))
     }
 
-    /// Why it has made no request, in a few words.
+    /// The short reason why it has made no request.
     pub(super) fn why_silent(&self) -> String {
         let begin = Instant::now();
         // Its socket ends a moment before the process does.
@@ -275,18 +276,18 @@ impl Server {
         "it did not answer".to_owned()
     }
 
-    /// Whether it does not run, as after SIGSTOP.
+    /// Whether it is stopped, as by SIGSTOP.
     pub(super) fn has_stopped(&self) -> bool {
         self.child.as_ref().is_some_and(ChildProcess::has_stopped)
     }
 
-    /// Whether its socket has.
+    /// Whether its socket has ended.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(self.socket.as_fd())
     }
 }
 
-/// Of a program that was to take the mount over.
+/// Why a program ended that was supposed to take over the mount.
 fn why_ended(status: ExitStatus) -> String {
     match status.code().map(u8::try_from) {
         Some(Ok(CANNOT_START)) => "the installed program cannot be started".to_owned(),
@@ -295,8 +296,8 @@ fn why_ended(status: ExitStatus) -> String {
     }
 }
 
-/// In a child, for its parent: opening the program may wait for the mount, which the helper must
-/// not.
+/// Opens the program and sends it to the parent; called in a child, since opening it may wait for
+/// the mount, which the helper must not do.
 fn send_program(path: &Path, sender: &OwnedFd) {
     // Without it the next server is a fork.
     if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
@@ -304,5 +305,5 @@ fn send_program(path: &Path, sender: &OwnedFd) {
     }
 }
 
-/// Exit status where the program cannot be started, as in shells.
+/// Exit status if the program cannot be started, as in shells.
 const CANNOT_START: u8 = 127;

@@ -23,36 +23,36 @@ use crate::protocol::{self, Answer, Request};
 use crate::request::MountRequest;
 use crate::respawn;
 
-/// Within this time a new server of an upgrade must have opened its image and ask for the mount.
+/// Within this time a new server of an upgrade must have opened its image and asked for the mount.
 const UPGRADE: Duration = Duration::from_secs(60);
 
 /// Within this time the program of an upgrade must ask for the mount of a server that died. A
-/// program whose files lie in the mount cannot.
+/// program whose files are in the mount cannot.
 const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Interval between checks of processes that are dying.
 const REAP: Duration = Duration::from_millis(100);
 
-/// Within this time a server must end whose mount is gone. Programs that use the mount have two
-/// seconds of it.
+/// Time for a server to end after its mount is gone. Programs that use the mount get two seconds of
+/// it.
 const END: Duration = Duration::from_secs(5);
 
-/// Starts the server of a mount, and is its mount helper until the mount ends. `serve` is how a
-/// fork of this process serves.
+/// Starts the server of a mount, and acts as its mount helper until the mount ends. `serve` is
+/// called in a fork of this process.
 ///
 /// # Errors
-/// The mount did not come about, or did not end well, and why.
+/// The mount failed or did not end properly, and the reason.
 pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut signals = Signals::block()?;
     if request.is_remote() {
-        // They end what the fetcher does, too.
+        // These signals end the fetcher's work too.
         signals.block_ending()?;
     }
     let log = Log::open(&request.options, !request.foreground)?;
     let readiness = Readiness::new(request.options.ready_fd, request.foreground)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(Error::io("/dev/null"))?;
-    // In the background the process that waits for the mount reads the standard output.
+    // In the background, the process that waits for the mount reads standard output.
     let waiting = (!request.foreground).then(rustix::stdio::stdout);
     let ends = signals.ending.iter().map(AsFd::as_fd).chain(waiting);
     let ends = ends.map(|fd| fd.try_clone_to_owned()).collect();
@@ -66,7 +66,7 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
         rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
     }
     let helper = Helper {
-        // In the background the process that waits for the mount looks at this one as well.
+        // In the background, the process that waits for the mount checks this one as well.
         looks: server
             .family()
             .filter(|_| request.foreground)
@@ -91,11 +91,11 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     helper.run()
 }
 
-/// Signals do not end the helper of a mount: it outlives the server to clean up.
+/// Signals do not end the helper of a mount: it outlives the server so that it can clean up.
 struct Signals {
-    /// Asks for the end of the mount. `None`: there is nothing to clean up yet.
+    /// Requests the end of the mount. `None`: there is nothing to clean up yet.
     ending: Option<OwnedFd>,
-    /// Asks for an upgrade.
+    /// Requests an upgrade.
     upgrade: OwnedFd,
     /// A child has ended, stopped or continued.
     child: OwnedFd,
@@ -127,25 +127,25 @@ struct Helper {
     state: MountState,
     server: Server,
     signals: Signals,
-    /// Until the mount is served.
+    /// Set until the mount is served.
     readiness: Option<Readiness>,
     looks: Option<(Family, Patience)>,
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
     /// program that took over, unless that does not start again or dies twice.
     next: How,
-    /// When the last upgrade was complete.
+    /// When the last upgrade completed.
     upgraded: Instant,
     deaths: Deaths,
-    /// An upgrade was asked for; the server may not have the mount yet.
+    /// An upgrade was requested; the server may not have the mount yet.
     upgrade_wanted: bool,
-    /// The server has stopped: it does not see the end of its mount, so this process polls the
-    /// device. Otherwise it does not, since each request would wake it.
+    /// The server is stopped: it cannot see the end of its mount, so this process polls the device.
+    /// Otherwise it does not, since each request would wake it.
     server_has_stopped: bool,
-    /// When the server is killed: it was asked to end, or its mount is gone.
+    /// When to kill the server: it was asked to end, or its mount is gone.
     kill_at: Option<Instant>,
-    /// Why the server ended, in its own words.
+    /// The reason why the server ended, in its own words.
     failure: Option<String>,
-    /// A signal came before the mount was served: this process ends by it.
+    /// A signal came before the mount was served: this process dies of it.
     signalled: bool,
 }
 
@@ -160,7 +160,7 @@ impl Helper {
             }
         }
         let is_unheard = self.is_served() && !self.servers.request.foreground;
-        // First: threads of a dead server may wait for requests, which this ends.
+        // First: threads of a dead server may wait for requests, which this call ends.
         let exited = self.state.server_exited();
         if let Some(ending) = self.signals.ending.filter(|_| self.signalled) {
             sys::fuse_signals::end_by(ending);
@@ -245,7 +245,7 @@ impl Helper {
         let look = self.looks.as_ref().map(|(_, patience)| patience.left());
         let limits = [reap, self.kill_at.map(left), fetcher.limit(), look];
         let limit = limits.into_iter().flatten().min();
-        // A mount that is known to be gone would end every wait.
+        // A mount known to be gone would end every wait.
         let is_watched = self.server_has_stopped && self.kill_at.is_none();
         let device = self.state.device().filter(|_| is_watched);
         let signals = &self.signals;
@@ -263,7 +263,7 @@ impl Helper {
         sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
         sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
         let events = |event: &Event| match event {
-            // Only its end is of interest.
+            // Only the end of the device matters.
             Event::Gone => PollFlags::empty(),
             _ => PollFlags::IN,
         };
@@ -271,7 +271,7 @@ impl Helper {
         let watched: Vec<_> = watched.collect();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
-            // Left to be taken by what ends this process.
+            // Left for the code that ends this process.
             Ok(Some(0)) if signals.ending.is_some() && !self.is_served() => Event::End,
             Ok(Some(index)) => match sources[index] {
                 (event @ (Event::End | Event::Upgrade | Event::Child), signal) => {
@@ -279,12 +279,12 @@ impl Helper {
                 }
                 (event, _) => event,
             },
-            // Without poll the end of the server is seen by waiting for a request.
+            // If poll fails, waiting for a request still notices the end of the server.
             Err(_) => Event::Request,
         }
     }
 
-    /// Takes the mount out of the tree, and has the server end: a stopped server can do neither by
+    /// Detaches the mount from the tree, and ends the server: a stopped server can do neither by
     /// itself.
     fn end(&mut self) {
         if let Err(error) = self.state.detach() {
@@ -294,9 +294,9 @@ impl Helper {
         self.kill_at.get_or_insert(Instant::now() + END);
     }
 
-    /// Nobody waits for the mount any more.
+    /// Gives up: nobody waits for the mount any more.
     fn give_up(&mut self) {
-        // On failure it stays in the tree, without a server.
+        // On failure the mount stays in the tree, without a server.
         let _ = self.state.detach();
         let _ = self.server.kill();
     }
@@ -311,7 +311,7 @@ impl Helper {
     }
 
     /// Answers the next request. False at the end of the server: it is killed if the request is
-    /// invalid or the answer not taken.
+    /// invalid or if it does not take the answer.
     fn answer_next(&mut self) -> bool {
         let answered = match protocol::receive(&self.server.socket) {
             // Its end follows.
@@ -328,10 +328,10 @@ impl Helper {
         answered
     }
 
-    /// Starts another server in the place of one that died.
+    /// Starts another server in place of one that died.
     ///
     /// # Errors
-    /// There is none, and why.
+    /// No server could be started; the error says why.
     fn replace(&mut self) -> Result<(), Error> {
         if let Some(line) = self.failure.take() {
             self.servers.report(&format!("a server ended: {line}"));
@@ -347,7 +347,7 @@ impl Helper {
             }
         };
         let asks = started.inspect_err(|error| self.servers.report(&error.to_string()))?;
-        // Before the new server has the mount, since it must ask this thread for it.
+        // Before the new server gets the mount, which it must request from this thread.
         self.state.begin_again(self.deaths.may_be_crash());
         if asks {
             // If it is dead by now, it is replaced.
@@ -356,7 +356,8 @@ impl Helper {
         Ok(())
     }
 
-    /// While nobody serves the mount. Whether the server has asked for the mount already.
+    /// Starts a server while nobody serves the mount. Returns whether it has already asked for the
+    /// mount.
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {
@@ -391,8 +392,8 @@ impl Helper {
         self.deaths.expect(child);
     }
 
-    /// Has each request refused and logged once: a third server may have died of the same request
-    /// before it was known how the second one died.
+    /// Refuses and logs each of these requests once: a third server may have died of the same
+    /// request before it was known how the second one died.
     fn refuse(&self, requests: &[TakenRequest]) {
         for request in requests
             .iter()
@@ -415,7 +416,8 @@ impl Helper {
         }
         let descriptor = self.state.handle(request)?;
         match request {
-            // The mount point was resolved to an absolute path; do not pin the working directory.
+            // The mount point was resolved to an absolute path; the working directory must not be
+            // pinned.
             Request::Mount { .. } => drop(rustix::process::chdir("/")),
             Request::HandshakeDone => inherited::close_named(self.state.profile()),
             Request::Served => self.announce()?,
@@ -424,7 +426,7 @@ impl Helper {
         Ok(descriptor)
     }
 
-    /// Programs can use the mount.
+    /// Announces that programs can use the mount.
     fn announce(&mut self) -> Result<(), Error> {
         self.looks = None;
         let Some(readiness) = self.readiness.take() else {
@@ -435,13 +437,13 @@ impl Helper {
         if self.servers.request.foreground {
             return Ok(());
         }
-        // Only now: at an automount, only the process group of the service manager passes the
+        // Only now: at an automount, only the process group of the service manager gets past the
         // mount point; every other process waits for the mount.
         let _ = rustix::process::setsid();
         report_ready(&self.servers.null)
     }
 
-    /// False if the server is gone.
+    /// Sends an answer; false if the server is gone.
     fn respond(
         &self,
         server: &Server,
@@ -456,8 +458,8 @@ impl Helper {
         protocol::respond(&server.socket, &response).is_ok()
     }
 
-    /// Has the program that is installed now serve the mount. If it does not get so far, the server
-    /// that is there goes on. If that died meanwhile, the next one is upgraded.
+    /// Makes the program that is now installed serve the mount. If it does not get that far, the
+    /// current server continues. If that server died meanwhile, the next one is upgraded.
     fn upgrade(&mut self) {
         self.state.upgrade_begins();
         let handed_over = self
@@ -473,9 +475,9 @@ impl Helper {
         self.state.upgrade_ends(&handed_over);
     }
 
-    /// A server that asks for the mount within this time. A program that cannot do so ends, crashes
-    /// or says nothing. `serving`: the server that is there is answered meanwhile; its end ends the
-    /// waiting, as a signal does that asks for the end of the mount.
+    /// Starts a server and waits until it asks for the mount within this time. A program that
+    /// cannot do so ends, crashes or stays silent. `serving`: the current server is answered
+    /// meanwhile; its end, or a signal that requests the end of the mount, ends the wait.
     fn start_until_it_asks(
         &mut self,
         how: &How,
@@ -541,27 +543,27 @@ impl Helper {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// Or the end of the server.
+    /// A request, or the end of the server.
     Request,
-    /// A signal asks for the end of the mount; it is taken if that is served.
+    /// A signal requests the end of the mount; it is consumed if the mount is served.
     End,
-    /// The mount is, or its connection was aborted, while the server has stopped.
+    /// The mount is gone, or its connection was aborted, while the server is stopped.
     Gone,
-    /// Something happened to a child.
+    /// A child changed state.
     Child,
-    /// The signal that asks for an upgrade; it is taken.
+    /// The signal that requests an upgrade; it is consumed.
     Upgrade,
-    /// The companion wants something, or there is something for it to do.
+    /// The companion wants something or has work to do.
     Companion,
     /// There are decoded bytes to keep.
     Decoded,
-    /// From the process that fetches, or its end.
+    /// A message from the fetcher, or its end.
     Fetcher,
     Time,
 }
 
 fn taken(signal: BorrowedFd<'_>, event: Event) -> Event {
-    // As long as a struct signalfd_siginfo.
+    // Size of struct signalfd_siginfo.
     match rustix::io::read(signal, &mut [0; 128]) {
         Ok(_) => event,
         Err(_) => Event::Time,

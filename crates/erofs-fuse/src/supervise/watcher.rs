@@ -1,10 +1,10 @@
-//! A process that cleans up when server and mount helper are both gone, however they ended: in the
+//! A process that cleans up once server and mount helper are both gone, however they ended: in the
 //! foreground, where one signal reaches both, and with `auto_unmount`.
 //!
-//! Both hold the writing end of a pipe, the process the reading end: it wakes when the last of them
-//! has died. Then the connection is aborted, so that no reader waits, and the mount is taken out of
-//! the tree if its handshake was never completed, or with `auto_unmount`. Who kills this process
-//! too leaves a dead mount behind.
+//! Both hold the writing end of a pipe, and the watcher holds the reading end: it wakes when the
+//! last of them has died. Then the connection is aborted, so that no reader waits, and the mount is
+//! detached from the tree if its handshake was never completed, or with `auto_unmount`. If the
+//! watcher is killed too, a dead mount remains.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,11 +13,11 @@ use crate::child::ChildProcess;
 use crate::error::Error;
 use crate::mounting::{ExpectedMount, Mounted, abort_file, read_table};
 
-/// Its name for `ps` and `pkill`: not that of the others.
+/// Its name for `ps` and `pkill`, different from that of the others.
 const NAME: &std::ffi::CStr = c"erofs_unmount";
 
 /// Starts it before the mount is in the tree, with `null` as its output. As long as a process has
-/// the descriptor, or a duplicate of it, the mount stays. From here on no signal to the process
+/// the descriptor or a duplicate of it, the mount stays. From then on, no signal to the process
 /// group of this process reaches it.
 pub(crate) fn start(
     mut expected: ExpectedMount,
@@ -29,7 +29,7 @@ pub(crate) fn start(
         let _ = rustix::thread::set_name(NAME);
         let _ = rustix::process::setsid();
         let _ = rustix::process::chdir("/");
-        // The process that waits for the mount reads the standard output to its end.
+        // The process that waits for the mount reads standard output to its end.
         let _ = rustix::stdio::dup2_stdout(null);
         let _ = rustix::stdio::dup2_stderr(null);
         let mut unmounts = true;
@@ -80,7 +80,7 @@ fn abort(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
     if !is_there {
         return Ok(());
     }
-    // A thread of a killed server may wait for a read that nobody answers.
+    // A thread of a killed server may wait for a read that nobody will answer.
     let aborted = abort_file(&mounted.id.device).and_then(|mut file| file.write_all(b"1"));
     if aborted.is_err() {
         let _ = mounted.force_abort();

@@ -1,4 +1,4 @@
-//! Threads of a server beside its workers.
+//! Threads of a server other than its workers.
 
 mod on_demand;
 mod spawn;

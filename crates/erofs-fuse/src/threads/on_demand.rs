@@ -1,6 +1,6 @@
-//! Threads that many mounts never need, each started when something asks for it first.
+//! Threads that many mounts never need; each is started on first request.
 //!
-//! The main thread starts them: a thread that asks may be real-time and pinned, which its children
+//! The main thread starts them: a requesting thread may be real-time and pinned, which its children
 //! would inherit.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,13 +13,13 @@ use crate::error::Error;
 
 type Start = Box<dyn FnOnce() -> Result<(), Error>>;
 
-/// The threads of one mount; the main thread's.
+/// The threads of one mount, owned by the main thread.
 pub(crate) struct OnDemand {
     asked: Arc<EventFd>,
     threads: Vec<(Demand, Option<Start>)>,
 }
 
-/// Asks for one thread.
+/// Requests one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     /// Atomic: set once.
@@ -35,7 +35,7 @@ impl OnDemand {
         })
     }
 
-    /// For a thread whose start is [given](Self::starts) later.
+    /// Creates the request for a thread whose start function is [set](Self::starts) later.
     pub(crate) fn demand(&self) -> Demand {
         Demand {
             asked: Arc::default(),
@@ -43,7 +43,7 @@ impl OnDemand {
         }
     }
 
-    /// How to start the thread of `demand`.
+    /// Sets how to start the thread of `demand`.
     pub(crate) fn starts(
         &mut self,
         demand: &Demand,
@@ -52,8 +52,8 @@ impl OnDemand {
         self.threads.push((demand.clone(), Some(Box::new(start))));
     }
 
-    /// Starts the threads that were asked for. If a thread cannot start, its work is skipped; all
-    /// of it is optional.
+    /// Starts the requested threads. If a thread cannot start, its work is skipped; all of it is
+    /// optional.
     pub(crate) fn start_asked(&mut self) {
         self.asked.clear();
         for (demand, start) in &mut self.threads {
@@ -67,14 +67,14 @@ impl OnDemand {
 }
 
 impl AsFd for OnDemand {
-    /// Readable when a thread was asked for.
+    /// Readable if a thread was requested.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.asked.as_fd()
     }
 }
 
 impl Demand {
-    /// From any thread; all calls but the first one cost nothing.
+    /// Requests the thread, from any thread; all calls after the first cost nothing.
     pub(crate) fn ask(&self) {
         if !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Release) {
             self.event.wake();

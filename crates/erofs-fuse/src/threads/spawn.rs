@@ -1,5 +1,5 @@
-//! Threads beside the workers: started with what only they can use (a ring, a descriptor table of
-//! their own), and with the priority of the workers.
+//! Threads other than the workers: started with what only they can use (a ring, a private
+//! descriptor table), and with the priority of the workers.
 
 use std::io;
 use std::sync::{Weak, mpsc};
@@ -9,10 +9,10 @@ use erofs_engine::Engine;
 
 use crate::error::Error;
 
-/// Starts a thread that runs `work` with the outcome of `prepare`. Returns when that is made.
+/// Starts a thread that runs `work` with the result of `prepare`. Returns once `prepare` is done.
 ///
 /// # Errors
-/// One line: the thread cannot be made, or `prepare` failed.
+/// One line: the thread cannot be created, or `prepare` failed.
 pub(crate) fn spawn<T>(
     name: &str,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -32,7 +32,7 @@ pub(crate) fn spawn<T>(
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread = thread.map_err(Error::std_io(name))?;
-    // This thread waits for it: a real-time thread must not wait for an ordinary one.
+    // This thread waits for the new one: a real-time thread must not wait for an ordinary one.
     let _ = sys::sched::share_priority(&thread);
     drop(begin);
     let ended = || Err(io::Error::other("the thread ended"));
@@ -40,7 +40,7 @@ pub(crate) fn spawn<T>(
     outcome.map_err(Error::std_io(name))
 }
 
-/// Does `work` on the calling thread with the priority of the pinned workers, as it changes.
+/// Runs `work` on the calling thread with the current priority of the pinned workers.
 pub(crate) fn with_that_of_workers<R>(engine: &Weak<Engine>, work: impl FnOnce() -> R) -> R {
     let workers = engine
         .upgrade()

@@ -1,4 +1,4 @@
-//! Images built by the tests, of trees whose every byte is known.
+//! Images built by the tests from trees whose every byte is known.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// A tree and its image; both go when it is dropped.
+/// A tree and its image; both are removed when it is dropped.
 pub struct BuiltImage {
     directory: PathBuf,
 }
 
 impl BuiltImage {
-    /// Builds a tree with names of every kind, and `files` files of differently compressible
-    /// content. None, with a line, where mkfs.erofs is missing or lacks what `options` ask for.
+    /// Builds a tree with names of every kind, and `files` files whose content varies in
+    /// compressibility. None, with a line, if mkfs.erofs is missing or does not support `options`.
     pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
         Self::of(name, options, |tree| plant(tree, files))
     }
@@ -123,7 +123,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Pieces of words, noise and zeros, of at most `most` bytes.
+/// Pieces of words, noise and zeros, at most `most` bytes.
 fn content(seed: u64, most: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let length = match random.below(4) {
@@ -149,7 +149,7 @@ fn content(seed: u64, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same numbers every time (xorshift64*).
+/// A generator of the same numbers every time (xorshift64*).
 pub struct Random(u64);
 
 impl Random {

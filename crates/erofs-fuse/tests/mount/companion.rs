@@ -12,7 +12,7 @@ pub(super) const TESTS: &[Test] = tests![
     a_companion_has_few_rights,
 ];
 
-/// The process, if it is there.
+/// The process, if it exists.
 fn companion_of(helper: Pid) -> Option<Pid> {
     let helper = helper.as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
@@ -53,7 +53,7 @@ impl Learning {
         found.unwrap()
     }
 
-    /// Reads a file; what was learned of it when the mount has ended.
+    /// Reads a file; returns what was learned about it by the end of the mount.
     fn learned(self) -> Learned {
         let path = self.place.path.join("data/mixed-200000");
         assert_eq!(fs::read(path).unwrap().len(), 200_000);

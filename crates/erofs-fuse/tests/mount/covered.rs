@@ -1,5 +1,4 @@
-//! The end of a daemon unmounts its own mount and no other: not one above, below, beside or in
-//! place of it.
+//! The end of a daemon unmounts only its own mount: not one above, below, beside or in place of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,17 +18,17 @@ pub const TESTS: &[Test] = tests![
     other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end,
 ];
 
-/// A filesystem of its own, and its number in the mount table.
+/// Mounts another filesystem; returns its number in the mount table.
 fn cover(path: &Path) -> u64 {
     mount_tmpfs("covered", path, "tmpfs", MountFlags::empty(), None).unwrap();
     fs::write(path.join("alive"), "yes").unwrap();
     let table = mounts();
-    // The table is in the order of mounting.
+    // The table is in mount order.
     let (id, _) = table.iter().rfind(|(_, place)| place == path).unwrap();
     *id
 }
 
-/// The ids and places of all mounts.
+/// The IDs and places of all mounts.
 fn mounts() -> Vec<(u64, PathBuf)> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let fields = table
@@ -43,7 +42,7 @@ fn mounts() -> Vec<(u64, PathBuf)> {
 fn end(pid: rustix::process::Pid, signal: Signal) {
     kill(pid, signal);
     soon("the end of the daemon", || place::is_gone(pid));
-    // The helper may take a moment longer, to do what it must not.
+    // The helper may need a moment longer for what it must not do.
     std::thread::sleep(std::time::Duration::from_millis(300));
 }
 
@@ -81,7 +80,7 @@ fn a_mount_in_place_of_an_ended_one_stays() {
     }
 }
 
-/// Fifty seeded orders, over both transports. Most of the time of each is the wait for a busy
+/// Fifty seeded orders, over both transports. Each spends most of its time waiting for a busy
 /// mount, so they wait at the same time.
 fn other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end() {
     let next = AtomicU64::new(0);
@@ -104,11 +103,11 @@ fn seeded_order(seed: u64) -> usize {
     mounted_or_skipped("lz4-4k", &options).map_or(0, |place| one_order(&mut random, &place))
 }
 
-/// Returns how many other mounts had to stay.
+/// Runs one order; returns how many other mounts had to stay.
 fn one_order(random: &mut Random, place: &Place) -> usize {
     let pid = pid_of(place);
     let text = place.path.join("text");
-    // What keeps the daemon alive after a lazy unmount.
+    // Keeps the daemon alive after a lazy unmount.
     let in_use = fs::File::open(&text).unwrap();
     let beside = Place::new();
     let mut others = vec![(beside.path.clone(), cover(&beside.path))];

@@ -1,4 +1,4 @@
-//! Ways for a server to die.
+//! The ways in which a server dies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::kill;
 use crate::place::is_gone;
 
-/// For readers to fill a group's memory.
+/// Time for readers to fill a group's memory.
 const ENOUGH: Duration = Duration::from_secs(1);
 
 /// How a server dies.
@@ -18,16 +18,16 @@ const ENOUGH: Duration = Duration::from_secs(1);
 pub enum Death {
     /// SIGKILL.
     Killed,
-    /// As after a decoder's fault: SIGSEGV.
+    /// As from a fault in a decoder: SIGSEGV.
     Crashed,
-    /// As after a failed assertion of a C library: SIGABRT.
+    /// As by a failed assertion in a C library: SIGABRT.
     Aborted,
-    /// By the kernel, in a control group that has no memory left.
+    /// By the kernel, in a control group that has run out of memory.
     OutOfMemory,
 }
 
 impl Death {
-    /// One kill in two.
+    /// Every other death is a kill.
     pub const ALL: &[Self] = &[
         Self::Killed,
         Self::Crashed,
@@ -40,19 +40,20 @@ impl Death {
     /// Mount options that make it possible.
     pub fn options(self) -> &'static str {
         match self {
-            // What was decoded is kept, until there is no memory.
+            // Decoded bytes are kept until there is no memory left.
             Self::OutOfMemory => ",cache=1G",
             _ => "",
         }
     }
 
-    /// To be called before there are readers. What is returned is to be kept until the end.
+    /// Call it before there are readers, and keep the result until the end.
     pub fn prepare(self, server: Pid) -> Option<MemoryGroup> {
         let group = (self == Self::OutOfMemory).then(|| MemoryGroup::without_memory(server));
         group.flatten()
     }
 
-    /// Brings it about. By now readers may have had a server without memory killed already.
+    /// Causes the death. By now readers may have caused a server without memory to be killed
+    /// already.
     pub fn bring(self, server: Pid) {
         let signal = match self {
             Self::Killed => Signal::KILL,
@@ -71,8 +72,8 @@ impl Death {
             }
         };
         kill(server, signal);
-        // Rust's handler takes the first one for an overflow of the stack, and has the instruction
-        // repeated that it thinks was at fault.
+        // Rust's handler takes the first signal for a stack overflow, and repeats the instruction
+        // that it considers the cause.
         while self == Self::Crashed && !is_gone(server) {
             thread::sleep(Duration::from_millis(1));
             let _ = kill_process(server, signal);
@@ -83,18 +84,17 @@ impl Death {
 /// A control group, removed when dropped.
 pub struct MemoryGroup {
     path: PathBuf,
-    /// The file of the limit, and what stands for none.
+    /// The file of the limit, and the value that means none.
     limit: (&'static str, &'static str),
 }
 
 impl MemoryGroup {
-    /// Moves a process into a group of its own with next to no memory left; `None` where
-    /// that cannot be done.
+    /// Moves a process into its own group with almost no memory left; `None` if that is impossible.
     fn without_memory(process: Pid) -> Option<Self> {
         Self::with(process, 1 << 20)
     }
 
-    /// The same with so much that a server lives from hand to mouth.
+    /// Like `without_memory`, but with just enough for a server to survive.
     pub fn with_little_memory(process: Pid) -> Option<Self> {
         Self::with(process, 24 << 20)
     }
@@ -115,7 +115,7 @@ impl MemoryGroup {
         Some(group)
     }
 
-    /// Takes the limit away.
+    /// Removes the limit.
     pub fn release(&self) {
         let (file, none) = self.limit;
         fs::write(self.path.join(file), none).unwrap();

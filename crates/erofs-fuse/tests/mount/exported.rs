@@ -7,8 +7,8 @@ use crate::{Test, mounted};
 
 pub const TESTS: &[Test] = tests![files_are_found_by_handles_that_outlive_the_caches];
 
-/// Takes the handle of a file by its name, lets the kernel forget what it knows of the mount, and
-/// opens the file by the handle. There is no binding for these calls but C's.
+/// Takes the handle of a file by its name, makes the kernel forget what it knows about the mount,
+/// and opens the file by the handle. These calls have no binding except in C.
 const SCRIPT: &str = r#"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

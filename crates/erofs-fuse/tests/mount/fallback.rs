@@ -1,4 +1,4 @@
-//! Steps on the way to a channel that fail, and calls that fail for want of memory.
+//! Failing steps on the way to a channel, and calls that fail for lack of memory.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn a_step_on_the_way_to_a_ring_that_fails_is_one_line_and_leaves_nothing() {
     }
 }
 
-/// One line and no mount, and the switch is as it was.
+/// A failure gives one line and no mount, and leaves the switch as it was.
 fn io_uring_is_had_unless_a_step_fails() {
     let fails = std::env::var_os(FAILS);
     let switch = Switch::new();
@@ -55,7 +55,7 @@ fn io_uring_is_had_unless_a_step_fails() {
     assert_eq!(switch.as_ref().map(|_| is_on()), before);
 }
 
-/// Runs one test whose servers fail at `step`.
+/// Runs one test with servers that fail at `step`.
 fn with_a_failure(test: &str, step: &str) {
     let inner = Command::new(std::env::current_exe().unwrap())
         .arg(test)
@@ -69,7 +69,7 @@ fn with_a_failure(test: &str, step: &str) {
     skipped.into_iter().for_each(|line| println!("{line}"));
 }
 
-/// Its threads share one descriptor, and its successors get duplicates of the same.
+/// Its threads share one descriptor, and its successors get duplicates of that one.
 fn servers_whose_descriptor_cannot_be_cloned_serve() {
     for test in [
         "many_readers_are_served_by_one_server",
@@ -79,7 +79,7 @@ fn servers_whose_descriptor_cannot_be_cloned_serve() {
     }
 }
 
-/// Every other time that a thread takes requests from the device, or enters its ring.
+/// Fails every other time that a thread takes requests from the device, or enters its ring.
 fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
     for step in ["read", "enter"] {
         with_a_failure("the_root_is_read_over_either_transport", step);
@@ -112,7 +112,7 @@ fn many_readers_are_served_by_one_server() {
     }
 }
 
-/// Whatever the kernel's switch says.
+/// Independent of the state of the kernel's switch.
 fn io_uring_is_for_mounts_that_ask_for_it() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");
@@ -136,7 +136,7 @@ fn io_uring_is_for_mounts_that_ask_for_it() {
     }
 }
 
-/// One must not take the switch for on while another one is about to turn it off again.
+/// A mount must not take the switch for enabled while another one is about to disable it again.
 fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");

@@ -1,4 +1,4 @@
-//! Faults of the image: what the log and the counters say, and that neither is in the way.
+//! Faults of the image: what the log and the counters report, and that neither gets in the way.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -24,10 +24,10 @@ pub const TESTS: &[Test] = tests![
     stat_says_that_an_image_was_overwritten_before_any_read_fails,
 ];
 
-/// Its first pcluster of `text` is garbage.
+/// The first pcluster of its `text` is garbage.
 const IMAGE: &str = "bad/lz4-garbage";
 
-/// A path that nothing is at; removed at the end.
+/// An unused path; removed at the end.
 struct Log(PathBuf);
 
 impl Log {
@@ -57,7 +57,7 @@ fn a_listing_that_leaves_entries_out_fails_at_its_end() {
         let Some(place) = mounted_or_skipped(BROKEN_ENTRY, options) else {
             continue;
         };
-        // Again and again: the kernel must not take it for complete.
+        // Repeatedly: the kernel must not take the listing for complete.
         for _ in 0..3 {
             let (mut names, mut errors) = (Vec::new(), Vec::new());
             for entry in fs::read_dir(place.path.join(DIRECTORY)).unwrap() {
@@ -196,10 +196,10 @@ impl Drop for Copy {
     }
 }
 
-/// Makes other bytes of those of an image.
+/// Replaces the bytes of an image with others.
 type Overwrite<'o> = &'o dyn Fn(&[u8]) -> Vec<u8>;
 
-/// All that goes wrong in a tree.
+/// All errors in a tree.
 fn errors(directory: &Path) -> Vec<Option<i32>> {
     let mut errors = Vec::new();
     let mut note = |error: io::Error| errors.push(error.raw_os_error());
@@ -222,7 +222,7 @@ fn errors(directory: &Path) -> Vec<Option<i32>> {
 
 fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
     const EIO: Option<i32> = Some(5);
-    // Shorter, of the same size, and another image.
+    // Shorter, the same size, and another image.
     let garbage = |image: &[u8]| vec![0xa5; image.len()];
     let overwrites: [Overwrite<'_>; 3] = [
         &|image| image[..image.len() / 4].to_vec(),
@@ -261,8 +261,8 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
     }
 }
 
-/// The helper opened the files once, and knows what they were then: a successor that can read the
-/// image says so with a fault, and one that cannot when it ends.
+/// The helper opened the files once and remembers their state then: a successor that can read the
+/// image reports the change with a fault, and one that cannot reports it when it ends.
 fn a_successor_of_a_dead_server_knows_what_the_image_was() {
     let longer = |image: &[u8]| [image, b"x"].concat();
     let garbage = |image: &[u8]| vec![0xa5; image.len()];

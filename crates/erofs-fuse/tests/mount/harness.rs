@@ -1,16 +1,16 @@
-//! Runs the tests of a program whose `main` is its own, one after the other, with the arguments and
-//! the lines of Rust's test runner.
+//! Runs the tests of a program that has its own `main`, one after another, with the arguments and
+//! output of Rust's test runner.
 
 use std::process::ExitCode;
 
 pub type Test = (&'static str, fn());
 
-/// Tests by their own names.
+/// Tests, named after their functions.
 macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
 }
 
-/// Calls `begin` with the name of each. `cannot` says why none can run.
+/// Calls `begin` with the name of each test. `cannot` says why none can run.
 pub fn run(tests: &[Test], cannot: Option<String>, begin: impl Fn(&'static str)) -> ExitCode {
     if is_given("--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -39,7 +39,7 @@ fn is_given(option: &str) -> bool {
     std::env::args().any(|argument| argument == option)
 }
 
-/// By parts of its name, or by all of it with `--exact`; `--skip=PART` leaves it out.
+/// Selects by a part of its name, or by the whole name with `--exact`; `--skip=PART` leaves it out.
 fn is_wanted(name: &str) -> bool {
     let (options, wanted): (Vec<_>, Vec<_>) =
         (std::env::args().skip(1)).partition(|argument| argument.starts_with('-'));

@@ -81,7 +81,7 @@ struct Punched {
     content: Vec<u8>,
 }
 
-/// Makes a pcluster of more than 64 KiB a hole, in the first file of the root that has one.
+/// Turns a pcluster of more than 64 KiB into a hole, in the first file of the root that has one.
 fn punched(name: &str, how: How, place: &Path) -> Punched {
     let from = fixtures().join(format!("{name}.erofs"));
     let mut bytes = std::fs::read(&from).unwrap();
@@ -130,7 +130,7 @@ fn punched(name: &str, how: How, place: &Path) -> Punched {
     }
 }
 
-/// A copy has the content, and no blocks for the hole.
+/// Checks that a copy has the content, and no blocks for the hole.
 fn is_copy(copy: &Path, punched: &Punched) {
     assert!(std::fs::read(copy).unwrap() == punched.content, "{copy:?}");
     let allocated = copy.metadata().unwrap().blocks() * 512;
@@ -157,7 +157,7 @@ fn pclusters_that_are_holes_are_found_and_stay_holes_in_copies() {
         let path = place.path.join(&punched.name);
         let file = File::open(&path).unwrap();
         let hole = punched.hole.clone();
-        // More often than it takes to have the image scanned.
+        // More often than needed to trigger the scan of the image.
         for _ in 0..100 {
             for at in [hole.start, hole.start + 5, hole.end - 1] {
                 assert_eq!(seek(&file, SeekFrom::Hole(at)), Ok(at), "{how:?}");

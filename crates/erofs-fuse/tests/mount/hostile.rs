@@ -1,5 +1,5 @@
-//! Hostile images through mounts: whatever is being read of one, the mount ends when it shall,
-//! killed readers are released, and other files are served.
+//! Mounts of hostile images: whatever is being read, the mount ends when asked to, killed readers
+//! are released, and other files are served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub const TESTS: &[Test] = tests![
     other_files_are_served_whatever_is_read_of_a_hostile_one,
 ];
 
-/// An image that is removed with this.
+/// An image that is removed when this is dropped.
 struct Image(PathBuf);
 
 impl Image {
@@ -39,7 +39,7 @@ impl Drop for Image {
     }
 }
 
-/// What programs do with a hostile inode, again and again, in four processes.
+/// Programs that access a hostile inode, repeatedly, in four processes.
 const READERS: [&str; 4] = [
     "while :; do ls -f huge d; done",
     "while :; do ls -l huge/absent-$((i+=1)) d/*; done",
@@ -54,7 +54,7 @@ impl Readers {
         let start = |script| {
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(directory);
-            // A group of its own, to be killed with what it runs.
+            // Its own group, so that it can be killed with everything it runs.
             std::os::unix::process::CommandExt::process_group(&mut shell, 0);
             let quiet = shell.stdout(Stdio::null()).stderr(Stdio::null());
             quiet.spawn().unwrap()
@@ -82,7 +82,7 @@ impl Drop for Readers {
     }
 }
 
-/// A mount of an image of a class, with default options otherwise.
+/// Mounts an image of this class, otherwise with default options.
 fn mounted_or_skipped(class: Class, transport: &str) -> Option<(Image, Place)> {
     let (image, place) = (Image::new(class), Place::new());
     match mount(&request(&image.0, &place, transport)) {
@@ -105,7 +105,7 @@ fn each_mount(mut test: impl FnMut(&Place, &str)) {
     }
 }
 
-/// All mounts of a transport at once: each waits a while for its readers.
+/// All mounts of a transport at once, because each waits a while for its readers.
 fn a_signal_ends_a_mount_whatever_is_read_of_it() {
     for transport in ["io_uring=off", "io_uring=on"] {
         let mounts: Vec<_> = Class::ALL
@@ -130,7 +130,7 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
         let begin = Instant::now();
         readers.end();
         let ended = begin.elapsed();
-        // The children of a killed shell may end a moment later than it.
+        // The children of a killed shell may end a moment later than the shell.
         soon("the unmounting", || umount(&place.path, false).is_ok());
         let took = begin.elapsed();
         println!("{what}: readers gone after {ended:?}, unmounted after {took:?}");
@@ -139,7 +139,8 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
     println!("the last mount was gone after at most {slowest:?}");
 }
 
-/// What costs most of a hostile inode, each once and to its end; errors are as good as answers.
+/// The most expensive requests for a hostile inode, each once and to its end; errors are as good as
+/// answers.
 fn ask_once(huge: &Path) {
     let _ = huge.join("absent").symlink_metadata();
     let _ = fs::read_dir(huge).map(|entries| entries.take(1000).count());
@@ -151,9 +152,9 @@ fn ask_once(huge: &Path) {
     }
 }
 
-/// What the requests of a mount took at most. Steps, bytes and memory have limits.
+/// The maximum cost of a mount's requests. Steps, bytes and memory have limits.
 fn requests_within_bounds(place: &Place) -> String {
-    // What the largest request of a mount may take: a read of 1 MiB.
+    // The maximum for the largest request of a mount: a read of 1 MiB.
     const READ: u64 = 1 << 20;
     const MEMORY_KIB: u64 = 128 << 10;
     ask_once(&place.path.join("huge"));
@@ -180,7 +181,7 @@ fn other_files_are_served_whatever_is_read_of_a_hostile_one() {
         let readers = Readers::start(&place.path);
         for number in 0..20 {
             let begin = Instant::now();
-            // Not from the kernel's caches.
+            // Not answered from the kernel's caches.
             assert!(!place.path.join(format!("absent-{number}")).exists());
             assert_eq!(fs::read(place.path.join("good")).unwrap(), b"good\n");
             slowest = slowest.max(begin.elapsed());

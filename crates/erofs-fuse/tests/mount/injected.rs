@@ -1,5 +1,5 @@
-//! What a server that was taken over gets from the kernel and from the processes beside it: calls
-//! are injected into one that serves (`injected.py`), and its sockets are used by another program.
+//! The power of a compromised server over the kernel and over the processes beside it: calls are
+//! injected into a serving server (`injected.py`), and another program uses its sockets.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = tests![
 
 const NOBODY: u32 = 65534;
 
-/// Calls that the kernel answers by itself, before any filter (uretprobe, uprobe): with SIGILL.
+/// Calls that the kernel handles before any filter (uretprobe, uprobe), by sending SIGILL.
 const BEFORE_FILTERS: [&str; 2] = ["335", "336"];
 
 /// Arguments that the filter lets through: the kernel refuses them, or they do no more than the
@@ -30,10 +30,10 @@ const LET_THROUGH: [(&str, &str); 5] = [
     ("ioctl of FUSE, high half", "\"EBADF\""),
 ];
 
-/// What every user may read of a process.
+/// Files about a process that every user may read.
 const OF_EVERYONE: [&str; 4] = ["stat 0", "status 0", "cgroup 0", "attr/current 0"];
 
-/// What comes with answers of the mount helper.
+/// Descriptors that come with answers of the mount helper.
 const PASSED: [&str; 7] = [
     "/dev/fuse",
     "/memfd",
@@ -73,14 +73,14 @@ fn a_server_that_was_taken_over_gets_nothing_by_injected_calls() {
         );
         check_files(&part("files"), &part("descriptors"));
         check_requests(&part("requests"));
-        // It serves as before, and was not replaced.
+        // It still serves, and was not replaced.
         read_tree(&place.path).unwrap();
         assert_eq!(stat(&place.path).unwrap()["pid"], counters["pid"]);
         umount(&place.path, false).unwrap();
     }
 }
 
-/// Their numbers mean other calls, which the filter does not know: it ends the process.
+/// The numbers mean other calls there, which the filter does not know: it kills the process.
 fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     if std::env::consts::ARCH != "x86_64" {
         return println!("skipped: injected.py knows the registers of x86-64");
@@ -106,7 +106,7 @@ fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     umount(&place.path, false).unwrap();
 }
 
-/// The object that the program prints; `None`, with a line, where it cannot be run.
+/// The object that the program prints; `None`, with a line, if the program cannot be run.
 fn injected(place: &Place, bits: u32) -> Option<Value> {
     let server = pid_of(place).as_raw_nonzero().get();
     let mut sleeper = Command::new("sleep");

@@ -28,7 +28,7 @@ fn number_of_deaths() -> u64 {
     asked.and_then(|count| count.parse().ok()).unwrap_or(20)
 }
 
-/// Mounts over both transports in turn, kills the daemon under readers, and mounts again.
+/// Mounts over both transports alternately, kills the daemon under readers, and mounts again.
 fn each_death(
     image: &Path,
     deaths: &[Death],
@@ -77,7 +77,7 @@ fn a_killed_daemon_leaves_no_reader_waiting() {
 }
 
 /// Eight readers, two of which map a file; the moment is random. Small reads of large pclusters
-/// keep the thread busy that stores pages, which cannot be killed while it waits for a page.
+/// keep the thread that stores pages busy, which cannot be killed while it waits for a page.
 fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
     each_death(&image("lzma-1m-dict8m"), Death::ALL, |death, pid, place| {
         let seed = pid.as_raw_nonzero().get() as u64;
@@ -102,7 +102,7 @@ fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
     });
 }
 
-/// Returns how long it took until the last reader had its error.
+/// Returns how long it took until the last reader got its error.
 fn die_and_wait(
     death: Death,
     pid: Pid,
@@ -119,7 +119,7 @@ fn die_and_wait(
     took
 }
 
-/// Reads all files again and again, without what the kernel keeps of them.
+/// Reads all files again and again, without using the kernel's caches.
 fn read_until_it_fails(root: &Path) -> std::io::Error {
     loop {
         if let Err(error) = rustix::fs::statfs(root) {
@@ -131,7 +131,7 @@ fn read_until_it_fails(root: &Path) -> std::io::Error {
     }
 }
 
-/// Files of many pages.
+/// Files with many pages.
 fn files(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.join("data")).unwrap().map(Result::unwrap);
     let files: Vec<_> = entries

@@ -110,7 +110,7 @@ fn counters_keep_the_names_of_the_contract() {
 fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
-    // Another process: the one that unmounts is not named.
+    // Another process: the one that unmounts is never named.
     let mut user = Command::new("sleep")
         .arg("60")
         .stdin(inside)
@@ -130,7 +130,7 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
-/// It would be read through the mount before that is served.
+/// Such a place would be read through the mount before that is served.
 fn what_a_mount_itself_needs_is_no_mount_point() {
     for path in ["/proc", "/sys/kernel"] {
         let request = MountRequest {
@@ -172,7 +172,7 @@ fn auto_unmount_outlives_the_daemon() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// No process is left that could unmount, other than the one that waits for that.
+/// No process is left to unmount, except the one that waits for that.
 fn auto_unmount_outlives_all_processes_of_a_mount() {
     use rustix::process::Signal;
     for (number, options) in ["", ",restart=off", ",io_uring=on"]
@@ -200,7 +200,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
             0 => [helper, server],
             _ => [server, helper],
         };
-        // The helper is dead before it can replace the server, or see the end of it.
+        // The helper is dead before it can replace the server, or see its end.
         kill(helper, Signal::STOP);
         order.into_iter().for_each(|pid| kill(pid, Signal::KILL));
         soon("the unmounting", || place.mount_line().is_none());
@@ -208,7 +208,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
         ended.store(true, Ordering::Relaxed);
         soon("the end of the reader", || reader.is_finished());
     }
-    // The death of the helper alone is no reason.
+    // The death of the helper alone is not a reason to unmount.
     let place = mounted("lz4-4k", "auto_unmount");
     let server = pid_of(&place);
     kill(parent_of(server), Signal::KILL);
@@ -217,7 +217,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
     crate::read_tree(&place.path).unwrap();
     kill(server, Signal::KILL);
     soon("the unmounting", || place.mount_line().is_none());
-    // Nothing is left of the watcher where the mount is unmounted.
+    // The watcher is gone once the mount is unmounted.
     let place = mounted("lz4-4k", "auto_unmount");
     let watchers = || processes_named("erofs_unmount", &place);
     assert_eq!(watchers(), 1);
@@ -278,7 +278,7 @@ fn pin_to_first_cpu() {
     rustix::thread::sched_setaffinity(None, &only).unwrap();
 }
 
-/// Requests names that are not there, each once, on the first CPU, one after the other.
+/// Requests names that do not exist, each once, sequentially, from the first CPU.
 fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     pin_to_first_cpu();
     for number in 0..count {
@@ -286,7 +286,7 @@ fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     }
 }
 
-/// `(same_cpu, other_cpu)` while `work` runs on a thread of its own.
+/// `(same_cpu, other_cpu)` while `work` runs on a separate thread.
 fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     let count = || {
         let fuse = &stat(&place.path).unwrap()["fuse"];
@@ -298,8 +298,8 @@ fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     (after[0] - before[0], after[1] - before[1])
 }
 
-/// Of requests that come together the overflow queue takes some; which entry is returned last must
-/// not decide which thread serves those that come alone later.
+/// In a burst the overflow queue takes some requests; which entry is returned last must not decide
+/// which thread serves later single requests.
 fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     let Some(place) = crate::mounted_or_skipped("lz4-4k", "io_uring=on,workers=percpu") else {
         return;
@@ -327,7 +327,7 @@ fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     umount(&place.path, false).unwrap();
 }
 
-/// From samples of where the reader is.
+/// Based on samples of the reader's CPU.
 fn over_the_device_same_cpu_is_counted_too() {
     let place = mounted("lz4-4k", "workers=percpu");
     let (same, other) = served(&place, || ask_on_first_cpu(&place, "none", 300));
@@ -337,7 +337,7 @@ fn over_the_device_same_cpu_is_counted_too() {
         .len()
         > 1;
     assert!(!several || same + other > 0, "{same}, {other}");
-    // Reading the counters is a request, too.
+    // Reading the counters is a request too.
     assert!(same + other <= 302, "{same}, {other}");
     umount(&place.path, false).unwrap();
 }
@@ -382,7 +382,7 @@ fn the_overflow_queue_has_the_priority_of_the_workers() {
             sys::sched::Policy::Fifo(_) => workers().as_str().unwrap().starts_with("fifo"),
             _ => !workers().as_str().unwrap().starts_with("fifo"),
         };
-        // It takes it when its entries are there.
+        // A worker takes requests once its entries are there.
         soon(&format!("{options}: {}", workers()), same);
         umount(&place.path, false).unwrap();
     }
@@ -399,7 +399,7 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    // Half of it, one request, while the CPUs are busy, unless it was asked for.
+    // Half of it, as one request, while the CPUs are busy, unless a value was requested.
     let by_default = ["512", "256"];
     for (options, kib) in [
         ("", &by_default[..]),
@@ -426,7 +426,7 @@ fn read_ahead_kb(place: &Place) -> String {
     fs::read_to_string(&path).unwrap().trim().to_owned()
 }
 
-/// Two requests serve a program sooner while there are idle CPUs, and cost it its CPU twice while
+/// Two requests serve a program sooner while there are idle CPUs, and cost it its CPU twice if
 /// there are none.
 fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
     let places = ["", "read_ahead_kb=512"].map(|options| {
@@ -442,7 +442,7 @@ fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
             scope.spawn(|| while !is_over() {});
         });
         let mut number = 0;
-        // Only requests notice the load.
+        // The load is noticed only during requests.
         let mut ask = || {
             number += 1;
             places.each_ref().map(|place| {
@@ -471,7 +471,8 @@ fn an_idle_mount_goes_away() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// How soon after its time is a test of `serve/wait.rs`, where the clock is the test's own.
+/// How soon it goes after its timeout is tested in `serve/wait.rs`, where the test controls the
+/// clock.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
     let place = mounted("lz4-4k", "timeout=6");
     let begin = std::time::Instant::now();

@@ -1,6 +1,6 @@
 //! Mounts of real images. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
-//! This test has a `main` of its own, because the daemon is this program started again.
+//! This test has its own `main`, because the daemon is this program started again.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -14,7 +14,7 @@ use erofs_fuse::{MountOptions, MountRequest, mount, stat};
 use harness::Test;
 use place::{Place, image};
 
-/// Far more than anything here takes; reached only when something hangs.
+/// Far longer than anything here takes; reached only if something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
 #[macro_use]
@@ -109,7 +109,7 @@ fn mounted(name: &str, options: &str) -> Place {
     place
 }
 
-/// Only `io_uring=on` may be refused.
+/// Mounts; only `io_uring=on` may be refused.
 fn mounted_or_skipped(name: &str, options: &str) -> Option<Place> {
     let place = Place::new();
     match mount(&request(&image(name), &place, options)) {
@@ -142,7 +142,7 @@ fn kill(pid: rustix::process::Pid, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// Reads all files, without what the kernel keeps of them.
+/// Reads all files, without using the kernel's caches.
 fn read_tree(directory: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

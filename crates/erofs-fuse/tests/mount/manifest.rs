@@ -9,13 +9,13 @@ use crate::place::{fixtures, image, images};
 /// One image of the table.
 pub struct Listed {
     pub path: PathBuf,
-    /// `-o`: where it begins, and its extra devices.
+    /// Mount options: its offset, and its extra devices.
     pub options: String,
     manifest: PathBuf,
 }
 
 impl Listed {
-    /// Arguments of python3 that compare what is seen at `root` with what should be.
+    /// Arguments of python3 for comparing what is seen at `root` with the expected content.
     pub fn check(&self, root: &Path) -> Vec<OsString> {
         let tool = fixtures().join("tools/verify_tree.py");
         let manifest = self.manifest.clone();

@@ -6,7 +6,7 @@ use super::*;
 
 pub(super) const TESTS: &[Test] = tests![owners_are_mapped_where_that_is_asked_for];
 
-/// What the kernel says where it maps no owners of this mount.
+/// The kernel's answer if it cannot map owners of this mount.
 const REFUSED: Option<i32> = Some(3);
 
 fn compare(place: &Place) -> Option<Output> {
@@ -40,7 +40,7 @@ fn owners_are_mapped_where_that_is_asked_for() {
     if let Some(output) = compare(&plain) {
         assert_eq!(output.status.code(), REFUSED, "{output:?}");
     }
-    // The server has to know who asks.
+    // The server must know who asks.
     let private = mounted("lz4-4k", "idmap,allow_root");
     if let Some(output) = compare(&private) {
         assert_eq!(output.status.code(), REFUSED, "{output:?}");
@@ -49,7 +49,7 @@ fn owners_are_mapped_where_that_is_asked_for() {
     if !maps(&place) {
         return;
     }
-    // A server that took over knows of no handshake.
+    // A server that took over does not know the handshake.
     kill(pid_of(&place), rustix::process::Signal::KILL);
     assert!(maps(&place));
     let counters = stat(&place.path).unwrap();

@@ -10,7 +10,7 @@ pub(super) const TESTS: &[Test] = tests![
     the_blocks_of_all_devices_count,
 ];
 
-/// overlayfs has the highest bits for itself, in which an inode of the metabox is marked.
+/// overlayfs reserves the highest bits, in which an inode of the metabox is marked.
 fn inode_numbers_of_the_metabox_fit_into_32_bits() {
     use std::os::unix::fs::{DirEntryExt, MetadataExt};
     let place = mounted("metabox-dir", "");
@@ -46,12 +46,13 @@ fn requests(place: &Place, kind: &str) -> u64 {
     counters["fuse"]["by_kind"][kind].as_u64().unwrap_or(0)
 }
 
-/// Asks a file that has no attributes for one; the error.
+/// Requests an attribute of a file that has none; returns the error.
 fn ask(file: &Path) -> rustix::io::Errno {
     rustix::fs::getxattr(file, "user.none", &mut [0; 8][..]).unwrap_err()
 }
 
-/// Waits for the background scan, which nothing announces; whether the kernel stopped asking.
+/// Waits for the background scan, which nothing announces; returns whether the kernel stopped
+/// asking.
 fn stops_asking(file: &Path) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LONG {
@@ -76,7 +77,7 @@ fn an_image_without_attributes_is_soon_asked_for_none() {
         for _ in 0..100 {
             ask(&file);
         }
-        // The last one may be counted a moment after its answer.
+        // The last request may be counted a moment after its answer.
         assert!(requests(&place, "getxattr") <= before + 1);
         assert_eq!(requests(&place, "ioctl"), 0);
     }

@@ -1,4 +1,4 @@
-//! Where a test mounts; nothing is left of it afterwards.
+//! Where a test mounts; nothing remains afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// A directory of its own.
+/// A separate directory.
 pub struct Place {
     pub path: PathBuf,
 }
@@ -53,7 +53,7 @@ pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures")
 }
 
-/// The large set beside the checkout where it is there; otherwise the images of the repository.
+/// The large set beside the checkout if it exists; otherwise the images of the repository.
 pub fn images() -> PathBuf {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/images");
     if shared.is_dir() { shared } else { fixtures() }
@@ -64,7 +64,7 @@ pub fn is_gone(pid: rustix::process::Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }
 
-/// The letter of proc(5).
+/// The state letter of proc(5).
 fn state(pid: rustix::process::Pid) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     status.rsplit_once(") ")?.1.chars().next()

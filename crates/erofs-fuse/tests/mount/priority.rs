@@ -16,11 +16,11 @@ pub const TESTS: &[Test] = tests![
     a_user_without_rights_is_served_within_a_short_slice,
 ];
 
-/// Between two lookups of a client, at least.
+/// Least pause between two lookups of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A client sleeps so many times as long as its lookup took, so that on a slow machine, too, the
-/// clients are no load.
+/// A client sleeps this many times as long as its lookup took, so that the clients are no load even
+/// on a slow machine.
 const SLEEPS: u32 = 100;
 
 const SAMPLES: usize = 150;
@@ -82,7 +82,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
     umount(&place.path, false).unwrap();
 }
 
-/// A daemon without the right to be real-time: here of root, without that capability.
+/// A daemon without the right to be real-time: here root's, without that capability.
 fn a_user_without_rights_is_served_within_a_short_slice() {
     let supported = || sys::sched::set_short_slice(0, 0).is_ok();
     if !thread::spawn(supported).join().unwrap() {

@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
     what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
-/// The helper would read it through the mount, which waits for the helper.
+/// The helper would read the file through the mount, which waits for the helper.
 fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     let place = Place::new();
     let here = place.path.display();
@@ -43,7 +43,7 @@ fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     }
 }
 
-/// A file name that is gone with the test.
+/// A file name that is removed with the test.
 struct ProfilePath(PathBuf);
 
 impl ProfilePath {
@@ -80,7 +80,7 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// What was learned is written when the mount helper, the parent of the server, ends.
+/// Learned data is written when the mount helper, the parent of the server, ends.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);
@@ -99,7 +99,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         assert_eq!(program.path, b"data/mixed-200000");
         let window = program.profile.windows[0];
         assert_eq!(program.profile.windows.len(), 1);
-        // What one decoding brings is stored, and not asked for.
+        // Pages that one decoding produces are stored, not requested.
         assert_eq!(window.pages & 0b1, 1);
         let absent = program.profile.names.iter();
         let absent = absent.map(|looked_up| program.profile.path(&looked_up.name));
@@ -162,7 +162,7 @@ fn a_file_that_is_no_profile_is_left_alone() {
     assert_eq!(fs::read(&path.0).unwrap(), b"Dear reader");
 }
 
-/// What root's mounts have learned.
+/// The profiles that root's mounts have learned.
 fn learned_files() -> BTreeSet<PathBuf> {
     files_in_cache("profile")
 }
@@ -189,7 +189,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     }
     let (name, options) = ("lzma-1m-dict8m", "profile=auto,read_ahead_kb=0");
     let before = learned_files();
-    // Of a run that was killed.
+    // Left by a run that was killed.
     let forget = || {
         kept_of(name)
             .into_iter()
@@ -216,7 +216,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     let _profile: Vec<Removed> = new();
     let kept = Removed(kept_of(name).pop().expect("something kept"));
 
-    // The replay takes it.
+    // The replay uses it.
     let replayed = || {
         let place = mounted(name, options);
         soon("the replay", || {
@@ -230,7 +230,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     assert!(launch(&place) == contents);
     unmount_and_wait(place);
 
-    // What is damaged is decoded, and written again.
+    // Damaged data is decoded and written again.
     let mut bytes = fs::read(&kept.0).unwrap();
     bytes[..100_000].fill(0x55);
     fs::write(&kept.0, &bytes).unwrap();
@@ -251,7 +251,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     assert!(kept_of(name).is_empty() && kept_of("lz4-64k").is_empty());
 }
 
-/// What is kept decoded of an image.
+/// The decoded bytes kept for an image.
 fn kept_of(name: &str) -> Vec<PathBuf> {
     let status = fs::metadata(image(name)).unwrap();
     let stem = format!("{:x}-{:x}-", status.dev(), status.ino());
@@ -301,7 +301,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     };
     let before = learned_files();
 
-    // What is not executed teaches nothing.
+    // A file that is not executed teaches nothing.
     let place = mounted();
     read(&place, "data/1", &[0]);
     assert_eq!(profile_counters(&place)["state"], "learning");
@@ -339,7 +339,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     );
     unmount_and_wait(place);
 
-    // Mounts without a launch: after three of them none is expected any more.
+    // Mounts without a launch: after three of them no launch is expected any more.
     for idle in 1..=3 {
         unmount_and_wait(mounted());
         assert_eq!(learned().programs[0].idle_mounts, idle);
@@ -358,7 +358,8 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     let program = &learned().programs[0];
     assert_eq!((program.idle_mounts, program.launches), (0, 3));
 
-    // What is removed while a mount is there, or a launch, is learned anew by the next launch.
+    // A profile that is removed while a mount exists, or during a launch, is learned again by the
+    // next launch.
     let bytes = fs::read(&file.0).unwrap();
     let is_read = |place: &Place| profile_counters(place)["programs"] != Value::Array(Vec::new());
     let place = mounted();
@@ -375,7 +376,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists(), "the launch began before");
     let place = mounted();
     let launched = || {
-        // As if it had not been launched for long.
+        // As if it had not been launched for a long time.
         let exec = File::open(place.path.join("exec")).unwrap();
         rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         launch(&place);
@@ -389,14 +390,14 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists());
     fs::write(&file.0, bytes).unwrap();
 
-    // Two mounts at the same time forget nothing of each other.
+    // Two simultaneous mounts lose nothing that the other learned.
     let (one, other) = (mounted(), mounted());
     launch(&one);
     unmount_and_wait(one);
     unmount_and_wait(other);
     assert_eq!(learned().programs[0].launches, 4);
 
-    // In the cache folder nothing is something else.
+    // In the cache folder, every file counts as ours.
     for damaged in ["ERO", "erofast", "Dear reader"] {
         fs::write(&file.0, damaged).unwrap();
         let place = mounted();
@@ -405,7 +406,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
         assert_eq!(learned().programs[0].launches, 1, "{damaged}");
     }
 
-    // What is damaged is learned anew.
+    // A damaged profile is learned again.
     let text = fs::read_to_string(&file.0).unwrap();
     fs::write(&file.0, text.replace("read ", "read x")).unwrap();
     let place = mounted();

@@ -1,6 +1,6 @@
-//! Every way to read a file returns the bytes of the tree that the image was made of.
+//! Every way to read a file returns the bytes of the tree that the image was made from.
 //!
-//! `EROFS_FUSE_READ_SECONDS=600` makes a long run of it.
+//! `EROFS_FUSE_READ_SECONDS=600` makes it a long run.
 
 use std::fs::{self, File};
 use std::io::{IoSliceMut, Read, Seek, SeekFrom};
@@ -23,7 +23,7 @@ pub const TESTS: &[Test] = tests![every_way_of_reading_returns_the_original_byte
 
 const THREADS: u64 = 4;
 
-/// How the images differ: codecs, sizes of pclusters, packing.
+/// Variations of the images: codecs, sizes of pclusters, packing.
 const IMAGES: &[&[&str]] = &[
     &["-zlz4hc", "-C65536"],
     &["-zlz4hc", "-C4096", "-Eztailpacking"],
@@ -58,7 +58,7 @@ fn every_way_of_reading_returns_the_original_bytes() {
     println!("{reads} random reads, all bytes right");
 }
 
-/// Returns how many reads there were.
+/// Reads for this long; returns the number of reads.
 fn read_for(duration: Duration, built: &BuiltImage, mounted: &Path, seed: u64) -> usize {
     let originals: Vec<_> = fs::read_dir(built.tree().join("data"))
         .unwrap()
@@ -105,7 +105,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
         .open(path)
         .unwrap();
     if random.below(4) == 0 {
-        // Without what the kernel keeps of it.
+        // Without using the kernel's cache of it.
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     }
     let from = random.below(original.len());
@@ -147,7 +147,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
             copy.read_exact(&mut bytes).unwrap();
         }
         7 => copied(&file, from, &mut bytes),
-        // To the end and beyond, which is a short read.
+        // To the end and beyond it, which is a short read.
         _ => {
             let mut rest = vec![0xAA; original.len() - from + 1];
             let mut done = 0;
@@ -186,8 +186,7 @@ fn vectored(file: &File, from: usize, bytes: &mut [u8]) {
     }
 }
 
-/// As cp(1) does it: between filesystems that have nothing in common the kernel refuses, and the
-/// bytes are read.
+/// Copies as cp(1) does: between unrelated filesystems the kernel refuses, and the bytes are read.
 fn copied(file: &File, from: usize, bytes: &mut [u8]) {
     let mut copy = scratch();
     let (mut at, end) = (from as u64, (from + bytes.len()) as u64);

@@ -1,4 +1,4 @@
-//! Random page faults: what the kernel reads around them is left unread, and every byte is right.
+//! Random page faults: the kernel's reads around them are declined, and every byte is correct.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -65,7 +65,7 @@ fn what_is_read_around_random_faults_is_declined_and_no_program_sees_it() {
         let (declined, read) = (declined.as_u64(), counters["fuse"]["bytes_read"].as_u64());
         assert!(declined > Some(10 << 20), "{options}: {counters}");
         assert!(read < declined, "{options}: {counters}");
-        // Through the empty pages in the cache, and past them.
+        // Through the cache with its empty pages, and past it.
         let direct = File::options()
             .read(true)
             .custom_flags(libc::O_DIRECT)

@@ -1,4 +1,4 @@
-//! Small files that are read one after another come without a request for each of them, and
+//! Small files that are read one after another arrive without a request for each of them, and
 //! directories that are listed one after another are listed ahead.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
 
 const FILES: usize = 400;
 
-/// Packed files are decoded of the pclusters that they share.
+/// Packed files are decoded from the pclusters that they share.
 const IMAGES: [&[&str]; 3] = [
     &["-zlz4hc", "-C65536"],
     &["-zlz4hc", "-Eall-fragments"],
@@ -57,7 +57,7 @@ fn counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["read_ahead"].take()
 }
 
-/// The thread that stores may be slower than a reader, which then asks itself.
+/// The storing thread may be slower than a reader, which then makes its own requests.
 fn wait_until_idle(place: &Place) {
     let mut before = Value::Null;
     soon("the end of storing", || {
@@ -111,7 +111,7 @@ fn without_read_ahead_every_file_is_asked_for() {
     });
 }
 
-/// All paths below a directory, depth first; `reads`: files are read on the way.
+/// All paths below a directory, depth first; with `reads`, files are read on the way.
 fn walk(directory: &Path, backwards: bool, reads: bool, found: &mut Vec<PathBuf>) {
     let listing = fs::read_dir(directory).unwrap();
     let mut paths: Vec<_> = listing.map(|entry| entry.unwrap().path()).collect();
@@ -141,7 +141,7 @@ fn walked(root: &Path, backwards: bool, reads: bool) -> Vec<PathBuf> {
 
 const DIRECTORIES: usize = 400;
 
-/// The number of directories listed ahead by a walk; none where nothing can be.
+/// The number of directories listed ahead of a walk; none if listing ahead is impossible.
 fn ahead_of_a_walk(backwards: bool, reads: bool) -> Vec<u64> {
     let Some(built) = BuiltImage::of_directories("directories", DIRECTORIES) else {
         return Vec::new();
@@ -162,7 +162,7 @@ fn ahead_of_a_walk(backwards: bool, reads: bool) -> Vec<u64> {
         let found = walked(&place.path, backwards, reads);
         assert_eq!(found, walked(&built.tree(), false, false));
         counts.push(counters(&place)["directories"].as_u64().unwrap());
-        // What is listed ahead does not keep the mount.
+        // Listing ahead does not keep the mount busy.
         erofs_fuse::umount(&place.path, false).unwrap();
     }
     counts
@@ -185,7 +185,7 @@ fn a_walk_that_reads_files_has_none_listed_ahead() {
     }
 }
 
-/// The kernel knows the files of a listing when its reader has taken it, not when it was sent.
+/// The kernel knows the files of a listing once its reader has taken it, not when it is sent.
 fn files_of_small_directories_come_without_requests() {
     let Some(built) = BuiltImage::of_directories("small-directories", DIRECTORIES) else {
         return;

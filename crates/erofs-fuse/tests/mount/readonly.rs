@@ -1,5 +1,6 @@
-//! What would change something is refused, and what would not is allowed, as Linux does on any
-//! read-only filesystem. Where the kernel can mount the image itself, it is held to the same table.
+//! Calls that would change something are refused, and others are allowed, as Linux does on any
+//! read-only filesystem. If the kernel can mount the image itself, its mount is checked against the
+//! same table.
 
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +60,7 @@ fn set_owner(root: &Path, name: &str) -> Outcome {
 
 const READ_ONLY: Outcome = Err(Errno::ROFS);
 
-/// Name, call, outcome.
+/// Name, call, and outcome.
 const CALLS: &[(&str, Call, Outcome)] = &[
     // Opening.
     (
@@ -461,7 +462,7 @@ fn calls_end_as_on_any_read_only_filesystem() {
         mount(&request(&built.image(), &place, options)).unwrap();
         let failures = failures(&place.path);
         assert!(failures.is_empty(), "{options}: {failures:#?}");
-        // The kernel's own filesystem returns EINVAL here, which serves no purpose.
+        // The kernel's own filesystem returns EINVAL here, which is useless.
         assert_eq!(rustix::fs::fsync(reading(&place.path)), Ok(()));
     }
     println!("{} calls", CALLS.len());

@@ -1,6 +1,6 @@
 //! A server that dies is replaced, and no reader notices.
 //!
-//! `EROFS_FUSE_SOAK` is the number of deaths and of upgrades (12).
+//! `EROFS_FUSE_SOAK` is the number of deaths and of upgrades (default 12).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -48,7 +48,7 @@ fn is_restarted(place: &Place) -> bool {
     restart["on"] == true
 }
 
-/// Files of many pages, and what is in them.
+/// Files with many pages, and their content.
 fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(root.join("data")).unwrap().map(Result::unwrap);
     let paths = entries.map(|entry| entry.path());
@@ -101,7 +101,7 @@ fn print(what: &str, mut pauses: Vec<Duration>) {
     println!("{count} {what}: the longest read took {median:?} at the median, at most {longest:?}");
 }
 
-/// Does `work` under readers, which see no error and no wrong byte. It gets the time of their
+/// Runs `work` under readers, which see no error and no wrong byte. `work` gets the time of their
 /// slowest read.
 fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let files = files(&place.path);
@@ -126,7 +126,7 @@ fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T
     done
 }
 
-/// Ends the readers, also when the test fails.
+/// Ends the readers, even if the test fails.
 struct AtEnd<'e>(&'e AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -210,7 +210,7 @@ fn read_until(
     }
 }
 
-/// A program that compares the pages of a mapping with the file as it was, again and again.
+/// A program that repeatedly compares the pages of a mapping with the original content of the file.
 fn map(file: &Path) -> Option<Child> {
     const PROGRAM: &str = "
 import mmap, os, sys
@@ -236,7 +236,7 @@ with open(sys.argv[1], 'rb') as f:
     python.ok()
 }
 
-/// Where a test has its mount log; removed at the end.
+/// The log file of a test's mount; removed at the end.
 struct Log(PathBuf);
 
 impl Log {
@@ -276,7 +276,7 @@ fn five_crashes_in_ten_seconds_end_a_mount() {
         rustix::fs::statfs(&place.path).is_err()
     });
     soon("the end of the helper", || place::is_gone(helper));
-    // As a service that failed, to be started again.
+    // Like a service that failed, to be started again.
     let status = waitpid(Some(helper), WaitOptions::empty()).unwrap();
     assert_eq!(status.unwrap().1.exit_status(), Some(1));
     let text = log.text();
@@ -286,7 +286,7 @@ fn five_crashes_in_ten_seconds_end_a_mount() {
     umount(&place.path, false).unwrap();
 }
 
-/// Also servers that have hardly started.
+/// Servers that have hardly started are killed as well.
 fn kills_at_any_rate_end_no_mount() {
     let place = Place::new();
     let log = Log::of(&place);
@@ -302,7 +302,7 @@ fn kills_at_any_rate_end_no_mount() {
         let begin = Instant::now();
         let mut kills = 0;
         while kills < number_of_deaths() * 2 && begin.elapsed() < crate::LONG * 3 {
-            // Mostly none: two or three die before one has answered.
+            // Mostly no pause: two or three die before one has answered.
             let pause = [0, 1, 0, 200][random.below(4)];
             thread::sleep(Duration::from_millis(pause));
             let server = fs::read_to_string(&children).unwrap();
@@ -319,14 +319,14 @@ fn kills_at_any_rate_end_no_mount() {
     umount(&place.path, false).unwrap();
 }
 
-/// The process that this thread started last.
+/// The process that this thread started most recently.
 fn last_child() -> Pid {
     let children = fs::read_to_string("/proc/thread-self/children").unwrap();
     let last = children.split_whitespace().next_back().unwrap();
     Pid::from_raw(last.parse().unwrap()).unwrap()
 }
 
-/// Also if that comes before the helper has answered the server.
+/// Even if the kill comes before the helper has answered the server.
 fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
     for round in 0..20 {
         let place = Place::new();
@@ -346,7 +346,7 @@ fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
     }
 }
 
-/// Others are in flight at both crashes.
+/// Other requests are in flight at both crashes.
 fn a_request_that_crashes_the_server_twice_gets_eio_and_no_other_does() {
     let place = Place::new();
     let log = Log::of(&place);
@@ -358,7 +358,7 @@ fn a_request_that_crashes_the_server_twice_gets_eio_and_no_other_does() {
     let asked = under_readers(&place, 1, |_| getxattr(&place.path, crash, &mut [0; 1]));
     assert_eq!(asked.unwrap_err(), rustix::io::Errno::IO);
     let counters = stat(&place.path).unwrap();
-    // A server may serve before it is known how the last one died: then it takes one more.
+    // A server may serve before it is known how the last one died: then the request kills one more.
     let restarts = counters["restart"]["restarts"].as_u64().unwrap();
     assert!(
         (2..=DEATHS_OF_A_MOUNT as u64).contains(&restarts),

@@ -1,4 +1,4 @@
-//! What a daemon may still do while it serves, as the kernel reports it.
+//! The abilities that a daemon still has while it serves, as the kernel reports them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
             assert_eq!(field(&status, "NoNewPrivs"), "1", "{options}: {name}");
             assert_eq!(field(&status, "Seccomp"), "2", "{options}: {name}");
             let left = u64::from_str_radix(field(&status, "CapEff"), 16).unwrap();
-            // CAP_SYS_NICE, where limits may not be set.
+            // CAP_SYS_NICE, if limits may not be set.
             let nice = u64::from(!limits_may_be_set()) << 23;
             assert_eq!(left & !nice, 0, "{options}: {name}: {left:x}");
             assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
@@ -73,7 +73,7 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
     }
 }
 
-/// CAP_SYS_RESOURCE of this process.
+/// Whether this process has CAP_SYS_RESOURCE.
 fn limits_may_be_set() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let has = u64::from_str_radix(field(&status, "CapEff"), 16).unwrap();
@@ -107,7 +107,7 @@ fn real_time_workers_need_no_capability() {
     }
 }
 
-/// A server of root is one of nobody.
+/// Checks that root's server runs as nobody.
 fn assert_is_no_root(status: &str, options: &str) {
     if rustix::process::getuid().is_root() {
         for ids in ["Uid", "Gid"] {
@@ -177,7 +177,7 @@ fn the_sandbox_can_be_left_out() {
     crate::soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// What came of each attempt of the server; null where it was refused.
+/// The result of each attempt of the server; null if it was refused.
 fn attempts(place: &crate::place::Place) -> serde_json::Map<String, Value> {
     let mut value = vec![0; 1 << 16];
     let length = rustix::fs::getxattr(&place.path, erofs_fuse::ATTEMPTS_XATTR, &mut value).unwrap();
@@ -204,7 +204,7 @@ fn a_server_that_was_taken_over_is_refused_everything() {
         }
         let attempts = attempts(&place);
         assert!(attempts.len() > 30);
-        // The one capability that may have to be kept.
+        // The only capability that may have to be kept.
         let nice = counters["sandbox"]["capabilities"] != serde_json::json!([]);
         assert!(!nice || !(limits_may_be_set() || options.contains("nohipri")));
         for (name, outcome) in attempts {
@@ -219,7 +219,7 @@ fn a_server_that_was_taken_over_is_refused_everything() {
     }
 }
 
-/// The test above could not fail otherwise.
+/// Otherwise the test above could not fail.
 fn without_a_sandbox_the_attempts_reach_what_they_are_for() {
     let place = mounted("lz4-4k", "sandbox=off");
     let attempts = attempts(&place);
@@ -247,7 +247,7 @@ fn a_strict_sandbox_is_complete_or_an_error() {
     }
 }
 
-/// The root of the mount is reached without a lookup, which is refused already.
+/// The root of the mount is reached without a lookup, which would already be refused.
 fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;

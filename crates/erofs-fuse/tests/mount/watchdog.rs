@@ -1,5 +1,5 @@
-//! Ends the whole run when one test hangs, and shows where each process of a mount waits: a reader
-//! that hangs cannot be killed, and would keep whoever runs the tests waiting.
+//! Ends the whole run if one test hangs, and shows where each process of a mount waits: a reader
+//! that hangs cannot be killed, and would keep the caller of the tests waiting.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::switch::PARAMETER;
 
-/// Longer than any test takes, the soak tests excepted.
+/// Longer than any test takes, except the soak tests.
 const LIMIT: Duration = Duration::from_secs(400);
 
 pub struct Watchdog(Arc<Mutex<(&'static str, Instant)>>);
@@ -20,7 +20,7 @@ impl Watchdog {
     }
 }
 
-/// Without a limit where tests were asked to go on for longer.
+/// Starts it, without a limit if tests were asked to run longer.
 pub fn start() -> Watchdog {
     let current = Arc::new(Mutex::new(("", Instant::now())));
     let watched = Arc::clone(&current);
@@ -44,7 +44,7 @@ pub fn start() -> Watchdog {
     Watchdog(current)
 }
 
-/// All that may take part: this program, what it was started as, and the readers.
+/// Shows all processes that may be involved: this program, those started from it, and the readers.
 fn show_processes() {
     for process in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(threads) = fs::read_dir(process.path().join("task")) else {
@@ -67,7 +67,7 @@ fn show_processes() {
     }
 }
 
-/// Aborts and unmounts what this process has mounted, so that readers end.
+/// Aborts and unmounts everything this process has mounted, so that readers end.
 fn end_mounts() {
     let own = format!("/erofs-fuse-test-{}-", std::process::id());
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

@@ -7,7 +7,7 @@ use super::*;
 use crate::reply::{Entry, Found};
 use crate::wire::{Attr, FOREVER, InHeader, StatfsOut};
 
-/// One directory (1) with one file "file" (2) that holds "content".
+/// One directory (1) with one file "file" (2) that contains "content".
 #[derive(Default)]
 struct Small {
     forgotten: Mutex<Vec<(u64, u64)>>,
@@ -195,7 +195,7 @@ fn each_kind_has_its_answer() {
         (Getxattr, 2, xattr(100), b"user.a\0", Ok(b"value")),
         (Getxattr, 2, xattr(100), b"user.none\0", Err(Errno::NODATA)),
         (Listxattr, 2, xattr(100), b"", Ok(names)),
-        // What would write is refused, what is not needed is switched off.
+        // Requests that would write are refused, and unneeded features are disabled.
         (Mkdir, 1, vec![0; 8], b"new\0", Err(Errno::ROFS)),
         (Setxattr, 1, vec![0; 8], b"", Err(Errno::ROFS)),
         (Open, 2, vec![0; 8], b"", Err(Errno::NOSYS)),
@@ -205,7 +205,7 @@ fn each_kind_has_its_answer() {
         (Lseek, 2, vec![0; 24], b"", Err(Errno::INVAL)),
         (Release, 2, vec![0; 24], b"", Ok(b"")),
         (Destroy, 0, vec![], b"", Ok(b"")),
-        // Those of directories reach the filesystem, isatty(3) does not.
+        // An ioctl on a directory reaches the filesystem, isatty(3) does not.
         (Ioctl, 2, vec![0; 32], b"", Err(Errno::NOTTY)),
         (Ioctl, 1, ioctl(0, 32), b"ab", Err(Errno::NOTTY)),
         (

@@ -4,12 +4,12 @@ use std::ops::{BitAnd, BitOr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Features, 64 bits of them: the upper half travels in `flags2` since 7.36.
+/// Features, 64 bits of them: the upper half is in `flags2` since 7.36.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InitFlags(pub u64);
 
 impl InitFlags {
-    /// Several reads of one file at once.
+    /// Several simultaneous reads of one file.
     pub const ASYNC_READ: Self = Self(1 << 0);
     /// Lookups of "." and "..", which an NFS server needs.
     pub const EXPORT_SUPPORT: Self = Self(1 << 4);
@@ -17,9 +17,9 @@ impl InitFlags {
     pub const DO_READDIRPLUS: Self = Self(1 << 13);
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: Self = Self(1 << 14);
-    /// ENOSYS to OPEN means that no OPEN is needed.
+    /// ENOSYS as the answer to OPEN means that no OPEN is needed.
     pub const NO_OPEN_SUPPORT: Self = Self(1 << 17);
-    /// LOOKUP and READDIR of one directory at once.
+    /// Simultaneous LOOKUP and READDIR in one directory.
     pub const PARALLEL_DIROPS: Self = Self(1 << 18);
     /// The kernel enforces POSIX ACLs that it reads as extended attributes.
     pub const POSIX_ACL: Self = Self(1 << 20);
@@ -29,19 +29,19 @@ impl InitFlags {
     pub const MAX_PAGES: Self = Self(1 << 22);
     /// Targets of symbolic links are kept in the page cache.
     pub const CACHE_SYMLINKS: Self = Self(1 << 23);
-    /// ENOSYS to OPENDIR means that no OPENDIR is needed.
+    /// ENOSYS as the answer to OPENDIR means that no OPENDIR is needed.
     pub const NO_OPENDIR_SUPPORT: Self = Self(1 << 24);
     /// `flags2` is valid.
     pub const INIT_EXT: Self = Self(1 << 30);
-    /// The kernel can send again what a dead server left unanswered, and marks it.
+    /// The kernel can send requests again that a dead server left unanswered, and marks them.
     pub const HAS_RESEND: Self = Self(1 << 39);
-    /// The mount may be cloned with mapped owners. Taken only where the kernel checks permissions:
-    /// it refuses the handshake otherwise.
+    /// The mount may be cloned with mapped owners. Requested only if the kernel checks permissions:
+    /// it would refuse the handshake otherwise.
     pub const ALLOW_IDMAP: Self = Self(1 << 40);
     /// Requests may come over io_uring.
     pub const OVER_IO_URING: Self = Self(1 << 41);
 
-    /// Whether all of `other` is in.
+    /// Whether it includes all of `other`.
     pub fn has(self, other: Self) -> bool {
         self & other == other
     }
@@ -83,10 +83,10 @@ pub struct InitIn {
 }
 
 impl InitIn {
-    /// Bytes before 7.36, when `flags2` came.
+    /// Size before 7.36, which added `flags2`.
     pub const OLD_SIZE: usize = 16;
 
-    /// Reads the structure, also the shorter one of kernels before 7.36.
+    /// Reads the structure, including the shorter one of kernels before 7.36.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let mut init = Self::default();
         let length = body.len().min(size_of::<Self>());
@@ -130,7 +130,7 @@ pub struct InitOut {
 }
 
 impl InitOut {
-    /// Sets the features taken.
+    /// Sets the features that are used.
     pub fn set_features(&mut self, features: InitFlags) {
         self.flags = features.low();
         self.flags2 = features.high();

@@ -1,7 +1,7 @@
 //! The FUSE wire format: numbers and structures, no I/O.
 //!
 //! Facts from the kernel's `include/uapi/linux/fuse.h`, protocol 7.31 to 7.45. All integers are in
-//! the byte order of the machine, all structures are multiples of eight bytes.
+//! the machine's byte order, and all structures are multiples of eight bytes.
 
 mod init;
 mod opcode;
@@ -23,27 +23,27 @@ pub use ring::{RingEntry, RingHeader};
 /// The node of the root directory.
 pub const ROOT_NODE: u64 = 1;
 
-/// Major version spoken.
+/// Major version supported.
 pub const MAJOR: u32 = 7;
 
-/// Oldest minor version spoken (Linux 5.4): it has cached symlinks, cached directories,
+/// Oldest minor version supported (Linux 5.4): it has cached symlinks, cached directories,
 /// `max_pages` and zero-message `opendir`.
 pub const MINOR_OLDEST: u32 = 31;
 
-/// Newest minor version spoken (Linux 6.18).
+/// Newest minor version supported (Linux 6.18).
 pub const MINOR_NEWEST: u32 = 45;
 
 /// The kernel refuses to fill a read buffer smaller than this.
 pub const MIN_READ_BUFFER: usize = 8192;
 
-/// Seconds that stand for "for good": the kernel clamps to the largest time it can express.
+/// Seconds that mean "forever": the kernel clamps to the largest time it can express.
 pub const FOREVER: u64 = i64::MAX as u64;
 
-/// In `unique`: the kernel sends this request again (`FUSE_UNIQUE_RESEND`).
+/// Flag in `unique`: the kernel sends this request again (`FUSE_UNIQUE_RESEND`).
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 
-/// In place of an error, with 0 in place of a request: the kernel shall send again what was taken
-/// and not answered (`FUSE_NOTIFY_RESEND`).
+/// In place of an error, with 0 in place of a request: the kernel should send again what was taken
+/// but not answered (`FUSE_NOTIFY_RESEND`).
 pub const RESEND_CODE: i32 = 7;
 
 /// Directory entries start at multiples of eight bytes.

@@ -3,23 +3,24 @@
 /// How a request is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Treatment {
-    /// By the session or the filesystem.
+    /// Answered by the session or the filesystem.
     Served,
     /// Nothing is sent back.
     Silent,
-    /// ENOSYS: the kernel stops asking, and uses its default.
+    /// ENOSYS: the kernel stops sending it, and uses its default.
     Unsupported,
     /// EROFS: it would change something.
     ReadOnly,
-    /// ENOTTY for anything but a directory, by which the filesystem can be asked about itself. The
-    /// protocol has no reply that stops the kernel from asking: isatty(3) asks for every file.
+    /// ENOTTY for anything but a directory, through which the filesystem can be queried. The
+    /// protocol has no reply that stops the kernel from sending it: isatty(3) does so for every
+    /// file.
     Ioctl,
     /// An empty success.
     Agreed,
 }
 
-/// One row for each kind: name, number, bytes of its fixed part, treatment. The fixed part is what
-/// a FUSE ring carries separately from the names and values that follow it.
+/// One row per kind: name, number, bytes in its fixed part, treatment. The fixed part is what a
+/// FUSE ring carries separately from the names and values that follow it.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $fixed:literal, $treatment:ident;)*) => {
         /// A kind of request.
@@ -31,7 +32,7 @@ macro_rules! opcodes {
             /// All of them, in the order of [`Opcode::index`].
             pub const ALL: &[Opcode] = &[$(Opcode::$name),*];
 
-            /// The kind with this number; `None` for one that is not known.
+            /// The kind with this number; `None` if it is unknown.
             pub const fn from_number(number: u32) -> Option<Opcode> {
                 match number { $($number => Some(Opcode::$name),)* _ => None }
             }
@@ -41,7 +42,7 @@ macro_rules! opcodes {
                 match self { $(Opcode::$name => $label,)* }
             }
 
-            /// Bytes of the fixed part before names and values.
+            /// Bytes in the fixed part before names and values.
             pub const fn fixed_size(self) -> usize {
                 match self { $(Opcode::$name => $fixed,)* }
             }
@@ -67,7 +68,7 @@ opcodes! {
     Rmdir = 11, "rmdir", 0, ReadOnly;
     Rename = 12, "rename", 8, ReadOnly;
     Link = 13, "link", 8, ReadOnly;
-    /// ENOSYS makes the kernel open files by itself, and keep their pages over opens.
+    /// ENOSYS makes the kernel open files by itself, and keep their pages across opens.
     Open = 14, "open", 8, Unsupported;
     Read = 15, "read", 40, Served;
     Write = 16, "write", 40, ReadOnly;
@@ -80,20 +81,21 @@ opcodes! {
     Removexattr = 24, "removexattr", 0, ReadOnly;
     Flush = 25, "flush", 24, Unsupported;
     Init = 26, "init", 64, Served;
-    /// ENOSYS makes the kernel open directories by itself, and keep what it read of them.
+    /// ENOSYS makes the kernel open directories by itself, and keep what it has read of them.
     Opendir = 27, "opendir", 8, Unsupported;
     Readdir = 28, "readdir", 40, Served;
     Releasedir = 29, "releasedir", 24, Agreed;
     Fsyncdir = 30, "fsyncdir", 16, Unsupported;
-    /// Locks are the kernel's own business: the features that would send these are not taken.
+    /// Locks are handled by the kernel: the features that would send these are not used.
     Getlk = 31, "getlk", 48, Unsupported;
     Setlk = 32, "setlk", 48, Unsupported;
     Setlkw = 33, "setlkw", 48, Unsupported;
-    /// ENOSYS: allowed. With `default_permissions` the kernel checks and does not ask.
+    /// ENOSYS means allowed. With `default_permissions` the kernel checks by itself and does not
+    /// send it.
     Access = 34, "access", 8, Unsupported;
     Create = 35, "create", 16, ReadOnly;
-    /// A signal came for a program that waits. Each request ends within bounds, so that none is
-    /// interrupted; ENOSYS asks the kernel not to send these.
+    /// A signal arrived for a waiting program. Each request ends within bounds, so none is
+    /// interrupted; ENOSYS tells the kernel not to send these.
     Interrupt = 36, "interrupt", 8, Unsupported;
     Bmap = 37, "bmap", 16, Unsupported;
     Destroy = 38, "destroy", 0, Agreed;
@@ -110,14 +112,14 @@ opcodes! {
     RemoveMapping = 49, "removemapping", 4, Unsupported;
     Syncfs = 50, "syncfs", 8, Agreed;
     Tmpfile = 51, "tmpfile", 16, ReadOnly;
-    /// Sent only for the birth time, of which there is none. ENOSYS makes the kernel use the
-    /// attributes that it has; after any other answer it asks again and again.
+    /// Sent only for the birth time, which does not exist here. ENOSYS makes the kernel use the
+    /// attributes that it has; after any other answer it asks repeatedly.
     Statx = 52, "statx", 24, Unsupported;
     CopyFileRange64 = 53, "copy_file_range_64", 56, ReadOnly;
 }
 
 impl Opcode {
-    /// Its place in [`Opcode::ALL`].
+    /// Its index in [`Opcode::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -2,19 +2,19 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Before every reply.
+/// Precedes every reply.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct OutHeader {
-    /// Bytes of the whole reply, this header included.
+    /// Bytes in the whole reply, including this header.
     pub len: u32,
-    /// 0, or an error number below 0.
+    /// 0, or a negative error number.
     pub error: i32,
     /// The request it answers.
     pub unique: u64,
 }
 
-/// A message that answers nothing: bytes for the page cache (`FUSE_NOTIFY_STORE`). Its
+/// A message that is not an answer: bytes for the page cache (`FUSE_NOTIFY_STORE`). Its
 /// [`OutHeader`] has [`StoreOut::CODE`] in place of an error and 0 in place of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -25,7 +25,7 @@ pub struct StoreOut {
     pub offset: u64,
     /// Bytes that follow.
     pub size: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
 }
 
@@ -36,8 +36,8 @@ impl StoreOut {
 
 const _: () = assert!(size_of::<StoreOut>() == 24);
 
-/// Has the kernel send what the page cache holds of a file (`fuse_notify_retrieve_out`): as a
-/// request of the kind NOTIFY_REPLY, for which no program waits. The [`OutHeader`] before it has
+/// Makes the kernel send what the page cache has of a file (`fuse_notify_retrieve_out`), as a
+/// request of the kind NOTIFY_REPLY, which no program waits for. The [`OutHeader`] before it has
 /// [`RetrieveOut::CODE`] in place of an error and 0 in place of a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -50,7 +50,7 @@ pub struct RetrieveOut {
     pub offset: u64,
     /// Bytes wanted.
     pub size: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
 }
 
@@ -69,15 +69,15 @@ const _: () = assert!(size_of::<RetrieveOut>() == 32);
 pub struct Attr {
     /// Inode number that programs see.
     pub ino: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Units of 512 bytes.
+    /// Size in units of 512 bytes.
     pub blocks: u64,
     /// Seconds since 1970; negative times in two's complement.
     pub atime: u64,
-    /// As `atime`.
+    /// In the same format as `atime`.
     pub mtime: u64,
-    /// As `atime`.
+    /// In the same format as `atime`.
     pub ctime: u64,
     /// Below 1,000,000,000.
     pub atimensec: u32,
@@ -97,7 +97,7 @@ pub struct Attr {
     pub rdev: u32,
     /// Preferred size of I/O; 0 lets the kernel choose.
     pub blksize: u32,
-    /// Nothing that is used here.
+    /// Flags; none are used here.
     pub flags: u32,
 }
 
@@ -161,27 +161,27 @@ pub struct AttrOut {
 pub struct StatfsOut {
     /// Blocks of `frsize` bytes.
     pub blocks: u64,
-    /// Free ones.
+    /// Free blocks.
     pub bfree: u64,
-    /// Free ones for users.
+    /// Free blocks for unprivileged users.
     pub bavail: u64,
-    /// Inodes.
+    /// Number of inodes.
     pub files: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub ffree: u64,
     /// Preferred size of I/O.
     pub bsize: u32,
     /// Longest name.
     pub namelen: u32,
-    /// Bytes of a block.
+    /// Bytes in a block.
     pub frsize: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
-    /// Nothing.
+    /// Unused.
     pub spare: [u32; 6],
 }
 
-/// GETXATTR and LISTXATTR when only the length is requested.
+/// GETXATTR and LISTXATTR if only the length is requested.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

@@ -3,27 +3,27 @@
 use rustix::fs::OFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Before every request.
+/// Precedes every request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct InHeader {
-    /// Bytes of the whole request, this header included.
+    /// Bytes in the whole request, including this header.
     pub len: u32,
     /// Its kind, see [`Opcode`](super::Opcode).
     pub opcode: u32,
-    /// Names the request in its answer. Never 0.
+    /// Identifies the request in its answer. Never 0.
     pub unique: u64,
-    /// The node it is about.
+    /// The node it concerns.
     pub nodeid: u64,
-    /// User of the process that asks.
+    /// User of the requesting process.
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// Its process id; 0 when it is in another pid namespace, or for read-ahead.
+    /// Its process ID; 0 if it is in another PID namespace, or for read-ahead.
     pub pid: u32,
     /// Bytes of extensions, in units of eight (7.38).
     pub total_extlen: u16,
-    /// Nothing.
+    /// Unused.
     pub padding: u16,
 }
 
@@ -52,18 +52,19 @@ pub struct ReadIn {
 }
 
 impl ReadIn {
-    /// `read_flags`: the lock owner is stated, which the kernel does for direct reads.
+    /// `read_flags`: the lock owner is given, which the kernel does for direct reads.
     pub const LOCK_OWNER: u32 = 1 << 1;
 
-    /// The page cache asks, which keeps an error from programs as long as it can ask again. The
-    /// error of a direct read goes to the program. The mode of the file does not tell all of them:
-    /// loop devices read directly from files that were opened without O_DIRECT.
+    /// Whether the page cache makes the request; it hides an error from programs as long as it can
+    /// request the bytes again. The error of a direct read goes to the program. The file's mode
+    /// does not identify all of them: loop devices read directly from files that were opened
+    /// without O_DIRECT.
     pub fn is_for_page_cache(&self) -> bool {
         self.read_flags & Self::LOCK_OWNER == 0 && self.flags & OFlags::DIRECT.bits() == 0
     }
 }
 
-/// GETXATTR (the name follows) and LISTXATTR. A size of 0 asks how long the answer would be.
+/// GETXATTR (the name follows) and LISTXATTR. A size of 0 requests the length of the answer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -72,7 +73,7 @@ pub struct XattrIn {
     pub padding: u32,
 }
 
-/// LSEEK; sent for SEEK_DATA and SEEK_HOLE only.
+/// LSEEK; sent only for SEEK_DATA and SEEK_HOLE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -83,7 +84,7 @@ pub struct LseekIn {
     pub padding: u32,
 }
 
-/// IOCTL; the bytes that the program sends along follow.
+/// IOCTL; the bytes that the program passes follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]
@@ -110,7 +111,7 @@ pub struct ForgetIn {
     pub nlookup: u64,
 }
 
-/// BATCH_FORGET; `count` times [`ForgetOne`] follow.
+/// BATCH_FORGET; [`ForgetOne`] follows `count` times.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[allow(missing_docs)]

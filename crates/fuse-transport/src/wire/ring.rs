@@ -6,15 +6,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct RingEntry {
-    /// Nothing yet.
+    /// Unused so far.
     pub flags: u64,
-    /// Names the request when its reply is committed.
+    /// Identifies the request when its reply is committed.
     pub commit_id: u64,
-    /// Bytes of the payload, of the request and then of the reply.
+    /// Bytes in the payload, of the request and then of the reply.
     pub payload_size: u32,
-    /// Nothing.
+    /// Unused.
     pub padding: u32,
-    /// Nothing.
+    /// Unused.
     pub reserved: u64,
 }
 

@@ -1,6 +1,6 @@
 //! The transport under a real mount. Needs root and `/dev/fuse`; prints a line when it skips.
 //!
-//! The daemon is a process of its own, so that it can be killed: this test program again, with the
+//! The daemon is a separate process, so that it can be killed: this test program again, with the
 //! mount point in its environment.
 
 mod memory;
@@ -22,10 +22,10 @@ use switch::Switch;
 const DAEMON: &str = "FUSE_TRANSPORT_TEST_DAEMON";
 const IO_URING: &str = "FUSE_TRANSPORT_TEST_IO_URING";
 
-/// Far more than anything here takes; reached only when something hangs.
+/// Far longer than anything here takes; reached only if something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Not a test by itself: what the daemon's process runs.
+/// Not a test: the code that the daemon process runs.
 #[test]
 fn daemon() {
     if let Some(mountpoint) = std::env::var_os(DAEMON) {
@@ -34,7 +34,7 @@ fn daemon() {
     }
 }
 
-/// How requests travel.
+/// How requests are transported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
     DevFuse,
@@ -51,7 +51,7 @@ fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
     }
 }
 
-/// A mount over io_uring whose daemon makes such a ring.
+/// A mount over io_uring whose daemon creates such a ring.
 fn with_ring(name: &str, ring: &str) -> Option<Mount> {
     let Some(switch) = Switch::new() else {
         println!(
@@ -75,7 +75,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `None`, with the reason printed, where mounts cannot be made.
+    /// `None`, with the reason printed, if mounts cannot be made.
     fn start(name: &str, ring: Option<&str>) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: mounting needs root");
@@ -186,7 +186,7 @@ fn what_programs_ask_is_answered() {
     });
 }
 
-/// Three wait, and both threads that take requests still serve.
+/// Three requests wait, and both threads that take requests still serve.
 #[test]
 fn requests_that_wait_hold_no_thread_of_the_others() {
     let Some(mut mount) = Mount::start("deferred", None) else {
@@ -228,7 +228,7 @@ fn directories_are_whole_with_and_without_attributes() {
                 assert_eq!(entry.unwrap().metadata().unwrap().mode(), 0o100_600);
             }
         }
-        // What was read once is kept.
+        // Data that was read once is kept.
         let counters = mount.end();
         let reads = counters["by_kind"]["readdir"].as_u64().unwrap_or(0)
             + counters["by_kind"]["readdirplus"].as_u64().unwrap_or(0);
@@ -304,8 +304,8 @@ fn many_readers_get_the_right_bytes() {
         let way = &counters["by_transport"];
         match transport {
             Transport::DevFuse => assert_eq!(way["dev_fuse"], counters["requests"]),
-            // Reads are served where they are asked, but for those that a busy CPU leaves to the
-            // overflow queue: with 16 readers at once these may be most.
+            // Reads are served on the CPU they come from, except for those that a busy CPU leaves
+            // to the overflow queue: with 16 simultaneous readers these may be most.
             Transport::IoUring => {
                 assert!(
                     way["io_uring"].as_u64() >= counters["by_kind"]["read"].as_u64(),
@@ -317,8 +317,8 @@ fn many_readers_get_the_right_bytes() {
     });
 }
 
-/// The overflow queue has an entry in each CPU's queue: what waits in several of them is served at
-/// the same time.
+/// The overflow queue has an entry in each CPU's queue: requests that wait in several of them are
+/// served at the same time.
 #[test]
 fn bursts_are_served_by_idle_cpus_too() {
     with_each_transport("bursts", |mount, transport| {
@@ -350,7 +350,7 @@ fn bursts_are_served_by_idle_cpus_too() {
     });
 }
 
-/// Reads from the file, 4 KiB in each of `turns` pages that no one has read, on the first CPU.
+/// Reads from the file on the first CPU, 4 KiB in each of `turns` pages that have not been read.
 fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     let mut only = rustix::thread::CpuSet::new();
     only.set(0);
@@ -364,8 +364,8 @@ fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     }
 }
 
-/// Of two requests that come together, the one that the overflow queue took ends last: its entry is
-/// the one that was returned last.
+/// Of two simultaneous requests, the one that the overflow queue took ends last: its entry is the
+/// one that was returned last.
 #[test]
 fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
     const SINGLE: u64 = 2000;
@@ -391,7 +391,7 @@ fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
     assert!(cpus == 1 || same * 10 >= SINGLE * 9, "{same}: {counters}");
 }
 
-/// Starts readers that wait for bytes that never come; the receiver gets each one's outcome.
+/// Starts readers that wait for bytes that never come; the receiver gets the result of each.
 fn stuck_readers(mount: &Mount, count: usize) -> mpsc::Receiver<std::io::Result<usize>> {
     readers(mount, "stuck", count)
 }
@@ -418,7 +418,8 @@ fn assert_all_fail(outcomes: &mpsc::Receiver<std::io::Result<usize>>, count: usi
     }
 }
 
-/// The kernel may drop the last reference of an aborted reader a moment after the reader went on.
+/// The kernel may drop the last reference of an aborted reader a moment after the reader has
+/// continued.
 fn unmount_soon(mountpoint: &Path) {
     let begin = Instant::now();
     while let Err(error) = unmount(mountpoint, UnmountFlags::empty()) {
@@ -443,7 +444,7 @@ fn readers_of_a_killed_daemon_get_errors_and_the_mount_can_be_taken_away() {
     });
 }
 
-/// The kernel's control files of FUSE mounts, mounted for as long as this lives.
+/// The kernel's control files of FUSE mounts, mounted during this value's lifetime.
 struct Connections(bool);
 
 impl Connections {
@@ -464,8 +465,8 @@ impl Drop for Connections {
     }
 }
 
-/// What aborts the mount; `None`, with the reason printed, if it is not available. The mount
-/// itself is not asked: its server may not answer.
+/// The file that aborts the mount; `None`, with the reason printed, if it is unavailable. The mount
+/// itself is not queried: its server may not answer.
 fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' '));
@@ -484,7 +485,7 @@ fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     Some(abort)
 }
 
-/// The kernel lets all requests wait until each queue of a ring has an entry.
+/// The kernel makes all requests wait until each queue of a ring has an entry.
 #[test]
 fn a_ring_that_never_becomes_whole_leaves_no_reader_stuck() {
     let _connections = Connections::open();
@@ -521,7 +522,7 @@ fn who_waited_for_a_ring_to_become_whole_is_served() {
         let outcome = outcomes.recv_timeout(LONG).expect("a reader hangs");
         assert_eq!(outcome.unwrap(), b"hello, file\n".len());
     }
-    // The first thread of the ring is enough for readers; the others are to come before the end.
+    // The first thread of the ring is enough for readers; the others must arrive before the end.
     assert!(mount.lines().any(|line| line.ends_with(memory::WHOLE)));
     let counters = mount.end();
     assert_eq!(counters["by_transport"]["dev_fuse"], 0, "{counters}");

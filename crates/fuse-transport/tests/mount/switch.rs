@@ -9,14 +9,14 @@ use rustix::fs::{FlockOperation, flock};
 /// Y or N.
 pub const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One at a time on this machine; the switch ends as it began.
+/// One at a time on this machine; the switch is restored at the end.
 pub struct Switch {
     only: File,
     was_on: bool,
 }
 
 impl Switch {
-    /// `None` where the kernel has no such switch, or this process may not set it.
+    /// `None` if the kernel has no such switch, or this process may not set it.
     pub fn new() -> Option<Self> {
         File::options().write(true).open(PARAMETER).ok()?;
         let only = File::open("/sys/module/fuse/parameters").ok()?;
@@ -35,12 +35,12 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         self.set(self.was_on);
-        // A process that was forked has a copy of the descriptor.
+        // A forked process has a copy of the descriptor.
         let _ = flock(&self.only, FlockOperation::Unlock);
     }
 }
 
-/// Not within the handshake of another mount, which locks the file meanwhile.
+/// Not during the handshake of another mount, which locks the file.
 pub fn is_on() -> bool {
     let file = File::open(PARAMETER).unwrap();
     flock(&file, FlockOperation::LockShared).unwrap();

@@ -16,7 +16,7 @@ use crate::mounts::is_mounted;
 use crate::process::{Child, End, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Under a heavy load a daemon may take long to start.
+/// A daemon may take long to start under a heavy load.
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -64,14 +64,14 @@ pub(super) fn mount(
     Ok(mounted)
 }
 
-/// The start-up notification of erofast. A mount is usable a little earlier, but the rest of the
+/// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
 /// daemon's start-up would then be measured as if it served the launch.
 ///
-/// It is a pipe: to a socket with a name, any user of the machine could write.
+/// It uses a pipe: any user of the machine could write to a named socket.
 struct Ready(OwnedFd);
 
 impl Ready {
-    /// With the end that the daemon writes to: its standard input.
+    /// Creates it, together with the end that the daemon writes to: its standard input.
     fn new() -> Result<(Self, OwnedFd)> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
@@ -86,7 +86,7 @@ impl Ready {
     }
 }
 
-/// `erofast mount` ends with 2 where an option does not exist: a usage error of the lab, too.
+/// `erofast mount` exits with 2 if an option does not exist: that is a usage error of the lab, too.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),
@@ -98,12 +98,12 @@ fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        // The name of the program, which the message names anyway.
+        // The name of the program, which the message contains anyway.
         line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }
 
-/// What the engine `url` needs besides; `None` for the others.
+/// The web server that the engine `url` needs; `None` for other engines.
 fn web(engine: &Engine, site: &Site, point: &Path) -> std::result::Result<Option<Web>, String> {
     let Some(link) = engine.link()? else {
         return Ok(None);
@@ -123,7 +123,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         command.arg("-f");
     } else {
         command.args(["mount", "-f", "-o", READY_OPTION]);
-        // That of the lab's own supervisor.
+        // It belongs to the lab's own supervisor.
         command.env_remove("NOTIFY_SOCKET");
     }
     if let Some(options) = engine.mount_options() {
@@ -174,7 +174,7 @@ mod tests {
         );
     }
 
-    /// Other users know the process and can count.
+    /// Other users know the process and can guess numbers.
     #[test]
     fn nobody_else_can_say_that_a_daemon_is_ready() {
         let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

@@ -1,4 +1,4 @@
-//! The image file in the page cache, or out of it, before a mount.
+//! Brings the image file into the page cache, or out of it, before a mount.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use rustix::fs::{Advice, fadvise};
 use crate::Result;
 use crate::error::Doing;
 
-/// Images up to this size are read whole; bigger ones are requested by POSIX_FADV_WILLNEED.
+/// Images up to this size are read as a whole; bigger ones are requested by POSIX_FADV_WILLNEED.
 const READ_WHOLE: u64 = 256 << 20;
 
-/// Into the page cache.
+/// Brings it into the page cache.
 pub(crate) fn warm(image: &Path) -> Result<()> {
     let read = || -> io::Result<()> {
         let mut file = File::open(image)?;
@@ -26,7 +26,8 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
     read().doing("reading", image)
 }
 
-/// Out of the page cache: written back first, as dirty pages stay. Nothing may have it mounted.
+/// Drops it from the page cache: it is written back first, since dirty pages stay. It must not be
+/// mounted.
 pub(crate) fn drop_from_cache(image: &Path) -> Result<()> {
     let drop = || -> io::Result<()> {
         let file = File::open(image)?;

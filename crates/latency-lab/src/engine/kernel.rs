@@ -10,7 +10,8 @@ use super::module::LoadedModule;
 use super::{Engine, Module, Mounted, Site};
 use crate::Result;
 
-/// mount(8) of older util-linux makes a loop device silently; mount(2) does not.
+/// Mounts the file itself. mount(8) of older util-linux silently makes a loop device; mount(2) does
+/// not.
 pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
     mount_erofs(&site.image, point).map_err(|reason| engine.refused(site, reason))?;
     Ok(Mounted::new(engine, point))
@@ -20,12 +21,12 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
     let fault = |reason| engine.refused(site, reason);
     let device = loop_device::attach(&site.image).map_err(fault)?;
     let mounted = mount_erofs(&device, point).map(|()| Mounted::new(engine, point));
-    // A mounted one is detached by its unmount, whoever does that.
+    // Once it is mounted, unmounting detaches it, no matter who unmounts.
     loop_device::detach(&device)?;
     mounted.map_err(fault)
 }
 
-/// With a module of its own, loaded before and unloaded after.
+/// Mounts with a separate module, loaded before and unloaded after.
 pub(super) fn by_module(
     engine: &Engine,
     module: &Module,

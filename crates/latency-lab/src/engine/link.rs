@@ -1,4 +1,4 @@
-//! A web server for one image over a link that is as slow as wanted.
+//! A web server for one image, over a link with adjustable latency and bandwidth.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,25 +16,25 @@ use serde::{Deserialize, Serialize};
 /// Bytes that the link carries at a time.
 const PIECE: u64 = 32 << 10;
 
-/// How slow a link is.
+/// The latency and bandwidth of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Link {
-    /// Between a request and the first byte of its answer.
+    /// Time between a request and the first byte of its answer.
     pub(super) latency: Duration,
-    /// Bytes a second of all answers together; `None` for no limit.
+    /// Bytes per second of all answers together; `None` for no limit.
     pub(super) rate: Option<f64>,
 }
 
-/// What was fetched over a link.
+/// Amounts fetched over a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
     /// Bytes of the image.
     pub bytes: u64,
-    /// Requests for them.
+    /// Number of requests for them.
     pub round_trips: u64,
 }
 
-/// A web server, and a cache that begins empty and goes with it.
+/// A web server, and an initially empty cache that is removed with it.
 #[derive(Debug)]
 pub(super) struct Web {
     pub(super) server: WebServer,
@@ -60,7 +60,7 @@ struct Served {
     file: File,
     length: u64,
     link: Link,
-    /// Until when what was sent keeps the link busy.
+    /// Time until which the bytes sent so far keep the link busy.
     busy: Mutex<Instant>,
     bytes: AtomicU64,
     round_trips: AtomicU64,
@@ -86,7 +86,7 @@ impl WebServer {
                     return;
                 }
                 let served = Arc::clone(&serving);
-                // An error is that of a client which has gone.
+                // An error means that a client has gone.
                 thread::spawn(move || served.answer_all(&stream));
             }
         })?;
@@ -101,7 +101,7 @@ impl WebServer {
         format!("http://{}/image.erofs", self.address)
     }
 
-    /// So far.
+    /// The amounts so far.
     pub(super) fn fetched(&self) -> Fetched {
         Fetched {
             bytes: self.served.bytes.load(Ordering::Relaxed),
@@ -140,7 +140,7 @@ impl Served {
         }
     }
 
-    /// Of the header `Range: bytes=FIRST-LAST`.
+    /// Parses the header `Range: bytes=FIRST-LAST`.
     fn range(&self, line: &str) -> Option<Range<u64>> {
         let (name, value) = line.split_once(": ")?;
         let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;

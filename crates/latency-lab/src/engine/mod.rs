@@ -1,4 +1,5 @@
-//! What can be mounted: the kernel's EROFS in two ways, erofsfuse, and erofast with any options.
+//! The engines that can mount: the kernel's EROFS in two ways, erofsfuse, and erofast with any
+//! options.
 
 mod daemon;
 mod image;

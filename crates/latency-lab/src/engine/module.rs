@@ -1,4 +1,4 @@
-//! A kernel module for as long as a mount needs it.
+//! Loads a kernel module for as long as a mount needs it.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::{LabError, Result};
 
 /// The name of every EROFS module.
 const NAME: &std::ffi::CStr = c"erofs";
-/// The last reference is dropped a moment after the last unmount.
+/// Time limit for the last reference, which is dropped shortly after the last unmount.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A loaded module; unloaded when dropped.
@@ -53,7 +53,7 @@ impl LoadedModule {
 }
 
 fn remove() -> rustix::io::Result<()> {
-    // O_NONBLOCK of delete_module(2): fail rather than wait until it is unused.
+    // O_NONBLOCK of delete_module(2): fail rather than wait until the module is unused.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let deadline = Instant::now() + TIMEOUT;
     loop {

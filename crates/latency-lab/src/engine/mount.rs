@@ -6,7 +6,7 @@ use super::{Engine, Mounted, Site, daemon, kernel};
 use crate::{Interrupt, LabError, Result};
 
 impl Engine {
-    /// Mounts freshly at `point`, an empty directory, and returns when it can be read.
+    /// Mounts at `point`, an empty directory, and returns once the mount can be read.
     pub fn mount(&self, site: &Site, point: &Path, interrupt: &Interrupt) -> Result<Mounted> {
         site.watch.look();
         let mounted = match self {
@@ -17,7 +17,7 @@ impl Engine {
                 daemon::mount(self, site, point, interrupt)
             }
         };
-        // What was mounted is what was there before and after.
+        // The image mounted is the one present both before and after.
         site.watch.look();
         mounted
     }

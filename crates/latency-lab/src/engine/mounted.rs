@@ -19,7 +19,7 @@ pub struct Mounted {
     pub(super) daemon: Option<Child>,
     /// Unloaded after the unmount.
     pub(super) module: Option<LoadedModule>,
-    /// Ends after the daemon that reads from it.
+    /// Ended after the daemon that reads from it.
     pub(super) web: Option<Web>,
     up: bool,
 }
@@ -36,17 +36,17 @@ impl Mounted {
         }
     }
 
-    /// What was fetched, where the image is at a URL.
+    /// The amounts fetched, if the image is at a URL.
     pub fn fetched(&self) -> Option<Fetched> {
         self.web.as_ref().map(|web| web.server.fetched())
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn point(&self) -> &Path {
         &self.point
     }
 
-    /// The process that serves it, where one does. A server of erofast is the child of its mount
+    /// The process that serves it, if there is one. A server of erofast is the child of its mount
     /// helper, which has one thread.
     pub fn daemon(&self) -> Option<u32> {
         let started = self.daemon.as_ref()?.id();
@@ -55,7 +55,7 @@ impl Mounted {
         Some(below.find(serves).unwrap_or(started))
     }
 
-    /// The threads that serve it, as they are now: of the daemon, and of the processes it started.
+    /// The current threads that serve it: those of the daemon, and of the processes it started.
     pub fn threads(&self) -> Vec<u32> {
         let Some(daemon) = &self.daemon else {
             return Vec::new();
@@ -64,9 +64,9 @@ impl Mounted {
         processes.flat_map(process_threads).collect()
     }
 
-    /// Waits until all threads that serve it sleep and nothing wakes them: what they still had to
-    /// do for the mount would be measured as if it served the launch. Gives up after two seconds.
-    /// Does not wait where the image is fetched meanwhile: that is what a launch from a URL is.
+    /// Waits until all threads that serve it sleep and nothing wakes them: their remaining work for
+    /// the mount would be measured as if it served the launch. Gives up after two seconds. Does not
+    /// wait if the image is being fetched: a launch from a URL includes that.
     pub(crate) fn settle(&self) {
         const INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
@@ -84,7 +84,7 @@ impl Mounted {
         }
     }
 
-    /// An error if the process that serves it has ended.
+    /// Returns an error if the process that serves it has ended.
     pub fn check(&mut self) -> Result<()> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(());
@@ -111,7 +111,7 @@ impl Mounted {
         }
         let unmounted = mounts::unmount_within_timeout(&self.point);
         if let Some(mut daemon) = self.daemon.take() {
-            // It ends by itself when its mount is gone; if not, it gets a signal.
+            // It ends by itself once its mount is gone; if not, it gets a signal.
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }

@@ -17,18 +17,18 @@ pub enum Engine {
     Kernel,
     /// The kernel's EROFS over a loop device.
     KernelLoop,
-    /// A kernel module of EROFS that is loaded for the mount alone, then over a loop device.
+    /// A kernel module of EROFS that is loaded for this mount alone, over a loop device.
     Module(Module),
     /// erofs-utils' FUSE daemon.
     Erofsfuse,
-    /// The same of the image at a URL: a web server of the lab.
+    /// This project's mount of the image at a URL, served by a web server of the lab.
     Url {
         /// `latency=MS` and `bandwidth=MB/S` of the link, and options of `erofast mount -o`.
         options: String,
     },
-    /// This project's mount, with the options of `erofast mount -o`.
+    /// This project's mount, with options of `erofast mount -o`.
     Erofast {
-        /// As written after the colon: "percpu,hipri".
+        /// The text after the colon: "percpu,hipri".
         options: String,
     },
 }
@@ -38,9 +38,9 @@ pub enum Engine {
 pub struct Module {
     /// Its name in reports.
     pub name: String,
-    /// The file, not compressed.
+    /// The file, uncompressed.
     pub path: PathBuf,
-    /// As modprobe takes them: "reserved_pages=64".
+    /// In modprobe's syntax: "reserved_pages=64".
     pub parameters: String,
 }
 
@@ -64,8 +64,8 @@ impl FromStr for Module {
 }
 
 impl Engine {
-    /// The engines to compare when none is named: the kernel's file-backed mount, which a user has
-    /// without erofast, as the baseline; its loop mount; and erofast as it is by default over both
+    /// The engines to compare if none is named: the kernel's file-backed mount, which a user has
+    /// without erofast, as the baseline; its loop mount; and erofast with its defaults over both
     /// transports.
     pub fn default_list() -> Vec<Engine> {
         let erofast = |options: &str| Engine::Erofast {
@@ -87,8 +87,8 @@ impl Engine {
         )
     }
 
-    /// The value of `erofast mount -o`: the short names of workers spelt out. Launches are not
-    /// learned unless that is named, since each would differ from the one before.
+    /// The value of `erofast mount -o`, with the short names of workers expanded. Launches are not
+    /// learned unless that is requested, since each would differ from the previous one.
     pub(crate) fn mount_options(&self) -> Option<String> {
         let (Engine::Erofast { options } | Engine::Url { options }) = self else {
             return None;
@@ -107,13 +107,13 @@ impl Engine {
     }
 }
 
-/// Options of the engine `url` that are not those of a mount.
+/// Whether an option of the engine `url` concerns the link rather than the mount.
 fn is_of_link(option: &str) -> bool {
     option.starts_with("latency=") || option.starts_with("bandwidth=")
 }
 
 impl Engine {
-    /// The link of the engine `url`; a line for one that is not valid.
+    /// The link of the engine `url`; an error is one line.
     pub(super) fn link(&self) -> Result<Option<Link>, String> {
         let Engine::Url { options } = self else {
             return Ok(None);

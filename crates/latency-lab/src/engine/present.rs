@@ -1,12 +1,12 @@
-//! Which engines take part, settled by really mounting before anything is measured.
+//! Determines which engines take part, by actually mounting before anything is measured.
 
 use std::path::Path;
 
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. One that the user named must; of the default list, where
-/// none is named, one that cannot is left out, with a notice.
+/// The engines that can mount the image. An engine that the user named must be able to; if none is
+/// named, those of the default list that cannot are left out, with a notice.
 pub(crate) fn present(
     named: &[Engine],
     site: &Site,
@@ -27,7 +27,7 @@ pub(crate) fn present(
             Err(error) => return Err(error),
         }
     }
-    // Where none can, the image is the reason, and the last engine of the list names it best.
+    // If none can, the image is the reason, and the last engine of the list describes it best.
     if engines.is_empty() {
         let none = || LabError::Usage("no engine was requested".into());
         return Err(failed.pop().unwrap_or_else(none));

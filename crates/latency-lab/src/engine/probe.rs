@@ -7,7 +7,7 @@ use super::{Engine, Site};
 use crate::LabError;
 use crate::process::{in_path, output, tool};
 
-/// None when everything the engine needs seems to be there; only a mount proves it.
+/// None if everything the engine needs seems to be available; only a mount proves it.
 pub fn missing(engine: &Engine, site: &Site) -> Option<LabError> {
     let reason = match engine {
         Engine::Kernel => root().or_else(kernel_erofs),
@@ -36,7 +36,7 @@ fn root() -> Option<String> {
         .then(|| "mounting with the kernel's EROFS needs root".into())
 }
 
-/// A module that is not loaded yet counts as present: mount(2) loads it.
+/// A module that is not loaded yet counts as available: mount(2) loads it.
 fn kernel_erofs() -> Option<String> {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let built_in = known

@@ -6,26 +6,26 @@ use super::Watch;
 use crate::Result;
 use crate::error::Doing;
 
-/// A directory to mount on: `name` below `points`, made if need be.
+/// A directory to mount on: `name` below `points`, created if necessary.
 pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
     let point = points.join(name);
     std::fs::create_dir_all(&point).doing("making the directory", &point)?;
     Ok(point)
 }
 
-/// What all engines need to know to mount.
+/// The parameters that all engines need to mount.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// The image, absolute.
     pub image: PathBuf,
     /// The `erofast` binary that `erofast:...` engines run.
     pub erofast: PathBuf,
-    /// Sees whether the image stays the same.
+    /// Checks whether the image stays the same.
     pub(crate) watch: Watch,
 }
 
 impl Site {
-    /// The image by its absolute path, for engines that change their directory.
+    /// Creates it with the absolute path of the image, for engines that change their directory.
     pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
         let absolute = image.canonicalize();
         Ok(Site {

@@ -1,5 +1,5 @@
-//! Whether all mounts of a run are of the same image. A look costs one stat(2); the image is read
-//! again only when it was written to, or another one has its name.
+//! Whether all mounts of a run are of the same image. A check costs one stat(2); the image is read
+//! again only if it was written to or replaced.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-/// Device, inode, size, and the nanoseconds of its last changes: those of a file nobody wrote to.
+/// Device, inode, size, and the times of the last changes with nanoseconds: equal for a file that
+/// nobody wrote to.
 #[derive(Debug, Clone, PartialEq)]
 struct Identity([u64; 3], [(i64, i64); 2]);
 
@@ -24,7 +25,7 @@ impl Identity {
     }
 }
 
-/// Shared by all who mount the image; the default one watches nothing.
+/// Shared by everything that mounts the image; the default one watches nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch(Option<Arc<Mutex<Seen>>>);
 
@@ -32,14 +33,14 @@ pub(crate) struct Watch(Option<Arc<Mutex<Seen>>>);
 struct Seen {
     path: PathBuf,
     sha256: String,
-    /// None where the last look found no file.
+    /// None if the last check found no file.
     identity: Option<Identity>,
-    /// What was found instead of the image, the first time.
+    /// The first thing found in place of the image.
     other: Option<String>,
 }
 
 impl Watch {
-    /// Reads all of the image; its size and its SHA-256.
+    /// Reads the whole image; returns its size and its SHA-256.
     pub(crate) fn begin(path: &Path) -> io::Result<(Watch, u64, String)> {
         let identity = Identity::of(path)?;
         let (bytes, sha256) = (identity.0[2], sha256(path)?);
@@ -52,14 +53,14 @@ impl Watch {
         Ok((Watch(Some(Arc::new(Mutex::new(seen)))), bytes, sha256))
     }
 
-    /// Looks at the image.
+    /// Checks the image.
     pub(crate) fn look(&self) {
         if let Some(seen) = &self.0 {
             seen.lock().unwrap_or_else(PoisonError::into_inner).look();
         }
     }
 
-    /// What the image has been meanwhile, if another one: its SHA-256, or why it has none.
+    /// If the image has been another one meanwhile: its SHA-256, or why it has none.
     pub(crate) fn other(&self) -> Option<String> {
         let seen = self.0.as_ref()?.lock();
         seen.unwrap_or_else(PoisonError::into_inner).other.clone()

@@ -11,12 +11,12 @@ use crate::mounts::mountinfo;
 pub(super) struct Quota {
     pub(super) quota_us: i64,
     pub(super) period_us: i64,
-    /// The group that has it.
+    /// The group that imposes it.
     directory: PathBuf,
 }
 
 impl Quota {
-    /// None where there is no quota.
+    /// None if there is no quota.
     pub(super) fn find() -> Option<Quota> {
         let (mounts, groups) = (mountinfo(), fs::read_to_string("/proc/self/cgroup").ok()?);
         let first = Hierarchy::first(&mounts, &groups, "cpu");
@@ -39,7 +39,7 @@ impl Quota {
         quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// How many CPUs it leaves.
+    /// The number of CPUs that it leaves.
     fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
@@ -59,7 +59,7 @@ impl Quota {
     }
 }
 
-/// Quota and period of one group; none where it has no limit.
+/// Quota and period of one group; none if it has no limit.
 fn of(group: &Path) -> Option<(i64, i64)> {
     let read = |name: &str| fs::read_to_string(group.join(name)).ok();
     let (quota, period) = match read("cpu.max") {
@@ -69,7 +69,7 @@ fn of(group: &Path) -> Option<(i64, i64)> {
         }
         None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
     };
-    // "max", and -1 in version 1, is no limit.
+    // "max", and -1 in version 1, mean no limit.
     let quota = quota.trim().parse().ok().filter(|quota| *quota > 0)?;
     Some((
         quota,

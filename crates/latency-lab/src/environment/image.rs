@@ -15,11 +15,11 @@ pub struct Image {
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// SHA-256 of all of it.
+    /// SHA-256 of the whole file.
     pub sha256: String,
-    /// The file system it is on, and where that is from: "ext4 on /dev/vda1".
+    /// The file system that contains it, and the device of that: "ext4 on /dev/vda1".
     pub filesystem: Option<String>,
-    /// If another image was mounted, or was there when the run was over, both hashes: the run is
+    /// If another image was mounted, or was there at the end of the run, both hashes: the run is
     /// not valid.
     pub changed: Option<String>,
     #[serde(skip)]
@@ -27,7 +27,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads all of it once, which warms it in the page cache too.
+    /// Reads it once, which also warms it in the page cache.
     pub(super) fn capture(path: &Path) -> Result<Image> {
         let (watch, bytes, sha256) = Watch::begin(path).doing("reading", path)?;
         Ok(Image {
@@ -40,12 +40,12 @@ impl Image {
         })
     }
 
-    /// No image is measured.
+    /// Whether no image is measured.
     pub(super) fn is_none(&self) -> bool {
         self.path.is_empty() && self.sha256.is_empty()
     }
 
-    /// Looks at it once more.
+    /// Checks it once more.
     pub(super) fn ended(self) -> Image {
         self.watch.look();
         Image {

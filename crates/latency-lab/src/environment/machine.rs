@@ -24,14 +24,14 @@ pub(super) fn governors() -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// State of sched_ext, and the scheduler that is loaded.
+/// State of sched_ext, and the loaded scheduler.
 pub(super) fn sched_ext() -> Option<String> {
     let state = line("/sys/kernel/sched_ext/state")?;
     let name = line("/sys/kernel/sched_ext/root/ops").map(|name| format!(": {name}"));
     Some(state + &name.unwrap_or_default())
 }
 
-/// What the kernel does against faults of the CPU, without those that this CPU lacks.
+/// The kernel's mitigations for CPU vulnerabilities, without those that this CPU lacks.
 pub(super) fn mitigations() -> BTreeMap<String, String> {
     let directory = fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
     let files = directory.into_iter().flatten().flatten();
@@ -44,7 +44,7 @@ pub(super) fn mitigations() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Lines of /proc/swaps: path, type, size and more.
+/// Parses /proc/swaps, whose lines have path, type, size and more.
 pub(super) fn swaps(table: &str) -> BTreeMap<String, u64> {
     let lines = table.lines().skip(1);
     let swap = |line: &str| {
@@ -54,8 +54,7 @@ pub(super) fn swaps(table: &str) -> BTreeMap<String, u64> {
     lines.filter_map(swap).collect()
 }
 
-/// The part of the CPU time between two moments that a hypervisor took; none where that is not
-/// known.
+/// The fraction of the CPU time between two moments that a hypervisor took; none if it is unknown.
 pub(super) fn stolen(begun: Machine, ended: Machine) -> Option<f64> {
     let spent = ended.since(&begun)?;
     let stolen = spent.stolen() as f64;

@@ -1,5 +1,5 @@
-//! What an experiment measured, in the form that tables, charts, comparisons and exports have in
-//! common.
+//! The measurements of an experiment, in the form shared by tables, charts, comparisons and
+//! exports.
 
 mod groups;
 mod names;
@@ -15,11 +15,11 @@ use crate::statistics::{Comparison, Summary, compare};
 pub(crate) struct Figure {
     /// "launch time".
     pub(crate) name: String,
-    /// What it is of, where the name alone does not say it.
+    /// Its subject, if the name alone does not say it.
     pub(crate) of: &'static str,
-    /// Of the samples.
+    /// Unit of the samples.
     pub(crate) unit: String,
-    /// The first one is what the others are compared with.
+    /// The others are compared with the first one.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -27,12 +27,12 @@ pub(crate) struct Figure {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// In the order of the run; none where one is unknown.
+    /// In the order of the run; empty if any is unknown.
     pub(crate) samples: Vec<f64>,
     pub(crate) against_first: Option<Comparison>,
 }
 
-/// Rows that are compared with the first one, where there are samples of both.
+/// Rows compared with the first one, where there are samples of both.
 pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     for (name, samples) in rows {
@@ -47,13 +47,13 @@ pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Ro
     all
 }
 
-/// All of them, to be corrected for their number.
+/// All comparisons, to be corrected for their number.
 pub(crate) fn comparisons(figures: &mut [Figure]) -> impl Iterator<Item = &mut Comparison> {
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);
     rows.filter_map(|row| row.against_first.as_mut())
 }
 
-/// Those with samples, as a report shows them: a run that is not valid carries no claims.
+/// The figures that have samples, as a report shows them: a run that is not valid makes no claims.
 pub(crate) fn shown(mut figures: Vec<Figure>, valid: bool) -> Vec<Figure> {
     figures.retain(|figure| figure.rows.iter().any(|row| !row.samples.is_empty()));
     let rows = figures.iter_mut().flat_map(|figure| &mut figure.rows);

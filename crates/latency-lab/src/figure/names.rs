@@ -1,13 +1,13 @@
-//! Engines of one name: each but the first has a number.
+//! Engines with the same name: each but the first gets a number.
 
-/// The place of each name among equal ones, from 1 on.
+/// The place of each name among equal ones, counted from 1.
 pub(crate) fn numbers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let names: Vec<&str> = names.into_iter().collect();
     let before = |at: usize| names[..=at].iter().filter(|it| **it == names[at]).count();
     (0..names.len()).map(before).collect()
 }
 
-/// The numbers that engines have, or by place where one has none (0).
+/// The stored numbers of engines; an engine without a number (0) is numbered by place.
 pub(crate) fn stored<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Vec<usize> {
     let (names, stored): (Vec<&str>, Vec<usize>) = engines.unzip();
     let both = stored.into_iter().zip(numbers(names));

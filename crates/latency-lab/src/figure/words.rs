@@ -1,4 +1,4 @@
-//! Figures and comparisons as text, with three digits; shifts with as many as the samples carry.
+//! Figures and comparisons as text, with three digits; shifts with as many as the samples justify.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::table::Table;
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The figures of the patch, that of the shifts first.
+/// The figures of the patch, starting with the one that shifts are computed from.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),
@@ -19,7 +19,7 @@ const FIGURES: [Column; 5] = [
 ];
 
 impl Figure {
-    /// All that is computed of the samples.
+    /// Everything that is computed from the samples.
     pub(crate) fn table(&self) -> Table {
         let heads = FIGURES.map(|(name, _)| name);
         let heads = [&[heads[0], "shift"], &heads[1..], &["samples"]].concat();
@@ -55,7 +55,7 @@ impl Figure {
         format!("{median:>9}  {}", judged(shift, &self.unit))
     }
 
-    /// What may be claimed of each row but the first, in words.
+    /// The claims about each row but the first, in words.
     pub(crate) fn verdicts(&self) -> impl Iterator<Item = (String, &Comparison)> {
         self.rows.iter().filter_map(|row| {
             let shift = row.against_first.as_ref()?;
@@ -65,8 +65,8 @@ impl Figure {
     }
 }
 
-/// A value with its unit, microseconds in a suitable one: three digits, unless whole ones are more
-/// or the unit has none so small.
+/// A value with its unit, with microseconds converted to a suitable one: three digits, unless the
+/// integer part has more or the unit does not allow it.
 pub(crate) fn amount(value: f64, unit: &str) -> String {
     if value.is_nan() {
         return "n/a".into();
@@ -96,7 +96,7 @@ pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     )
 }
 
-/// The shift, rounded by the width of its interval; in parentheses when it is no claim.
+/// The shift, rounded by the width of its interval; in parentheses if it is not claimed.
 fn difference(comparison: &Comparison, unit: &str) -> String {
     let text = match (comparison.difference_percent, comparison.difference) {
         (Some(percent), _) => percentage(percent, comparison.interval_percent),
@@ -123,17 +123,17 @@ fn percentage(percent: f64, interval: Option<Interval>) -> String {
         _ => 2,
     };
     let scale = 10f64.powi(digits);
-    // Adding zero makes -0 a 0.
+    // Adding zero turns -0 into 0.
     let rounded = (percent * scale).round() / scale + 0.0;
     format!("{rounded:+.0$} %", digits as usize)
 }
 
-/// A part of a whole: "86.3 %".
+/// A fraction as a percentage: "86.3 %".
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// "12 comparisons: 3 lower, 9 not shown."; empty where nothing is compared.
+/// "12 comparisons: 3 lower, 9 not shown."; empty if nothing is compared.
 pub(crate) fn tally(figures: &[Figure]) -> String {
     let rows = figures.iter().flat_map(|figure| &figure.rows);
     let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
@@ -152,7 +152,7 @@ pub(crate) fn tally(figures: &[Figure]) -> String {
     }
 }
 
-/// What may be claimed, as a word.
+/// The claim as a word.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",
@@ -162,7 +162,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// "-85 to -74 %"; none where there are too few samples.
+/// "-85 to -74 %"; none if there are too few samples.
 fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     let percent = comparison.interval_percent.map(|it| {
         let show = |percent| percentage(percent, Some(it));
@@ -173,7 +173,7 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
-/// What keeps sides from being called equal that have the same typical sample.
+/// Why sides with the same typical sample are not called equal.
 fn hidden(comparison: &Comparison) -> String {
     if !comparison.hides_in_the_shift() {
         return String::new();
@@ -187,7 +187,7 @@ fn hidden(comparison: &Comparison) -> String {
     average + &part("p90", comparison.p90_percent)
 }
 
-/// What the rows of [`Figure::claims`] have, the first one being called `first`.
+/// Explains the rows of [`Figure::claims`]; `first` is the name of the first one.
 pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
     let mut rows = figures.iter().flat_map(|figure| &figure.rows);
     let sure = (1.0 - LEVEL) * 100.0;

@@ -1,4 +1,5 @@
-//! The CPU that goes offline and online; online again when dropped, and when the lab is killed.
+//! The CPU that goes offline and online; it is online again after this is dropped, and after the
+//! lab is killed.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -15,7 +16,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// Takes the CPU online when its standard input ends, with the lab at the latest.
+    /// Takes the CPU online when its standard input ends, at the latest with the lab.
     keeper: Child,
 }
 
@@ -79,8 +80,8 @@ fn switch(number: u32) -> PathBuf {
     PathBuf::from(format!("{CPUS}/cpu{number}/online"))
 }
 
-/// Whether the worker of `cpu` among the threads of a daemon may run there and nowhere else. None
-/// when the daemon has no thread of that name.
+/// Whether the worker of `cpu` among the threads of a daemon may run only there. None if the daemon
+/// has no thread of that name.
 pub(super) fn is_pinned(daemon: u32, cpu: u32) -> Option<bool> {
     let tasks = fs::read_dir(format!("/proc/{daemon}/task")).ok()?;
     let name = format!("erofs_worker/{cpu}");
@@ -104,7 +105,7 @@ mod tests {
         let mut keeper = keeper(&switch).unwrap();
         assert!(keeper.try_wait().unwrap().is_none());
         assert_eq!(fs::read(&switch).unwrap(), b"0");
-        // As the kernel does at the end of a process that was killed.
+        // As the kernel does when a process is killed.
         drop(keeper.stdin.take());
         assert!(keeper.wait().unwrap().success());
         assert_eq!(fs::read(&switch).unwrap(), b"1\n");

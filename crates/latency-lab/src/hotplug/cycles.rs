@@ -16,13 +16,13 @@ use crate::load::Load;
 use crate::process::{Child, DaemonMemory};
 use crate::{Interrupt, Progress, Result};
 
-/// The daemon learns of a CPU by an event; under load it may take long to act on it.
+/// The daemon learns of a CPU through an event; under load it may take long to act on it.
 const PIN: Duration = Duration::from_secs(5);
-/// A request that takes longer is lost.
+/// A request that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of the reads, and of the times between.
+/// Seed of the reads, and of the times in between.
 const SEED: u64 = 1;
-/// Longest time that the CPU stays offline, and online.
+/// Longest time that the CPU stays offline or online.
 const STAY_MS: usize = 80;
 
 /// Result of the cycles.
@@ -32,8 +32,7 @@ pub(super) struct Cycled {
     pub(super) offline_us: Vec<f64>,
     pub(super) online_us: Vec<f64>,
     pub(super) pin_us: Vec<f64>,
-    /// Cycles after which the worker was not pinned again; none where the engine has no such
-    /// worker.
+    /// Cycles after which the worker was not pinned again; none if the engine has no such worker.
     pub(super) not_pinned: Option<usize>,
 }
 
@@ -72,7 +71,8 @@ impl Experiment<'_> {
         mounted.check()?;
         cycled.counts = counts.lock().clone();
         cycled.counts.memory = memory;
-        // A reader that hangs keeps the mount busy; then it is detached, which was reported before.
+        // A reader that hangs keeps the mount busy; then the mount is detached, which was already
+        // reported.
         let unmounted = mounted.unmount();
         if hanging == 0 {
             unmounted.map(|()| cycled)

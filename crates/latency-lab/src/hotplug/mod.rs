@@ -1,8 +1,8 @@
 //! A CPU goes offline and online while readers read: no request may be lost or take long, no byte
 //! may be wrong, and the worker of that CPU must be pinned to it again.
 //!
-//! Every read is made to reach the engine: its range is dropped from the page cache first. Its
-//! bytes are compared with those of the kernel's own EROFS where there is one, else with those read
+//! Every read is forced to reach the engine: its range is first dropped from the page cache. Its
+//! bytes are compared with those of the kernel's own EROFS if available, otherwise with those read
 //! from the same mount before the first cycle.
 
 mod cpu;

@@ -23,7 +23,7 @@ pub struct HotplugOptions {
     pub readers: usize,
     /// A program launched while the CPU is offline, with `{}` for the mount point; may be empty.
     pub command: Vec<OsString>,
-    /// What keeps the machine busy.
+    /// The load that keeps the machine busy.
     pub load: LoadChoice,
 }
 

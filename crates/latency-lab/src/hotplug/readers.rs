@@ -21,9 +21,9 @@ use crate::process::DaemonMemory;
 use crate::read::Content;
 use crate::{Interrupt, LabError, Result};
 
-/// Kept in memory to compare with, at most.
+/// Limit of the bytes kept in memory for comparison.
 const REFERENCE: u64 = 64 << 20;
-/// A read asks for up to this much.
+/// Largest read.
 const LONGEST: u64 = 128 << 10;
 
 /// The reference: content of the biggest files.
@@ -34,7 +34,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// From another engine where one can mount the image, so that a fault of `engine` shows.
+    /// Loads it from another engine if one can mount the image, so that a fault of `engine` shows.
     pub(super) fn load(
         site: &Site,
         engine: &Engine,
@@ -83,7 +83,7 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// What happened while a CPU went and came back.
+/// Counts of one cycle in which a CPU goes offline and comes back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HotplugCounts {
     /// Completed cycles.
@@ -92,7 +92,7 @@ pub struct HotplugCounts {
     pub requests: u64,
     /// Reads that failed or never returned, and launches that failed.
     pub lost: u64,
-    /// Of all reads together.
+    /// Wrong bytes of all reads together.
     pub wrong_bytes: u64,
     /// The slowest read.
     pub slowest_us: f64,
@@ -102,11 +102,11 @@ pub struct HotplugCounts {
     pub first_fault: Option<String>,
     /// Launches while the CPU was offline.
     pub launches: u64,
-    /// Of the daemon, where it is ours.
+    /// Memory of the daemon, if we started it.
     pub memory: Option<DaemonMemory>,
 }
 
-/// What all readers count.
+/// The counts of all readers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts(Arc<Mutex<HotplugCounts>>);
 
@@ -122,7 +122,7 @@ impl HotplugCounts {
     }
 }
 
-/// The running readers. Not scoped threads: the lab must be able to report one that hangs.
+/// The running readers. They are not scoped threads: the lab must be able to report one that hangs.
 #[derive(Debug)]
 pub(super) struct Readers {
     pub(super) counts: Counts,
@@ -158,7 +158,7 @@ impl Readers {
         })
     }
 
-    /// Stops them; how many are still inside of a request after `patience`.
+    /// Stops them; returns how many are still inside a request after `patience`.
     pub(super) fn stop(self, patience: Duration) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + patience;
@@ -197,7 +197,7 @@ struct Reader {
     reference: Reference,
     counts: Counts,
     stop: Arc<AtomicBool>,
-    /// When the request that is under way began; 0 between requests.
+    /// When the current request began; 0 between requests.
     since: Arc<AtomicU64>,
     random: Rng,
 }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
 
-    /// A copy of the reference with one byte changed.
+    /// Runs with a copy of the reference in which one byte is changed.
     fn run(change: Option<usize>) -> HotplugCounts {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let right: Vec<u8> = (0..50_000u32).map(|byte| byte as u8).collect();

@@ -1,4 +1,4 @@
-//! The report of a hotplug experiment: the contract's JSON, with further fields.
+//! The report of a hotplug experiment: the contract's JSON, with additional fields.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,10 @@ use crate::table::Table;
 /// The report of `lab hotplug`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotplugReport {
-    /// What happened.
+    /// The counts of the events.
     #[serde(flatten)]
     pub counts: HotplugCounts,
-    /// The worker of the CPU was pinned to it again after every cycle; none where the engine has no
+    /// The worker of the CPU was pinned to it again after every cycle; none if the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
     /// All cycles were completed, and nothing was lost, wrong or left unpinned.
@@ -35,7 +35,7 @@ pub struct HotplugReport {
     pub offline_us: Option<Summary>,
     /// How long it took to bring it online.
     pub online_us: Option<Summary>,
-    /// From then until the worker was pinned to it.
+    /// Time from then until the worker was pinned to it.
     pub pin_us: Option<Summary>,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
@@ -72,7 +72,7 @@ pub(super) fn build(
 }
 
 impl HotplugReport {
-    /// Nothing was lost, wrong or left unpinned, and the image stayed the same.
+    /// Whether nothing was lost, wrong or left unpinned, and the image stayed the same.
     pub(crate) fn is_clean(&self) -> bool {
         let wrong = self.counts.lost + self.counts.wrong_bytes > 0;
         !wrong && self.repinned != Some(false) && self.environment.image.changed.is_none()

@@ -1,22 +1,22 @@
 //! Scales of a chart: positions of values, and ticks.
 
-/// Beyond this span from smallest to largest, a logarithmic axis shows more.
+/// Beyond this ratio of largest to smallest, a logarithmic axis shows more.
 const WIDE: f64 = 20.0;
-/// About as many ticks as a narrow chart has room for.
+/// Approximate number of ticks that a narrow chart has room for.
 const TICKS: f64 = 5.0;
 
-/// An axis that begins at zero, or ends there, or has it in between; a logarithmic one has no zero.
+/// An axis that includes zero at one end or in between; a logarithmic one has no zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    /// Between two ticks; a logarithmic axis has one a decade.
+    /// Distance between ticks; a logarithmic axis has one per decade.
     step: f64,
     logarithmic: bool,
 }
 
 impl Axis {
-    /// Fits the values.
+    /// Fits an axis to the values.
     pub(super) fn fit(values: impl Iterator<Item = f64> + Clone) -> Axis {
         let least = values.clone().fold(f64::INFINITY, f64::min);
         let (low, high) = (least.min(0.0), values.fold(0.0, f64::max));
@@ -37,7 +37,7 @@ impl Axis {
         }
     }
 
-    /// 0.0 at the low end, 1.0 at the high end.
+    /// The position of a value: 0.0 at the low end, 1.0 at the high end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = match self.logarithmic {
             true => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
@@ -64,7 +64,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten.
+/// The step between ticks: 1, 2 or 5 times a power of ten.
 fn step(span: f64) -> f64 {
     let rough = span / TICKS;
     let decade = 10f64.powf(rough.log10().floor());

@@ -1,5 +1,6 @@
 //! Inline SVG: how many launches were at least this fast (CDF), every sample (strip), and the
-//! samples in the order of the run. Colours come from the page's style, so light and dark both fit.
+//! samples in the order of the run. Colours come from the page's style, so that light and dark both
+//! work.
 
 use std::fmt::Write;
 
@@ -8,14 +9,14 @@ use super::{amount, escape, style, tick};
 use crate::figure::{Figure, Row, verdict};
 use crate::statistics::Comparison;
 
-/// Drawing units; the page scales them. Narrow enough that text stays readable on a telephone.
+/// Drawing units; the page scales them. Narrow enough that text stays readable on a phone.
 pub(super) const WIDTH: f64 = 480.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 
-/// Of a CDF.
+/// Height of a CDF.
 pub(super) const CDF_HEIGHT: f64 = 260.0;
 
 struct Canvas {
@@ -114,7 +115,7 @@ fn axis_of(rows: &[Row]) -> Axis {
     Axis::fit(rows.iter().flat_map(|row| row.samples.iter().copied()))
 }
 
-/// The part of samples that stayed at or below each value.
+/// The fraction of samples at or below each value.
 pub(super) fn cdf(figure: &Figure) -> String {
     let axis = axis_of(&figure.rows);
     let mut canvas = Canvas::new(
@@ -152,7 +153,7 @@ pub(super) fn cdf(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// Every sample as a dot, a row for each engine, its median as a bar.
+/// Every sample as a dot, one row per engine, with its median as a bar.
 pub(super) fn strip(figure: &Figure) -> String {
     const ROW: f64 = 44.0;
     let drawn = figure.rows.iter().filter(|row| !row.samples.is_empty());
@@ -187,7 +188,7 @@ pub(super) fn strip(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// The samples in the order of the run: a drift of the machine shows here.
+/// The samples in the order of the run, which shows drift of the machine.
 pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());
@@ -216,14 +217,14 @@ pub(super) fn over_the_run(figure: &Figure) -> String {
     canvas.end()
 }
 
-/// A shift with its interval, named, in the colour of a row.
+/// A named shift with its interval, in the colour of a row.
 pub(super) struct Shift {
     pub(super) name: String,
     pub(super) series: usize,
     pub(super) of: Comparison,
 }
 
-/// Shifts in per cent with their intervals; nothing where none has a percentage.
+/// Shifts in per cent with their intervals; nothing if none has a percentage.
 pub(super) fn shifts(title: &str, shifts: &[Shift]) -> String {
     const ROW: f64 = 36.0;
     let drawn = shifts

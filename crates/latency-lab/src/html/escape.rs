@@ -1,4 +1,4 @@
-//! Text in markup.
+//! Escapes text in markup.
 
 /// Text as HTML.
 pub fn escape(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Reports as one HTML file that needs no network and no script: it can be mailed and kept.
+//! Reports as one HTML file that needs no network and no script, so that it can be mailed and kept.
 
 mod axis;
 mod chart;
@@ -23,8 +23,8 @@ pub(crate) fn time(us: f64) -> String {
     amount(us, "us")
 }
 
-/// The same on an axis, where values are round: no trailing zeros. Only microseconds have their
-/// unit here, the others in the title of the axis.
+/// A value on an axis, where values are round, without trailing zeros. Only microseconds have their
+/// unit here; other units are in the title of the axis.
 pub(crate) fn tick(value: f64, unit: &str) -> String {
     let (value, unit) = match unit {
         "us" if value >= 1e6 => (value / 1e6, " s"),

@@ -1,5 +1,5 @@
-//! The page of a report: frame, answer, charts and where it ran; style for light and dark, wide and
-//! narrow, print included.
+//! The page of a report: frame, answer, charts and where it ran; with styles for light and dark,
+//! wide and narrow, and print.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// A whole page around `body`, with the raw report inside for further computing.
 pub fn page(title: &str, body: &str, json: &str) -> String {
-    // The element could end early, or a comment begin; in JSON "<" is only in strings.
+    // The element could end early, or a comment begin; in JSON "<" occurs only in strings.
     let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -33,7 +33,7 @@ pub(crate) fn report(of: &Findings, json: &str) -> String {
     body.extend(of.differences.iter().map(|text| line("soft", text)));
     body += &line("claim", &of.conclusion());
     for (number, table) in of.summary.iter().enumerate() {
-        // Once: all tables are of one run.
+        // Only once: all tables belong to one run.
         body += &titled(table, if number == 0 { &caption } else { "" });
     }
     body.extend(of.groups().map(|text| line("soft", &text)));
@@ -104,7 +104,7 @@ fn section(figure: &Figure, caption: &str) -> String {
     out + &legend(&figure.rows) + &charts(figure)
 }
 
-/// None of a figure without samples, or with zeros alone.
+/// The charts; none for a figure without samples, or with only zeros.
 fn charts(figure: &Figure) -> String {
     let mut samples = figure.rows.iter().flat_map(|row| &row.samples);
     if samples.all(|sample| *sample == 0.0) {
@@ -155,7 +155,7 @@ fn legend(rows: &[Row]) -> String {
     format!("<p class=\"legend\">{names}</p>\n")
 }
 
-/// Where a report was made: all fields of its JSON that are known.
+/// Where a report was made: all known fields of its JSON.
 fn environment(environment: &Environment) -> Table {
     let mut rows = Vec::new();
     flatten(

@@ -1,6 +1,6 @@
-//! Colours and styles, which the page and the drawings have in common.
+//! Colours and styles shared by the page and the drawings.
 
-/// Engines with a colour of their own; further ones begin anew.
+/// Engines with distinct colours; further ones start over.
 const SERIES: usize = 8;
 
 /// Class of an engine's colour.
@@ -13,7 +13,8 @@ pub(crate) fn key(number: usize) -> String {
     format!("<span class=\"key {}\"></span>", series(number))
 }
 
-/// Series colours differ for colour-blind eyes (after Okabe and Ito), lighter on dark ground.
+/// Series colours that colour-blind readers can distinguish (after Okabe and Ito), lighter on a
+/// dark background.
 pub(super) const COLOURS: &str = "
 :root { color-scheme: light dark; --ground: #fdfdfb; --ink: #1d2125; --soft: #5c646c; --rule: #d9dcdf; --panel: #f3f4f2;
   --bad: #b3261e; --soft-fill: #a4abb2; --s0: #0072b2; --s1: #c25a00; --s2: #00875f; --s3: #a8528c; --s4: #7a6a00; --s5: #555c63;
@@ -23,7 +24,7 @@ pub(super) const COLOURS: &str = "
   --s6: #a49bf2; --s7: #74cfdc; } }
 ";
 
-/// Of drawings.
+/// Styles of drawings.
 pub(super) const CHARTS: &str = "
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 .name { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; } svg .tick { fill: var(--soft); font-size: 11px; }
@@ -34,7 +35,7 @@ svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 .line { stroke: var(--c); } .dot { fill: var(--c); }
 ";
 
-/// Of everything else on a page.
+/// Styles of everything else on a page.
 pub(super) const LAYOUT: &str = "
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 66rem; padding: 1.2rem 1rem 3rem; background: var(--ground); color: var(--ink);

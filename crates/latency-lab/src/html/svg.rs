@@ -1,5 +1,5 @@
-//! The distributions of a launch experiment as one SVG file, for a page of documentation. Light and
-//! dark follow the reader's choice.
+//! The distributions of a launch experiment as one SVG file, for a page of documentation. Light or
+//! dark follows the reader's choice.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use crate::launch::LaunchReport;
 
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 20.0;
-/// Engines of a legend's line, at most.
+/// Most engines on one line of the legend.
 const KEYS: usize = 3;
 
 impl LaunchReport {
-    /// The parts of launches at or below each scheduling latency and each launch time, as an SVG
-    /// file.
+    /// The fractions of launches at or below each scheduling latency and each launch time, as an
+    /// SVG file.
     pub fn to_svg(&self) -> String {
         drawing(self)
     }
@@ -24,7 +24,7 @@ impl LaunchReport {
 fn drawing(report: &LaunchReport) -> String {
     let lines = remarks(report);
     let legend = report.engines.len().div_ceil(KEYS).max(1);
-    // Lines of the same length: four engines are two and two.
+    // Lines of equal length: four engines are two and two.
     let keys = report.engines.len().div_ceil(legend);
     let charts = MARGIN + (legend + 1) as f64 * LINE;
     let below = charts + CDF_HEIGHT + MARGIN;
@@ -56,12 +56,12 @@ fn drawing(report: &LaunchReport) -> String {
     out + "</svg>\n"
 }
 
-/// An engine without threads of its own has no such figure.
+/// Whether there is no such figure, as for an engine without its own threads.
 fn is_none(values: &[f64]) -> bool {
     values.iter().all(|value| *value == 0.0)
 }
 
-/// At the place of this column and line.
+/// The key of one engine, at this column and line.
 fn key(number: usize, name: &str, (column, line): (usize, usize), width: f64) -> String {
     let x = MARGIN + column as f64 * width;
     let y = MARGIN + line as f64 * LINE;
@@ -82,7 +82,7 @@ fn text(class: &str, x: f64, y: f64, text: &str) -> String {
     out
 }
 
-/// What must be known of the drawing where it stands alone.
+/// Facts that the drawing needs if it is shown alone.
 fn remarks(report: &LaunchReport) -> Vec<String> {
     let valid = if report.valid { "valid" } else { "NOT VALID" };
     let mut lines = vec![format!(

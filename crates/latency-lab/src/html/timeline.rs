@@ -1,4 +1,4 @@
-//! The launch with the middle scheduling latency and the worst one: which threads ran on each CPU,
+//! The launch with the median scheduling latency and the worst one: which threads ran on each CPU,
 //! and which waited.
 
 use std::fmt::Write;
@@ -8,14 +8,14 @@ use super::page::grid;
 use super::{escape, style, tick, time};
 use crate::launch::{EngineReport, Experiment, Lane, Owner, Picture, Sample};
 
-/// Pixels.
+/// Height of a CPU's lane, in pixels.
 const LANE: f64 = 16.0;
-/// A row of waits.
+/// Height of a row of waits.
 const ROW: f64 = 7.0;
-/// Waits that overlap go below one another, down to here.
+/// Overlapping waits are placed one below another, in at most this many rows.
 const ROWS: usize = 6;
 
-/// Owners in the order of the legend, with their class of the page's style. Threads that
+/// Owners in the order of the legend, with their class in the page's style. Threads that
 /// decompressed, and their waits, have the colour of their engine.
 const SIDES: [(Owner, &str, &str); 5] = [
     (Owner::Program, "w-program", "the program"),
@@ -32,7 +32,7 @@ const LEGEND: [(&str, &str); 3] = [
     ("w-other", "everything else"),
 ];
 
-/// For every engine, its two launches.
+/// The two launches of every engine.
 pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> String {
     let figures: Vec<String> = engines.iter().enumerate().flat_map(two).collect();
     if figures.is_empty() {
@@ -100,7 +100,8 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
     )
 }
 
-/// Along the time in per cent of the width, which the reader chooses; the text keeps its size.
+/// Horizontal positions are percentages of the width, which the reader chooses; the text keeps its
+/// size.
 fn drawing(picture: &Picture) -> String {
     let axis = Axis::fit([picture.length_us].into_iter());
     let along = |us: f64| axis.place(us) * 100.0;

@@ -1,6 +1,6 @@
-//! The guest: this program as the first process of the machine runs the launch experiment.
+//! The guest: this program, as the first process of the machine, runs the launch experiment.
 //!
-//! It reports by lines on the console ([`GuestMessage`]) and writes its result to a disk.
+//! It reports with lines on the console ([`GuestMessage`]) and writes its result to a disk.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
@@ -20,7 +20,7 @@ use crate::{LabError, Progress, Result};
 /// The third disk of QEMU's command line.
 const IMAGE_DISK: &str = "/dev/vdc";
 
-/// Progress by lines on the console.
+/// Reports progress with lines on the console.
 struct Console;
 
 impl Progress for Console {
@@ -35,8 +35,8 @@ impl Progress for Console {
     }
 }
 
-/// Runs the job of the machine that `lab kernel` makes and powers the machine off. An error
-/// anywhere but in the first process of such a machine.
+/// Runs the job of the machine that `lab kernel` creates and powers the machine off. Fails anywhere
+/// except in the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
         let text = "lab guest: runs only as the first process of the machine that lab kernel makes";
@@ -49,7 +49,7 @@ pub fn run_guest() -> Result<()> {
         Err(error) => GuestMessage::Error(error.to_string()).print(),
     }
     rustix::fs::sync();
-    // The console is a serial line: its buffer drains after the write returned.
+    // The console is a serial line: its buffer drains after the write has returned.
     std::thread::sleep(Duration::from_millis(500));
     let _ = reboot(RebootCommand::PowerOff);
     Ok(())
@@ -81,7 +81,7 @@ fn experiment() -> Result<()> {
     result::write(&launch::run(&job.launch, &mut Console)?)
 }
 
-/// Whether FUSE mounts can use io_uring here; the kernel's command line switches it on.
+/// Whether FUSE mounts can use io_uring here; the kernel's command line enables it.
 fn has_io_uring() -> bool {
     let switch = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     switch.is_ok_and(|text| text.trim() == "Y")
@@ -108,7 +108,7 @@ fn load(module: &Path) -> Result<()> {
     finit_module(&file, c"", 0).doing("loading", module)
 }
 
-/// The image from its disk to memory: no launch waits for the disk.
+/// Copies the image from its disk to memory, so that no launch waits for the disk.
 fn take_image(bytes: u64) -> Result<()> {
     let copied = File::open(IMAGE_DISK)
         .and_then(|disk| io::copy(&mut disk.take(bytes), &mut File::create(IMAGE)?))

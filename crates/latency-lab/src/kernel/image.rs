@@ -12,10 +12,11 @@ use crate::compile;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
 
-/// The image, which is in the work directory, and the words of its program below it as root.
+/// The image, which is in the work directory, and the command line of its program, with the image
+/// as root.
 pub(super) struct Image {
     pub(super) bytes: u64,
-    /// None: the user's own.
+    /// None if the image is the user's own.
     pub(super) command: Option<Vec<String>>,
 }
 
@@ -51,7 +52,7 @@ pub(super) fn take_or_make(
     })
 }
 
-/// cc1 of the newest compiler there is.
+/// cc1 of the newest available compiler.
 fn compiler(root: &Path) -> Result<String> {
     let directory = "/usr/lib/gcc/x86_64-linux-gnu";
     let versions = fs::read_dir(root.join(&directory[1..]))

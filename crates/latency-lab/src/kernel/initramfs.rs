@@ -1,4 +1,5 @@
-//! What the machine boots with: a kernel, and an archive in memory that is all of its files.
+//! The contents that the machine boots: a kernel, and an archive in memory that contains all of its
+//! files.
 
 use std::fs;
 use std::path::Path;
@@ -20,9 +21,9 @@ pub(super) struct Boot {
     pub(super) memory_mib: u64,
 }
 
-/// The host's part of the tree: our own programs, each followed by its name there, with the
-/// libraries of the host, where they expect them, since they start themselves again. The loader
-/// lists them instead of starting the program, whichever loader it is.
+/// The host's part of the tree: our own programs, each followed by its name there, with the host's
+/// libraries in their usual places, since the programs start themselves again. The loader lists the
+/// libraries instead of starting the program, whichever loader it is.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -36,10 +37,9 @@ while [ $# -gt 0 ]; do
 done
 "#;
 
-/// The packages' part: modules of the distribution in the order in which they need one another (the
-/// experiment brings its own erofs; those built into the kernel are none), busybox, fio and
-/// losetup. The last two have a root directory of their own, since their libraries are others of
-/// the same names as the host's.
+/// The packages' part: modules of the distribution, ordered by dependency (the experiment brings
+/// its own erofs, and those built into the kernel are skipped), busybox, fio and losetup. The last
+/// two have a separate root directory, since their libraries have the same names as the host's.
 const PACKED: &str = r#"
 cd /build
 depmod -b image "$RELEASE"
@@ -74,7 +74,7 @@ cd tree
 find . | busybox cpio -o -H newc > ../initramfs
 "#;
 
-/// Mounts what every program needs, then runs this program in its place.
+/// Mounts what every program needs, then replaces itself with this program.
 fn init() -> String {
     format!(
         "#!/bin/busybox sh
@@ -93,7 +93,7 @@ exec {LAB} {}
     )
 }
 
-/// Makes the archive.
+/// Creates the archive.
 pub(super) fn make(
     job: &Job,
     erofast: &Path,
@@ -139,13 +139,13 @@ pub(super) fn make(
     Ok(Boot {
         kernel: format!("/build/image/boot/vmlinuz-{}", packages.release),
         initramfs: "/build/initramfs",
-        // The archive lies in memory twice while it is unpacked, the image once; 2 x 48 MiB of
+        // The archive is in memory twice while it is unpacked, the image once; plus 2 x 48 MiB of
         // trace.
         memory_mib: 1024 + (2 * bytes + job.image_bytes) / (1 << 20),
     })
 }
 
-/// A file that can be executed.
+/// Writes an executable file.
 fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
     fs::write(path, content)?;
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))

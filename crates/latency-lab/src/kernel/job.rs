@@ -1,4 +1,4 @@
-//! The job of the machine: what the host writes into its initramfs and the guest runs.
+//! The job of the machine: the host writes it into the initramfs, and the guest runs it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use crate::engine::{Engine, Module};
 use crate::launch::LaunchOptions;
 use crate::shell::command_line;
 
-/// Where things are in the machine.
+/// Paths in the machine.
 pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
-/// Names of those to load first, a line each.
+/// Names of the modules to load first, one per line.
 pub(super) const ORDER: &str = "/modules/order";
 /// Arguments that this program, `erofast-lab`, gets there.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
-/// A filesystem of its own, which the packages' programs see too.
+/// A separate filesystem, which the packages' programs see too.
 pub(super) const IMAGE_DIRECTORY: &str = "/image";
 pub(super) const IMAGE: &str = "/image/image.erofs";
 pub(super) const LAB: &str = "/usr/bin/erofast-lab";
 pub(super) const EROFAST: &str = "/usr/bin/erofast";
 /// The disk that the random reader of the load reads: the first of QEMU's command line.
 pub(super) const READER_DISK: &str = "/dev/vda";
-/// Engines of erofast beside the kernel's variants, one for each transport.
+/// Engines of erofast in addition to the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
 const RING: &str = "erofast:percpu,hipri,io_uring=on";
 /// An emulated machine is about twenty times slower than the one it runs on.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What the machine measures.
+/// The measurement that the machine makes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     /// Length of the image, which the disk rounds up.
@@ -74,7 +74,7 @@ impl Job {
         })
     }
 
-    /// The guest's kernel has no FUSE over io_uring.
+    /// Removes io_uring: the guest's kernel does not have FUSE over io_uring.
     pub(super) fn leave_out_io_uring(&mut self) {
         self.launch
             .engines
@@ -84,7 +84,7 @@ impl Job {
     }
 }
 
-/// Each variant with each number of pages, of which 0 needs no naming, and erofast.
+/// Each variant with each number of pages, where 0 is not part of the name, and erofast.
 fn engines(reserved_pages: &[u32]) -> Result<Vec<Engine>> {
     let module = |pages: u32, variant: Variant| {
         let parameters = format!("reserved_pages={pages}");

@@ -18,18 +18,19 @@ use crate::launch::{self, LaunchReport};
 use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The disk of the load's random reader: a sparse file on the host, which the guest cannot see.
+/// Size of the disk for the load's random reader: a sparse file on the host, which the guest cannot
+/// tell.
 const READER_BYTES: u64 = 500 << 20;
 /// Room for the report.
 const RESULT_BYTES: u64 = 64 << 20;
-/// From QEMU's start to the first message of the guest, with KVM (where it is broken, it hangs) and
+/// Time from QEMU's start to the guest's first message, with KVM (which hangs if it is broken) and
 /// emulated.
 const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// From the request to stop to the report of what was measured.
+/// Time from the request to stop to the report of what was measured.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
-/// A machine to be run once.
+/// A machine that runs once.
 pub(super) struct Machine<'a> {
     pub(super) sandbox: &'a Sandbox,
     pub(super) work: &'a Work,
@@ -42,11 +43,11 @@ pub(super) struct Machine<'a> {
 
 /// Why a machine produced no report.
 enum Failed {
-    /// Before the first message of the guest: another accelerator may work.
+    /// No message from the guest: another accelerator may work.
     Silent(String),
-    /// QEMU itself died before the first message: it may work when started again.
+    /// QEMU itself died before the first message: it may work if started again.
     Crashed(String),
-    /// For good.
+    /// A permanent failure.
     Error(LabError),
 }
 
@@ -60,10 +61,10 @@ fn unprepared(reason: String) -> Failed {
     LabError::Preparation(reason).into()
 }
 
-/// QEMU 10.0.2 dies of an assertion in one start of many (msix_table_mmio_write).
+/// QEMU 10.0.2 occasionally dies of a failed assertion during start (msix_table_mmio_write).
 const STARTS_AGAIN: usize = 2;
 
-/// Boots, and again where QEMU crashed before the guest was up.
+/// Boots, and boots again if QEMU crashed before the guest was up.
 fn start<T>(
     mut boot: impl FnMut(&mut dyn Progress) -> std::result::Result<T, Failed>,
     progress: &mut dyn Progress,
@@ -246,19 +247,19 @@ impl Machine<'_> {
     }
 }
 
-/// QEMU prints this when KVM cannot go on; the machine hangs then.
+/// QEMU prints this if KVM cannot continue; then the machine hangs.
 const KVM_BROKEN: &str = "KVM internal error";
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// What the guest reported so far.
+/// The guest's reports so far.
 #[derive(Default)]
 struct GuestState {
     up: bool,
-    /// The launches have begun: it can be asked to stop.
+    /// The launches have begun: from now on it can be asked to stop.
     measures: bool,
     done: bool,
     error: Option<String>,
-    /// The last line that was not for us: of the kernel, mostly.
+    /// The last line that was not for us, mostly from the kernel.
     other: String,
 }
 
@@ -297,7 +298,7 @@ struct Console {
 }
 
 impl Console {
-    /// QEMU makes the socket some time after its start.
+    /// Connects. QEMU creates the socket some time after its start.
     fn connect(&mut self, socket: &Path) {
         if self.stream.is_none() {
             let stream = UnixStream::connect(socket).ok();
@@ -305,7 +306,7 @@ impl Console {
         }
     }
 
-    /// Whole lines that came since.
+    /// Complete lines received since the last call.
     fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];
         while let Some(stream) = &mut self.stream {
@@ -337,7 +338,8 @@ mod tests {
     use super::*;
     use crate::Silent;
 
-    /// Fails `failures` times, then works; whether it came up, and how often it was started.
+    /// Fails `failures` times, then works; returns whether it came up, and how often it was
+    /// started.
     fn started(failures: usize, failed: fn(String) -> Failed) -> (bool, usize) {
         let mut starts = 0;
         let boot = |_: &mut dyn Progress| {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// A line on the console, as JSON behind a mark.
+/// A line on the console, as JSON after a mark.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GuestMessage {
     Up,

@@ -1,12 +1,12 @@
-//! The kernel's own variants of EROFS, A against B, in a machine of their own: the patch's
-//! experiment without building a kernel.
+//! Compares the kernel's own variants of EROFS in a dedicated machine: the patch's experiment
+//! without building a kernel.
 //!
-//! Stages, each kept in the work directory for the next run if the user keeps that: `packages`
-//! fetches the distribution's kernel, its headers and source, a compiler and QEMU, and unpacks them
-//! below a directory of their own (nothing is installed, and no package's scripts run); `module`
-//! builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine needs;
-//! `machine` boots it and listens; `guest` is this very program inside, which runs the launch
-//! experiment of [`crate::launch`] with one engine for each variant.
+//! Stages, each of which is kept in the work directory for the next run if the user keeps that:
+//! `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
+//! unpacks them below a separate directory (nothing is installed, and no package's scripts run);
+//! `module` builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine
+//! needs; `machine` boots it and listens; `guest` is this same program inside, which runs the
+//! launch experiment of [`crate::launch`] with one engine for each variant.
 
 mod guest;
 mod image;

@@ -1,4 +1,4 @@
-//! Building `fs/erofs` alone as a module, once for each variant, against the kernel's headers.
+//! Builds only `fs/erofs` as a module, once for each variant, against the kernel's headers.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::variant::Variant;
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Takes `fs/erofs` out of the packed source.
+/// Extracts `fs/erofs` from the packed source.
 const TAKE_OUT: &str = "
     cd /build
     rm -rf erofs erofs.part
@@ -63,7 +63,7 @@ fn take_out(
     work.done("source", &packages.version)
 }
 
-/// The options are given twice: to make, which chooses files by them, and to the compiler, since
+/// The options are given twice: to make, which selects files by them, and to the compiler, since
 /// the header with the configuration is the distribution's.
 fn script(variant: Variant, release: &str) -> String {
     let names = || variant.config().iter();

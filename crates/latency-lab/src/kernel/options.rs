@@ -8,7 +8,7 @@ use crate::launch::names_mount;
 use crate::load::LoadChoice;
 use crate::{LabError, Result};
 
-/// Most CPUs of the machine: more than this an emulated one does not use.
+/// Most CPUs of the machine: an emulated one does not use more.
 const CPUS: usize = 16;
 
 /// One experiment with the kernel's variants.
@@ -16,7 +16,7 @@ const CPUS: usize = 16;
 pub struct KernelOptions {
     /// The `erofast` binary, which runs in the machine beside this program.
     pub erofast: PathBuf,
-    /// The image to launch from; by default one that is made of the fetched compiler.
+    /// The image to launch from; by default one that is made from the fetched compiler.
     pub image: Option<PathBuf>,
     /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
     pub command: Vec<OsString>,
@@ -24,23 +24,23 @@ pub struct KernelOptions {
     pub root: bool,
     /// Launches per variant that count.
     pub iterations: usize,
-    /// What keeps the machine busy.
+    /// The load that keeps the machine busy.
     pub load: LoadChoice,
-    /// Of the order of launches.
+    /// Seed of the order of launches.
     pub seed: u64,
-    /// Values of the module's parameter `reserved_pages`; a column for each variant and value.
+    /// Values of the module's parameter `reserved_pages`; one column for each variant and value.
     pub reserved_pages: Vec<u32>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// Use KVM where it works.
+    /// Use KVM if it works.
     pub accelerate: bool,
-    /// Keep packages and modules here, and take them from here.
+    /// A directory in which packages and modules are kept and reused.
     pub work: Option<PathBuf>,
-    /// Where Debian's packages are.
+    /// The mirror of Debian's packages.
     pub mirror: String,
-    /// The suite of the kernel and of QEMU, as "bookworm-backports" or "trixie".
+    /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
-    /// How long launches may begin in the machine; those of the last round end later.
+    /// How long new launches may begin in the machine; those of the last round end later.
     pub time: Duration,
 }
 
@@ -60,7 +60,8 @@ impl Default for KernelOptions {
             work: None,
             mirror: "http://deb.debian.org/debian".into(),
             suite: "bookworm-backports".into(),
-            // Fetching, building, starting and a last round go on top: a quarter of an hour in all.
+            // Fetching, building, starting and the last round come on top: a quarter of an hour in
+            // total.
             time: Duration::from_secs(9 * 60),
         }
     }
@@ -97,7 +98,7 @@ impl KernelOptions {
         Ok(())
     }
 
-    /// Packages and their programs are those of x86-64.
+    /// Checks the architecture: the packages and their programs are for x86-64.
     pub(super) fn check_machine(&self) -> Result<()> {
         if std::env::consts::ARCH == "x86_64" {
             return Ok(());

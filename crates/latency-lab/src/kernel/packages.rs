@@ -1,5 +1,5 @@
-//! Debian's packages, fetched by apt with lists and settings of its own, and unpacked: nothing is
-//! installed, no suite is mixed into the host's, and no script of a package runs.
+//! Debian's packages, fetched by apt with separate lists and settings, and unpacked: nothing is
+//! installed, no suite is mixed into the host's, and no package script runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,17 +9,17 @@ use super::sandbox::{self, finish, need};
 use super::work::Work;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Signs every suite.
+/// Keys that sign every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Packages for building a module, with their dependencies. The kernel's headers bring the
+/// Packages for building a module, with their dependencies. The kernel's headers depend on the
 /// compiler that the kernel was built with.
 const TO_BUILD: &str =
     "bash coreutils dash findutils gcc grep gzip make mawk sed tar xz-utils zlib1g";
-/// Further packages for the machine.
+/// Additional packages for the machine.
 const TO_RUN: &str = "busybox-static erofs-utils fio kmod mount qemu-system-x86";
 
-/// A backports suite stands beside the suite it is for. The host's settings for proxies and for the
-/// dates of mirrors count, none of its others.
+/// A backports suite is listed together with the suite it is for. Only the host's settings for
+/// proxies and for the dates of mirrors apply, and no others.
 const SETTINGS: &str = r#"
 mkdir -p lists/partial archives/partial etc/preferences.d
 : > status
@@ -51,10 +51,10 @@ $own
 END
 "#;
 
-/// apt only warns of an unreachable mirror; here it is an error.
+/// apt only warns about an unreachable mirror; here it is an error.
 const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 
-/// The newest kernel, of the flavour for virtual machines.
+/// The newest kernel in the flavour for virtual machines.
 const NEWEST: &str = "apt-cache show --no-all-versions linux-image-cloud-amd64";
 
 const FETCH: &str = r#"
@@ -63,9 +63,9 @@ cd archives
 apt-get download -qq "linux-image-$RELEASE=$VERSION" "$SOURCE=$VERSION"
 "#;
 
-/// Packages expect the links of a merged /usr; the link of awk is one that update-alternatives
-/// would make. What an earlier run with another kernel left would mix with this one. A link to a
-/// directory stays one, which dpkg-deb -x does not see to.
+/// Packages expect the links of a merged /usr; update-alternatives would make the link of awk.
+/// Files that an earlier run left with another kernel would mix with this one. A link to a
+/// directory must stay one, which dpkg-deb -x does not ensure.
 const UNPACK: &str = r#"
 merged() { for name; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done; }
 unpack() { dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink; }
@@ -94,8 +94,8 @@ pub(super) struct Packages {
 }
 
 impl Packages {
-    /// All that an experiment with the newest kernel of the suite needs, or what building modules
-    /// for `kernel` does.
+    /// Fetches everything that an experiment with the newest kernel of the suite needs, or that
+    /// building modules for `kernel` needs.
     pub(super) fn fetch(
         options: &KernelOptions,
         kernel: Option<Packages>,
@@ -191,7 +191,7 @@ fn newest(command: &mut Command, suite: &str) -> Result<Packages> {
     })
 }
 
-/// Release and version, from the description of the package that stands for the newest kernel.
+/// Release and version, from the description of the package that represents the newest kernel.
 fn parse_kernel(text: &str) -> Option<Packages> {
     let depends = text
         .lines()
@@ -220,7 +220,7 @@ mod tests {
         assert!(parse_kernel("Package: x\n").is_none());
     }
 
-    /// Sources and settings as the script writes them.
+    /// Sources and settings, as the script writes them.
     fn settings(suite: &str) -> [String; 2] {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let apt = scratch.path().join("apt");

@@ -1,5 +1,5 @@
-//! The module for the kernel that runs here, for per-CPU threads on a distribution's
-//! kernel without building one.
+//! The module for the running kernel, to get per-CPU threads on a distribution's kernel without
+//! building one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::work::Work;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Builds all variants for the running kernel and puts them into `to`; their paths.
+/// Builds all variants for the running kernel and puts them into `to`; returns their paths.
 pub fn module_for_running_kernel(
     options: &KernelOptions,
     to: &Path,
@@ -39,8 +39,8 @@ pub fn module_for_running_kernel(
         .collect()
 }
 
-/// Debian puts the version of the package into its kernels' own:
-/// "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)".
+/// Debian includes the package version in its kernels' own version: "#1 SMP PREEMPT_DYNAMIC Debian
+/// 6.12.95-1~bpo12+1 (2026-07-05)".
 fn running(release: &str, version: &str) -> Result<Packages> {
     let package = version
         .split_once("Debian ")

@@ -1,7 +1,8 @@
-//! Programs of the fetched packages, run with these as their root directory.
+//! Runs programs of the fetched packages, with these as their root directory.
 //!
-//! In a mount namespace of their own: the devices they need are there for them alone, and whatever
-//! ends the last of them takes the mounts along. Without root, in a user namespace too.
+//! They run in a separate mount namespace: the devices they need exist for them alone, and when the
+//! last of them ends for whatever reason, the mounts go with it. Without root, a user namespace is
+//! used too.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,10 +13,10 @@ use crate::{Interrupt, LabError, Result};
 
 /// No single step of the preparation takes longer.
 const LONGEST: Duration = Duration::from_secs(1800);
-/// Runs inside of the new namespace; its words are the root, then the program.
+/// Runs inside the new namespace; its arguments are the root, then the program.
 const ENTER: &str = r#"mount --rbind /dev "$0/dev" && exec chroot "$0" "$@""#;
 
-/// The way in.
+/// Starts programs inside.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     root: PathBuf,
@@ -43,7 +44,7 @@ impl Sandbox {
         command
     }
 
-    /// A shell script inside, to its end.
+    /// Runs a shell script inside to its end.
     pub(super) fn shell(&self, what: &str, script: &str, interrupt: &Interrupt) -> Result<()> {
         finish(
             what,
@@ -58,7 +59,7 @@ pub(super) fn finish(what: &str, command: &mut Command, interrupt: &Interrupt) -
     Child::finish(what, command, LONGEST, interrupt)
 }
 
-/// What a command prints.
+/// The output of a command.
 pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
     output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }

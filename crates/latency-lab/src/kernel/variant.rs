@@ -1,4 +1,4 @@
-//! The ways in which the kernel's EROFS is built and loaded.
+//! The ways in which the kernel's EROFS can be built and loaded.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use std::fmt;
 pub enum Variant {
     /// CONFIG_EROFS_FS_PCPU_KTHREAD off: the unbound work queue `erofs_worker`.
     Workqueue,
-    /// CONFIG_EROFS_FS_PCPU_KTHREAD: a thread for each CPU.
+    /// CONFIG_EROFS_FS_PCPU_KTHREAD: one thread per CPU.
     Kthread,
     /// Also CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI: the threads are SCHED_FIFO 1.
     KthreadHipri,
 }
 
 impl Variant {
-    /// All of them, the base of the comparison first.
+    /// All of them, starting with the base of the comparison.
     pub const ALL: [Variant; 3] = [Variant::Workqueue, Variant::Kthread, Variant::KthreadHipri];
 
-    /// The configuration options that are on beside the distribution's own.
+    /// The configuration options that are enabled in addition to the distribution's.
     pub(super) fn config(self) -> &'static [&'static str] {
         match self {
             Variant::Workqueue => &[],
@@ -29,7 +29,7 @@ impl Variant {
         }
     }
 
-    /// The file its module is kept in.
+    /// Name of the file that its module is kept in.
     pub(super) fn file(self) -> String {
         format!("erofs-{}.ko", self.to_string().replace(',', "-"))
     }

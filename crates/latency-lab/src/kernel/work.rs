@@ -1,4 +1,4 @@
-//! The work directory: kept if the user names it, else removed at the end.
+//! The work directory: kept if the user names it, otherwise removed at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use crate::Result;
 use crate::error::Doing;
 use crate::scratch::{ON_DISK, Scratch};
 
-/// Packages, what they unpack to, modules, and the machine's files.
+/// Packages, their unpacked files, modules, and the machine's files.
 #[derive(Debug)]
 pub(super) struct Work {
     path: PathBuf,
-    /// Nothing is ever mounted below it outside of the
-    /// private mount namespaces of [`super::sandbox`].
+    /// Nothing is ever mounted below it, except in the private mount namespaces of
+    /// [`super::sandbox`].
     _scratch: Option<Scratch>,
 }
 
@@ -48,12 +48,12 @@ impl Work {
         self.path.join("root")
     }
 
-    /// What is made inside of [`Work::root`], as seen from outside.
+    /// A path inside [`Work::root`], as seen from outside.
     pub(super) fn inside(&self, name: &str) -> PathBuf {
         self.root().join("build").join(name)
     }
 
-    /// A stage that was finished leaves its mark, so that a later run does not repeat it.
+    /// Whether a stage was finished: it leaves a mark, so that a later run does not repeat it.
     pub(super) fn is_done(&self, stage: &str, content: &str) -> bool {
         fs::read_to_string(self.path.join(format!("done-{stage}")))
             .is_ok_and(|mark| mark == content)

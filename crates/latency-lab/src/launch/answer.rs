@@ -1,4 +1,4 @@
-//! The report as text and page: a sentence, a row an engine, and what explains them.
+//! The report as text and page: a sentence, a row per engine, and explanations.
 
 use super::explain::{EXPLANATION, OF_COMMANDS};
 use super::measures::Experiment;
@@ -56,7 +56,7 @@ impl LaunchReport {
         )
     }
 
-    /// Launch times, and waits where they are known.
+    /// Launch times, and waits if they are known.
     fn summary(&self, figures: &[Figure]) -> Vec<Table> {
         let waits = self.waits();
         let time = figures.first().map(|it| it.name.as_str());
@@ -94,7 +94,7 @@ impl LaunchReport {
                 work_items,
             ),
         ];
-        // Of commands all have the same one.
+        // Commands all have the same one.
         if self.experiment == Experiment::Launch {
             tables.push(lines("queue delay", |engine| engine.queue_source.clone()));
         }
@@ -118,7 +118,7 @@ impl LaunchReport {
         self.engines.iter().map(table).collect()
     }
 
-    /// Whether launches are shorter.
+    /// Says whether launches are shorter.
     fn sentence(&self) -> String {
         let launch = &self.figures()[0];
         let from = match self.experiment {
@@ -161,7 +161,7 @@ impl LaunchReport {
         format!("Against {}, {}.", first.name, parts.join("; "))
     }
 
-    /// What was done.
+    /// Describes the run.
     fn run(&self) -> Table {
         let mut rows = match self.experiment {
             Experiment::Launch => vec![("command".to_owned(), self.command.join(" "))],
@@ -212,7 +212,7 @@ impl LaunchReport {
         table
     }
 
-    /// The program's first thread off the CPU, and what all its threads did.
+    /// The time of the program's first thread off the CPU, and the activity of all its threads.
     fn program(&self) -> Table {
         let title = "the program, averages per launch: its first thread; all its threads";
         let heads = [
@@ -241,8 +241,8 @@ impl LaunchReport {
         table
     }
 
-    /// Of the figures, the waits that every engine has: where one decompresses in the program's own
-    /// thread, those of the program.
+    /// The figure of waits that every engine has: if one decompresses in the program's own thread,
+    /// those of the program.
     fn waits(&self) -> &'static str {
         if self.experiment == Experiment::Run {
             return "waits for a CPU";
@@ -260,7 +260,7 @@ fn names(rows: &[&Row]) -> String {
     names.join(" and ")
 }
 
-/// Of the shift.
+/// The size of the shift.
 fn size(row: &Row) -> String {
     let Some(comparison) = &row.against_first else {
         return String::new();
@@ -301,7 +301,7 @@ fn work_items(engine: &EngineReport) -> String {
     known(engine, queues.iter().take(5).map(word).collect())
 }
 
-/// What a row launches.
+/// The commands that a row launches.
 fn commands(row: &EngineReport) -> Vec<(String, String)> {
     let words = row.command.iter().map(|word| quote(word));
     let command = words.collect::<Vec<_>>().join(" ");
@@ -335,7 +335,7 @@ fn known(engine: &EngineReport, words: Vec<String>) -> String {
     }
 }
 
-/// What is to be known of an engine's samples, by its name.
+/// Facts to know about an engine's samples, by its name.
 fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
     let mut lines: Vec<String> = launches(engine).into_iter().collect();
     if let Some(cost) = engine.recording.as_ref().filter(|_| valid) {
@@ -361,7 +361,7 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Which launches are in the figures, where some were spoilt.
+/// Which launches the figures include, if some were spoilt.
 fn launches(engine: &EngineReport) -> Option<String> {
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {
@@ -373,7 +373,7 @@ fn launches(engine: &EngineReport) -> Option<String> {
     (!text.is_empty()).then(|| format!("{all} launches in the figures{text}"))
 }
 
-/// How long the launches took that were thrown away, beside those in the figures.
+/// How long the discarded launches took, next to those in the figures.
 fn thrown_away(engine: &EngineReport) -> String {
     let thrown = &engine.thrown_away;
     let times: Vec<f64> = thrown.iter().map(|it| it.time_us).collect();

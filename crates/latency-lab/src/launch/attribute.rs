@@ -1,20 +1,19 @@
-//! Attribution: from the trace of one launch to its sample.
+//! Attribution: derives the sample of a launch from its trace.
 //!
-//! Two figures of waiting, each defined alike for every engine:
+//! Two figures of waiting, each with the same definition for every engine:
 //!
 //! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel
 //!   these are the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N`
-//!   kthreads where the kernel has them, as far as they do that for the mount that is measured
-//!   (`origin.rs`). A daemon's are all threads of its processes, the ones that
-//!   started during the launch included. An engine that decompresses in the program's own thread
-//!   has none.
+//!   kthreads if the kernel has them, as far as they work for the measured mount (`origin.rs`). For
+//!   a daemon they are all threads of its processes, including those that started during the
+//!   launch. An engine that decompresses in the program's own thread has none.
 //! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a
 //!   page fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a
 //!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
 //!   decompresses.
 //!
-//! A command for which nothing is mounted (`lab run`) decompresses nothing: its narrow figure has
-//! the waits of all its own threads.
+//! A command without a mount (`lab run`) decompresses nothing: its narrow figure contains the waits
+//! of all its own threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -31,7 +30,7 @@ use super::picture::{behind, picture};
 use super::program::{self, Items, Times};
 use super::sample::{Sample, ThreadWaits};
 
-/// The name of the kernel's per-CPU threads, before the number of the CPU.
+/// The name of the kernel's per-CPU threads, before the CPU number.
 const KTHREAD: &[u8] = b"erofs_worker/";
 /// Bound on the lab's own wait for a CPU, by which its time stamp of the end may be late.
 const LATE_NS: u64 = 100_000_000;
@@ -42,10 +41,10 @@ pub(super) struct Launch {
     timeline: Timeline,
     owners: HashMap<i32, Owner>,
     origins: Origins,
-    /// Indices of the work items of each thread, in the order of time.
+    /// Indices of each thread's work items, ordered by time.
     works: HashMap<i32, Vec<usize>>,
     waiting: Waiting,
-    /// Of the program's threads.
+    /// The times of the program's threads.
     times: Times,
     /// The CPUs on which the program may run.
     cpus_of_launch: BTreeSet<u32>,
@@ -92,8 +91,8 @@ impl Launch {
         }
     }
 
-    /// Why the launch does not count, if the kernel decompressed for other mounts meanwhile, and it
-    /// is not known for which.
+    /// Why the launch does not count, if the kernel decompressed for other mounts meanwhile and it
+    /// is unknown for which.
     pub(super) fn mixed_up(&self) -> Option<String> {
         let items = self
             .report
@@ -165,7 +164,7 @@ impl Launch {
         }
     }
 
-    /// How often a thread of the program was taken off its CPU, able to go on.
+    /// How often a thread of the program was preempted while still runnable.
     fn preemptions(&self) -> u64 {
         let all = self.report.waits.iter().chain(&self.report.unfinished);
         let preempted = all.filter(|wait| wait.kind == WaitKind::Preempted);
@@ -173,7 +172,7 @@ impl Launch {
         within.filter(|wait| self.is_program(wait.pid)).count() as u64
     }
 
-    /// What the program had the kernel's workers do.
+    /// The work items that the kernel's workers executed for the program.
     fn items(&self) -> Items<'_> {
         let started = |work: &&WorkRun| self.window().contains(&work.start_ns);
         program::items(&self.report.works, &|pid| self.is_program(pid), &started)
@@ -187,7 +186,7 @@ impl Launch {
     /// based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
         let counted: BTreeSet<i32> = self.counted().map(|wait| wait.pid).collect();
-        // A worker whose every entering is missing has no wait at all.
+        // A worker that lacks every switch-in event has no wait at all.
         let decompressed: BTreeSet<i32> = self.decompressions().map(|work| work.pid).collect();
         let judged = |pid: i32| {
             pid == self.program
@@ -215,7 +214,8 @@ impl Launch {
         )
     }
 
-    /// Any thread of the kernel may work for a command: reclaim, file systems, mounts.
+    /// Whether the run is foreign: any kernel thread may work for a command: reclaim, file systems,
+    /// mounts.
     fn is_foreign(&self, ran: Ran) -> bool {
         match self.waiting {
             Waiting::Program => ran.owner == Owner::Other,
@@ -223,7 +223,7 @@ impl Launch {
         }
     }
 
-    /// How long a run decompressed for mounts of EROFS that are not measured.
+    /// How long a run decompressed for EROFS mounts that are not measured.
     fn other_mounts_ns(&self, run: &Run) -> u64 {
         let works = self.works.get(&run.pid).into_iter().flatten();
         let works = works.map(|&index| &self.report.works[index]);
@@ -247,7 +247,7 @@ impl Launch {
         self.owners.get(&pid).copied().unwrap_or(Owner::Other)
     }
 
-    /// A thread of the kernel that waited to decompress is the engine's for the whole launch.
+    /// A kernel thread that waited to decompress belongs to the engine for the whole launch.
     fn owner(&self, pid: i32, counted: &[&Wait]) -> Owner {
         match self.known_owner(pid) {
             Owner::Kernel if counted.iter().any(|wait| wait.pid == pid) => Owner::Engine,
@@ -255,8 +255,8 @@ impl Launch {
         }
     }
 
-    /// The waits of the narrow figure. A thread that still waits when the recording ends has waited
-    /// at least until then.
+    /// The waits of the narrow figure. A thread that is still waiting when the recording ends has
+    /// waited at least until then.
     fn counted(&self) -> impl Iterator<Item = &Wait> {
         let waits = self.report.waits.iter().chain(&self.report.unfinished);
         waits.filter(|wait| self.counts(wait))
@@ -270,7 +270,7 @@ impl Launch {
             Waiting::Kernel => {
                 let function = wait.function.map_or("", |name| self.report.names.get(name));
                 let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
-                // Workers of daemons beside the kernel's mount have the same names.
+                // Workers of daemons other than the kernel's mount have the same names.
                 let decompresses = function.starts_with(DECOMPRESS)
                     || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
                 decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
@@ -280,7 +280,7 @@ impl Launch {
         }
     }
 
-    /// The item inside of which its worker waited, or else the next one that it started.
+    /// The item during which its worker waited, or else the next one that the worker started.
     fn work_of(&self, wait: &Wait) -> Option<&WorkRun> {
         let works = self.works.get(&wait.pid)?;
         let work = |at: usize| works.get(at).map(|&index| &self.report.works[index]);
@@ -292,7 +292,7 @@ impl Launch {
         inside.or(work(next))
     }
 
-    /// Whether an item of the kernel decompresses, for whichever mount.
+    /// Whether a kernel work item decompresses, for any mount.
     fn decompresses(&self, work: &WorkRun) -> bool {
         self.report.names.get(work.function).starts_with(DECOMPRESS)
     }
@@ -304,7 +304,7 @@ impl Launch {
             && self.decompresses(work)
     }
 
-    /// The kernel's work items that decompressed during the launch, for the mount.
+    /// The kernel's work items that decompressed for the mount during the launch.
     fn decompressions(&self) -> impl Iterator<Item = &WorkRun> {
         let works = self
             .report
@@ -314,7 +314,7 @@ impl Launch {
         works.filter(|work| self.origins.of_item(Some(work)) != Origin::Other)
     }
 
-    /// Those for other mounts.
+    /// The number of work items for other mounts.
     fn other_works(&self) -> u64 {
         let works = self
             .report
@@ -337,8 +337,8 @@ impl Launch {
     }
 }
 
-/// When the program really ended: the last switch of its last thread, and of those that it left
-/// behind. The lab itself sees that only when it gets a CPU.
+/// When the program really ended: the last switch of its last thread, including processes that it
+/// left behind. The lab itself sees that only once it gets a CPU.
 fn exit_time(
     trace: &Trace,
     program: i32,

@@ -88,7 +88,7 @@ pub(super) fn build(
     report
 }
 
-/// Says of how many launches only the time counts.
+/// Says for how many launches only the time counts.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let reasons = engine.samples.iter();
     let mut reasons = reasons.filter_map(|sample| sample.switches_missing.as_ref());
@@ -129,8 +129,8 @@ fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
         .collect()
 }
 
-/// An engine that leaves the load less than this part of what another leaves it gains at its
-/// expense.
+/// If an engine leaves the load less than this fraction of what another engine leaves it, it gains
+/// at the load's expense.
 const STARVES: f64 = 0.8;
 
 fn starved(engines: &[EngineReport]) -> Vec<String> {
@@ -157,7 +157,7 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     engines.iter().filter(starves).map(line).collect()
 }
 
-/// Every reason for which the run is not valid.
+/// Every reason why the run is not valid.
 fn faults(
     environment: &Environment,
     launcher: &Launcher<'_>,
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Of engines of these names and launches.
+    /// A report with engines of these names and launches.
     fn report(engines: &[(&str, [bool; 2])]) -> LaunchReport {
         let engine = |(name, missing): &(&str, [bool; 2])| {
             EngineReport::of((*name).into(), missing.map(kept).into())

@@ -1,5 +1,5 @@
 //! How the CPUs spent the time of one launch, and when its program was off the CPU. Nothing outside
-//! of the launch counts.
+//! the launch counts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,30 +10,30 @@ use sched_trace::timeline::{Run, Timeline};
 
 use super::owner::Owner;
 
-/// CPU time of what is unrelated to the launch: other programs, and other mounts of EROFS.
+/// CPU time unrelated to the launch: other programs, and other mounts of EROFS.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
-    /// What ran longest: the name of a program, or [`OTHER_MOUNT`].
+    /// The one that ran longest: the name of a program, or [`OTHER_MOUNT`].
     pub(super) most: String,
 }
 
-/// The name of what workers of the kernel do for mounts that are not measured.
+/// Stands for kernel workers that work for mounts that are not measured.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another mount of EROFS";
 
 /// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct CpuTime {
-    /// By owner, of all CPUs together.
+    /// By owner, summed over all CPUs.
     pub(super) by_owner_us: HashMap<Owner, f64>,
     pub(super) foreign: Foreign,
-    /// The program's first thread slept: from blocking to running again.
+    /// Time that the program's first thread slept: from blocking to running again.
     pub(super) program_blocked_us: f64,
-    /// It was runnable and did not run.
+    /// Time that it was runnable but did not run.
     pub(super) program_preempted_us: f64,
     /// Switches out of the selected threads.
     pub(super) left: u64,
-    /// Those without a traced switch in.
+    /// Those without a traced switch-in.
     pub(super) not_entered: u64,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Ran {
 }
 
 /// For which threads missing switches are counted, which runs are foreign, and for how many
-/// nanoseconds a run that is not decompressed for other mounts.
+/// nanoseconds a run decompressed for mounts that are not measured.
 pub(super) struct Judges<'a> {
     pub(super) switches: &'a dyn Fn(i32) -> bool,
     pub(super) foreign: &'a dyn Fn(Ran) -> bool,
     pub(super) other_mounts_ns: &'a dyn Fn(&Run, u32) -> u64,
 }
 
-/// Threads of the kernel that work for whoever is measured.
+/// Kernel threads that work for whatever is being measured.
 const SERVING: [&str; 9] = [
     "kworker/",
     "ksoftirqd/",
@@ -66,8 +66,8 @@ const SERVING: [&str; 9] = [
     "napi/",
 ];
 
-/// Unrelated programs, and threads of the kernel that do work of their own: reclaim, compaction,
-/// file systems.
+/// Whether this is an unrelated program, or a kernel thread doing its own work: reclaim,
+/// compaction, file systems.
 pub(super) fn is_foreign(ran: Ran) -> bool {
     let serves = |serving: &&str| ran.comm.as_bytes().starts_with(serving.as_bytes());
     match ran.owner {
@@ -105,7 +105,7 @@ impl CpuTime {
         }
         let most = foreign.iter().max_by(|a, b| a.1.total_cmp(b.1));
         time.foreign = Foreign {
-            // The sum of nothing is -0.
+            // An empty sum is -0.
             total_us: foreign.values().sum::<f64>() + 0.0,
             most: most.map_or(String::new(), |(name, _)| name.clone()),
         };
@@ -113,7 +113,7 @@ impl CpuTime {
         time
     }
 
-    /// The times that the program's first thread was off the CPU.
+    /// Adds the times that the program's first thread was off the CPU.
     fn add_program(&mut self, timeline: &Timeline, window: &Range<u64>, program: i32) {
         let runs: Vec<_> = timeline.runs_of(program).map(|(_, run)| run).collect();
         for pair in runs.windows(2) {

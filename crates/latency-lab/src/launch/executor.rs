@@ -1,5 +1,5 @@
 //! One launch: preparation, fresh mount, recorder on, the program from start to end, recorder off,
-//! unmount. Nothing is mounted for a command of `lab run`.
+//! unmount. For a command of `lab run`, nothing is mounted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,24 +27,24 @@ use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
 
-/// Less CPU time of unrelated programs than this spoils no launch: a timer, a daemon that looks
-/// around.
+/// Less CPU time of unrelated programs than this spoils no launch: for example a timer, or a
+/// periodic check of a daemon.
 const FOREIGN_FLOOR_US: f64 = 500.0;
 
-/// The recorder's ring buffer for each CPU: a launch of seconds under load.
+/// The recorder's ring buffer per CPU: enough for a launch of seconds under load.
 const BUFFER_KIB: usize = 48 << 10;
 
-/// Launches programs. Load and recorder run for its lifetime.
+/// Launches programs. Load and recorder run during its lifetime.
 pub(super) struct Launcher<'a> {
     options: &'a LaunchOptions,
-    /// None where nothing is mounted.
+    /// None if nothing is mounted.
     site: Option<&'a Site>,
     pub(super) sides: Vec<Side>,
     points: &'a Path,
     pub(super) load: Option<Load>,
     recorder: Recorder,
     interrupt: &'a Interrupt,
-    /// What the recorder could not read, by engine.
+    /// Problems of the recorder, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
     pub(super) traces: Option<Traces>,
@@ -55,11 +55,12 @@ pub(super) struct Launcher<'a> {
 pub(super) struct TraceNotice {
     pub(super) side: usize,
     pub(super) text: String,
-    /// It invalidates the figures of this side.
+    /// Whether it invalidates the figures of this side.
     pub(super) spoils: bool,
 }
 
-/// What a launch needs: a mount, if there is one, and the microseconds until it could be used.
+/// The state that a launch needs: a mount, if there is one, and the microseconds until it was ready
+/// for use.
 struct Ready {
     mounted: Option<Mounted>,
     threads: Threads,
@@ -105,11 +106,11 @@ impl<'a> Launcher<'a> {
         load: Option<Load>,
         interrupt: &'a Interrupt,
     ) -> Result<Self> {
-        // Nothing of the recorder runs during a launch: the buffers are read when it is over.
+        // No part of the recorder runs during a launch: the buffers are read afterwards.
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
-            // They tell apart what the kernel decompresses for its mounts.
+            // They distinguish the mounts that the kernel decompresses for.
             blocks: sides.iter().any(is_kernel),
             ..RecordOptions::default()
         };
@@ -133,7 +134,7 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// A fresh mount of a warm image whose daemon has come to rest, and the threads there are.
+    /// A fresh mount of a warm image whose daemon has come to rest, and the existing threads.
     fn ready(&self, side: usize) -> Result<Ready> {
         self.prepare(side)?;
         let (Some(site), Some(engine)) = (self.site, &self.sides[side].engine) else {
@@ -181,7 +182,7 @@ impl<'a> Launcher<'a> {
         }
         if let Some(mounted) = mounted {
             threads.engine.extend(mounted.threads());
-            // A mount that came during the launch counts, and one that went has been seen before.
+            // A mount that came during the launch counts, and one that went has already been seen.
             threads.mounts.look();
             mounted.unmount()?;
         }
@@ -223,9 +224,9 @@ impl<'a> Launcher<'a> {
         Ok(Outcome::Good(sample))
     }
 
-    /// The same launch with the recorder off: only its time is known.
+    /// Launches with the recorder off: only the time is known.
     fn launch_unrecorded(&mut self, side: usize) -> Result<Outcome<Sample>> {
-        // The same preparation as for a recorded launch.
+        // Prepared as for a recorded launch.
         let mut ready = self.ready(side)?;
         let run = self.run_program(side, ready.point());
         ready.check()?;
@@ -240,7 +241,7 @@ impl<'a> Launcher<'a> {
         }))
     }
 
-    /// Runs the command line that the user wants before each launch.
+    /// Runs the user's command line before each launch.
     fn prepare(&self, side: usize) -> Result<()> {
         let Some(line) = &self.sides[side].prepare else {
             return Ok(());
@@ -265,8 +266,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Ends what was spent with the trace, which is more exact than clock ticks, and knows which
-    /// time was the launch's own.
+    /// Counts the load's CPU time of a launch, using the trace, which is more exact than clock
+    /// ticks and shows which time was the launch's own.
     fn count_load(&mut self, spent: Option<Spent>, time: Option<&CpuTime>) {
         let Some((load, mut spent)) = self.load.as_mut().zip(spent) else {
             return;
@@ -277,7 +278,8 @@ impl<'a> Launcher<'a> {
             spent.total = time.by_owner_us.values().sum::<f64>() / 1e6;
             spent.load = seconds(Owner::Load);
             spent.busy = spent.total - idle;
-            // What other programs may take of a launch that counts, the load need not have.
+            // CPU time that other programs may use during a valid launch is not demanded of the
+            // load.
             let tolerated = self.options.foreign_limit * spent.total;
             let excess = (seconds(Owner::Other) - tolerated).max(0.0);
             spent.own = spent.busy - spent.load - excess;
@@ -291,7 +293,7 @@ impl<'a> Launcher<'a> {
         point: Option<&Path>,
     ) -> Result<(Run, Trace, Option<Spent>)> {
         self.recorder.resume().map_err(recorder_fault)?;
-        // Around the launch alone: what the recorder does before and after is not part of it.
+        // Around the launch alone, without the recorder's work before and after it.
         let window = self.load.as_ref().and_then(Load::window);
         let run = self.run_program(side, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
@@ -361,7 +363,7 @@ impl Launcher<'_> {
         self.options.experiment()
     }
 
-    /// For errors; empty where nothing is mounted.
+    /// The engine's name for errors; empty if nothing is mounted.
     fn engine_name(&self, side: usize) -> String {
         match self.sides[side].engine {
             Some(_) => self.name(side),
@@ -410,19 +412,19 @@ impl Executor for Launcher<'_> {
     }
 }
 
-/// Whether the kernel itself decompresses for it.
+/// Whether the kernel itself decompresses for this side.
 fn is_kernel(side: &Side) -> bool {
     side.engine.as_ref().is_some_and(Engine::is_kernel)
 }
 
-/// Raises this thread above the load while it lives, so that it sees the end of the program soon.
-/// The program has been started before and does not inherit the priority.
+/// Raises this thread above the load while it exists, so that it notices the end of the program
+/// soon. The program has already been started and does not inherit the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
     fn begin() -> Urgency {
         let before = getpriority_process(None).ok();
-        // Refused without privileges: then the time stamps are a little later.
+        // Refused without privileges: in that case the time stamps are slightly late.
         Urgency(before.filter(|_| setpriority_process(None, -20).is_ok()))
     }
 }
@@ -435,7 +437,8 @@ impl Drop for Urgency {
     }
 }
 
-/// What other programs and mounts took of the `cpu_us` of a launch, where it is more than `limit`.
+/// Describes how much other programs and mounts took of a launch's `cpu_us`, if that is more than
+/// `limit`.
 fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     let share = foreign.total_us / cpu_us.max(1.0);
     (share > limit && foreign.total_us > FOREIGN_FLOOR_US).then(|| {
@@ -447,12 +450,14 @@ fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     })
 }
 
-/// Unnamed work functions cannot be distinguished from that of EROFS. A daemon has none.
+/// Whether a notice invalidates figures: unnamed work functions cannot be distinguished from that
+/// of EROFS. A daemon has none.
 fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
 }
 
-/// Some kernels omit switches. Few may be missing for the threads that the figures are based on.
+/// Some kernels omit switches. Only a few may be missing for the threads that the figures are based
+/// on.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {

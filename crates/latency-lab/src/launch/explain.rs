@@ -1,4 +1,4 @@
-//! Explanation of the numbers, and the notices of one run.
+//! Explanation of the figures, and the notices of one run.
 
 use super::measures::Experiment;
 use super::report::{EngineReport, LaunchReport};
@@ -45,7 +45,7 @@ shift               from the first engine to this one within the rounds of the r
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache
 ";
 
-/// The same for commands.
+/// The legend for commands.
 pub(super) const OF_COMMANDS: &str = "\
 time                from starting the command to the end of its last process
 CPU time            of all its threads, interrupts within it included
@@ -66,7 +66,7 @@ shift               from the first command to this one within the rounds of the 
                     nothing is shown.
 ";
 
-/// Stolen time above this part makes figures of one run hard to compare with those of another.
+/// Above this fraction, stolen time makes figures of one run hard to compare with those of another.
 const STOLEN: f64 = 0.05;
 
 pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
@@ -79,7 +79,7 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
         format!("{}: no thread of its own was woken for any launch: {}", engine.label(), match is_kernel {
             true => "it decompressed in the program's own thread, whose waits are part of the launch \
                      time",
-            // Every request of a FUSE mount wakes a thread of its daemon.
+            // Every request to a FUSE mount wakes a thread of its daemon.
             false => "the program read nothing from the mount",
         })
     }));
@@ -107,7 +107,7 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     notices
 }
 
-/// What the kernel decompressed for other mounts.
+/// The kernel's decompression for other mounts.
 fn others(engine: &EngineReport) -> Option<String> {
     let items: u64 = engine.samples.iter().map(|sample| sample.other_works).sum();
     (items > 0).then(|| {

@@ -1,17 +1,17 @@
-//! What is measured of each launch and compared with the first engine or command.
+//! The figures that are measured for each launch and compared with the first engine or command.
 
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
 
-/// What is launched over and over.
+/// The kinds of launch experiments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Experiment {
-    /// One program out of the mounts of several engines.
+    /// One program from the mounts of several engines.
     #[default]
     Launch,
-    /// Several commands, for which nothing is mounted.
+    /// Several commands, without any mount.
     Run,
 }
 
@@ -19,7 +19,7 @@ pub enum Experiment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
-    /// What it is of, where the name alone does not say it.
+    /// Its subject, if the name alone does not say it.
     pub(super) of: &'static str,
     pub(super) unit: &'static str,
     pub(super) value: fn(&Sample) -> f64,
@@ -61,7 +61,7 @@ const LAUNCH: [Measure; 3] = [
     ),
 ];
 
-/// Without comparisons: the times of an image at a URL.
+/// Figures without comparisons: the times of an image at a URL.
 const FETCHED: [Measure; 4] = [
     measure(
         ("", "ready"),
@@ -125,8 +125,8 @@ const RUN: [Measure; 7] = [
 ];
 
 impl Experiment {
-    /// The figures of a report, the time first: it is what a user waits for. Of commands those that
-    /// are 0 in every launch are left out.
+    /// The figures of a report, the time first, since a user waits for it. For commands, figures
+    /// that are 0 in every launch are left out.
     pub(super) fn measures(self, samples: &[&Sample]) -> Vec<&'static Measure> {
         let occurs = |it: &Measure| samples.iter().any(|sample| (it.value)(sample) != 0.0);
         let is_there = |it: &&Measure| it.field == TIME || occurs(it);
@@ -138,7 +138,7 @@ impl Experiment {
         }
     }
 
-    /// How many are compared at the most.
+    /// The most figures that are compared.
     pub(super) fn compared(self) -> usize {
         match self {
             Experiment::Launch => LAUNCH.len(),
@@ -146,7 +146,7 @@ impl Experiment {
         }
     }
 
-    /// As it is called on the command line.
+    /// The experiment's name on the command line.
     pub(super) fn word(self) -> &'static str {
         match self {
             Experiment::Launch => "launch",
@@ -154,7 +154,7 @@ impl Experiment {
         }
     }
 
-    /// What a row of the report is.
+    /// The kind of a report's rows.
     pub(super) fn row(self) -> &'static str {
         match self {
             Experiment::Launch => "engine",

@@ -1,15 +1,15 @@
-//! Launches of one program out of each engine's mount, under load: the patch's experiment. Or of
-//! several commands (`lab run`): the same rounds, without image and mount.
+//! Launches of one program from each engine's mount, under load: the patch's experiment.
+//! Alternatively of several commands (`lab run`): the same rounds without image and mount.
 //!
-//! **Cold** means: every launch has a fresh mount, so new inodes, no dentries, no decompressed page
-//! and no worker with state of the last launch. The **image** stays warm in the page cache on
-//! purpose: it is read before each mount, so no launch waits for the disk, and engines differ by
-//! the decompression and the path to it. The loop device of `kernel-loop` is attached anew for each
-//! launch. Files outside of the image (a dynamic loader, the lab itself) are warm for all engines
-//! alike.
+//! **Cold** means that every launch has a new mount: new inodes, no dentries, no decompressed pages
+//! and no workers with state of the previous launch. The **image** stays warm in the page cache on
+//! purpose: it is read before each mount, so no launch waits for the disk, and engines differ only
+//! in the decompression and the path to it. The loop device of `kernel-loop` is attached anew for
+//! each launch. Files outside the image (a dynamic loader, the lab itself) are equally warm for all
+//! engines.
 //!
 //! The ladder of [`run`]: options, engines tried, environment, load, recorder, launches. Everything
-//! is undone in reverse by dropping, whether the run ends well, with an error or by Ctrl-C.
+//! is undone in reverse order by dropping, whether the run succeeds, fails or ends by Ctrl-C.
 
 mod answer;
 mod attribute;
@@ -71,7 +71,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     if let Some(line) = too_few(options.iterations, compared, comparisons) {
         progress.line(&line);
     }
-    // For a person, who can stop what is busy.
+    // For a person, who can stop whatever is busy.
     if io::stderr().is_terminal()
         && let Some(line) = load_found(options.foreign_limit)
     {
@@ -112,8 +112,8 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     ))
 }
 
-/// The engines that can mount the image, which has the program, with what is launched from each;
-/// and those of the default list that are left out.
+/// The engines that can mount the image, which contains the program, with the command launched from
+/// each; and the engines of the default list that are left out.
 fn engines(
     options: &LaunchOptions,
     site: &Site,

@@ -18,58 +18,59 @@ use crate::load::LoadChoice;
 use crate::process::{FOREIGN_LIMIT, foreign_pids, in_path};
 use crate::{LabError, Result};
 
-/// One launch experiment: a program out of the mounts of engines, or commands without any mount.
+/// One launch experiment: a program from the mounts of engines, or commands without any mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchOptions {
-    /// The commands to compare, each with the first one. Then there is no image and no engine.
+    /// The commands to compare, each with the first one. There is then no image and no engine.
     pub commands: Vec<Side>,
-    /// A command that fails counts, too.
+    /// Whether a command that fails counts as well.
     pub ignore_failure: bool,
     /// The image to launch from.
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; where none is named, those of
-    /// [`Engine::default_list`] that are there.
+    /// The engines to compare, each with the first one; if none are named, the available ones of
+    /// [`Engine::default_list`].
     pub engines: Vec<Engine>,
     /// The program and its arguments; `{}` stands for the mount point.
     pub command: Vec<OsString>,
     /// Make the mount the program's root directory.
     pub root: bool,
-    /// Where the program runs; `{}` stands for the mount point. By default the root directory, and
-    /// of commands that of the lab.
+    /// The program's working directory; `{}` stands for the mount point. By default the root
+    /// directory or, for commands, the lab's working directory.
     pub directory: Option<PathBuf>,
     /// A command line for the shell, run before each launch is mounted.
     pub prepare: Option<OsString>,
     /// Launches per engine that count.
     pub iterations: usize,
-    /// Launches per engine before them that do not.
+    /// Warm-up launches per engine, which do not count.
     pub warm_ups: usize,
-    /// What keeps the machine busy.
+    /// The load that keeps the machine busy.
     pub load: LoadChoice,
     /// How long a launch may take.
     pub timeout: Duration,
-    /// No further round begins when this time has passed.
+    /// No new round begins after this time.
     pub time: Option<Duration>,
     /// A directory on a disk for the load's file; by default /var/tmp.
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line of such a run, unless it is that of this process.
+    /// The command line that repeats the run, unless it is that of this process.
     pub repeat_with: Option<String>,
-    /// Lines for the reader of the report, besides those of the run itself.
+    /// Lines for the reader of the report, in addition to those of the run itself.
     pub notices: Vec<String>,
-    /// A directory for the trace of each engine's median launch, and of its worst one.
+    /// A directory for the traces of each engine's median launch and its worst one.
     pub keep_traces: Option<PathBuf>,
     /// Keep the load's file for the next run.
     pub keep_scratch: bool,
-    /// Also launch each engine without the recorder, as often, to measure what recording costs.
+    /// Also launch each engine without the recorder, equally often, to measure the cost of
+    /// recording.
     pub overhead: bool,
-    /// Only launch times are of interest: switches that the kernel did not write spoil nothing.
+    /// Only launch times matter: switches that the kernel did not write spoil nothing.
     pub times_only: bool,
-    /// Of the order of launches.
+    /// Seed of the order of launches.
     pub seed: u64,
-    /// A launch is spoilt when unrelated programs took more than this part of all CPU time.
+    /// A launch is spoilt if unrelated programs took more than this fraction of all CPU time.
     pub foreign_limit: f64,
 }
 
@@ -163,13 +164,13 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether a launch counts of which only the time is known: an idle machine's kernel may leave
-    /// out switches, and under no load the time is the question.
+    /// Whether a launch counts if only its time is known: an idle machine's kernel may omit
+    /// switches, and without load the time is what matters.
     pub(super) fn counts_times(&self) -> bool {
         self.times_only || self.load == LoadChoice::None
     }
 
-    /// Whether the mounted image has the program, where the command names it by its path there.
+    /// Checks that the mounted image has the program, if the command names it by its path there.
     pub(super) fn check_program(&self, point: &Path) -> Result<()> {
         let program = self.command[0].as_bytes();
         let inside = match program.strip_prefix(b"{}/") {
@@ -199,7 +200,7 @@ impl LaunchOptions {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
 
-    /// The directory that the program runs in; none for that of the lab.
+    /// The program's working directory; none stands for that of the lab.
     pub(super) fn directory_at(&self, point: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.directory else {
             return Ok(point.map(|_| "/".into()));
@@ -223,7 +224,7 @@ impl LaunchOptions {
         Ok(site)
     }
 
-    /// What is launched from each of these engines.
+    /// The commands that are launched from each of these engines.
     pub(super) fn sides(&self, engines: Vec<Engine>) -> Vec<Side> {
         let side = |engine: Engine| Side {
             name: engine.to_string(),
@@ -274,7 +275,8 @@ fn is_directory(path: &Path) -> Result<()> {
     Err(LabError::Usage(format!("--chdir {path}: not a directory")))
 }
 
-/// The command with its mount point: `{}` anywhere in a word; below `root` that is the root.
+/// The command with its mount point: `{}` anywhere in a word; with `root`, that is the root
+/// directory.
 pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<OsString> {
     let stands_for = if root {
         OsStr::new("")
@@ -285,7 +287,7 @@ pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<
     if !root {
         return command.collect();
     }
-    // chroot(8) execs the program: the same process, one more exec.
+    // chroot(8) execs the program: the same process, with one more exec.
     let chroot = [OsString::from("chroot"), point.as_os_str().to_owned()];
     chroot.into_iter().chain(command).collect()
 }

@@ -1,15 +1,15 @@
-//! For which mount the kernel decompresses: all mounts of EROFS share its work queue and its
-//! threads.
+//! For which mount the kernel decompresses: all EROFS mounts share its work queue and its threads.
 //!
-//! A work item for a mount on a block device is queued when the last read of the device is done, by
-//! the function that the completion calls: right after `block_rq_complete` (or
-//! `block_bio_complete`) of that device, on the same CPU, whichever thread was interrupted. For a
-//! mount from a file, the thread that reads queues it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to
+//! A work item for a mount on a block device is queued when the last read from the device
+//! completes, by the function that the completion calls: right after `block_rq_complete` (or
+//! `block_bio_complete`) for that device, on the same CPU, whichever thread was interrupted. For a
+//! file-backed mount, the reading thread queues it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to
 //! 6.18).
 //!
-//! That no other mount is there before and after a launch does not show that the measured one was
-//! alone: another one may come and go within it. The number of mounts that the machine made tells,
-//! and so does an item that is queued for a device or by a thread that is not of the measured one.
+//! That no other mount exists before and after a launch does not prove that the measured one was
+//! alone: another one may come and go in between. The number of mounts made on the machine reveals
+//! that, and so does an item queued for a device or by a thread that does not belong to the
+//! measured mount.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -23,35 +23,35 @@ use crate::mounts::{Mount, made, mountinfo};
 /// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
 pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
 
-/// From the completion of a read to queueing the work: some microseconds, unless a hypervisor takes
-/// the CPU.
+/// Time from the completion of a read to queueing the work: some microseconds, unless a hypervisor
+/// takes the CPU.
 const SOON_NS: u64 = 1_000_000;
 
-/// Where all mounts of the machine are, whatever their namespaces: fs/erofs/sysfs.c.
+/// Lists all mounts of the machine, whatever their namespaces: fs/erofs/sysfs.c.
 const ALL: &str = "/sys/fs/erofs";
 
-/// The kernel's mount that is measured, and those beside it.
+/// The kernel's mount that is measured, and other mounts.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Mounts {
-    /// The device of the measured one; none where it is a file.
+    /// The device of the measured mount; none if it is file-backed.
     device: Option<u32>,
     /// Block devices of others.
     others: BTreeSet<u32>,
-    /// Others that are from files.
+    /// Some others are file-backed.
     files: bool,
-    /// How many mounts the machine had made when the others were looked for last.
+    /// How many mounts the machine had made when the others were last looked for.
     made: Option<u64>,
-    /// It made more in between, which may have gone.
+    /// It made more in between, which may be gone.
     more: bool,
 }
 
 impl Mounts {
-    /// Those beside the one at `point`.
+    /// The mounts other than the one at `point`.
     pub(super) fn beside(point: &Path) -> Mounts {
         let table = mountinfo();
         let mut mounts = table.lines().filter_map(Mount::parse);
         let device = mounts.find(|mount| mount.point == point && mount.kind == "erofs");
-        // Of a file, the kernel makes a number without a major one.
+        // For a file, the kernel uses a device number without a major part.
         let device = device
             .map(|mount| mount.device)
             .filter(|device| device >> 20 != 0);
@@ -64,7 +64,7 @@ impl Mounts {
         mounts
     }
 
-    /// As they may be beside one another; `device` is not among the others.
+    /// A combination of mounts; `device` is not among the others.
     #[cfg(test)]
     pub(super) fn of<const N: usize>(device: Option<u32>, all: [u32; N], files: bool) -> Mounts {
         let others = all.into_iter().filter(|one| Some(*one) != device).collect();
@@ -76,7 +76,7 @@ impl Mounts {
         }
     }
 
-    /// Adds those that there are now, and what tells of those that came and went.
+    /// Adds the current other mounts, and evidence of those that came and went.
     pub(super) fn look(&mut self) {
         let (mut files, own) = (0, usize::from(self.device.is_none()));
         for name in fs::read_dir(ALL).into_iter().flatten().flatten() {
@@ -93,13 +93,13 @@ impl Mounts {
         self.more |= last.is_some_and(|last| self.made != Some(last + 1));
     }
 
-    /// No other mount was seen, and none can have come and gone.
+    /// Whether no other mount was seen, and none can have come and gone.
     fn are_alone(&self) -> bool {
         self.others.is_empty() && !self.files && !self.more
     }
 }
 
-/// The numbers of a block device: its own and, of a partition, that of the disk, which completes
+/// The numbers of a block device: its own and, for a partition, that of the disk, which completes
 /// its requests.
 fn devices(link: &Path) -> Vec<u32> {
     let number = |directory: PathBuf| {
@@ -114,7 +114,7 @@ fn devices(link: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// For which mount a work item decompressed.
+/// The mount for which a work item decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Measured,
@@ -122,23 +122,23 @@ pub(super) enum Origin {
     Unknown,
 }
 
-/// Who a thread is that queues an item.
+/// The kind of thread that queues an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queuer {
-    /// Of the measured program.
+    /// A thread of the measured program.
     Program,
-    /// Of another one.
+    /// A thread of another program.
     Stranger,
-    /// A thread of the kernel, or an interrupt of the idle task.
+    /// A kernel thread, or an interrupt of the idle task.
     Kernel,
 }
 
 /// The origins of all items that decompressed.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// The mount was alone.
+    /// The measured mount was alone.
     alone: bool,
-    /// By when and by whom an item was queued.
+    /// Origin of each item, by time and thread of its queueing.
     queued: HashMap<(u64, i32), Origin>,
 }
 
@@ -165,17 +165,17 @@ impl Origins {
     }
 }
 
-/// How an item that decompresses was queued.
+/// How a decompressing item was queued.
 struct Item {
-    /// When, and in which thread.
+    /// Time, and thread.
     key: (u64, i32),
-    /// The device whose read was done right before, on the same CPU.
+    /// The device whose read completed right before, on the same CPU.
     done: Option<u32>,
     queuer: Queuer,
 }
 
 fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
-    // The completion on each CPU that may queue next.
+    // The last completion on each CPU, which may queue next.
     let mut done: HashMap<u32, (u64, u32)> = HashMap::new();
     let mut items = Vec::new();
     for event in &trace.events {
@@ -204,7 +204,7 @@ fn items(trace: &Trace, queuer: &dyn Fn(i32) -> Queuer) -> Vec<Item> {
 }
 
 impl Mounts {
-    /// What the queueing of an item shows by itself, whatever else is mounted.
+    /// The origin that follows from an item's queueing alone, whatever else is mounted.
     fn shown(&self, item: &Item) -> Option<Origin> {
         match (item.done, self.device, item.queuer) {
             (Some(done), Some(own), _) if done == own => Some(Origin::Measured),
@@ -223,7 +223,7 @@ impl Mounts {
         match (self.shown(item), self.device, item.queuer) {
             (Some(shown), ..) => shown,
             _ if alone => Origin::Measured,
-            // No completion of a mount: a thread that reads from a file.
+            // Not a completion for a mount: a thread that reads from a file.
             (None, None, Queuer::Stranger) => Origin::Other,
             (None, Some(_), Queuer::Stranger | Queuer::Program) => Origin::Other,
             (None, ..) => Origin::Unknown,
@@ -267,7 +267,8 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            // The completion may have interrupted the program: of a disk, or of a mount that went.
+            // The completion may have interrupted the program: that of a disk, or of a mount that
+            // is gone.
             (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
             (None, None, Stranger, Other),
@@ -321,7 +322,7 @@ mod tests {
             },
             ..queued(time_ns, cpu, 0)
         };
-        // In the idle task, in the program, and by nobody that is known.
+        // In the idle task, in the program, and by no known thread.
         let in_program = [done(1000, 0), queued(1500, 0, 20)];
         let in_idle = [done(2000, 1), queued(2500, 1, 0)];
         let unknown = queued(9_000_000, 0, 0);

@@ -1,4 +1,4 @@
-//! What each thread of a trace belongs to: the program, the engine, the load, the lab, the kernel.
+//! Which group each thread of a trace belongs to: program, engine, load, lab or kernel.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::Mounts;
 
-/// What a thread, and so the time of a CPU, belongs to.
+/// The owner of a thread, and so of the CPU time it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
@@ -27,15 +27,15 @@ pub enum Owner {
     Other,
 }
 
-/// Whose waits for a CPU are the scheduling latency of a launch.
+/// The threads whose waits for a CPU are a launch's scheduling latency.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Of the kernel's threads while they decompress.
+    /// The kernel's threads while they decompress.
     Kernel,
-    /// Of a daemon's threads.
+    /// A daemon's threads.
     #[default]
     Daemon,
-    /// Of the program's own: nothing is mounted for it.
+    /// The program's own threads: nothing is mounted for it.
     Program,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Threads {
     pub(super) load: Vec<u32>,
     pub(super) kernel: Vec<u32>,
     pub(super) engine: Vec<u32>,
-    /// Whose waits the scheduling latency is.
+    /// The threads whose waits are the scheduling latency.
     pub(super) waiting: Waiting,
-    /// What else it may decompress for.
+    /// Mounts that it may also decompress for.
     pub(super) mounts: Mounts,
     /// The CPUs on which the program may run.
     pub(super) cpus: BTreeSet<u32>,

@@ -15,7 +15,7 @@ use super::owner::Owner;
 
 /// Intervals that a launch is divided into; a page has no room for more.
 const PIECES: u64 = 480;
-/// The longest waits that are kept.
+/// Number of longest waits that are kept.
 const WAITS: usize = 120;
 
 /// An interval of a CPU's time, in microseconds from the start of the launch.
@@ -36,7 +36,7 @@ pub struct Waited {
     pub from_us: f64,
     /// End.
     pub to_us: f64,
-    /// Where the thread ran in the end.
+    /// The CPU on which the thread finally ran.
     pub cpu: u32,
     /// The thread's name.
     pub comm: String,
@@ -47,16 +47,16 @@ pub struct Waited {
 pub struct Lane {
     /// Its number.
     pub cpu: u32,
-    /// One after another; the CPU was idle between them.
+    /// Consecutive intervals; the CPU was idle between them.
     pub ran: Vec<Stretch>,
 }
 
 /// One launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// How long it took.
+    /// Its duration.
     pub length_us: f64,
-    /// CPU by CPU.
+    /// One lane per CPU.
     pub cpus: Vec<Lane>,
     /// The longest waits.
     pub waits: Vec<Waited>,
@@ -68,14 +68,14 @@ impl Picture {
     }
 }
 
-/// Time waited behind threads of a name and priority.
+/// Time waited behind threads of one name and priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
     /// Their name.
     pub comm: String,
-    /// As the kernel traces it.
+    /// The priority as the kernel traces it.
     pub priority: i32,
-    /// Time waited behind them.
+    /// Total time spent waiting behind them.
     pub total_us: f64,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for Blocked {
 }
 
 /// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was
-/// about to run the waiting thread is "idle CPU waking up"; time that the trace does not explain,
+/// about to run the waiting thread is "idle CPU waking up"; time that the trace does not explain is
 /// "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
@@ -127,7 +127,7 @@ pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
     all
 }
 
-/// One name for threads whose names differ in a number only.
+/// One name for threads whose names differ only in a number.
 pub(super) fn common_name(comm: &str) -> &str {
     if comm.starts_with("kworker/") {
         "kworker"
@@ -165,7 +165,7 @@ pub(super) fn picture(
     }
 }
 
-/// Equal neighbours are merged.
+/// Merges equal neighbours.
 fn lane(
     timeline: &Timeline,
     cpu: u32,

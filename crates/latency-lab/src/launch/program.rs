@@ -1,5 +1,5 @@
-//! What the threads of the program did and had done: time in uninterruptible sleep, migrations, and
-//! the work items that the kernel's workers executed for them.
+//! The activity of the program's threads: time in uninterruptible sleep, migrations, and the work
+//! items that the kernel's workers executed for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// Of all threads of the program together, within the launch.
+/// The times of all threads of the program together, within the launch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
-    /// From going to an uninterruptible sleep to running again.
+    /// Time from the start of an uninterruptible sleep to running again.
     pub(super) uninterruptible_ns: u64,
     /// Moves to the run queue of another CPU.
     pub(super) migrations: u64,
@@ -41,7 +41,7 @@ impl Times {
     }
 }
 
-/// The uninterruptible sleeps of a thread; the last one ends with the launch.
+/// The uninterruptible sleeps of a thread; the last one is cut off at the end of the launch.
 fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     let mut runs = timeline.runs_of(pid).map(|(_, run)| run).peekable();
     let mut sum = 0;
@@ -55,23 +55,23 @@ fn slept(timeline: &Timeline, window: &Range<u64>, pid: i32) -> u64 {
     sum
 }
 
-/// The items of one work queue and function within a launch that the program had queued.
+/// The items of one work queue and function within a launch that were queued by the program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueWaits {
-    /// The work queue; empty where it is not known.
+    /// The work queue; empty if it is unknown.
     pub workqueue: String,
     /// The function that it executes.
     pub function: String,
-    /// How many items were started.
+    /// The number of items that were started.
     pub items: u64,
-    /// From queueing them to their start, added up.
+    /// Total time from queueing them to their start.
     pub delay_us: f64,
     /// The longest of these delays.
     pub longest_us: f64,
 }
 
 impl QueueWaits {
-    /// Adds those of another launch.
+    /// Adds the waits of another launch.
     pub(super) fn add(&mut self, other: &QueueWaits) {
         self.items += other.items;
         self.delay_us += other.delay_us;
@@ -82,8 +82,8 @@ impl QueueWaits {
 /// Items of the program.
 pub(super) struct Items<'a>(Vec<&'a WorkRun>);
 
-/// The items that threads of the program queued, and those that their workers queued while they
-/// executed these: those of them that `counts` accepts.
+/// The items queued by threads of the program, and those queued by their workers while executing
+/// these, as far as `counts` accepts them.
 pub(super) fn items<'a>(
     works: &'a [WorkRun],
     is_program: &dyn Fn(i32) -> bool,
@@ -94,10 +94,10 @@ pub(super) fn items<'a>(
         .enumerate()
         .filter_map(|(at, work)| Some((work.queued_ns?, work.queued_by?, at)))
         .collect();
-    // An item starts after it was queued, so its own items come later.
+    // An item starts after it was queued, so the items that it queues come later.
     queued.sort_unstable();
     let mut of_program: HashSet<usize> = HashSet::new();
-    // Of each worker, the items of the program that it executed.
+    // For each worker, the items of the program that it executed.
     let mut executed: HashMap<i32, Vec<usize>> = HashMap::new();
     for (time, by, at) in queued {
         let within = |other: &usize| {
@@ -116,7 +116,7 @@ pub(super) fn items<'a>(
 }
 
 impl Items<'_> {
-    /// Their number, and their total delay from queueing to start.
+    /// The number of items, and their total delay from queueing to start.
     pub(super) fn queue(&self) -> (u64, u64) {
         (
             self.0.len() as u64,
@@ -124,7 +124,7 @@ impl Items<'_> {
         )
     }
 
-    /// By work queue and function, longest delay first.
+    /// The waits by work queue and function, longest delay first.
     pub(super) fn by_workqueue(&self, names: &Names) -> Vec<QueueWaits> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
         for work in &self.0 {
@@ -181,10 +181,10 @@ mod tests {
     fn items_that_the_programs_items_queue_are_the_programs() {
         let works = [
             work((10, 20), 15, 40, 30),
-            // By the worker of the first one, within it, and after it.
+            // By the worker of the first item: within the item, and after it.
             work((20, 30), 50, 60, 31),
             work((45, 30), 70, 80, 31),
-            // By that of the second one.
+            // By the worker of the second item.
             work((55, 31), 90, 95, 32),
             work((12, 50), 100, 110, 33),
         ];

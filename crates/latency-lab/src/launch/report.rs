@@ -1,4 +1,4 @@
-//! The report of a launch experiment: the contract's JSON, with further fields.
+//! The report of a launch experiment: the contract's JSON, with additional fields.
 
 use std::collections::BTreeMap;
 
@@ -16,25 +16,25 @@ use crate::statistics::{
     Comparison, Modes, Summary, compare, compare_rounds, correct, modes, outliers,
 };
 
-/// An engine or command against the first one, by figure: `launch`, `sched_latency`,
-/// `program_off_cpu`, ... None where a figure is unknown of a launch.
+/// The figures of an engine or command compared with the first one: `launch`, `sched_latency`,
+/// `program_off_cpu`, ... None if a figure is unknown for a launch.
 pub type Against = BTreeMap<String, Option<Comparison>>;
 
-/// Launches with the recorder on, against launches of the same engine with it off, interleaved.
-/// Both by the lab's own clock.
+/// Launches with the recorder on, compared with interleaved launches of the same engine with it
+/// off. Both are timed by the lab's own clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RecordingCost {
-    /// Launch time without.
+    /// Launch time without the recorder.
     pub without_us: Option<Summary>,
-    /// Launch time with.
+    /// Launch time with the recorder.
     pub with_us: Option<Summary>,
-    /// With, against without.
+    /// The latter compared with the former.
     pub comparison: Comparison,
-    /// Launch times without.
+    /// Launch times without the recorder.
     pub samples_without_us: Vec<f64>,
 }
 
-/// Indices in `samples` of outliers. All figures include them.
+/// Indices of outliers in `samples`. All figures include them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outliers {
     /// By scheduling latency.
@@ -46,26 +46,28 @@ pub struct Outliers {
 /// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// As requested; of a command its name, which is the command itself unless it has one.
+    /// The engine as requested, or a command's name, which is the command itself unless it was
+    /// given one.
     pub engine: String,
-    /// What was launched, in an experiment of several commands.
+    /// The launched command, in an experiment with several commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// The command line for the shell before each launch, in such an experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// Which of the engines of this name it is, from 1 on.
+    /// Its number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// None when no launch counts, or when switches of one are missing.
+    /// Summary of the scheduling latencies; none if no launch counts, or if switches of one are
+    /// missing.
     pub sched_latency_us: Option<Summary>,
-    /// Likewise.
+    /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
-    /// Part of the scheduling latency.
+    /// One part of the scheduling latency.
     pub wakeup_us: Option<Summary>,
-    /// The other part.
+    /// The other part of the scheduling latency.
     pub preempted_us: Option<Summary>,
     /// Not part of the scheduling latency.
     pub queue_us: Option<Summary>,
@@ -73,41 +75,43 @@ pub struct EngineReport {
     pub queue_source: String,
     /// The program's first thread off the CPU, blocked and preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
-    /// CPU time of the program's threads; reports of early versions lack it, and what follows.
+    /// CPU time of the program's threads; reports of early versions lack this and the following
+    /// fields.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
-    /// The program's first thread asleep.
+    /// Time that the program's first thread was asleep.
     #[serde(default)]
     pub program_blocked_us: Option<Summary>,
     /// Preemptions of the program's threads.
     #[serde(default)]
     pub preemptions: Option<Summary>,
-    /// Their migrations.
+    /// Migrations of the program's threads.
     #[serde(default)]
     pub migrations: Option<Summary>,
-    /// CPU time of the load within the launches, of all CPUs' time; none without load.
+    /// CPU time of the load within the launches, as a fraction of all CPUs' time; none without
+    /// load.
     pub load_share: Option<f64>,
-    /// Likewise time in which CPUs were idle.
+    /// Time in which CPUs were idle within the launches, as a fraction of all CPUs' time.
     pub idle_share: Option<f64>,
-    /// Where launch times fall in two groups.
+    /// The two groups that launch times fall in, if they do.
     pub launch_modes: Option<Modes>,
-    /// Where scheduling latencies do.
+    /// The two groups that scheduling latencies fall in, if they do.
     pub sched_latency_modes: Option<Modes>,
-    /// Against the first engine; none for the first.
+    /// Compared with the first engine; none for the first.
     pub against_first: Option<Against>,
     /// The cost of recording a launch, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingCost>,
-    /// Reported, not dropped.
+    /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// Discarded launches, why, and how long they took.
+    /// Discarded launches, with reason and duration.
     pub thrown_away: Vec<Thrown>,
 }
 
 /// The report of `lab launch` or `lab run`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
-    /// Which of them; reports of early versions are of `lab launch`.
+    /// Which experiment this is; reports of early versions are of `lab launch`.
     #[serde(default)]
     pub experiment: Experiment,
     /// Launches per engine: as many as requested, or as time allowed.
@@ -116,23 +120,24 @@ pub struct LaunchReport {
     pub load: String,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// If not, why.
+    /// If not valid, the reasons.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples until then.
+    /// The user stopped the run; the report has the samples so far.
     pub interrupted: bool,
-    /// What was launched, with `{}` for the mount point; of several commands each has its own.
+    /// The launched command, with `{}` for the mount point; with several commands, each row has its
+    /// own.
     pub command: Vec<String>,
     /// The command line for the shell before each launch.
     pub prepare: Option<String>,
-    /// The program's directory, where it is not the root directory.
+    /// The program's working directory, unless it is the root directory.
     pub chdir: Option<String>,
     /// The mount was the program's root directory.
     pub root: bool,
-    /// Launches per engine before those that count.
+    /// Warm-up launches per engine.
     pub warm_ups: usize,
-    /// Of the order of launches.
+    /// Seed of the order of launches.
     pub seed: u64,
-    /// The command line of such a run; reports of early versions lack it.
+    /// The command line that repeats the run; reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
@@ -143,11 +148,11 @@ pub struct LaunchReport {
     pub load_seen: Option<LoadReport>,
     /// Engines of the default list that this machine lacks.
     pub left_out: Vec<String>,
-    /// In the order of the request; the commands of an experiment with several.
+    /// The engines in the order requested, or the commands of an experiment with several.
     pub engines: Vec<EngineReport>,
     /// Limits of the figures.
     pub notices: Vec<String>,
-    /// The machine that `lab kernel` made; only there.
+    /// The machine that `lab kernel` created; only in its reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
@@ -155,22 +160,22 @@ pub struct LaunchReport {
 /// A virtual machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    /// As it calls itself.
+    /// Its name and version.
     pub qemu: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
-    /// Its times compare with each other only.
+    /// If so, its times can only be compared with each other.
     pub emulated: bool,
     /// Release of its kernel.
     pub kernel: String,
-    /// Version of the package.
+    /// Version of the kernel's package.
     pub kernel_package: String,
-    /// That it has.
+    /// Number of its CPUs.
     pub cpus: usize,
 }
 
 impl EngineReport {
-    /// Of launches alone, for [`LaunchReport::compute`].
+    /// A report with only launches, for [`LaunchReport::compute`].
     pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
         let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
@@ -184,7 +189,7 @@ impl EngineReport {
         }
     }
 
-    /// Everything that follows from the samples, against those of the first engine.
+    /// Computes everything that follows from the samples, compared with those of the first engine.
     fn compute(&mut self, first: Option<&EngineReport>, measures: &[&Measure]) {
         let samples = &self.samples;
         let column = |of| column(samples, of);
@@ -218,8 +223,8 @@ impl EngineReport {
         }
     }
 
-    /// What the load had, and what was left over, of the time of `cpus` within the launches.
-    /// Reports of early versions lack the times.
+    /// The load's share and the idle share of the time of `cpus` within the launches. Reports of
+    /// early versions lack the times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let known = self.samples.iter().any(|it| it.load_us + it.idle_us > 0.0);
         let share = |time| share(&self.samples, cpus, time).filter(|_| known);
@@ -227,14 +232,14 @@ impl EngineReport {
         self.load_share = self.load_share.filter(|_| loaded);
     }
 
-    /// Its name, with its number if it is not the first one of this name.
+    /// Its name, with its number unless it is the first one of this name.
     pub(crate) fn label(&self) -> String {
         label(&self.engine, self.number)
     }
 }
 
 impl RecordingCost {
-    /// Of launches without the recorder, for [`RecordingCost::compute`].
+    /// A report with only launches without the recorder, for [`RecordingCost::compute`].
     pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
         RecordingCost {
             without_us: None,
@@ -251,8 +256,8 @@ impl RecordingCost {
     }
 }
 
-/// A figure of every launch, or none where it is unknown of one: the others would be a choice of
-/// launches.
+/// A figure of every launch, or none if it is unknown for one: the others would be a biased
+/// selection.
 fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
     let values: Vec<f64> = samples.iter().map(of).collect();
     match values.iter().any(|value| value.is_nan()) {
@@ -269,8 +274,8 @@ fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// A figure against that of the first engine. Those of scheduling are compared where all of both
-/// are known.
+/// A figure compared with the first engine's. Figures of scheduling are compared if all values of
+/// both are known.
 fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
     let known = |side: &[Sample]| !column(side, measure.value).is_empty();
     (measure.field == TIME || known(&first.samples) && known(samples)).then(|| {
@@ -281,7 +286,7 @@ fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Optio
     })
 }
 
-/// Why an engine's launches are not valid: of each of them, what spoilt it.
+/// Why an engine's launches are not valid: what spoilt each of them.
 pub(super) fn spoilt<'a>(
     name: &str,
     launches: impl ExactSizeIterator<Item = Option<&'a String>>,
@@ -297,7 +302,7 @@ pub(super) fn spoilt<'a>(
     ))
 }
 
-/// Why a run is not valid, whatever its launches are.
+/// Why a run is not valid, apart from its launches.
 pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Vec<String> {
     let failed = load.and_then(|load| load.failed_because.as_ref());
     let faults = [
@@ -308,7 +313,7 @@ pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Ve
     faults.into_iter().flatten().collect()
 }
 
-/// CPU time of all launches, of all CPUs' time.
+/// CPU time of all launches, as a fraction of all CPUs' time.
 fn share(samples: &[Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
     let all = length.sum::<f64>() * cpus as f64;
@@ -317,8 +322,8 @@ fn share(samples: &[Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f6
 }
 
 impl LaunchReport {
-    /// Numbers the engines, and computes all figures and verdicts from the samples, which are all
-    /// that a stored report is believed.
+    /// Numbers the engines, and computes all figures and verdicts from the samples: nothing else in
+    /// a stored report is trusted.
     pub(crate) fn compute(&mut self) {
         let cpus = self.environment.allowed();
         let measures = self.measures();
@@ -340,8 +345,7 @@ impl LaunchReport {
         correct(comparisons.collect());
     }
 
-    /// Launches of each engine: those that were made, and those that were wanted where they are
-    /// more.
+    /// Launches of each engine: those that were made and, if more were wanted, that number too.
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
@@ -355,7 +359,7 @@ impl LaunchReport {
         }
     }
 
-    /// Why a report is not valid that claims to be.
+    /// Why a report that claims to be valid is not.
     pub(crate) fn contradictions(&self) -> Vec<String> {
         if !self.valid || self.interrupted {
             return Vec::new();
@@ -374,7 +378,7 @@ impl LaunchReport {
         uneven.chain(spoilt).chain(around).collect()
     }
 
-    /// The launch time first: it is what a user waits for.
+    /// The figures, starting with the launch time: that is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let row = |measure: &Measure, engine: &EngineReport| Row {
             name: engine.label(),
@@ -400,7 +404,7 @@ impl LaunchReport {
 }
 
 impl EngineReport {
-    /// The launches, or none where the scheduling of one is unknown.
+    /// The launches, or none if the scheduling of one is unknown.
     fn traced(&self) -> &[Sample] {
         match self.samples.iter().all(Sample::knows_scheduling) {
             true => &self.samples,
@@ -408,8 +412,8 @@ impl EngineReport {
         }
     }
 
-    /// Waits per launch by thread name and priority, greatest first; kworkers and threads of a pool
-    /// count together.
+    /// Waits per launch by thread name and priority, greatest first; kworkers, and threads of a
+    /// pool, count together.
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
         for waits in self.traced().iter().flat_map(|sample| &sample.by_thread) {
@@ -456,7 +460,7 @@ impl EngineReport {
         all
     }
 
-    /// The threads behind which the waits of a launch were spent, average over launches, longest
+    /// The threads behind which the waits of a launch were spent, averaged over launches, longest
     /// first.
     pub fn behind(&self) -> Vec<Blocked> {
         let launches = self.samples.len().max(1) as f64;
@@ -466,7 +470,7 @@ impl EngineReport {
         sums
     }
 
-    /// The launch with the middle scheduling latency, and the one with the greatest.
+    /// The launch with the median scheduling latency, and the one with the greatest.
     pub fn median_and_worst(&self) -> Option<(&Sample, &Sample)> {
         let mut order: Vec<&Sample> = self.traced().iter().collect();
         order.sort_by(|a, b| a.sched_latency_us.total_cmp(&b.sched_latency_us));
@@ -476,7 +480,7 @@ impl EngineReport {
         ))
     }
 
-    /// All other launches lose theirs.
+    /// Drops the timelines of all other launches.
     pub(super) fn keep_two_timelines(&mut self) {
         let kept = self.median_and_worst();
         let kept = kept.map(|(median, worst)| [median.iteration, worst.iteration]);
@@ -487,12 +491,12 @@ impl EngineReport {
         }
     }
 
-    /// One figure of every sample; none where it is unknown of one.
+    /// One figure of every sample; none if it is unknown for one.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         column(&self.samples, of)
     }
 
-    /// Wake-ups of a launch, on average; none where they are unknown of one.
+    /// Average number of wake-ups per launch; none if it is unknown for one.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
         let wakeups: Vec<f64> = self.traced().iter().map(wakeups).collect();

@@ -7,12 +7,12 @@ use super::picture::{Blocked, Picture};
 use super::program::QueueWaits;
 use crate::engine::Fetched;
 
-/// One launch, in microseconds and counts. Times other than the launch's own are NaN, null in JSON,
-/// where `switches_missing` says that they are unknown.
+/// One launch, in microseconds and counts. Times other than the launch's own are NaN, which is null
+/// in JSON, if `switches_missing` says that they are unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// From starting the program to the end of its last process.
+    /// Time from starting the program to the end of its last process.
     pub launch_us: f64,
     /// Total scheduling latency of the threads that decompressed: `wakeup_us` + `preempted_us`.
     #[serde(deserialize_with = "or_unknown")]
@@ -23,30 +23,30 @@ pub struct Sample {
     /// Waits after a preemption.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub preempted_us: f64,
-    /// From queueing work items to their start; contains waits of their workers, so it is never
-    /// added to the scheduling latency. None for FUSE mounts: their requests queue in the kernel,
-    /// which does not trace when a daemon takes one.
+    /// Time from queueing work items to their start; it includes waits of their workers, so it is
+    /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
+    /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// The program's first thread slept: from blocking in a page fault, a read or a wait of its own
-    /// to running again, whichever threads served it.
+    /// Time that the program's first thread slept: from blocking in a page fault, a read or a wait
+    /// of its own to running again, whichever threads served it.
     #[serde(deserialize_with = "or_unknown")]
     pub program_blocked_us: f64,
-    /// The program's first thread was runnable and did not run.
+    /// Time that the program's first thread was runnable but did not run.
     #[serde(deserialize_with = "or_unknown")]
     pub program_preempted_us: f64,
-    /// CPU time of the program's threads, interrupts within it included.
+    /// CPU time of the program's threads, including interrupts within it.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
-    /// The program's threads were in an uninterruptible sleep, all together.
+    /// Total time that the program's threads were in uninterruptible sleep.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub uninterruptible_us: f64,
-    /// How often one of them was taken off its CPU, able to go on; unknown like the times.
+    /// How often one of them was preempted while still runnable; unknown if the times are.
     pub preemptions: Option<u64>,
-    /// How often one was moved to another CPU.
+    /// How often one of them was moved to another CPU.
     pub migrations: Option<u64>,
-    /// Work items that they had the kernel's workers execute.
+    /// Work items that the kernel's workers executed for them.
     pub by_workqueue: Vec<QueueWaits>,
-    /// CPU time of the load within the launch, all CPUs together.
+    /// CPU time of the load within the launch, summed over all CPUs.
     #[serde(deserialize_with = "or_unknown")]
     pub load_us: f64,
     /// Time in which CPUs were idle within the launch.
@@ -56,34 +56,34 @@ pub struct Sample {
     pub wakeups: u64,
     /// How many such threads waited at least once.
     pub threads: u64,
-    /// Waits among them that had not ended with the recording: they lasted longer than they count.
+    /// Waits among them that had not ended with the recording: they lasted longer than counted.
     pub unfinished: u64,
     /// Their waits, thread by thread.
     pub by_thread: Vec<ThreadWaits>,
     /// The threads behind which those waits were spent, longest first.
     pub behind: Vec<Blocked>,
-    /// Launch time by two readings of the lab's own clock, its own wait for a CPU included.
+    /// Launch time by two readings of the lab's own clock, including its own wait for a CPU.
     pub seen_us: f64,
-    /// From starting to mount until programs can use the mount.
+    /// Time from starting to mount until programs can use the mount.
     pub mount_us: f64,
-    /// Until the end of the launch, where the image is at a URL.
+    /// Amounts fetched until the end of the launch, if the image is at a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Fetched>,
-    /// Its timeline; of the launch with the median scheduling latency and of the worst one alone.
+    /// Its timeline; kept only for the launch with the median scheduling latency and the worst one.
     #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
-    /// The file with its trace, in Perfetto's format; of the same two launches, where it was kept.
+    /// The file with its trace, in Perfetto's format; for the same two launches, if it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// Work items that decompressed; in-kernel engines only.
     pub works: u64,
-    /// Those for other mounts of EROFS, which are in no figure.
+    /// Work items for other mounts of EROFS, which no figure includes.
     pub other_works: u64,
     /// CPU time of unrelated programs, and of the kernel for other mounts of EROFS.
     pub foreign_us: f64,
     /// The round it was measured in.
     pub iteration: usize,
-    /// The kernel left out so many switches that only the launch time is known.
+    /// The kernel omitted so many switches that only the launch time is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
     /// Why it should not count, if so. A run with such samples is not valid.
@@ -91,12 +91,12 @@ pub struct Sample {
     pub spoilt: Option<String>,
 }
 
-/// Null is a figure that is not known.
+/// Null means that the figure is unknown.
 fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// A part of the scheduling latency that a file does not have.
+/// A part of the scheduling latency that is missing in a file.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -108,7 +108,7 @@ impl Sample {
         self.switches_missing.is_none() && !figures.iter().any(|it| it.is_nan())
     }
 
-    /// Only the launch time is known.
+    /// Keeps only the launch time.
     pub(super) fn without_scheduling(self, reason: String) -> Sample {
         let unknown = f64::NAN;
         Sample {
@@ -131,34 +131,34 @@ impl Sample {
         }
     }
 
-    /// Preemptions of the program's threads; NaN where they are unknown.
+    /// Preemptions of the program's threads; NaN if unknown.
     pub fn preemptions(&self) -> f64 {
         self.preemptions.map_or(f64::NAN, |count| count as f64)
     }
 
-    /// Likewise their migrations.
+    /// Migrations of the program's threads; NaN if unknown.
     pub fn migrations(&self) -> f64 {
         self.migrations.map_or(f64::NAN, |count| count as f64)
     }
 
-    /// The queue delay, NaN where the engine has none.
+    /// The queue delay; NaN if the engine has none.
     pub fn queue_us(&self) -> f64 {
         self.queue_us.unwrap_or(f64::NAN)
     }
 
-    /// The mount and its first launch.
+    /// Time of the mount and its first launch.
     pub fn ready_us(&self) -> f64 {
         self.mount_us + self.launch_us
     }
 
-    /// MiB of the image that were fetched; NaN where there is no URL.
+    /// MiB of the image that were fetched; NaN without a URL.
     pub(super) fn fetched_mib(&self) -> f64 {
         self.fetched.map_or(f64::NAN, |fetched| {
             fetched.bytes as f64 / f64::from(1 << 20)
         })
     }
 
-    /// Likewise requests.
+    /// Requests for the image; NaN without a URL.
     pub(super) fn round_trips(&self) -> f64 {
         self.fetched
             .map_or(f64::NAN, |fetched| fetched.round_trips as f64)
@@ -179,7 +179,7 @@ pub struct ThreadWaits {
     pub priority: i32,
     /// How often it was woken.
     pub wakeups: u64,
-    /// All its waits, after wake-up and after preemption.
+    /// Sum of its waits, after wake-ups and after preemptions.
     pub total_us: f64,
     /// The longest of them.
     pub longest_us: f64,

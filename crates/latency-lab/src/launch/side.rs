@@ -1,5 +1,5 @@
-//! What is launched in each round: a program out of an engine's mount, or one of several commands,
-//! which a parameter multiplies.
+//! The sides of each round: a program from an engine's mount, or one of several commands, which a
+//! parameter multiplies.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,16 +12,16 @@ use crate::engine::Engine;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
-/// One of those that are compared.
+/// One of the sides that are compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// As reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// What is mounted for it, if anything.
+    /// The engine mounted for it, if any.
     pub engine: Option<Engine>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// A command line for the shell, run before each launch.
+    /// A shell command that is run before each launch.
     pub prepare: Option<OsString>,
 }
 
@@ -32,7 +32,7 @@ pub struct Scan {
     values: Vec<String>,
 }
 
-/// More rows than this are no report.
+/// The most rows that make a useful report.
 const MOST: usize = 64;
 
 fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
@@ -75,8 +75,8 @@ impl Scan {
     }
 }
 
-/// The commands of a command line, of which `--` divides one from the next, with their names and
-/// preparations, each once for every value of the parameters.
+/// The commands of a command line, separated by `--`, with their names and preparations, each
+/// repeated for every value of the parameters.
 pub fn commands(
     words: &[OsString],
     names: &[String],
@@ -135,10 +135,10 @@ pub fn commands(
     }
 }
 
-/// A value of each parameter, with what stands for it.
+/// A value for each parameter, with its placeholder.
 type Values = Vec<(String, String)>;
 
-/// Each value of each parameter with all of the others; one, without values, where there are none.
+/// Every combination of the parameters' values; one without values if there are no parameters.
 fn combinations(scans: &[Scan]) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for scan in scans {
@@ -146,13 +146,13 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // Enough to be refused.
+        // Enough for it to be refused.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all
 }
 
-/// The name that was given, or the command, with the values that neither of them has.
+/// The given name or the command, followed by the values that do not occur in it.
 fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: usize) -> String {
     let words = values.iter().map(|(place, value)| {
         let name = place.trim_start_matches('{').trim_end_matches('}');
@@ -180,7 +180,7 @@ fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: us
     }
 }
 
-/// A command of one word with a space in it is a line for the shell, unless it is the path of a
+/// A command of one word that contains a space is a shell command line, unless it is the path of a
 /// file.
 fn by_shell(command: Vec<OsString>) -> Vec<OsString> {
     match &command[..] {
@@ -198,7 +198,7 @@ fn contains(word: &OsStr, text: &str) -> bool {
     parts.any(|part| part == text.as_bytes())
 }
 
-/// With the value wherever its place stands.
+/// The word with the value in each of its places.
 fn filled(word: OsString, (place, value): &(String, String)) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(at) = rest

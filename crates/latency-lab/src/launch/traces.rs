@@ -1,5 +1,5 @@
-//! Traces of launches that the user keeps: of each engine's median launch and of the worst one,
-//! which are known at the end. The others, and those of a run that fails, are removed.
+//! Traces of launches that the user keeps: those of each engine's median launch and of the worst
+//! one, which are known at the end. The others, and those of a run that fails, are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::sample::Sample;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// Letters of the engine or command in a file's name.
+/// The most letters of the engine or command in a file name.
 const NAME: usize = 60;
 
 /// Removes its files when dropped.
@@ -27,10 +27,10 @@ impl Traces {
         Ok(Traces { directory, files })
     }
 
-    /// Writes the trace of a launch from this engine; the file.
+    /// Writes the trace of a launch from this engine; returns the file.
     pub(super) fn add(&mut self, engine: &str, trace: &Trace) -> Result<String> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        // A command may be longer than a file's name.
+        // A command may be longer than a file name.
         let (engine, number) = (
             engine.chars().take(NAME).map(plain).collect::<String>(),
             self.files.len(),

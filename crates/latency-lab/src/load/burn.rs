@@ -1,26 +1,26 @@
-//! Checks that the load reached its share of CPU time, by /proc/stat and by the jobs' own CPU time.
+//! Checks that the load reached its share of CPU time, using /proc/stat and the jobs' own CPU time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Machine, cpu_ticks, machine_ticks, number_in, ticks_per_second};
 
-/// A load that reaches less than this part of its share does not count as one.
+/// A load that reaches less than this fraction of its share does not count as one.
 const ENOUGH: f64 = 0.9;
-/// Nor one that has less than this part of what it asks for, whatever the launches take.
+/// Nor does one that gets less than this fraction of what it asks for, whatever the launches take.
 const LEAST: f64 = 0.5;
-/// A direct reader that waits for a disk, and for CPUs that the jobs share, is faster than this.
+/// A direct reader that waits for a disk, and for CPUs shared with the jobs, is faster than this.
 const READS_PER_SECOND: f64 = 10.0;
 /// No time was counted.
 const SPOILT: &str = "every launch was spoilt";
-/// Clock ticks are counted at different moments: up to this, a share above 1 is no fault.
+/// Clock ticks are counted at different moments: up to this, a share above 1 is not an error.
 const PLAUSIBLE: f64 = 1.1;
 
-/// The calls for reading that a process made.
+/// The number of read calls that a process made.
 fn read_calls(pid: u32) -> Option<u64> {
     number_in(&format!("/proc/{pid}/io"), "syscr")
 }
 
-/// Counters since boot, and those of the load's processes since they began.
+/// Counters since boot, and those of the load's processes since their start.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     machine: Machine,
@@ -37,8 +37,8 @@ impl Moment {
         })
     }
 
-    /// What was spent since `before`; none where that is not known. All time that is not the load's
-    /// counts as the lab's.
+    /// The time spent since `before`; none if it is unknown. All time except the load's counts as
+    /// the lab's.
     pub(crate) fn since(self, before: Moment) -> Option<Spent> {
         let machine = self.machine.since(&before.machine)?;
         let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
@@ -62,7 +62,7 @@ pub struct Spent {
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Of the launches themselves, and what others may take of them: not available to the load.
+    /// Time of the launches themselves, and what others may take of them: unavailable to the load.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }
@@ -81,14 +81,14 @@ impl Spent {
         seconds / self.total.max(1e-9)
     }
 
-    /// Whether the jobs reached their share. Together they ask for `wanted` of the machine (at most
-    /// all of it); the time of the launches themselves is not available to them.
+    /// Whether the jobs reached their share. Together they ask for the fraction `wanted` of the
+    /// machine (at most all of it); the time of the launches themselves is unavailable to them.
     pub(crate) fn burned(&self, wanted: f64) -> bool {
         let left = (1.0 - self.share(self.own)).max(0.0);
         self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0
     }
 
-    /// Why this was not the load that was asked for, if so.
+    /// Why this was not the requested load, if so.
     fn fault(&self, wanted: f64, cpus: usize) -> Option<String> {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
@@ -128,7 +128,7 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// Of a load that is asked for nothing but to run.
+    /// The report for a load that only has to run.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -154,7 +154,7 @@ impl Spent {
     }
 }
 
-/// The part of the machine the jobs ask for.
+/// The fraction of the machine that the jobs ask for.
 pub(crate) fn wanted(jobs: usize, cpus: usize) -> f64 {
     (jobs as f64 * 0.9 / cpus.max(1) as f64).min(1.0)
 }
@@ -172,15 +172,15 @@ pub struct LoadReport {
     pub jobs: usize,
     /// Whether the load reached its share of the time that the launches left.
     pub burned: bool,
-    /// If not, why.
+    /// If not, the reason.
     pub failed_because: Option<String>,
-    /// CPU time of fio's processes, of all CPUs' time.
+    /// CPU time of fio's processes, as a fraction of all CPUs' time.
     pub load_cpu_share: f64,
-    /// Time in which CPUs were not idle, of all CPUs' time.
+    /// Time in which CPUs were not idle, as a fraction of all CPUs' time.
     pub busy_cpu_share: f64,
     /// Time stolen by a hypervisor.
     pub stolen_cpu_share: f64,
-    /// Random reads a second.
+    /// Random reads per second.
     pub reads_per_second: f64,
 }
 
@@ -188,7 +188,7 @@ pub struct LoadReport {
 mod tests {
     use super::*;
 
-    /// Of ten seconds of CPU time.
+    /// The times spent during ten seconds of CPU time.
     fn spent(load: f64, own: f64, idle: f64) -> Spent {
         Spent {
             total: 10.0,
@@ -214,7 +214,7 @@ mod tests {
         };
         for (spent, reason) in [
             (spent(5.5, 0.5, 4.0), "did not take what was left"),
-            // Other programs have 2.5 of 10 seconds.
+            // Other programs use 2.5 of 10 seconds.
             (spent(7.0, 0.5, 0.0), "fio had 70 % of the CPU time"),
             (
                 spent(1.4, 8.6, 0.0),

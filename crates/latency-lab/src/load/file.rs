@@ -10,23 +10,23 @@ use crate::error::Doing;
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The profile of the blog: a 500 MB file.
+/// The profile of the blog post: a 500 MB file.
 pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
-/// What stays free beside the file, so that the disk does not run full.
+/// Space left free in addition to the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
-/// f_type of tmpfs and ramfs, from linux/magic.h: no disk behind them, so no direct reads to wait
-/// for.
+/// f_type of tmpfs and ramfs, from linux/magic.h: they have no disk behind them, so there are no
+/// direct reads to wait for.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file, and its directory, which is removed unless it is to be kept.
+/// The file, and its directory, which is removed unless it should be kept.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,
     _scratch: Option<Scratch>,
 }
 
-/// Makes the file below `parent`, or takes the one that an earlier run kept there.
+/// Creates the file below `parent`, or uses the one that an earlier run kept there.
 pub(super) fn make(
     parent: &Path,
     keep: bool,
@@ -56,7 +56,7 @@ pub(super) fn make(
     Ok(file)
 }
 
-/// A disk of at least [`BYTES`], read as it is.
+/// A disk of at least [`BYTES`], which is read directly.
 pub(super) fn disk(path: &Path) -> LoadFile {
     LoadFile {
         path: path.to_owned(),
@@ -91,7 +91,7 @@ fn refuse_full(parent: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Random bytes, so that no layer below can make them cheaper than a disk read.
+/// Writes random bytes, so that no layer below can make reading them cheaper than a disk read.
 fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io::Result<()> {
     let blocks = BYTES / PIECE as u64;
     progress.begin("writing the file of the load", blocks);
@@ -113,7 +113,7 @@ fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io:
     settle(&file)
 }
 
-/// On the disk and out of the page cache.
+/// Writes it to the disk and drops it from the page cache.
 fn settle(file: &File) -> io::Result<()> {
     file.sync_all()?;
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;

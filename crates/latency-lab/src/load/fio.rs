@@ -1,4 +1,4 @@
-//! The load profile of the blog: sorting burners and one direct random reader, by fio.
+//! The load profile of the blog post: sorting burners and one direct random reader, by fio.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use super::running::Load;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Eight jobs for two CPUs; other machines get as many for each of theirs.
+/// Eight jobs on two CPUs; other machines get as many per CPU.
 const JOBS_PER_CPU: usize = 4;
 /// fio sorts its first arrays and opens its file within seconds, even on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -122,7 +122,7 @@ mod tests {
     use std::fs::File;
     use std::io::{BufRead, BufReader};
 
-    /// The lab, in a process of its own: its load runs until it is killed.
+    /// Runs the lab in a separate process: its load runs until that is killed.
     const KILLED: &str = "EROFAST_TEST_IS_KILLED";
 
     fn be_killed() {
@@ -160,7 +160,7 @@ mod tests {
         family.extend(fio);
         lab.kill().unwrap();
         lab.wait().unwrap();
-        // None of a process that waits for its parent to notice its end.
+        // No command line for a process that has ended but was not waited for.
         let is_fio = |pid: &u32| {
             let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
             words.is_ok_and(|words| words.contains("--cpumode=qsort"))
@@ -170,7 +170,7 @@ mod tests {
             assert!(Instant::now() < deadline, "{family:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What the lab left goes with the next one.
+        // The next one removes what the lab left.
         drop(Scratch::new(Path::new(ON_DISK)));
     }
 }

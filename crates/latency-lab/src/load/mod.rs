@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::scratch::ON_DISK;
 use crate::{Interrupt, Progress, Result};
 
-/// Which load.
+/// The load to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LoadChoice {
     /// fio: sorting burners on every CPU and a direct random reader.
@@ -25,11 +25,11 @@ pub enum LoadChoice {
     Fio,
     /// No load.
     None,
-    /// A line for the shell, which runs for as long as the experiment does.
+    /// A shell command line that runs for as long as the experiment does.
     Line(String),
 }
 
-/// Starts what is chosen, and waits until fio reaches its share. Its random reader reads a file
+/// Starts the chosen load, and waits until fio reaches its share. Its random reader reads a file
 /// below `scratch`, or a disk, which it never writes to.
 pub fn start(
     choice: &LoadChoice,

@@ -10,7 +10,7 @@ use crate::error::dash;
 use crate::process::{Child, descendants};
 use crate::{LabError, Result};
 
-/// A running load; ended when dropped.
+/// A running load, which ends when dropped.
 #[derive(Debug)]
 pub struct Load {
     child: Child,
@@ -18,16 +18,16 @@ pub struct Load {
     spent: Spent,
 }
 
-/// What it does.
+/// The kind of load.
 #[derive(Debug)]
 enum Work {
-    /// The jobs of fio, which stay the same ones.
+    /// The jobs of fio, which stay the same.
     Fio {
         jobs: Vec<u32>,
         burners: usize,
         _file: LoadFile,
     },
-    /// A line of the shell, with whatever it starts.
+    /// A shell command line, with whatever it starts.
     Line(String),
 }
 
@@ -54,7 +54,7 @@ impl Load {
         Load { child, work, spent }
     }
 
-    /// Learns the processes that fio has started; their number.
+    /// Finds the processes that fio has started, and returns their number.
     pub(super) fn find_jobs(&mut self) -> usize {
         let found = descendants(self.child.id());
         let count = found.len();
@@ -64,7 +64,7 @@ impl Load {
         count
     }
 
-    /// An error if it has ended.
+    /// Fails if it has ended.
     pub fn check(&mut self) -> Result<()> {
         let Some(status) = self.child.ended()? else {
             return Ok(());
@@ -98,7 +98,7 @@ impl Load {
         }
     }
 
-    /// What was spent since `window`.
+    /// The time spent since `window`.
     pub(crate) fn since(&self, window: Option<Moment>) -> Option<Spent> {
         self.window()?.since(window?)
     }

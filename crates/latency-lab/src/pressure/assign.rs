@@ -1,4 +1,4 @@
-//! Which program reads which files.
+//! Assigns the files that each program reads.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::error::Doing;
 use crate::read::Content;
 use crate::{LabError, Result};
 
-/// All programs together read twice what the group may hold, at least.
+/// All programs together read at least twice what the group may hold.
 const SHARE_OF_LIMIT: u64 = 8;
 /// As many names as fit on a command line everywhere.
 const NAMES: usize = 2000;
 
-/// The files of each program, by their path below the mount point. The last one, which is measured,
-/// begins with the biggest: a program that starts reads its executable and its libraries.
+/// The files of each program, by their path below the mount point. Those of the last one, which is
+/// measured, begin with the biggest: a starting program reads its executable and its libraries.
 pub(super) fn assign(
     point: &Path,
     programs: usize,
@@ -34,7 +34,7 @@ pub(super) fn assign(
     }
     let biggest = files.remove(0);
     Rng::with_seed(seed).shuffle(&mut files);
-    // No other program reads it, or it would be in memory already.
+    // No other program reads it, or it would already be in memory.
     if files.is_empty() {
         files.push(biggest.clone());
     }

@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) allocations: u64,
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
-    /// Of one empty window; no sum.
+    /// Time of one empty window, not a sum.
     pub(super) empty_cpu_ns: u64,
     pub(super) empty_wall_ns: u64,
     pub(super) reclaims: Option<u64>,
@@ -60,7 +60,7 @@ impl Counters {
         })
     }
 
-    /// What was added since `before`.
+    /// The increase since `before`.
     pub(super) fn since(&self, before: &Counters) -> Counters {
         let earlier = |pages| before.in_use.get(pages).copied().unwrap_or(0);
         let reclaims = self.reclaims.zip(before.reclaims);
@@ -84,12 +84,12 @@ impl Counters {
         }
     }
 
-    /// CPU time of all windows without what reading the clocks took, in microseconds.
+    /// CPU time of all windows without the time for reading the clocks, in microseconds.
     pub(super) fn cpu_us(&self) -> f64 {
         without(self.cpu_ns, self.empty_cpu_ns, self.allocations)
     }
 
-    /// The same on the clock.
+    /// Elapsed time of all windows without the time for reading the clocks.
     pub(super) fn wall_us(&self) -> f64 {
         without(self.wall_ns, self.empty_wall_ns, self.allocations)
     }

@@ -1,4 +1,4 @@
-//! A memory-limited cgroup; its processes are moved out and it is removed when it is dropped.
+//! A memory-limited cgroup; when it is dropped, its processes are moved out and it is removed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,12 +16,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Group {
     path: PathBuf,
     place: Place,
-    /// We switched the controller on for the children of the place.
+    /// We enabled the controller for the children of the place.
     switched: bool,
 }
 
 impl Group {
-    /// A fresh group that may use `limit` bytes and no swap.
+    /// A new group that may use `limit` bytes and no swap.
     pub(super) fn make(limit: u64) -> Result<Group> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -51,8 +51,8 @@ impl Group {
         Ok(())
     }
 
-    /// Moves a process with all its threads into the group. What it has touched before stays where
-    /// it was counted.
+    /// Moves a process with all its threads into the group. Memory that it touched before stays
+    /// where it was counted.
     pub(super) fn add(&self, pid: u32) -> Result<()> {
         let file = self.processes();
         fs::write(&file, pid.to_string()).map_err(|source| refused(&file, source))

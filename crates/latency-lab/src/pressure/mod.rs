@@ -1,16 +1,14 @@
 //! The page-pool experiment: the cost of page allocation under memory pressure.
 //!
-//! Inside of a memory-limited cgroup programs are launched one after another out of a mount; all
-//! but the last fill the group with what they read. The last one is measured: how long the threads
-//! that decompressed for it were busy getting pages, and how often they had to reclaim memory for
-//! that.
+//! Inside a memory-limited cgroup, programs are launched one after another from a mount; all but
+//! the last fill the group with what they read. The last one is measured: how long the threads that
+//! decompressed for it were busy getting pages, and how often they had to reclaim memory for that.
 //!
-//! All ways are measured alike: the daemon has one thread for each CPU; it measures itself in
-//! windows around each allocation of a buffer, in CPU time of the thread and on the clock, and what
-//! an empty window takes is subtracted; reclaim counts only where the allocating thread itself
-//! began it, inside of a window; the image is in the page cache already and is read outside of the
-//! group; a buffer is held as long as a decompression holds it, and none is kept as a cache
-//! (`cache=0`).
+//! All ways are measured alike: the daemon has one thread per CPU; it measures itself in windows
+//! around each allocation of a buffer, in thread CPU time and in elapsed time, from which the
+//! duration of an empty window is subtracted; reclaim counts only if the allocating thread itself
+//! began it, inside a window; the image is already in the page cache and is read outside the group;
+//! a buffer is held as long as a decompression holds it, and none is kept as a cache (`cache=0`).
 
 mod assign;
 mod counters;
@@ -38,7 +36,7 @@ pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<Pre
         return Err(missing);
     }
     let _tracefs = tracefs::Tracefs::mounted();
-    // What is refused here is refused before anything is mounted.
+    // Anything refused here is refused before any mounting.
     drop(group::Group::make(options.limit)?);
     let environment = Environment::capture(&site.image, &site.erofast)?;
     site.watch = environment.watch();

@@ -14,22 +14,22 @@ pub struct PressureOptions {
     pub image: PathBuf,
     /// The `erofast` binary.
     pub erofast: PathBuf,
-    /// Mount options that all have in common.
+    /// Mount options common to all.
     pub mount_options: String,
     /// Sizes of the pool, in pages of 4 KiB.
     pub pools: Vec<usize>,
-    /// Programs in a row; the last one is measured.
+    /// Consecutive programs; the last one is measured.
     pub programs: usize,
     /// Memory of the group, in bytes.
     pub limit: u64,
     /// Measured launches for each way to get buffers.
     pub iterations: usize,
-    /// The last program, with `{}` for the mount point; empty: one that reads files, as the others
-    /// do.
+    /// The last program, with `{}` for the mount point; if empty, one that reads files, as the
+    /// others do.
     pub command: Vec<OsString>,
     /// Longest time a program may take.
     pub timeout: Duration,
-    /// Of the order, and of the files that are read.
+    /// Seed of the order, and of the selection of files.
     pub seed: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::{LabError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) limit: &'static str,
-    /// Takes 0 for no swap.
+    /// Accepts 0 for no swap.
     pub(super) swap: &'static str,
     pub(super) peak: &'static str,
 }
@@ -32,7 +32,7 @@ const SECOND: Interface = Interface {
 pub(super) struct Place {
     pub(super) interface: Interface,
     pub(super) parent: PathBuf,
-    /// The file in which the controller must be switched on for children first.
+    /// The file in which the controller must first be enabled for children.
     pub(super) switch: Option<PathBuf>,
 }
 
@@ -63,8 +63,9 @@ impl Place {
             parent: parent.to_owned(),
             switch,
         };
-        // A group that has processes cannot have children with controllers: so a sibling of our own
-        // group, or of one above it, unless we are at the top, where that rule does not hold.
+        // A group that has processes cannot have children with controllers: so it is a sibling of
+        // our own group, or of one above it, unless we are at the top, where that rule does not
+        // apply.
         let gives = |group: &&Path| lists_memory(&group.join("cgroup.subtree_control"));
         let above = hierarchy.own.ancestors();
         let mut above = above.take_while(|group| group.starts_with(&hierarchy.top));

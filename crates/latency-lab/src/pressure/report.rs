@@ -1,4 +1,4 @@
-//! The report of a pressure experiment: the contract's JSON, with further fields.
+//! The report of a pressure experiment: the contract's JSON, with additional fields.
 
 use std::collections::BTreeMap;
 
@@ -19,64 +19,64 @@ use crate::table::Table;
 const QUESTION_PAGES: u64 = 64;
 const QUESTION_SHARE: f64 = 0.95;
 
-/// Figures that are compared.
+/// Number of compared figures.
 const FIGURES: usize = 2;
 
 /// The report of `lab pressure`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PressureReport {
-    /// One entry for each size of the pool.
+    /// One entry per pool size.
     pub pools: Vec<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
     /// All launches were made, each had to get pages, and reclaim could be counted.
     pub valid: bool,
-    /// If not, why.
+    /// If not, the reasons.
     #[serde(default)]
     pub not_valid_because: Vec<String>,
     /// The user stopped the run.
     pub interrupted: bool,
     /// Why reclaim could not be counted.
     pub reclaims_unknown: Option<String>,
-    /// The last program; empty: one that reads files. Reports of early versions lack it.
+    /// The last program; if empty, one that reads files. Reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Programs in a row; the last one was measured.
+    /// Consecutive programs; the last one was measured.
     pub programs: usize,
     /// Memory of the group.
     pub limit_bytes: u64,
-    /// Mount options that all had in common.
+    /// Mount options common to all.
     pub mount_options: String,
     /// Where this ran.
     pub environment: Environment,
 }
 
-/// One way to get buffers: averages over its launches, as the patch's table has them.
+/// One way to get buffers: averages over its launches, as in the patch's table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolReport {
     /// Pages of the pool.
     pub reserved_pages: usize,
     /// CPU time that the allocating threads spent getting pages, without reading the clocks.
     pub alloc_cpu_us: f64,
-    /// The same on the clock.
+    /// Elapsed time that the allocating threads spent getting pages.
     pub alloc_wall_us: f64,
-    /// `alloc_cpu_us` as a part of what it is without a pool.
+    /// `alloc_cpu_us` as a fraction of its value without a pool.
     pub alloc_cpu_share: Option<f64>,
     /// Allocations.
     pub requests: f64,
-    /// How often the allocating thread began to reclaim memory inside of a window.
+    /// How often the allocating thread began to reclaim memory inside a window.
     pub reclaims: Option<f64>,
-    /// In 95 % of the allocations not more pages than this were in use.
+    /// In 95 % of the allocations, no more pages than this were in use.
     pub pages_in_use_p95: u64,
     /// The most at once.
     pub pages_in_use_max: u64,
-    /// Pages that came from the pool, and from the system.
+    /// Pages that came from the pool.
     pub hit_pages: f64,
-    /// See above.
+    /// Pages that came from the system.
     pub missed_pages: f64,
     /// How long the measured program ran.
     pub launch_us: Option<Summary>,
-    /// The daemon's memory, in the launch that had most of it.
+    /// The daemon's memory, in the launch that used most.
     pub memory: Option<DaemonMemory>,
     /// Every launch.
     pub samples: Vec<PoolSample>,
@@ -89,7 +89,7 @@ pub struct PoolSample {
     pub alloc_cpu_us: f64,
     /// See [`PoolReport`].
     pub alloc_wall_us: f64,
-    /// What reading the clocks took of the CPU; subtracted above.
+    /// CPU time for reading the clocks; already subtracted above.
     pub clocks_cpu_us: f64,
     /// See [`PoolReport`].
     pub requests: u64,
@@ -99,7 +99,7 @@ pub struct PoolSample {
     pub decoded_bytes: u64,
     /// See [`PoolReport`].
     pub launch_us: f64,
-    /// The group's memory at its highest.
+    /// The group's peak memory.
     pub group_peak_bytes: Option<u64>,
     /// Pages in use right after an allocation, and how often.
     pub pages_in_use: Vec<(u64, u64)>,
@@ -108,9 +108,9 @@ pub struct PoolSample {
 /// Whether 64 pages are enough for 95 % of the allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sufficient {
-    /// The part of all allocations after which at most 64 pages were in use.
+    /// The fraction of all allocations after which at most 64 pages were in use.
     pub share_within_64_pages: f64,
-    /// The pages that would be enough for 95 %.
+    /// The number of pages that would be enough for 95 %.
     pub pages_for_95_percent: u64,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn build(
     report
 }
 
-/// Every reason for which the run is not valid.
+/// Every reason why the run is not valid.
 fn faults(
     options: &PressureOptions,
     interrupted: bool,
@@ -216,7 +216,7 @@ fn one(sample: &Measured) -> PoolSample {
     }
 }
 
-/// The histograms of all launches as one.
+/// Merges the histograms of all launches.
 fn in_use<'a>(samples: impl Iterator<Item = &'a PoolSample>) -> BTreeMap<u64, u64> {
     let mut all = BTreeMap::new();
     for &(pages, count) in samples.flat_map(|sample| &sample.pages_in_use) {
@@ -226,7 +226,7 @@ fn in_use<'a>(samples: impl Iterator<Item = &'a PoolSample>) -> BTreeMap<u64, u6
 }
 
 impl PoolReport {
-    /// Everything that follows from the samples.
+    /// Computes everything that follows from the samples.
     fn compute(&mut self) {
         let samples = &self.samples;
         let column = |of: fn(&PoolSample) -> f64| samples.iter().map(of).collect::<Vec<f64>>();
@@ -246,7 +246,7 @@ impl PoolReport {
     }
 }
 
-/// The fewest pages that are enough for `share` of the allocations.
+/// The smallest number of pages that is enough for the fraction `share` of the allocations.
 fn within(in_use: &BTreeMap<u64, u64>, share: f64) -> u64 {
     let wanted = (in_use.values().sum::<u64>() as f64 * share).ceil() as u64;
     let mut seen = 0;
@@ -286,7 +286,7 @@ impl PressureReport {
         self.sufficient = sufficient(&in_use(samples));
     }
 
-    /// Why a report is not valid that claims to be.
+    /// Why a report that claims to be valid is not.
     pub(crate) fn contradictions(&self) -> Vec<String> {
         let faults = [
             not_counted(self.reclaims_unknown.as_deref()),
@@ -328,7 +328,7 @@ impl PressureReport {
         })
     }
 
-    /// What may differ by the size of the pool.
+    /// The figures that may depend on the size of the pool.
     fn figures(&self) -> Vec<Figure> {
         let ways = self.ways();
         let figure = |name: &str, of, value: fn(&PoolSample) -> f64| {
@@ -402,7 +402,7 @@ impl PressureReport {
     }
 }
 
-/// What the columns are.
+/// Explains the columns.
 const LEGEND: &str = "\
 launch time   how long the measured program ran; allocation: CPU time that the allocating threads
               spent getting pages

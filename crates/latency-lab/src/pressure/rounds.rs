@@ -1,4 +1,4 @@
-//! Mount, fill the group, measure the last program, unmount: in rounds, each way once a round.
+//! Mount, fill the group, measure the last program, unmount: in rounds, each way once per round.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use crate::launch::command_at;
 use crate::process::{Child, DaemonMemory, End, Others};
 use crate::{Interrupt, Progress, Result};
 
-/// Joins the group before exec, so that all its memory counts there.
+/// Joins the group before exec, so that all its memory is counted there.
 const JOIN: &str = r#"echo $$ > "$0" && exec "$@""#;
 
 /// One measured launch.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
-    /// Of the pool.
+    /// Pages of the pool.
     pub(super) pages: usize,
     pub(super) counters: Counters,
     pub(super) launch_us: f64,
-    /// Of the daemon.
+    /// Memory of the daemon.
     pub(super) memory: Option<DaemonMemory>,
-    /// The group's memory at its highest.
+    /// The group's peak memory.
     pub(super) group_peak: Option<u64>,
-    /// What other programs took of the CPU time meanwhile.
+    /// CPU time that other programs used meanwhile, as a fraction.
     pub(super) foreign_share: f64,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    /// All samples; fewer when the user asked to stop.
+    /// Takes all samples; fewer if the user asks to stop.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<Vec<Measured>> {
         let mut random = Rng::with_seed(self.options.seed);
         let mut ways = self.options.pools.clone();
@@ -84,7 +84,7 @@ impl<'a> Rounds<'a> {
         Ok(samples)
     }
 
-    /// None when the user asked to stop.
+    /// Takes a sample; none if the user asks to stop.
     fn sample(&self, pages: usize) -> Result<Option<Measured>> {
         if self.interrupt.asked() {
             return Ok(None);
@@ -124,7 +124,7 @@ impl<'a> Rounds<'a> {
         Ok(Some(sample))
     }
 
-    /// Runs a program inside of the group to its end; how long it took.
+    /// Runs a program inside the group to its end; returns how long it took.
     fn program(
         &self,
         words: &[OsString],
@@ -151,7 +151,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// A program that reads files from their beginning to their end.
+/// A program that reads files from beginning to end.
 fn reads(files: &[PathBuf]) -> Vec<OsString> {
     let words = ["cat", "--"].map(OsString::from).into_iter();
     words

@@ -1,11 +1,11 @@
-//! The daemon finds the numbers of the reclaim events in tracefs: mounted for the run where it is
-//! not, as the recorder of the other experiments does for itself.
+//! The daemon finds the numbers of the reclaim events in tracefs: it is mounted for the run if
+//! necessary, as the recorder of the other experiments does.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::mounts::is_mounted;
 
-/// Where distributions mount it.
+/// The usual mount point in distributions.
 const USUAL: &str = "/sys/kernel/tracing";
 
 /// Unmounts what it mounted when dropped.
@@ -15,7 +15,8 @@ pub(super) struct Tracefs {
 }
 
 impl Tracefs {
-    /// Without the right to mount, the run continues, and reports that reclaim was not counted.
+    /// Mounts tracefs if necessary. Without the right to mount, the run continues, and reports that
+    /// reclaim was not counted.
     pub(super) fn mounted() -> Tracefs {
         let tracefs = || mount("tracefs", USUAL, "tracefs", MountFlags::empty(), None);
         Tracefs {

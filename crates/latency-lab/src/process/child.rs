@@ -1,6 +1,6 @@
-//! A child in a process group of its own, so that Ctrl-C at the terminal reaches the lab alone and
-//! the lab ends its children in order. Its end is seen through a pidfd, its standard error goes to
-//! a memfd.
+//! A child in its own process group, so that Ctrl-C at the terminal reaches only the lab and the
+//! lab ends its children in an orderly way. Its end is noticed through a pidfd, and its standard
+//! error goes to a memfd.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::{Interrupt, LabError, Result};
 
 /// How long a process may take to follow SIGTERM.
 const TERM_TIMEOUT: Duration = Duration::from_secs(5);
-/// A pidfd is waited for in slices, so that a request to stop is seen soon.
+/// A pidfd is waited for in slices, so that a request to stop is noticed soon.
 const POLL: Duration = Duration::from_millis(200);
 
 /// A running or ended child.
@@ -51,7 +51,7 @@ impl Child {
         Self::spawn_with(command, Stdio::null())
     }
 
-    /// The same with a standard input, which it may write to.
+    /// Starts `command` with this standard input, which it may also write to.
     pub(crate) fn spawn_with(command: &mut Command, stdin: impl Into<Stdio>) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         lead::before(command);
@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// Sleeps until the child ends or the time is over; an interrupted sleep is no fault.
+    /// Sleeps until the child ends or the time is over; an interrupted sleep is not an error.
     fn nap(&self, time: Duration) {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let timeout = Timespec {
@@ -119,12 +119,12 @@ impl Child {
         Ok(self.status)
     }
 
-    /// The last line that is not empty of what it wrote to standard error.
+    /// The last non-empty line that it wrote to standard error.
     pub(crate) fn last_line(&self) -> String {
         last_line(&self.errors()).into()
     }
 
-    /// An error unless it ended well, or because the user asked to stop.
+    /// Returns an error unless it succeeded, or ended because the user asked to stop.
     pub(crate) fn judge(&self, end: End, engine: impl ToString, program: String) -> Result<()> {
         match end {
             End::Exited(status) if status.success() => Ok(()),
@@ -139,7 +139,7 @@ impl Child {
         }
     }
 
-    /// Runs a step of a preparation to its end; a failure carries the last line of its errors.
+    /// Runs a preparation step to its end; a failure has the last line of its errors.
     pub(crate) fn finish(
         what: &str,
         command: &mut Command,
@@ -157,7 +157,7 @@ impl Child {
         }
     }
 
-    /// What it wrote to standard error, the last 64 KiB.
+    /// The last 64 KiB that it wrote to standard error.
     pub(crate) fn errors(&self) -> String {
         let length = self.words.metadata().map_or(0, |metadata| metadata.len());
         let kept = length.min(64 << 10);
@@ -168,8 +168,8 @@ impl Child {
         String::from_utf8_lossy(&tail).into_owned()
     }
 
-    /// SIGTERM to the child and what it started, then SIGKILL to what is left. fio's jobs are in
-    /// sessions of their own, so the process group alone would miss them.
+    /// Sends SIGTERM to the child and the processes it started, then SIGKILL to those that are
+    /// left. fio's jobs have their own sessions, so the process group alone would miss them.
     pub(crate) fn end(&mut self) {
         let family: Vec<_> = descendants(self.id())
             .into_iter()
@@ -206,7 +206,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 }
 
 impl End {
-    /// For messages.
+    /// A text for messages.
     pub(crate) fn describe(self) -> String {
         match self {
             End::Exited(status) => describe(status),
@@ -221,12 +221,12 @@ fn words() -> rustix::io::Result<File> {
     rustix::fs::memfd_create("errors", flags).map(File::from)
 }
 
-/// A child's number is never zero.
+/// A child's process ID is never zero.
 fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
 }
 
-/// Runs a command to its end, without input; what it prints. A failure is the last line of its
+/// Runs a command to its end, without input; returns its output. A failure is the last line of its
 /// errors, or how it ended.
 pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
@@ -240,7 +240,7 @@ pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     }))
 }
 
-/// The last line that is not empty.
+/// The last non-empty line.
 fn last_line(text: &str) -> &str {
     let lines = text.lines().rev().map(str::trim);
     lines
@@ -249,13 +249,13 @@ fn last_line(text: &str) -> &str {
         .unwrap_or("")
 }
 
-/// A command of the system.
+/// A system command.
 pub(crate) fn tool(program: &str) -> Command {
     Command::new(in_path(program).unwrap_or_else(|| program.into()))
 }
 
-/// Where in PATH a program is; sbin directories are searched too, as a user's PATH often lacks
-/// them.
+/// The path of a program in PATH; sbin directories are searched too, since a user's PATH often
+/// lacks them.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

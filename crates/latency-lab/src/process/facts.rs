@@ -5,7 +5,7 @@ use std::fs;
 
 use super::lead::INHERITED;
 
-/// From linux/sched.h: the flag of threads that belong to the kernel.
+/// From linux/sched.h: the flag of kernel threads.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// The value in the line `NAME: VALUE`.
@@ -25,14 +25,14 @@ pub(crate) fn number_in(path: &str, name: &str) -> Option<u64> {
     value_in(path, name)?.split(' ').next()?.parse().ok()
 }
 
-/// Fields of /proc/PID/stat after the name, from field 3 (state) on.
+/// Fields of /proc/PID/stat after the name, starting with field 3 (state).
 fn fields(path: &str) -> Option<Vec<String>> {
     let stat = fs::read_to_string(path).ok()?;
     let after = stat.rsplit_once(')')?.1;
     Some(after.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
-/// Field `number` as proc(5) counts.
+/// Field `number`, counted as in proc(5).
 fn field(path: &str, number: usize) -> Option<u64> {
     fields(path)?.get(number - 3)?.parse().ok()
 }
@@ -55,7 +55,7 @@ pub(crate) fn allowed_cpus() -> BTreeSet<u32> {
     cpus.map(|cpu| cpu as u32).collect()
 }
 
-/// Scheduling policies of linux/sched.h by their numbers; 4 is not used.
+/// Scheduling policies by their numbers in linux/sched.h; 4 is unused.
 const POLICIES: [&str; 8] = [
     "other", "fifo", "rr", "batch", "4", "idle", "deadline", "ext",
 ];
@@ -78,10 +78,10 @@ pub(crate) fn policy() -> Option<String> {
     })
 }
 
-/// Why figures of a trace would be wrong here: it has the process ids of the whole machine, /proc
+/// Why figures from a trace would be wrong here: it has the process IDs of the whole machine, /proc
 /// those of this namespace.
 pub(crate) fn foreign_pids() -> Option<&'static str> {
-    // PROC_PID_INIT_INO of linux/proc_ns.h, the same since Linux 3.8.
+    // PROC_PID_INIT_INO of linux/proc_ns.h, unchanged since Linux 3.8.
     let first = "pid:[4026531836]";
     let own = fs::read_link("/proc/self/ns/pid").ok()?;
     (own.as_os_str() != first).then_some(
@@ -90,7 +90,7 @@ pub(crate) fn foreign_pids() -> Option<&'static str> {
     )
 }
 
-/// Our own group, in the line of /proc/self/cgroup whose controllers are `wanted`.
+/// Our own group, from the line of /proc/self/cgroup whose controllers are `wanted`.
 pub(crate) fn cgroup(groups: &str, wanted: impl Fn(&str) -> bool) -> Option<&str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -136,7 +136,7 @@ pub(crate) fn name(pid: u32) -> Option<String> {
     value_in(&format!("/proc/{pid}/status"), "Name")
 }
 
-/// The processes that have `parent` as theirs.
+/// The children of `parent`.
 pub(crate) fn children(parent: u32) -> BTreeSet<u32> {
     let is_child = |pid: &u32| field(&format!("/proc/{pid}/stat"), 4) == Some(parent.into());
     numbers("/proc").into_iter().filter(is_child).collect()
@@ -173,9 +173,8 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
     numbers("/proc").into_iter().filter(is_kernel).collect()
 }
 
-/// Clock ticks of every program, with those of its children that it waited for; without kernel
-/// threads and without the ones `but`. A program that ends moves its ticks to its parent: none is
-/// lost.
+/// Clock ticks of every program, including its children that it waited for; without kernel threads
+/// and those in `but`. A program that ends moves its ticks to its parent, so none are lost.
 pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     let ticks = |pid: u32| {
         let fields = fields(&format!("/proc/{pid}/stat"))?;
@@ -191,34 +190,34 @@ pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     others.filter_map(ticks).collect()
 }
 
-/// Time of all CPUs since boot, in clock ticks, state by state as /proc/stat has it: user, nice,
-/// system, idle, iowait, irq, softirq, steal.
+/// Time of all CPUs since boot, in clock ticks, by the states of /proc/stat: user, nice, system,
+/// idle, iowait, irq, softirq, steal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Machine([u64; 8]);
 
-/// Places in [`Machine`].
+/// Indices in [`Machine`].
 const IDLE: [usize; 2] = [3, 4];
 const STEAL: usize = 7;
 
 impl Machine {
-    /// Neither idle nor waiting for a disk.
+    /// Time neither idle nor waiting for a disk.
     pub(crate) fn busy(&self) -> u64 {
         let waits = IDLE.iter().map(|&state| self.0[state]).sum::<u64>();
         self.total() - waits
     }
 
-    /// All of it, without what a hypervisor took.
+    /// All time, except what a hypervisor took.
     pub(crate) fn total(&self) -> u64 {
         self.0[..STEAL].iter().sum()
     }
 
-    /// What a hypervisor took.
+    /// Time that a hypervisor took.
     pub(crate) fn stolen(&self) -> u64 {
         self.0[STEAL]
     }
 
-    /// The time since `before`. None where a counter went backwards, as those of idle time do when
-    /// a CPU goes offline, and the stolen time when a machine moves: no part of such a sum is
+    /// The time since `before`. None if a counter went backwards, as those of idle time do when a
+    /// CPU goes offline, and the stolen time when a machine migrates: no part of such a sum is
     /// known. A few ticks are within the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
@@ -234,7 +233,7 @@ impl Machine {
     }
 }
 
-/// The machine's clock ticks up to now.
+/// The machine's clock ticks so far.
 pub(crate) fn machine_ticks() -> Option<Machine> {
     parse_machine(&fs::read_to_string("/proc/stat").ok()?)
 }
@@ -249,7 +248,7 @@ fn parse_machine(stat: &str) -> Option<Machine> {
     Some(Machine(*ticks.first_chunk()?))
 }
 
-/// Clock ticks of /proc a second.
+/// Clock ticks of /proc per second.
 pub(crate) fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }

@@ -1,4 +1,4 @@
-//! Live counters of a daemon; its resident memory, and the limit of that.
+//! Live counters of a daemon; its resident memory, and the limit for it.
 
 use std::io;
 use std::path::Path;
@@ -10,29 +10,29 @@ use serde_json::Value;
 use super::child::output;
 use super::facts::number_in;
 
-/// What a daemon may use in addition to its cache and its pool.
+/// Memory that a daemon may use in addition to its cache and its pool.
 const OWN_BYTES: u64 = 16 << 20;
 
 /// Resident memory of an erofast daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonMemory {
-    /// At its highest, program text included.
+    /// Its peak, including program text.
     pub peak_rss_bytes: u64,
-    /// Its limit: 16 MiB, the cache and the pool.
+    /// Its limit: 16 MiB plus the cache and the pool.
     pub bound_bytes: u64,
 }
 
 /// The counters of the mount at `point`, as `erofast stat --json` prints them.
 ///
 /// # Errors
-/// The program's own line when it fails, for example because `point` is no mount of erofast.
+/// The program's own line if it fails, for example because `point` is not a mount of erofast.
 pub(crate) fn daemon_stat(erofast: &Path, point: &Path) -> io::Result<Value> {
     let text = output(Command::new(erofast).args(["stat", "--json"]).arg(point))?;
     Ok(serde_json::from_str(&text)?)
 }
 
 impl DaemonMemory {
-    /// None for other engines than erofast.
+    /// None for engines other than erofast.
     pub(crate) fn of(erofast: &Path, daemon: Option<u32>, point: &Path) -> Option<DaemonMemory> {
         let peak_rss_bytes = peak_rss(daemon?)?;
         let counters = daemon_stat(erofast, point).ok()?;
@@ -42,7 +42,7 @@ impl DaemonMemory {
         })
     }
 
-    /// As text.
+    /// The memory as text.
     pub(crate) fn text(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(

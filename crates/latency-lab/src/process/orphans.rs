@@ -1,4 +1,4 @@
-//! Processes that outlive the program which started them. A launch lasts until the last one has
+//! Processes that outlive the program that started them. A launch lasts until the last one has
 //! ended.
 
 use std::collections::BTreeSet;
@@ -13,22 +13,22 @@ use rustix::process::{
 use super::facts::{children, descendants};
 use crate::Interrupt;
 
-/// A request to stop is seen after this time at most.
+/// Longest time until a request to stop is noticed.
 const SLICE: Duration = Duration::from_millis(200);
 
 /// A process that is killed may still be waiting for a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// While it lives, processes whose parents end become children of the lab, which must start nothing
-/// but the program.
+/// While it exists, orphaned processes become children of the lab, which must start nothing but the
+/// program.
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// Children of the lab that are not of the program.
+    /// Children of the lab that the program did not start.
     before: BTreeSet<u32>,
 }
 
 impl Orphans {
-    /// Before the program is started.
+    /// Call it before the program is started.
     pub(crate) fn watch() -> Orphans {
         let me = std::process::id();
         // Since Linux 3.4, for everyone.
@@ -38,8 +38,8 @@ impl Orphans {
         }
     }
 
-    /// Waits until `deadline`, or for a request to stop, for all that the program has left. True if
-    /// something was left.
+    /// Waits until `deadline`, or for a request to stop, for all processes that the program left.
+    /// True if there were any.
     pub(crate) fn wait(&self, deadline: Instant, interrupt: &Interrupt) -> bool {
         let mut found = false;
         while let Some(&one) = self.living().first() {
@@ -59,7 +59,7 @@ impl Orphans {
         found
     }
 
-    /// Those that still run: "sleep (4711)".
+    /// Those still running: "sleep (4711)".
     pub(crate) fn names(&self) -> Vec<String> {
         let name = |pid: Pid| {
             let pid = pid.as_raw_nonzero();
@@ -69,8 +69,8 @@ impl Orphans {
         self.living().into_iter().map(name).collect()
     }
 
-    /// Children of the lab that came from the program. Those that have ended are taken leave of,
-    /// so that their own children come next.
+    /// Children of the lab that came from the program. Those that have ended are reaped, so that
+    /// their own children become visible.
     fn living(&self) -> Vec<Pid> {
         let new = children(std::process::id());
         let new = new.difference(&self.before);
@@ -81,7 +81,7 @@ impl Orphans {
 }
 
 impl Drop for Orphans {
-    /// Ends what is left.
+    /// Kills the remaining processes.
     fn drop(&mut self) {
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
@@ -110,7 +110,7 @@ mod tests {
     use crate::process::{Child, End};
     use std::process::Command;
 
-    /// In a process of its own: the other tests of this one have children, too.
+    /// In a separate process: the other tests of this one have children, too.
     #[test]
     fn a_launch_ends_with_the_last_process_and_what_does_not_end_is_ended() {
         const NAME: &str = "EROFAST_TEST_LEFT";
@@ -132,7 +132,7 @@ mod tests {
                 .wait(Duration::from_secs(60), &Interrupt::never())
                 .unwrap();
             assert!(matches!(end, End::Exited(status) if status.success()));
-            // Dropped, it would end what has not left its group yet.
+            // If it were dropped, it would kill the process that has not left its group yet.
             (left, child)
         };
         let directory = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::facts::{descendants, name, ticks, ticks_per_second};
 
-/// The part of the CPU time that other programs may take of a valid measurement.
+/// The fraction of the CPU time that other programs may use in a valid measurement.
 pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
 
-/// Shorter activity than this is within the resolution of the clock.
+/// Shorter activity is within the resolution of the clock.
 const GRAIN_SECONDS: f64 = 0.05;
 
-/// Programs that are named.
+/// Number of programs that are named.
 const NAMES: usize = 3;
 
 /// Clock ticks of every other program at one moment.
@@ -22,7 +22,8 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// The lab, its children and `daemon` are not others; kernel threads are not counted.
+    /// Takes a snapshot. The lab, its children and `daemon` do not count as others, nor do kernel
+    /// threads.
     pub(crate) fn now(daemon: Option<u32>) -> Others {
         let me = std::process::id();
         let mut ours = descendants(me);
@@ -34,8 +35,8 @@ impl Others {
         }
     }
 
-    /// What they took of the time of all CPUs since, which was `elapsed`; 0 where that is too
-    /// little to be counted.
+    /// The fraction of all CPUs' time that they used since then, over `elapsed`; 0 if it is too
+    /// little to count.
     pub(crate) fn share(&self, elapsed: Duration) -> f64 {
         let sum = |of: &BTreeMap<u32, u64>| of.values().sum::<u64>();
         let ticks = sum(&ticks(&self.ours)).saturating_sub(sum(&self.before));
@@ -47,7 +48,7 @@ impl Others {
         }
     }
 
-    /// The programs that took most of it, longest first.
+    /// The programs that used most of it, longest first.
     pub(crate) fn busiest(&self) -> Vec<String> {
         let mut busy: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, now) in ticks(&self.ours) {
@@ -62,10 +63,10 @@ impl Others {
     }
 }
 
-/// What other programs take of the CPUs before a run, in words, if launches beside them cannot
+/// Describes how much CPU other programs use before a run, if launches in parallel with them cannot
 /// count.
 pub(crate) fn load_found(limit: f64) -> Option<String> {
-    /// Long against a tick.
+    /// Long compared with a tick.
     const LOOK: Duration = Duration::from_millis(500);
     let others = Others::now(None);
     std::thread::sleep(LOOK);
@@ -89,7 +90,7 @@ mod tests {
     fn the_program_that_keeps_a_cpu_busy_is_named() {
         let mut busy = Command::new("sh");
         let mut busy = busy.args(["-c", "while :; do :; done"]).spawn().unwrap();
-        // Not a child of this process, as far as the others are concerned.
+        // Not a child of this process, as far as `Others` is concerned.
         let mut others = Others::now(None);
         others.ours.retain(|pid| *pid != busy.id());
         others.before.insert(busy.id(), 0);

@@ -1,4 +1,4 @@
-//! What is measured: a test, of an engine, with the image in one state.
+//! One measurement: a test of an engine, with the image in one state.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,23 +7,23 @@ use crate::engine::Engine;
 /// One way of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Readers go through neighbouring parts of the biggest files.
+    /// Readers go through adjacent parts of the biggest files.
     Sequential {
         /// Threads.
         readers: usize,
     },
-    /// Jobs read blocks at places drawn anew, each place once.
+    /// Jobs read blocks at random places, each place once.
     Random {
         /// Bytes of a read.
         block: usize,
         /// Threads.
         jobs: usize,
     },
-    /// All files of the tree, one after another.
+    /// Reads all files of the tree, one after another.
     Tree,
-    /// All entries of the tree with their attributes, no contents.
+    /// Reads all entries of the tree with their attributes, but no contents.
     Metadata,
-    /// `ls -lR`: what a user types. Beside the attributes it asks for extended attributes.
+    /// `ls -lR`, which a user would type. Besides the attributes it requests extended attributes.
     List,
 }
 
@@ -31,7 +31,7 @@ impl Test {
     /// Bytes of one read of the sequential tests and the tree.
     pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
 
-    /// The tests of the design.
+    /// All tests of the design.
     pub fn all() -> Vec<Test> {
         let mut tests: Vec<Test> = [1, 2, 4].map(|readers| Test::Sequential { readers }).into();
         for block in [4 << 10, 64 << 10] {
@@ -41,7 +41,7 @@ impl Test {
         tests
     }
 
-    /// Word, threads, bytes of a read, unit.
+    /// Word, threads, bytes per read, and unit.
     fn facts(&self) -> (&'static str, usize, usize, &'static str) {
         match *self {
             Test::Sequential { readers } => ("seq", readers, Test::SEQUENTIAL_BLOCK, "MB/s"),
@@ -62,12 +62,12 @@ impl Test {
         self.facts().1
     }
 
-    /// Bytes of one read; 0 where nothing is read.
+    /// Bytes per read; 0 if no content is read.
     pub fn block(&self) -> usize {
         self.facts().2
     }
 
-    /// Of the samples.
+    /// Unit of the samples.
     pub fn unit(&self) -> &'static str {
         self.facts().3
     }
@@ -90,10 +90,10 @@ impl Test {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ImageState {
-    /// In the page cache.
+    /// The image is in the page cache.
     #[default]
     Warm,
-    /// On the disk.
+    /// The image is on the disk.
     Cold,
 }
 

@@ -1,4 +1,4 @@
-//! Selects what to read: the biggest files for throughput, the whole tree otherwise.
+//! Selects what to read: the biggest files for throughput, otherwise the whole tree.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::cell::Test;
 
-/// Reads that are compared between engines before measuring, at most.
+/// Most bytes compared between engines before measuring.
 const COMPARED: u64 = 64 << 20;
 
 /// A part of a file, by its path below the mount point.
@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(crate) length: u64,
 }
 
-/// The biggest files, as far as `limit` bytes go.
+/// The biggest files, up to `limit` bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Content {
     pub(crate) parts: Vec<Part>,
@@ -58,7 +58,7 @@ impl Content {
         self.parts.iter().map(|part| part.length).sum()
     }
 
-    /// Neighbouring shares of about equal size, cut at blocks so that no reader reads another's
+    /// Adjacent shares of about equal size, divided at blocks so that no reader reads another's
     /// block.
     pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;

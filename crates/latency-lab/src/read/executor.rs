@@ -12,7 +12,7 @@ use crate::process::Others;
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Sequential tests read this much at most, of the biggest files.
+/// Sequential tests read at most this much, from the biggest files.
 const SEQUENTIAL: u64 = 512 << 20;
 
 pub(super) struct Bench<'a> {
@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
         &self.cells
     }
 
-    /// Selects what to read, and checks that every engine delivers the bytes of the first.
+    /// Selects what to read, and checks that every engine delivers the same bytes as the first.
     pub(super) fn compare_bytes(&mut self, progress: &mut dyn Progress) -> Result<()> {
         progress.begin("comparing what the engines read", self.engines.len() as u64);
         let mut first: Option<Vec<u8>> = None;
@@ -95,7 +95,7 @@ impl<'a> Bench<'a> {
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
-            // Mounting read the superblock and its neighbours.
+            // Mounting has read the superblock and its neighbours.
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
@@ -133,7 +133,7 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// A failed read is the daemon's end, if it has ended.
+/// A failed read is reported as the daemon's end, if the daemon has ended.
 fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
     result.map_err(|source| match mounted.check() {
         Err(died) => died,

@@ -16,7 +16,7 @@ use super::cell::Test;
 use super::content::{Content, Part, walk};
 use crate::statistics::percentile;
 
-/// Random tests make this many reads at most, each of a place of its own.
+/// Random tests make at most this many reads, each at a different place.
 const RANDOM_READS: usize = 4000;
 
 /// Result of one run of a test, in the unit of the test.
@@ -28,7 +28,7 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
 }
 
-/// Runs a test on what is mounted at `point`.
+/// Runs a test on the mount at `point`.
 pub(super) fn measure(
     test: Test,
     content: &Content,
@@ -58,8 +58,8 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
     })
 }
 
-/// Runs `work` once for each of `shares`, all at once; the clock starts when all are ready and
-/// stops when the last is done.
+/// Runs `work` once for each of `shares`, all at the same time; the clock starts when all are ready
+/// and stops when the last is done.
 fn together<S: Sync, R: Send>(
     shares: &[S],
     work: impl Fn(&S) -> io::Result<R> + Sync,
@@ -120,7 +120,7 @@ fn read_part(point: &Path, part: &Part) -> io::Result<()> {
     Ok(())
 }
 
-/// Number of the part and offset in it, each block at most once, in an order of no pattern.
+/// Index of the part and offset in it, each block at most once, in an order without a pattern.
 fn places(content: &Content, block: usize, most: usize, seed: u64) -> Vec<(usize, u64)> {
     let block = block as u64;
     let blocks = |(number, part): (usize, &Part)| {
@@ -152,7 +152,7 @@ fn random(
         .map(|part| File::open(point.join(&part.path)))
         .collect::<io::Result<_>>()?;
     for file in &files {
-        // As fio does for random reads: no read-ahead for the whole file.
+        // As fio does for random reads: no read-ahead of the whole file.
         fadvise(file, 0, None, Advice::Random)?;
     }
     let shares: Vec<&[(usize, u64)]> = places.chunks(places.len().div_ceil(jobs)).collect();
@@ -192,7 +192,7 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
-/// The program itself, its start included: its system calls for each entry depend on its version.
+/// Runs the program itself, including its start: its system calls per entry depend on its version.
 fn list(point: &Path) -> io::Result<()> {
     let output = Command::new("ls")
         .args(["-lR", "--"])

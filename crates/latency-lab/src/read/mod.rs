@@ -1,9 +1,9 @@
-//! Throughput and latency of reading, engine beside engine: sequential, random, the whole tree, its
-//! metadata, and `ls -lR`; the image warm and cold. File contents are always cold: every sample has
-//! a fresh mount.
+//! Throughput and latency of reading, with engines side by side: sequential, random, the whole
+//! tree, its metadata, and `ls -lR`; with the image warm and cold. File contents are always cold:
+//! every sample has a new mount.
 //!
-//! Readers are threads of the lab. Before anything is measured, every engine has to deliver the
-//! same bytes as the first one.
+//! Readers are threads of the lab. Before anything is measured, every engine must deliver the same
+//! bytes as the first one.
 
 mod cell;
 mod content;
@@ -25,10 +25,10 @@ use crate::statistics::{fewest_rounds, too_few};
 use crate::{Interrupt, LabError, Progress, Result};
 use executor::Bench;
 
-/// Samples of one engine alone, about which nothing is claimed.
+/// Samples if there is only one engine, about which nothing is claimed.
 const ALONE: usize = 5;
 
-/// As many as a claim needs.
+/// The number of rounds that a claim needs.
 fn rounds(comparisons: usize) -> usize {
     match comparisons {
         0 => ALONE,

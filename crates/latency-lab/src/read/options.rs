@@ -13,18 +13,18 @@ pub struct ReadOptions {
     pub image: PathBuf,
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; where none is named, those of
-    /// [`Engine::default_list`] that are there.
+    /// The engines to compare, each with the first one; if none are named, the available ones of
+    /// [`Engine::default_list`].
     pub engines: Vec<Engine>,
-    /// Samples of each test; where none is given, as many as a claim needs, or 5 of one engine.
+    /// Samples per test; by default as many as a claim needs, or 5 for a single engine.
     pub iterations: Option<usize>,
-    /// What is measured.
+    /// The tests to run.
     pub tests: Vec<Test>,
     /// Image in the page cache, out of it, or both.
     pub states: Vec<ImageState>,
-    /// Of the order and of the places of random reads.
+    /// Seed of the order and of the places of random reads.
     pub seed: u64,
-    /// As for launches.
+    /// Same meaning as for launches.
     pub foreign_limit: f64,
 }
 

@@ -14,9 +14,9 @@ use crate::table::Table;
 /// One test of one engine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReadResult {
-    /// As requested.
+    /// The engine, as requested.
     pub engine: String,
-    /// Which of the engines of this name it is, from 1 on.
+    /// Its number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// "seq", "rand", "tree", "meta" or "list".
@@ -29,7 +29,7 @@ pub struct ReadResult {
     pub block: usize,
     /// Where the image was.
     pub image: ImageState,
-    /// Of the samples: "MB/s" and "ops/s" are better when larger, "s" when smaller.
+    /// Unit of the samples: "MB/s" and "ops/s" are better when larger, "s" when smaller.
     pub unit: String,
     /// In the order of the run.
     pub samples: Vec<f64>,
@@ -41,16 +41,16 @@ pub struct ReadResult {
     pub maximum: Option<f64>,
     /// Median of the samples' 99th percentiles of single reads; random tests only.
     pub p99_us: Option<f64>,
-    /// Against the first engine; none for the first.
+    /// Compared with the first engine; none for the first.
     pub against_first: Option<Comparison>,
     /// The rounds that the samples were measured in; reports of early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
     /// Samples discarded and measured again.
     pub thrown_away: usize,
-    /// Samples among these that were spoilt and could not be repeated any more.
+    /// Samples among these that were spoilt and could no longer be repeated.
     pub spoilt: usize,
-    /// What spoilt the first of them.
+    /// The cause that spoilt the first of them.
     pub spoilt_by: Option<String>,
 }
 
@@ -116,7 +116,7 @@ fn result(cell: &Cell, kept: &[Kept<Measured>], thrown_away: usize) -> ReadResul
 }
 
 impl ReadResult {
-    /// Everything that follows from the samples, against those of the first engine.
+    /// Computes everything that follows from the samples, compared with those of the first engine.
     fn compute(&mut self, first: Option<&ReadResult>) {
         let summary = Summary::of(&self.samples);
         self.median = summary.map(|summary| summary.median);
@@ -130,7 +130,7 @@ impl ReadResult {
         in_rounds(&self.rounds, &self.samples)
     }
 
-    /// Its engine's name, with the number if it is not the first one of this name.
+    /// Its engine's name, with the number unless it is the first one of this name.
     pub(crate) fn label(&self) -> String {
         label(&self.engine, self.number)
     }
@@ -166,7 +166,7 @@ impl ReadReport {
         );
     }
 
-    /// Every test has all its samples, and nothing spoilt one of them.
+    /// Whether every test has all its samples, and none of them is spoilt.
     pub(crate) fn is_whole(&self) -> bool {
         let whole = |it: &ReadResult| it.spoilt == 0 && it.samples.len() == self.iterations;
         !self.interrupted

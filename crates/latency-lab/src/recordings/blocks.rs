@@ -1,5 +1,5 @@
-//! A recording in blocks of equal length: how long the threads of each name waited in each. One
-//! recording has one sum of waits, which says nothing of its spread; its blocks do.
+//! A recording in blocks of equal length: how long the threads of each name waited in each block.
+//! One recording has one sum of waits, which says nothing about its spread; its blocks do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use sched_trace::latency::{Filter, Group, GroupBy, Report, Wait, WorkRun};
 use sched_trace::stats::{mean, us};
 use sched_trace::{Comm, Kind, Name, Trace};
 
-/// Blocks of a recording: enough for a claim also where neighbours are joined.
+/// Blocks in a recording: enough for a claim even if neighbours are joined.
 const BLOCKS: u64 = 80;
-/// Shorter blocks hold parts of single waits.
+/// Shorter blocks would hold parts of single waits.
 pub(super) const LEAST_NS: u64 = 25_000_000;
-/// Blocks that are joined stay at least this many.
+/// The number of blocks does not fall below this by joining.
 const FEWEST: usize = 10;
 /// Neighbours are joined while they resemble each other more than this, by the correlation of each
 /// block with the next.
@@ -38,11 +38,11 @@ impl Sum {
 /// The waits of one row, block by block.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
-    /// Waited within each block, also by waits that go beyond it.
+    /// Time waited within each block, including by waits that extend beyond it.
     waited_ns: Vec<u64>,
-    /// Waits by the block in which they ended.
+    /// Waits, by the block in which they ended.
     waits: Vec<Sum>,
-    /// Queue delays by the block in which the item started.
+    /// Queue delays, by the block in which the item started.
     delays: Vec<Sum>,
     /// The longest wait.
     pub(super) longest_ns: u64,
@@ -62,7 +62,7 @@ impl Series {
         self.waited_ns.iter().sum()
     }
 
-    /// Number and average of the waits that ended.
+    /// The number and average of the waits that ended.
     pub(super) fn ended(&self) -> (u64, Option<f64>) {
         let mut sum = Sum::default();
         for block in &self.waits {
@@ -93,8 +93,8 @@ impl Series {
     }
 }
 
-/// Averages of neighbours, of two at first, until those that are left do not depend on one another:
-/// the rules of claims are those of independent samples.
+/// Averages of neighbours, at first of two, until the remaining values do not depend on one
+/// another: the rules for claims assume independent samples.
 fn joined(mut series: Vec<f64>) -> Vec<f64> {
     while series.len() >= 2 * FEWEST && correlation(&series) > ALIKE {
         series = series.chunks(2).map(mean).collect();
@@ -102,7 +102,7 @@ fn joined(mut series: Vec<f64>) -> Vec<f64> {
     series
 }
 
-/// Of each value with the next one.
+/// The correlation of each value with the next one.
 fn correlation(series: &[f64]) -> f64 {
     let mean = mean(series);
     let off = |value: &f64| value - mean;
@@ -114,10 +114,10 @@ fn correlation(series: &[f64]) -> f64 {
     if all > 0.0 { pairs / all } else { 0.0 }
 }
 
-/// A recording, cut.
+/// A recording divided into blocks.
 pub(super) struct Blocks {
     pub(super) rows: BTreeMap<String, Series>,
-    /// All rows that there could be: of threads that never waited, too.
+    /// All rows that could occur, including threads that never waited.
     pub(super) occur: BTreeSet<String>,
     first_ns: u64,
     length_ns: u64,
@@ -159,7 +159,7 @@ impl Blocks {
         blocks
     }
 
-    /// Microseconds waited a second, block by block.
+    /// Microseconds waited per second, block by block.
     pub(super) fn waited(&self, series: &Series) -> Vec<f64> {
         let seconds = self.length_ns as f64 / 1e9;
         joined(
@@ -171,12 +171,12 @@ impl Blocks {
         )
     }
 
-    /// The same of a row that never waited.
+    /// The values of a row that never waited.
     pub(super) fn never(&self) -> Vec<f64> {
         vec![0.0; self.count]
     }
 
-    /// Of the whole recording.
+    /// The rate over the whole recording.
     pub(super) fn per_second(&self, ns: u64) -> f64 {
         us(ns) / (self.length_ns as f64 * self.count as f64 / 1e9)
     }
@@ -191,7 +191,7 @@ impl Blocks {
         (block as usize).min(self.count - 1)
     }
 
-    /// Adds the parts of a wait to the blocks that it lies in.
+    /// Adds the parts of a wait to the blocks that they lie in.
     fn add_parts(&mut self, name: String, wait: &Wait) {
         let (from, to) = (self.block(wait.start_ns), self.block(wait.end_ns));
         let edge = |block: usize| self.first_ns + block as u64 * self.length_ns;
@@ -235,7 +235,8 @@ pub(super) fn row_of_group(report: &Report, group: &Group, by: GroupBy) -> Strin
     }
 }
 
-/// "kworker": which of them serves an item is chance, and differs from recording to recording.
+/// The name of a thread's row. For "kworker": the worker that serves an item is a matter of chance,
+/// and differs between recordings.
 fn of_thread(report: &Report, (pid, comm): (i32, Comm), by: GroupBy) -> String {
     let process = report.process(pid).map(|process| report.comm(process));
     let comm = match by {

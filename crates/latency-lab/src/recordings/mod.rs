@@ -1,5 +1,5 @@
-//! Two recordings of the scheduler: whose threads, processes or work items wait more in one of
-//! them, by the rules of [`statistics`](crate::statistics). The samples are blocks of each
+//! Comparing two recordings of the scheduler: whose threads, processes or work items wait more in
+//! one of them, by the rules of [`statistics`](crate::statistics). The samples are blocks of each
 //! recording.
 
 mod blocks;
@@ -16,7 +16,7 @@ use sched_trace::latency::{Filter, GroupBy, Report, analyse};
 use blocks::{Blocks, row_of_group};
 use report::Compared;
 
-/// The second recording against the first.
+/// Compares the second recording with the first.
 pub fn compare(old: Source<'_>, new: Source<'_>, selection: &Selection<'_>) -> RecordingsReport {
     let [old, new] = [old, new].map(|source| compared(source, selection));
     RecordingsReport::new(selection, &old, &new)
@@ -44,9 +44,9 @@ fn compared(source: Source<'_>, selection: &Selection<'_>) -> Compared {
     }
 }
 
-/// Why the figures of a recording must not be used.
+/// The reason why the figures of a recording must not be used.
 fn fault(name: &str, report: &Report, filter: &Filter<'_>) -> Option<String> {
-    // The rows that the kernel left out switches of are not compared.
+    // Rows for which the kernel omitted switches are not compared.
     let valid = report.is_valid_for(filter) || report.has_rows(filter);
     (!valid).then(|| match report.lost_events {
         0 => format!("{name} is not valid: erofast trace latency says why"),

@@ -1,4 +1,4 @@
-//! The report of two recordings: a row for each name, with what is shown of its waits.
+//! The report of two recordings: a row for each name, with the findings about its waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ use crate::html;
 use crate::statistics::{Comparison, correct, fewest_samples};
 use crate::table::Table;
 
-/// Which recording it is, and how it was made.
+/// Identifies a recording, and says how it was made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recording {
     /// Its file.
     pub file: String,
-    /// Of the file.
+    /// The file's format.
     pub format: &'static str,
-    /// The kernel's release, where the file has it.
+    /// The kernel's release, if the file has it.
     pub kernel: String,
-    /// How that kernel schedules, as far as the file says.
+    /// The scheduler settings of that kernel, as far as the file shows them.
     pub scheduler: String,
     /// CPUs that wrote events.
     pub cpus: Vec<u32>,
-    /// The clock of its time stamps.
+    /// The clock of its timestamps.
     pub clock: String,
-    /// Events that were read.
+    /// Number of events that were read.
     pub events: u64,
-    /// From the first event to the last.
+    /// Time from the first event to the last.
     pub span_us: f64,
-    /// Blocks of equal length that it is divided into.
+    /// Number of blocks of equal length that it is divided into.
     pub blocks: usize,
 }
 
@@ -57,69 +57,69 @@ impl Recording {
 /// The waits of a row in one recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Waits {
-    /// Waits that ended in the recording.
+    /// Number of waits that ended in the recording.
     pub waits: u64,
-    /// Their average length; null without any.
+    /// Their average length; null if there are none.
     pub average_us: Option<f64>,
-    /// The longest.
+    /// The longest of them.
     pub longest_us: f64,
-    /// Time waited, with that of waits that outlast the recording.
+    /// Time waited, including that of waits that outlast the recording.
     pub waited_us: f64,
-    /// The same for each second of the recording.
+    /// Time waited per second of the recording.
     pub waited_us_per_s: f64,
 }
 
-/// A row, in the new recording against the old one.
+/// A row: the new recording compared with the old one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Differing {
     /// Thread, process, or work queue with its function.
     pub name: String,
-    /// False if too many events of these threads are missing: then nothing is compared.
+    /// False if too many events of these threads are missing; nothing is compared then.
     pub valid: bool,
-    /// "old" or "new" if it ran in this recording alone.
+    /// "old" or "new" if it ran only in that recording.
     pub only: Option<&'static str>,
-    /// In the old recording.
+    /// The waits in the old recording.
     pub old: Waits,
-    /// In the new one.
+    /// The waits in the new recording.
     pub new: Waits,
-    /// Time waited for each second, by blocks.
+    /// Time waited per second, by block.
     pub waited: Option<Comparison>,
     /// The average wait, by blocks that have one.
     pub average: Option<Comparison>,
     /// The average queue delay of the items, by blocks that have one; only of work queues.
     pub queue_delay: Option<Comparison>,
-    /// The blocks: of each measure in turn.
+    /// The blocks, for each measure in turn.
     #[serde(skip)]
     figures: Vec<Figure>,
 }
 
-/// What `trace diff` prints as JSON.
+/// The report that `trace diff` prints as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecordingsReport {
-    /// What a row stands for: "task", "comm", "process" or "workqueue".
+    /// The kind of a row: "task", "comm", "process" or "workqueue".
     pub by: &'static str,
-    /// Both recordings are valid.
+    /// Whether both recordings are valid.
     pub valid: bool,
     /// If not, why.
     pub not_valid_because: Vec<String>,
-    /// What the other one is compared with.
+    /// The recording that the other one is compared with.
     pub old: Recording,
-    /// What is compared with it.
+    /// The recording that is compared with it.
     pub new: Recording,
-    /// The rows that wait longest in either, those that differ most first.
+    /// The rows that wait longest in either recording, those that differ most first.
     pub rows: Vec<Differing>,
-    /// Further rows, which wait less.
+    /// The number of further rows, which wait less.
     pub left_out: usize,
-    /// How the recordings differ otherwise, and limits of the figures.
+    /// Other differences between the recordings, and limits of the figures.
     pub notices: Vec<String>,
 }
 
-/// One of the two.
+/// One of the two recordings.
 pub(super) struct Compared {
     pub(super) recording: Recording,
     pub(super) fault: Option<String>,
     pub(super) blocks: Blocks,
-    /// Rows that may be relied on, and rows that may not.
+    /// The rows, and whether they can be relied on.
     pub(super) valid: BTreeMap<String, bool>,
 }
 
@@ -142,20 +142,20 @@ impl Compared {
         self.valid.get(name).copied().unwrap_or(true)
     }
 
-    /// Block by block.
+    /// The samples, block by block.
     fn samples(&self, name: &str, measure: &Measure) -> Vec<f64> {
         (measure.samples)(&self.blocks, self.blocks.rows.get(name))
     }
 }
 
-/// What is compared of a row.
+/// A measure by which rows are compared.
 struct Measure {
     name: &'static str,
     unit: &'static str,
     samples: fn(&Blocks, Option<&Series>) -> Vec<f64>,
 }
 
-/// The last one is of work queues.
+/// The last one applies to work queues.
 const MEASURES: [Measure; 3] = [
     Measure {
         name: "waited for each second",
@@ -229,7 +229,7 @@ impl RecordingsReport {
         report
     }
 
-    /// How the recordings were made differently.
+    /// The differences in how the recordings were made.
     fn differences(&self) -> Vec<String> {
         let (old, new) = (&self.old, &self.new);
         let cpus = |of: &Recording| {
@@ -250,7 +250,7 @@ impl RecordingsReport {
         known.map(line).collect()
     }
 
-    /// A recording that has too few blocks for any claim.
+    /// A notice about a recording that has too few blocks for any claim.
     fn too_few(&self) -> Option<String> {
         let all = self.rows.iter().flat_map(|row| &row.figures);
         let compared = all.filter(|figure| figure.rows[1].against_first.is_some());
@@ -356,7 +356,7 @@ impl RecordingsReport {
 }
 
 impl Differing {
-    /// What may be claimed, as words.
+    /// The justified claim, in words.
     fn change(&self, at: usize) -> String {
         let figure = &self.figures[at];
         let shift = figure.rows[1].against_first.as_ref();
@@ -378,7 +378,7 @@ impl Differing {
     }
 }
 
-/// The rows that wait longest in either recording, and how many others there are.
+/// The rows that wait longest in either recording, and the number of other rows.
 fn longest<'a>(old: &'a Compared, new: &'a Compared, most: usize) -> (Vec<&'a str>, usize) {
     let both = [old, new].map(|of| of.blocks.rows.keys().map(String::as_str));
     let names: BTreeSet<&str> = both.into_iter().flatten().collect();

@@ -1,4 +1,4 @@
-//! Two recordings, and what is compared of them.
+//! Two recordings, and the selection of what to compare.
 
 use sched_trace::Trace;
 use sched_trace::latency::GroupBy;
@@ -12,14 +12,14 @@ pub struct Source<'a> {
     pub trace: &'a Trace,
 }
 
-/// What is compared of two recordings.
+/// Selects what to compare in two recordings.
 #[derive(Clone, Copy)]
 pub struct Selection<'a> {
-    /// What a row stands for.
+    /// The kind of thing that a row represents.
     pub by: GroupBy,
     /// Only threads and work queues whose name this accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// Rows, those that wait longest.
+    /// The most rows, those that wait longest.
     pub most: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Samples that no run can have: a file with one of them is refused.
+//! Finds samples that no run can produce: a file with one of them is refused.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +20,9 @@ pub(super) fn launches(engine: &EngineReport) -> Result<(), String> {
     without.try_for_each(|&time| not_negative(&name, "samples_without_us", time))
 }
 
-/// The scheduling latency is the sum of two figures; unknown ones are all unknown.
+/// The scheduling latency is the sum of two figures; either all of them are unknown or none.
 fn parts(round: &str, sample: &Sample) -> Result<(), String> {
-    /// Times are whole nanoseconds, so the sum differs by rounding alone.
+    /// Times are whole nanoseconds, so the sum differs only by rounding.
     const ROUNDING_US: f64 = 0.001;
     let (whole, parts) = (
         sample.sched_latency_us,
@@ -53,7 +53,7 @@ fn times(sample: &Sample) -> [(&'static str, f64); 11] {
     ]
 }
 
-/// Samples of one figure; reports of early versions have no rounds.
+/// Checks the samples of one figure; reports of early versions have no rounds.
 pub(super) fn series(name: &str, rounds: &[usize], samples: &[f64]) -> Result<(), String> {
     let all = samples.len();
     if !rounds.is_empty() && all > 0 && rounds.len() != all {
@@ -74,7 +74,7 @@ fn not_negative(name: &str, what: &str, value: f64) -> Result<(), String> {
     }
 }
 
-/// Comparisons are of the samples of one round.
+/// Comparisons use samples of the same round, so each may occur only once.
 fn once(name: &str, rounds: &[usize]) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     match rounds.iter().find(|round| !seen.insert(**round)) {

@@ -1,7 +1,7 @@
-//! A report that `--json` wrote, whichever experiment made it: its page, its tables, its samples.
+//! A report written by `--json`, from any experiment: its page, its tables, its samples.
 //!
-//! The experiments make their own pages here too, so a page that is made later, on another machine,
-//! is the same.
+//! The experiments also make their own pages here, so a page that is made later, on another
+//! machine, is the same.
 
 mod check;
 mod several;
@@ -29,27 +29,27 @@ use crate::suite::SuiteReport;
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// Of `lab launch`, `lab run` or `lab kernel`.
+    /// The report of `lab launch`, `lab run` or `lab kernel`.
     Launch(Box<LaunchReport>),
-    /// Of `lab read`.
+    /// A report of `lab read`.
     Read(Box<ReadReport>),
-    /// Of `lab suite`.
+    /// A report of `lab suite`.
     Suite(Box<SuiteReport>),
-    /// Of `lab pressure`.
+    /// A report of `lab pressure`.
     Pressure(Box<PressureReport>),
-    /// Of `lab hotplug`.
+    /// A report of `lab hotplug`.
     Hotplug(Box<HotplugReport>),
 }
 
 impl Report {
-    /// Reads a file that `--json` wrote.
+    /// Reads a file written by `--json`.
     pub fn read(file: &Path) -> Result<Report> {
         let text = std::fs::read(file).doing("reading", file)?;
         let report = Report::from_json(&text).map_err(std::io::Error::other);
         report.doing("reading", file)
     }
 
-    /// The reason is without the name of the file.
+    /// Parses a report; the error does not have the file name.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         let mut report = Report::parsed(text)?;
         report.compute();
@@ -73,19 +73,19 @@ impl Report {
         }
     }
 
-    /// Figures and verdicts follow from the samples, whatever the file says they are.
+    /// Computes figures and verdicts from the samples, whatever the file says they are.
     fn compute(&mut self) {
         match self {
             Report::Launch(it) => it.compute(),
             Report::Read(it) => it.compute(),
             Report::Suite(it) => it.compute(),
             Report::Pressure(it) => it.compute(),
-            // Its counts are all there is.
+            // It has nothing but its counts.
             Report::Hotplug(_) => {}
         }
     }
 
-    /// A report that says that it is valid, but has a reason why it is not, is not.
+    /// A report that claims to be valid, but has a reason why it is not, is not.
     fn judge(&mut self) {
         match self {
             Report::Launch(it) => {
@@ -112,17 +112,17 @@ impl Report {
         }
     }
 
-    /// Why the figures must not be used; nothing where they may.
+    /// Why the figures must not be used; empty if they may.
     pub fn faults(&self) -> Vec<String> {
         self.findings().faults
     }
 
-    /// The answer alone: a sentence, and a row an engine.
+    /// The answer alone: a sentence, and a row per engine.
     pub fn answer(&self) -> String {
         self.findings().answer()
     }
 
-    /// All that there is as text.
+    /// Everything as text.
     pub fn table(&self) -> String {
         self.findings().table()
     }
@@ -132,7 +132,7 @@ impl Report {
         html::report(&self.findings(), &self.to_json())
     }
 
-    /// The report as JSON, readable.
+    /// The report as readable JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
@@ -152,8 +152,8 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     })
 }
 
-/// Refuses samples that no run can have; the reason is without the name of the file. Engines have
-/// their numbers.
+/// Refuses samples that no run can produce; the error does not have the file name. Engines already
+/// have their numbers.
 fn check(report: &Report) -> Result<(), String> {
     match report {
         Report::Launch(it) => {

@@ -1,7 +1,7 @@
 //! Several reports of one experiment side by side: over days, devices or versions.
 //!
-//! Unlike engines of one run, these samples were not interleaved: what else differs between the
-//! runs is part of the difference, so the environments are compared as well.
+//! Unlike engines of one run, these samples were not interleaved: other differences between the
+//! runs are part of the result, so the environments are compared as well.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::statistics::{Verdict, correct};
 use crate::table::Table;
 use crate::{LabError, Result};
 
-/// One report or more of the same experiment, by the names of their files.
+/// One or more reports of the same experiment, with the names of their files.
 #[derive(Debug, Clone)]
 pub struct Reports {
     /// At least one.
@@ -24,7 +24,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Reads files that `--json` wrote.
+    /// Reads files written by `--json`.
     pub fn read(files: &[PathBuf]) -> Result<Reports> {
         let mut all: Vec<(String, Report)> = Vec::new();
         for file in files {
@@ -65,7 +65,7 @@ impl Reports {
         }
     }
 
-    /// Which experiment made them.
+    /// The experiment that made them.
     pub(crate) fn kind(&self) -> &'static str {
         self.all[0].1.findings().kind
     }
@@ -103,7 +103,7 @@ impl Reports {
         figures
     }
 
-    /// The reports that are not valid.
+    /// Reports that are not valid.
     pub(crate) fn faults(&self) -> Vec<String> {
         let all = self.all.iter();
         let invalid = all.filter(|(_, report)| !report.faults().is_empty());
@@ -126,7 +126,7 @@ impl Reports {
             .collect()
     }
 
-    /// Values at these paths that are others than in the first report, by the names of the reports.
+    /// Values at these paths that differ from those in the first report, by report name.
     fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
@@ -143,7 +143,7 @@ impl Reports {
         found
     }
 
-    /// Commands that have the name of another one in the first report.
+    /// Commands that share their name with another one in the first report.
     fn commands(&self) -> Vec<String> {
         let rows = |report: &Report| {
             let rows = value(report)
@@ -173,7 +173,7 @@ impl Reports {
         found
     }
 
-    /// How the environments differ.
+    /// The differences between the environments.
     fn elsewhere(&self) -> Vec<String> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
@@ -186,7 +186,7 @@ impl Reports {
         found
     }
 
-    /// Those of the one report, or of all beside one another.
+    /// The findings of a single report, or of all side by side.
     fn findings(&self) -> Findings {
         if let [(_, report)] = &self.all[..] {
             return report.findings();
@@ -211,12 +211,12 @@ impl Reports {
         }
     }
 
-    /// The answer of one report; of several, the medians with verdicts and intervals.
+    /// The answer of a single report; for several, the medians with verdicts and intervals.
     pub fn answer(&self) -> String {
         self.findings().answer()
     }
 
-    /// All that there is as text.
+    /// Everything as text.
     pub fn table(&self) -> String {
         self.findings().table()
     }
@@ -231,7 +231,7 @@ impl Reports {
         html::report(&self.findings(), &json)
     }
 
-    /// Every sample of every report as a line.
+    /// Every sample of every report, one per line.
     pub fn to_csv(&self) -> Result<String> {
         self.check_samples()?;
         let mut out = "report,figure,row,sample,value,unit,valid\n".to_owned();
@@ -250,7 +250,7 @@ impl Reports {
         Ok(out)
     }
 
-    /// A table for each figure, for a page of documentation.
+    /// One table per figure, for a page of documentation.
     pub fn to_markdown(&self) -> Result<String> {
         self.check_samples()?;
         let captions = self.all.iter();
@@ -274,7 +274,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Engine and figure, its unit, its samples.
+/// Engine and figure, unit, and samples.
 type Series = (String, String, Vec<f64>);
 
 fn series(report: &Report) -> Vec<Series> {
@@ -287,17 +287,18 @@ fn series(report: &Report) -> Vec<Series> {
     figures.flat_map(of).collect()
 }
 
-/// The place of a value in a report, and what it is.
+/// The path of a value in a report, and its name.
 type Path = (&'static str, &'static str);
 
-/// What was measured: runs in which it differs are different experiments.
+/// The measurement: runs that differ in this are different experiments.
 const EXPERIMENT: [Path; 3] = [
     ("/command", "command"),
     ("/prepare", "--prepare"),
     ("/chdir", "--chdir"),
 ];
 
-/// How it was measured: such a difference is part of every verdict, so it is named before them.
+/// The conditions of the measurement: such a difference is part of every verdict, so it is reported
+/// before them.
 const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
@@ -309,7 +310,7 @@ const SETTINGS: [Path; 8] = [
     ("/load", "load"),
 ];
 
-/// What is of one run alone, or follows from another value.
+/// Values that are specific to one run, or follow from another value.
 const OF_ONE_RUN: [&str; 8] = [
     "/date",
     "/cpu_steal_share",
@@ -321,8 +322,7 @@ const OF_ONE_RUN: [&str; 8] = [
     "/image/changed",
 ];
 
-/// Names of values of the environment, those that matter most first; others are called as their
-/// fields are.
+/// Names of environment values, the most important first; others are named after their fields.
 const NAMES: [Path; 22] = [
     ("/kernel", "kernel"),
     ("/cpus", "CPUs"),
@@ -351,8 +351,8 @@ const NAMES: [Path; 22] = [
     ("/image/filesystem", "file system of the image"),
 ];
 
-/// Every value of the environment that is not of one run alone, by its path and name. A new one is
-/// compared until it is named above.
+/// Every environment value that is not specific to one run, by its path and name. A new one is
+/// compared until it is listed above.
 fn environment(report: &Value) -> Vec<(String, String)> {
     let mut values = Vec::new();
     if let Some(environment) = report.get("environment").and_then(Value::as_object) {
@@ -387,13 +387,13 @@ fn value(report: &Report) -> Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// What a report of an early version lacks is not known to differ.
+/// A value that a report of an early version lacks is not known to differ.
 fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) -> Option<String> {
     let (old, new) = first.pointer(path).zip(other.pointer(path))?;
     (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
 }
 
-/// As a user writes it.
+/// Formats it as a user writes it.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -420,7 +420,7 @@ mod tests {
         Report::from_json(report.to_string().as_bytes()).unwrap()
     }
 
-    /// With fields missing that later versions added.
+    /// Without fields that later versions added.
     const READ: &str = r#"{"iterations": 20, "valid": true, "interrupted": false, "left_out": [],
         "environment": {"date": "2026-11-23", "kernel": "", "cpus": "0-1", "programs": {},
                         "image": {"path": "a", "bytes": 1, "sha256": "0"}},

@@ -1,6 +1,5 @@
-//! When a difference may be claimed: only if its interval excludes zero. When there is no
-//! difference: only if the whole interval is small, and averages and 90th percentiles are alike.
-//! Otherwise nothing was shown.
+//! A difference may be claimed only if its interval excludes zero; equality only if the whole
+//! interval is small, and averages and 90th percentiles are alike. Otherwise nothing was shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +7,14 @@ use super::median;
 use super::shift::{Interval, Shifts};
 use super::spread::{SAME_PERCENT, Spread, percent};
 
-/// How often a claim may be made where there is no difference: 1 in 100, for all comparisons of a
-/// report together.
+/// How often a claim may be made without a difference: 1 in 100, for all comparisons of a report
+/// together.
 pub const LEVEL: f64 = 0.01;
 
-/// A second side that is more times the first than this has no percentage that says anything.
+/// If the second side is more than this many times the first, a percentage is not meaningful.
 const MOST_TIMES: f64 = 10.0;
 
-/// Verdict on the second side against the first.
+/// Verdict on the second side, compared with the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -29,35 +28,35 @@ pub enum Verdict {
     NotShown,
 }
 
-/// The second side against the first.
+/// The second side compared with the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The shift in per cent of the first side: the median of the shifts of all pairs (Hodges and
-    /// Lehmann). None where samples are zero, or the second side is ten times the first.
+    /// Lehmann). None if samples are zero, or if the second side is ten times the first.
     pub difference_percent: Option<f64>,
-    /// Where it lies with a probability of 1 - [`LEVEL`], for all comparisons of the report
-    /// together.
+    /// The interval that contains it with a probability of 1 - [`LEVEL`], for all comparisons of
+    /// the report together.
     pub interval_percent: Option<Interval>,
-    /// Where there is no percentage: the shift in the unit of the samples.
+    /// If there is no percentage: the shift in the unit of the samples.
     pub difference: Option<f64>,
-    /// Likewise its interval.
+    /// The interval of `difference`.
     pub interval: Option<Interval>,
-    /// The second side's average against that of the first, in per cent; none where one is zero.
+    /// The second side's average relative to that of the first, in per cent; none if one is zero.
     pub average_percent: Option<f64>,
-    /// Where that lies with a probability of 95 %, as the only comparison.
+    /// The interval that contains it with a probability of 95 %, as if it were the only comparison.
     pub average_interval_percent: Option<Interval>,
-    /// The same of the 90th percentiles, without an interval.
+    /// The second side's 90th percentile relative to that of the first, without an interval.
     pub p90_percent: Option<f64>,
-    /// The part of all pairs in which the second side is lower, ties counted half; 0.5 without a
-    /// difference.
+    /// The fraction of all pairs in which the second side is lower, ties counted half; 0.5 without
+    /// a difference.
     pub chance_lower: f64,
-    /// Chance of so uneven pairs without a difference, two-sided.
+    /// Probability of pairs this uneven without a difference, two-sided.
     pub p_value: f64,
-    /// The same after the correction for all comparisons of the report (Bonferroni).
+    /// `p_value` after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
     /// The number of these comparisons.
     pub comparisons: usize,
-    /// What may be claimed.
+    /// The claim that the samples support.
     pub verdict: Verdict,
     #[serde(skip)]
     shifts: Shifts,
@@ -67,7 +66,7 @@ pub struct Comparison {
     spread: Spread,
 }
 
-/// What shifts are of.
+/// The scale of the shifts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 enum Scale {
     /// The logarithms of positive samples: a shift is a ratio.
@@ -132,8 +131,8 @@ pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Compar
     Comparison::new(shifts, scale, Spread::of_rounds(&first, &second))
 }
 
-/// Samples with their rounds. Of those of early versions, whose rounds are not known, the first one
-/// is of the first round, and so on.
+/// Samples with their rounds. For samples of early versions, whose rounds are unknown, the first
+/// one is assigned to the first round, and so on.
 pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> {
     let known = rounds.len() == samples.len();
     let round = |at: usize| if known { rounds[at] } else { at };
@@ -144,14 +143,15 @@ pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> 
         .collect()
 }
 
-/// The fewest rounds of a run with so many comparisons that can carry a claim: all on one side.
+/// The fewest rounds with which a run with this many comparisons can support a claim: all on one
+/// side.
 pub fn fewest_rounds(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     least.log2().ceil() as usize
 }
 
-/// The fewest samples of each of two sides that can carry a claim, where any may be compared with
-/// any: all of one side below all of the other, one way of (2n over n).
+/// The fewest samples of each of two sides that can support a claim, if any may be compared with
+/// any: all of one side below all of the other, one way out of (2n over n).
 pub fn fewest_samples(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     let (mut samples, mut ways) = (1, 2.0);
@@ -162,7 +162,7 @@ pub fn fewest_samples(comparisons: usize) -> usize {
     samples
 }
 
-/// A line for a run whose rounds cannot carry a claim about its engines.
+/// A line for a run whose rounds cannot support a claim about its engines.
 pub(crate) fn too_few(
     rounds: usize,
     (sides, noun): (usize, &str),
@@ -206,7 +206,7 @@ impl Comparison {
         comparison
     }
 
-    /// As one of `comparisons`.
+    /// Judges it as one of `comparisons`.
     fn judge(&mut self, comparisons: usize) {
         self.comparisons = comparisons;
         self.p_adjusted = (self.p_value * comparisons as f64).min(1.0);
@@ -224,7 +224,8 @@ impl Comparison {
     }
 
     /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
-    /// do not matter: a difference of [`SAME_PERCENT`] is called none in 1 of 200 comparisons.
+    /// do not matter: a difference of [`SAME_PERCENT`] is wrongly called none in 1 of 200
+    /// comparisons.
     fn shift_is_small(&self) -> bool {
         self.shifts
             .interval(LEVEL)
@@ -237,7 +238,7 @@ impl Comparison {
             })
     }
 
-    /// Whether a typical sample is the same and the others are not: the shift alone would say that
+    /// Whether typical samples are the same but others are not: the shift alone would say that
     /// there is no difference.
     pub(crate) fn hides_in_the_shift(&self) -> bool {
         self.verdict == Verdict::NotShown && self.shift_is_small()
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(equal + count(&family[20..], Verdict::NotShown), 180);
     }
 
-    /// As single comparisons: 1 in 100 is the level.
+    /// As single comparisons: the level is 1 in 100.
     #[test]
     fn claims_and_intervals_of_equal_sides_stay_near_the_level() {
         let mut random = Rng::with_seed(4);

@@ -1,13 +1,15 @@
-//! Bimodal samples: some launches hit a stall and others do not. An average describes neither.
+//! Bimodal samples: some launches hit a stall and others do not. An average describes neither
+//! group.
 
 use serde::{Deserialize, Serialize};
 
 use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
-/// Least samples of a group; fewer are outliers.
+/// Fewest samples of a group; fewer are outliers.
 const FEWEST: usize = 3;
-/// Distance of the groups' averages in their common deviation (Ashman's D, 1994). The halves of a
-/// uniform distribution have 3.5, of a bell 2.7, the best cut of an exponential one 4.
+/// Distance of the groups' averages in units of their common deviation (Ashman's D, 1994). The
+/// halves of a uniform distribution have 3.5, those of a bell curve 2.7, and the best division of
+/// an exponential one 4.
 const SEPARATION: f64 = 6.0;
 /// The empty space between the groups, in deviations of the wider one.
 const GAP: f64 = 2.0;
@@ -94,7 +96,7 @@ mod tests {
             let values: Vec<f64> = (0..30).map(|_| -(1.0 - random.f64()).ln()).collect();
             modes(&values).is_some()
         });
-        // 2 in 100, by 4,000 draws of another generator.
+        // 2 in 100, from 4,000 draws of another generator.
         let found = found.count();
         assert!(found <= 16, "{found} of 400");
     }

@@ -4,10 +4,10 @@ use sched_trace::stats::median;
 
 /// Iglewicz and Hoaglin (1993): a modified z-score above 3.5 marks an outlier.
 const FAR: f64 = 3.5;
-/// Makes the median absolute deviation comparable with a standard deviation of a bell.
+/// Makes the median absolute deviation comparable with the standard deviation of a bell curve.
 const BELL: f64 = 0.6745;
 
-/// Positions of the samples whose distance to the median is out of proportion.
+/// Indices of the samples whose distance to the median is out of proportion.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(middle) = median(values) else {
         return Vec::new();

@@ -1,20 +1,21 @@
 //! The shift from one side to the other, by Hodges and Lehmann (1963): the median of the shifts of
-//! all pairs. Its interval and the chance of such a shift without a difference count the same
-//! pairs, so they never contradict each other. No distribution is assumed, which matters here:
-//! latencies have long tails.
+//! all pairs. Its interval and the probability of such a shift without a difference are computed
+//! from the same pairs, so they never contradict each other. No distribution is assumed, which
+//! matters here: latencies have long tails.
 //!
 //! * Samples of the same rounds: the pairs are the averages of the shifts of any two rounds
-//!   (Walsh), and their number above zero has the distribution of Wilcoxon's signed ranks (1945).
-//!   What a round has in common, a slow moment of the machine, cancels out.
-//! * Samples of two runs: the pairs are all of one sample of each side (Mann and Whitney 1947).
+//!   (Walsh), and the number of those above zero has the distribution of Wilcoxon's signed ranks
+//!   (1945). Effects common to a round, such as a slow moment of the machine, cancel out.
+//! * Samples of two runs: the pairs consist of one sample from each side (Mann and Whitney 1947).
 
 use serde::{Deserialize, Serialize};
 
-/// More rounds than this have the normal approximation, and more samples of two sides together.
+/// The normal approximation is used for more rounds than this, and for more samples of two sides
+/// together.
 const EXACT_ROUNDS: usize = 100;
 const EXACT_SIDES: usize = 40;
 
-/// From `low` to `high`.
+/// An interval from `low` to `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
@@ -27,21 +28,21 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    /// The chance of at most so many pairs below zero without a difference, from none to half of
-    /// the pairs.
+    /// The probability of at most this many pairs below zero without a difference, from none to
+    /// half of the pairs.
     chances: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Samples {
-    /// Of so many rounds.
+    /// Shifts within each round, of which there are this many.
     Rounds(usize),
-    /// So many of the one side, and of the other.
+    /// This many on the one side, and on the other.
     Sides(usize, usize),
 }
 
 impl Shifts {
-    /// From samples of which each pair is of one round.
+    /// From pairs of samples, each from one round.
     pub(super) fn of_rounds(pairs: &[(f64, f64)]) -> Shifts {
         let shifts: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
         let from = |(at, one)| shifts[at..].iter().map(move |other: &f64| (one, other));
@@ -54,7 +55,7 @@ impl Shifts {
         )
     }
 
-    /// From the samples of two runs.
+    /// The shifts between the samples of two runs.
     pub(super) fn of_sides(first: &[f64], second: &[f64]) -> Shifts {
         let pairs = first.iter().flat_map(|a| second.iter().map(move |b| b - a));
         Shifts::sort(pairs.collect(), Samples::Sides(first.len(), second.len()))
@@ -66,13 +67,13 @@ impl Shifts {
         Shifts { sorted, chances }
     }
 
-    /// None without samples.
+    /// The median; none without samples.
     pub(super) fn median(&self) -> Option<f64> {
         let middle = self.sorted.len().checked_sub(1)?;
         Some((self.sorted[middle / 2] + self.sorted[middle.div_ceil(2)]) / 2.0)
     }
 
-    /// The part of all pairs that are below zero, zeros counted half.
+    /// The fraction of all pairs that are below zero, zeros counted half.
     pub(super) fn below_zero(&self) -> f64 {
         match self.sorted.len() {
             0 => 0.5,
@@ -86,8 +87,8 @@ impl Shifts {
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The chance of so uneven a number of pairs, either way, without a difference. Ties make it
-    /// greater than it is.
+    /// The probability of a number of pairs this uneven, either way, without a difference. Ties
+    /// make it an overestimate.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
@@ -95,7 +96,8 @@ impl Shifts {
         (2.0 * chance).min(1.0)
     }
 
-    /// Where the shift lies with a probability of `1 - level`. None with too few samples.
+    /// The interval that contains the shift with a probability of `1 - level`. None with too few
+    /// samples.
     pub(super) fn interval(&self, level: f64) -> Option<Interval> {
         let within = |chance: &f64| *chance <= level / 2.0;
         let outside = self.chances.partition_point(within).checked_sub(1)?;
@@ -131,11 +133,12 @@ impl Samples {
         }
     }
 
-    /// The chance of each number of pairs below zero, from 0 on; None where that is too much work.
+    /// The probability of each number of pairs below zero, from 0 on; None if that is too much
+    /// work.
     fn exact(self) -> Option<Vec<f64>> {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
-            // Each rank is on either side with a chance of a half.
+            // Each rank is on either side with a probability of one half.
             Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
@@ -145,8 +148,9 @@ impl Samples {
                     }
                 }
             }
-            // The greatest of all samples is of the first side with a chance of its share: then no
-            // pair of it is below zero, otherwise all pairs with the first side are above.
+            // The probability that the greatest sample is from the first side is that side's share:
+            // then no pair of it is below zero, otherwise all its pairs with the first side are
+            // above.
             Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
@@ -169,8 +173,8 @@ impl Samples {
         Some(chances)
     }
 
-    /// The chance of at most `count` pairs by the normal distribution, with a correction for
-    /// continuity.
+    /// The probability of at most `count` pairs by the normal distribution, with a continuity
+    /// correction.
     fn approximate(self, count: f64) -> f64 {
         let pairs = self.pairs() as f64;
         let variance = match self {
@@ -191,7 +195,7 @@ mod tests {
         Shifts::of_sides(first, second).p_value()
     }
 
-    /// Tables of Mann and Whitney, and of Wilcoxon; R's wilcox.test gives the same.
+    /// Tables of Mann and Whitney, and of Wilcoxon; R's wilcox.test gives the same results.
     #[test]
     fn exact_chances_are_those_of_the_tables() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");

@@ -1,23 +1,23 @@
 //! Whether two sides are alike beyond their shift. A few launches that take twice as long do not
-//! move the shift of a typical one, but a user waits for them: the averages and the 90th
+//! move the shift of a typical one, but a user waits for them: so the averages and the 90th
 //! percentiles have to be alike, too.
 
 use super::percentile;
 use super::shift::Interval;
 use sched_trace::stats::{deviation, mean};
 
-/// Sides that differ by less than this, in per cent, do not differ for a user.
+/// Sides that differ by less than this, in per cent, are equal for a user.
 pub const SAME_PERCENT: f64 = 10.0;
 
-/// The quantile of the normal distribution for an interval of 95 %. The average only confirms a
-/// shift whose interval is stricter; as strict a one would call few equal sides equal.
+/// The quantile of the normal distribution for a 95 % interval. The average only confirms a shift
+/// whose interval is stricter; an equally strict one would call few equal sides equal.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
-/// The second side's average and 90th percentile against those of the first, in per cent.
+/// The second side's average and 90th percentile relative to those of the first, in per cent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) average: Option<f64>,
-    /// Where that lies with a probability of 95 %.
+    /// The interval that contains it with a probability of 95 %.
     pub(super) interval: Option<Interval>,
     pub(super) p90: Option<f64>,
     /// All samples of both sides are zero.
@@ -25,7 +25,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of samples of which each pair is of one round.
+    /// For pairs of samples, each from one round.
     pub(super) fn of_rounds(first: &[f64], second: &[f64]) -> Spread {
         let (one, other) = (mean(first), mean(second));
         let relative = first.iter().zip(second).map(|(a, b)| b / other - a / one);
@@ -35,7 +35,7 @@ impl Spread {
         Spread::new(first, second, error, count - 1.0)
     }
 
-    /// Of the samples of two runs (Welch).
+    /// The spread between the samples of two runs (Welch).
     pub(super) fn of_sides(first: &[f64], second: &[f64]) -> Spread {
         let parts = [first, second].map(|side| {
             let average = mean(side);
@@ -50,7 +50,8 @@ impl Spread {
         Spread::new(first, second, variance.sqrt(), free)
     }
 
-    /// `error` is that of the logarithm of the averages' ratio, with `free` degrees of freedom.
+    /// `error` is the standard error of the logarithm of the averages' ratio, with `free` degrees
+    /// of freedom.
     fn new(first: &[f64], second: &[f64], error: f64, free: f64) -> Spread {
         let few = first.len().min(second.len()) < 2;
         let nothing = [first, second].concat().iter().all(|&value| value == 0.0);
@@ -80,13 +81,13 @@ impl Spread {
     }
 }
 
-/// A difference of logarithms in per cent.
+/// Converts a difference of logarithms to per cent.
 pub(super) fn percent(shift: f64) -> f64 {
     (shift.exp() - 1.0) * 100.0
 }
 
-/// Of Student's distribution with `free` degrees of freedom, by the expansion of Cornish and Fisher
-/// (Abramowitz and Stegun 26.7.5).
+/// A quantile of Student's distribution with `free` degrees of freedom, by the Cornish-Fisher
+/// expansion (Abramowitz and Stegun 26.7.5).
 fn quantile(free: f64) -> f64 {
     let [x, x3, x5, x7] = [1, 3, 5, 7].map(|power| NORMAL.powi(power));
     x + (x3 + x) / (4.0 * free)

@@ -1,4 +1,4 @@
-//! The trees of the suite: many small files and few large ones, copied from what is installed.
+//! The trees of the suite: many small files and few large ones, copied from installed software.
 
 use std::fs::Metadata;
 use std::io;
@@ -49,11 +49,11 @@ const MOST_BYTES: u64 = 208 << 20;
 const FEWEST_BYTES: u64 = 32 << 20;
 const LARGE_PLACES: [&str; 3] = ["/usr/lib", "/usr/bin", "/usr/share"];
 
-/// Files of `places` that are wanted, by path.
+/// The wanted files in `places`, by path.
 fn found(places: &[&str], wanted: impl Fn(&Metadata) -> bool) -> Vec<(PathBuf, u64)> {
     let mut files = Vec::new();
     for place in places {
-        // A place that is missing, or that changes meanwhile, has fewer files.
+        // A place that is missing, or that changes meanwhile, contributes fewer files.
         let _ = walk(Path::new(place), &mut |path, metadata| {
             if metadata.is_file() && wanted(metadata) {
                 files.push((path.to_owned(), metadata.len()));
@@ -76,7 +76,7 @@ fn small(tree: &Tree) -> io::Result<Vec<String>> {
             SMALL_PLACES.join(", ")
         )));
     }
-    // From all over the list, so that few large directories do not stand for all.
+    // From all over the list, so that a few large directories do not represent everything.
     let step = files.len().div_ceil(MOST_SMALL);
     for (path, _) in files.iter().step_by(step) {
         tree.file(path)?;

@@ -1,4 +1,4 @@
-//! The images of the suite: made once from what is installed, kept for the next run.
+//! The images of the suite: made once from installed software, and kept for the next run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,11 +17,11 @@ use crate::launch::command_at;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Images of another layout are made anew.
+/// Images of another layout are created again.
 const LAYOUT: u32 = 2;
-/// mkfs.erofs compresses some 20 MB a second.
+/// mkfs.erofs compresses some 20 MB per second.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
-/// As the documentation recommends for launches. Some tools refuse files of 1970.
+/// As the documentation recommends for launches. Some tools refuse files from 1970.
 const MKFS: [&str; 5] = [
     "--quiet",
     "-zlz4hc",
@@ -49,14 +49,14 @@ fn is_root(command: &[String]) -> bool {
     !command.iter().any(|word| word.contains("{}"))
 }
 
-/// What is written beside an image when it is complete.
+/// The file written beside an image once it is complete.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     layout: u32,
     command: Vec<String>,
 }
 
-/// Where images are kept unless the user names a directory.
+/// Where images are kept, unless the user names a directory.
 pub(super) fn default_directory() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
@@ -66,7 +66,7 @@ pub(super) fn default_directory() -> PathBuf {
         .join("erofast-suite")
 }
 
-/// Commands that are kept there are run.
+/// Checks the directory, since commands that are kept there are run.
 ///
 /// # Errors
 /// Another user could have put them there.
@@ -120,7 +120,7 @@ fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
     (mark.layout == LAYOUT && path.is_file()).then_some(mark.command)
 }
 
-/// Fills the tree and proves that its program runs in it.
+/// Fills the tree and verifies that its program runs in it.
 fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     let tree = Tree::new(root.to_owned())?;
     let command = (part.collect)(&tree)?;

@@ -15,20 +15,20 @@ use crate::{LabError, Result};
 pub struct SuiteOptions {
     /// The `erofast` binary for the engines `erofast:...`.
     pub erofast: PathBuf,
-    /// The engines to compare, each with the first one; where none is named, those of
-    /// [`Engine::default_list`] that are there.
+    /// The engines to compare, each with the first one; if none are named, the available ones of
+    /// [`Engine::default_list`].
     pub engines: Vec<Engine>,
     /// Launches of each program that count; trees are read at most 14 times.
     pub iterations: usize,
-    /// What keeps the machine busy during launches. Trees are read without load.
+    /// The load that keeps the machine busy during launches. Trees are read without load.
     pub load: LoadChoice,
-    /// Only these parts, by [`part_names`]; all of them when empty.
+    /// Only these parts, by [`part_names`]; all of them if empty.
     pub only: Vec<String>,
     /// Where images are kept; by default the user's cache directory.
     pub work: Option<PathBuf>,
     /// How long a launch may take.
     pub timeout: Duration,
-    /// Of the order, and of the places of random reads.
+    /// Seed of the order, and of the places of random reads.
     pub seed: u64,
 }
 

@@ -7,14 +7,14 @@ use crate::read::Test;
 
 /// A program that is launched, or a tree that is read.
 pub(super) struct Part {
-    /// As `--only` names it.
+    /// Its name for `--only`.
     pub(super) name: &'static str,
-    /// For the table.
+    /// Title in the table.
     pub(super) title: &'static str,
-    /// Fills the tree; the command line of a program. An error says why this machine has no such
-    /// rows.
+    /// Fills the tree; returns the command line of a program. An error says why this machine has no
+    /// such rows.
     pub(super) collect: fn(&Tree) -> io::Result<Vec<String>>,
-    /// How a tree is read.
+    /// The tests that read a tree.
     pub(super) tests: &'static [Test],
 }
 

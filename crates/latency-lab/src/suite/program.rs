@@ -1,5 +1,5 @@
-//! The programs of the suite: well-known programs of the installed system. Each is launched with
-//! its image as the root directory, unless its command says where the mount point stands (`{}`).
+//! The programs of the suite: well-known installed programs. Each is launched with its image as the
+//! root directory, unless its command contains the mount point (`{}`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn compiler(tree: &Tree) -> io::Result<Vec<String>> {
     Ok(compile::command(&compiler))
 }
 
-/// Directories of the standard library that no program of a user imports.
+/// Directories of the standard library that users' programs do not import.
 const PYTHON_LEFT_OUT: [&str; 8] = [
     "test",
     "idlelib",
@@ -81,7 +81,7 @@ fn python(tree: &Tree) -> io::Result<Vec<String>> {
     Ok(words(&[&program, "-I", "-c", script]))
 }
 
-/// Commits of the repository whose log is read.
+/// Number of commits in the repository whose log is read.
 const COMMITS: usize = 400;
 
 fn git(tree: &Tree) -> io::Result<Vec<String>> {

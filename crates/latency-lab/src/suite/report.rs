@@ -11,10 +11,10 @@ use crate::read::ReadReport;
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// How often trees are read: as a claim needs where four engines are compared in all rows.
+/// How often trees are read: as often as a claim needs if four engines are compared in all rows.
 pub(super) const MOST_READS: usize = 14;
 
-/// What `lab suite` prints as JSON.
+/// The JSON output of `lab suite`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SuiteReport {
     /// Requested launches of each program.
@@ -23,11 +23,11 @@ pub struct SuiteReport {
     pub load: String,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// If not, why, row by row.
+    /// If not valid, the reasons, row by row.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples until then.
+    /// The user stopped the run; the report has the samples so far.
     pub interrupted: bool,
-    /// Engines and parts that this machine does not have.
+    /// Engines and parts that this machine lacks.
     pub left_out: Vec<String>,
     /// Programs first, then trees.
     pub rows: Vec<SuiteRow>,
@@ -44,7 +44,7 @@ pub struct SuiteRow {
     pub name: String,
     /// "launch", or the word of the test: "seq", "rand", "tree", "meta", "list".
     pub test: String,
-    /// Of the samples: "us" and "s" are better when smaller, "MB/s" and "ops/s" when larger.
+    /// Unit of the samples: "us" and "s" are better when smaller, "MB/s" and "ops/s" when larger.
     pub unit: String,
     /// In the order of [`SuiteReport::engines`].
     pub cells: Vec<SuiteCell>,
@@ -53,9 +53,9 @@ pub struct SuiteRow {
 /// One engine in a row.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteCell {
-    /// As requested.
+    /// The engine, as requested.
     pub engine: String,
-    /// Which of the engines of this name it is, from 1 on.
+    /// Its number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// In the order of the run.
@@ -65,22 +65,22 @@ pub struct SuiteCell {
     pub rounds: Vec<usize>,
     /// None without samples.
     pub median: Option<f64>,
-    /// How long it takes, the first engine being 1, whatever the unit: by the shift of
+    /// How long it takes relative to the first engine, whatever the unit: from the shift of
     /// `against_first`.
     pub time_ratio: Option<f64>,
-    /// Against the first engine; none for the first.
+    /// Compared with the first engine; none for the first.
     pub against_first: Option<Comparison>,
 }
 
 /// One engine over all rows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SuiteEngine {
-    /// As requested.
+    /// The engine, as requested.
     pub engine: String,
-    /// Which of the engines of this name it is, from 1 on.
+    /// Its number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
-    /// Of the time ratios; 1 for the first engine.
+    /// Geometric mean of the time ratios; 1 for the first engine.
     pub geometric_mean: Option<f64>,
     /// The row with the greatest time ratio.
     pub worst_row: Option<String>,
@@ -136,7 +136,7 @@ impl SuiteReport {
         }
     }
 
-    /// The figures over all rows.
+    /// Computes the figures over all rows.
     pub(super) fn finish(&mut self) {
         if self.interrupted {
             self.not_valid_because
@@ -163,8 +163,8 @@ impl SuiteReport {
         self.engines = engines.map(|(at, cell)| self.overall(at, cell)).collect();
     }
 
-    /// Each row gets a cell for each engine, in the same order: a cell belongs to the engine that
-    /// it names, wherever it stands, and a row may lack one.
+    /// Gives each row a cell for each engine, in the same order: a cell belongs to the engine that
+    /// it names, wherever it is, and a row may lack one.
     fn align(&mut self) {
         fn name((engine, number): (&str, usize)) -> (String, usize) {
             (engine.to_owned(), number)
@@ -239,7 +239,7 @@ impl SuiteReport {
         shown(self.rows.iter().map(figure).collect(), self.valid)
     }
 
-    /// The first engine in its unit, the others as parts of its time.
+    /// The first engine in its unit, the others as fractions of its time.
     fn summary(&self) -> Vec<Table> {
         let numbers: Vec<String> = (1..=self.engines.len())
             .map(|it| format!("[{it}]"))
@@ -281,7 +281,7 @@ impl SuiteReport {
 }
 
 impl SuiteCell {
-    /// Of samples alone, for [`SuiteReport::compute`].
+    /// A cell with only samples, for [`SuiteReport::compute`].
     fn new(engine: &str, number: usize, rounds: Vec<usize>, samples: Vec<f64>) -> SuiteCell {
         SuiteCell {
             engine: engine.into(),
@@ -300,7 +300,7 @@ impl SuiteCell {
 }
 
 impl SuiteRow {
-    /// Numbers the engines that have none.
+    /// Numbers the engines that have no number.
     fn number(&mut self) {
         let numbers = stored(self.cells.iter().map(|it| (it.engine.as_str(), it.number)));
         for (cell, number) in self.cells.iter_mut().zip(numbers) {
@@ -308,7 +308,7 @@ impl SuiteRow {
         }
     }
 
-    /// One cell for each of these engines; what is left over stays behind them.
+    /// One cell for each of these engines; any left over come after them.
     fn align(&mut self, names: &[(String, usize)]) {
         let mut cells = std::mem::take(&mut self.cells);
         for (engine, number) in names {
@@ -322,7 +322,7 @@ impl SuiteRow {
         self.cells.extend(cells);
     }
 
-    /// Every engine with the first one, where there are samples of both.
+    /// Compares every engine with the first one, if there are samples of both.
     fn compare(&mut self) {
         let first = self
             .cells
@@ -352,7 +352,7 @@ impl SuiteRow {
         }
     }
 
-    /// How long the engine `at` this place takes, the first engine being 1.
+    /// How long the engine at index `at` takes relative to the first engine.
     fn ratio(&self, at: usize) -> Option<f64> {
         let (cell, first) = (&self.cells[at], self.cells.first()?.median?);
         let times = match &cell.against_first {
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::Report;
 
-    /// Of two engines.
+    /// A row of two engines.
     fn row(name: &str, unit: &str, first: &[f64], second: &[f64]) -> SuiteRow {
         let cell =
             |name: &str, samples: &[f64]| SuiteCell::new(name, 0, Vec::new(), samples.into());
@@ -428,7 +428,7 @@ mod tests {
         };
         let twice = Some(200.0);
         assert_eq!(ratios(&report), [twice, twice, None, twice]);
-        // Of a file the list of the engines has the order.
+        // For a file, the list of engines determines the order.
         report.rows[0].cells.reverse();
         let text = serde_json::to_vec(&report).unwrap();
         let Ok(Report::Suite(read)) = Report::from_json(&text) else {

@@ -12,7 +12,7 @@ const TOOLS: usize = 40;
 /// A data file of the tree, for tools that read one.
 const DATA: &str = "/data/text";
 
-/// Tools of a small system and how the script calls them; the first forty that work are taken.
+/// Tools of a small system and how the script calls them; the first forty that work are used.
 const CANDIDATES: &str = "\
 cat /data/text; head -n 3 /data/text; tail -n 3 /data/text; wc /data/text; sort /data/text; \
 uniq /data/text; cut -c 1-10 /data/text; tr -d x; sed s/a/b/ /data/text; \
@@ -27,7 +27,7 @@ gzip -c /data/text; xz -c /data/text; bzip2 -c /data/text; tar -cf - /data; seq 
 expr 1 + 1; date; uname -a; id -u; env; printenv PATH; true; sleep 0; factor 60; \
 numfmt 1000; shuf -n 2 /data/text; split -n l/1/2 /data/text; perl -e 1";
 
-/// Fills the tree with shell, tools and script.
+/// Fills the tree with the shell, tools and script.
 pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
     let shell = tree.program_in_path("sh")?;
     let shell = shell.to_string_lossy().into_owned();

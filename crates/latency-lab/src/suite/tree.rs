@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use crate::process::in_path;
 
-/// Directories that many distributions merge into /usr by a link.
+/// Directories that many distributions merge into /usr by a symlink.
 const LINKED: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// Deeper directories are a loop of links.
+/// Deeper directories are a loop of symlinks.
 const DEEPEST: usize = 24;
 
 /// A directory that becomes the root directory of a program.
@@ -21,7 +21,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// An empty tree at `root`, with this machine's links of a merged /usr.
+    /// An empty tree at `root`, with this machine's symlinks for a merged /usr.
     pub(super) fn new(root: PathBuf) -> io::Result<Tree> {
         for name in ["tmp", "dev", "proc"] {
             fs::create_dir_all(root.join(name))?;
@@ -39,7 +39,7 @@ impl Tree {
         &self.root
     }
 
-    /// A file of the machine, by the path that programs know; links are followed.
+    /// Adds a file of the machine, at the path that programs know; symlinks are followed.
     pub(super) fn file(&self, path: &Path) -> io::Result<()> {
         let to = self.place(path)?;
         if to.exists() {
@@ -51,20 +51,20 @@ impl Tree {
             .map_err(|source| name(path, source))
     }
 
-    /// A file with the given content.
+    /// Adds a file with the given content.
     pub(super) fn write(&self, path: &str, content: &str) -> io::Result<()> {
         let to = self.root.join(path);
         fs::create_dir_all(to.parent().unwrap_or(&self.root))?;
         fs::write(to, content)
     }
 
-    /// A program, its interpreter and its libraries.
+    /// Adds a program, its interpreter and its libraries.
     pub(super) fn program(&self, path: &Path) -> io::Result<()> {
         self.file(path)?;
         self.libraries(&[path.to_owned()])
     }
 
-    /// A program that is found in PATH; where it is.
+    /// Adds a program found in PATH; returns its path.
     pub(super) fn program_in_path(&self, program: &str) -> io::Result<PathBuf> {
         let path = in_path(program)
             .ok_or_else(|| io::Error::other(format!("{program} is not installed")))?;
@@ -72,7 +72,8 @@ impl Tree {
         Ok(path)
     }
 
-    /// A directory without the entries that `skip` selects by name, with its libraries' libraries.
+    /// Adds a directory without the entries that `skip` selects by name, together with the
+    /// libraries that its own libraries need.
     pub(super) fn directory(&self, path: &Path, skip: &dyn Fn(&str) -> bool) -> io::Result<()> {
         let mut objects = Vec::new();
         self.below(path, skip, DEEPEST, &mut objects)?;
@@ -89,7 +90,7 @@ impl Tree {
         for entry in fs::read_dir(path).map_err(|source| name(path, source))? {
             let path = entry?.path();
             let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-            // A link to nothing is left out.
+            // A dangling symlink is left out.
             let Ok(metadata) = fs::metadata(&path) else {
                 continue;
             };
@@ -108,7 +109,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What the dynamic loader maps for these files.
+    /// Adds the libraries that the dynamic loader maps for these files.
     fn libraries(&self, objects: &[PathBuf]) -> io::Result<()> {
         if objects.is_empty() {
             return Ok(());
@@ -125,7 +126,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Where a path of the machine is in the tree: its directory by the name without links.
+    /// The place of a machine's path in the tree: its directory is resolved without symlinks.
     fn place(&self, path: &Path) -> io::Result<PathBuf> {
         let parent = path.parent().unwrap_or(Path::new("/"));
         let parent = parent.canonicalize().map_err(|source| name(path, source))?;
@@ -141,7 +142,7 @@ fn name(path: &Path, source: io::Error) -> io::Error {
     io::Error::new(source.kind(), format!("{}: {source}", path.display()))
 }
 
-/// Paths in lines as "libm.so.6 => /lib/libm.so.6 (0x7f00)" and "/lib64/ld-linux-x86-64.so.2
+/// Paths in lines such as "libm.so.6 => /lib/libm.so.6 (0x7f00)" and "/lib64/ld-linux-x86-64.so.2
 /// (0x7f00)".
 fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {

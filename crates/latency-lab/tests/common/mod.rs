@@ -1,4 +1,4 @@
-//! What the experiments of the tests have in common: an image of the repository, and skips.
+//! Shared by the tests of experiments: an image of the repository, and skips.
 
 pub mod schema;
 
@@ -13,7 +13,7 @@ pub fn image() -> PathBuf {
         .unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
 }
 
-/// One experiment at a time: they check the whole machine for what they left behind.
+/// One experiment at a time: they check the whole machine for leftovers.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,17 +1,17 @@
-//! Holds a report against its schema in docs/schemas, by the words of JSON Schema that the schemas
-//! use.
+//! Checks a report against its schema in docs/schemas, using the JSON Schema keywords that the
+//! schemas use.
 //!
-//! Stricter than JSON Schema in one thing: a field that the schema does not know is a fault, so
-//! that no field stays without its description. Readers of the JSON must accept further fields.
+//! Stricter than JSON Schema in one respect: a field that the schema does not know is an error, so
+//! that no field lacks a description. Readers of the JSON must accept additional fields.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Words that say something about the schema, not about the report.
+/// Keywords that describe the schema, not the report.
 const REMARKS: [&str; 4] = ["$schema", "$defs", "title", "description"];
 
-/// Panics with the path of the first thing that does not fit.
+/// Panics with the path of the first mismatch.
 #[track_caller]
 pub fn check(name: &str, report: &Value) {
     if let Some(fault) = fault(name, report) {
@@ -19,13 +19,13 @@ pub fn check(name: &str, report: &Value) {
     }
 }
 
-/// The first thing that does not fit, with its path.
+/// The first mismatch, with its path.
 pub fn fault(name: &str, report: &Value) -> Option<String> {
     let file = File::read(&format!("{name}.json"));
     file.fault(&file.schema, report, name)
 }
 
-/// A file of docs/schemas, to which `$ref` refers.
+/// A file of docs/schemas that `$ref` refers to.
 struct File {
     schema: Value,
 }
@@ -50,7 +50,7 @@ impl File {
             .find_map(|(word, meaning)| self.broken(words, word, meaning, value, path))
     }
 
-    /// What is wrong by one word of a schema.
+    /// The violation of one keyword of a schema.
     fn broken(
         &self,
         words: &Map<String, Value>,

@@ -1,11 +1,11 @@
-//! What follows from the claims of a recorder or a reader.
+//! Conclusions from the claims of a recorder or a reader.
 
 use super::witness::Proof;
 use crate::{Claims, Event, Loss};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether the recorder counted the events of all CPUs that the trace names, each has some, and
-/// none were lost.
+/// Whether the recorder counted the events of all CPUs named in the trace, each has some, and none
+/// were lost.
 pub(super) fn are_whole(claims: &Claims, events: &[Event]) -> bool {
     let cpus: BTreeSet<u32> = events.iter().map(|event| event.cpu).collect();
     let all = |of: &BTreeSet<u32>| of.iter().all(|cpu| claims.counted.contains(cpu));
@@ -13,7 +13,7 @@ pub(super) fn are_whole(claims: &Claims, events: &[Event]) -> bool {
     claims.losses.is_empty() && all(&cpus) && all(&claims.cpus) && !silent
 }
 
-/// The intervals of the losses: each begins with the last event before it.
+/// The intervals of the losses: each begins at the last event before it.
 pub(super) fn proofs(claims: &Claims, events: &[Event]) -> Vec<Proof> {
     let mut times: BTreeMap<Option<u32>, Vec<u64>> = BTreeMap::new();
     let lossy: BTreeSet<Option<u32>> = claims.losses.iter().map(|loss| loss.cpu).collect();

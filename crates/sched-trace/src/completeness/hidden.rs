@@ -1,24 +1,24 @@
-//! Threads that the recorder hides (`set_event_notrace_pid`, filters by pid), and chains of
-//! switches that break.
+//! Threads that the recorder hides (`set_event_notrace_pid`, filters by pid), and broken chains of
+//! switches.
 //!
-//! The switches from a hidden thread are not written, nor the wake-ups that it causes: others are
-//! seen to enter and leave, and it is seen to enter. What happened while it ran is not known, and
-//! contradicts what is seen before and after; but nothing that should be in the trace is missing.
+//! Switches from a hidden thread are not written, nor are the wake-ups that it causes: others are
+//! seen entering and leaving, and it is seen only entering. The events during its run are unknown
+//! and contradict those seen before and after, but nothing that should be in the trace is missing.
 
 use super::times::{touches, union};
 use crate::{Kind, Trace, UNKNOWN_PID};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// A thread that enters a CPU so often, and never leaves one, is hidden.
+/// A thread that enters a CPU this often, and never leaves one, is hidden.
 const STAYS: usize = 2;
 
-/// What is not in the trace because of hidden threads, and what is not for other reasons.
+/// Events that are missing because of hidden threads, and events missing for other reasons.
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
     pids: BTreeSet<i32>,
-    /// When such threads ran, joined.
+    /// When such threads ran, merged.
     blind: Vec<(u64, u64)>,
-    /// When another thread left a CPU than the one that had entered it, which is not hidden.
+    /// Times at which a thread left a CPU that another thread, which is not hidden, had entered.
     breaks: Vec<u64>,
 }
 
@@ -59,13 +59,13 @@ impl Hidden {
         self.pids.contains(&pid)
     }
 
-    /// Whether a hidden thread explains a contradiction of this thread between these times, if one
-    /// missing event does.
+    /// Whether a hidden thread explains a contradiction of this thread between these times,
+    /// `single` if one missing event explains it.
     pub fn explains(&self, pid: i32, single: bool, from_ns: u64, until_ns: u64) -> bool {
         self.has(pid) || single && touches(&self.blind, from_ns, until_ns)
     }
 
-    /// Whether a switch is missing between these times, of threads that are not hidden.
+    /// Whether a switch of threads that are not hidden is missing between these times.
     pub fn is_broken(&self, from_ns: u64, until_ns: u64) -> bool {
         let at = self.breaks.partition_point(|at| *at <= from_ns);
         self.breaks.get(at).is_some_and(|at| *at <= until_ns)

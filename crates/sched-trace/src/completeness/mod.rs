@@ -1,8 +1,8 @@
-//! Which events a trace holds, by CPU and interval: known to be whole, known to be broken, or not
-//! known.
+//! Which events a trace has, by CPU and interval: known to be complete, known to be incomplete, or
+//! unknown.
 //!
-//! A header that denies no loss proves nothing: a CPU that was not recorded, a ring buffer that was
-//! overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
+//! A header that reports no loss proves nothing: a CPU that was not recorded, a ring buffer that
+//! was overwritten on one CPU, and a removed line leave no mark. The events themselves do: a thread
 //! that is woken twice has run in between, and if no CPU shows that, events are missing
 //! (`witness.rs`). Recorders and readers add what they know as [`crate::Claims`].
 
@@ -24,43 +24,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use times::{touches, union};
 use witness::Proof;
 
-/// A wait is not known if all CPUs were silent for so long within it: whatever could end it would
+/// A wait is uncertain if all CPUs were silent for this long within it: whatever could end it would
 /// have been an event. It is a pause of the machine, or two recordings in one.
 const SILENCE_NS: u64 = 2_000_000_000;
 
-/// The same where nobody counted the events of several CPUs: a timer would wake a thread on one.
+/// The corresponding time if the events of several CPUs were not counted: a timer would wake a
+/// thread on one of them.
 const UNCOUNTED_NS: u64 = 500_000_000;
 
-/// Silences that are looked at for a notice.
+/// Most silences examined for a notice.
 const NOTED: usize = 16;
 
-/// Most intervals that are kept for one CPU; beyond that they are joined.
+/// Most intervals kept for one CPU; beyond that they are merged.
 const INTERVALS: usize = 10_000;
 
-/// What is known of the events of a CPU in an interval.
+/// The completeness of the events of a CPU in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coverage {
-    /// The recorder counted them, and all are there.
+    /// The recorder counted them, and none are missing.
     Whole,
     /// Some are missing.
     Broken,
-    /// Nothing contradicts that all are there, and nothing proves it.
+    /// Nothing contradicts their completeness, and nothing proves it.
     Unknown,
 }
 
 /// An interval of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// The CPU; `None` where the trace does not show which.
+    /// The CPU; `None` if the trace does not show which.
     pub cpu: Option<u32>,
     /// Beginning, in the clock of the trace.
     pub from_ns: u64,
     /// End.
     pub until_ns: u64,
-    /// What is known.
+    /// The completeness of its events.
     pub coverage: Coverage,
-    /// How it is known that events are missing.
+    /// The evidence that events are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -68,35 +69,35 @@ pub struct Interval {
 /// How complete the events of a trace are.
 #[derive(Clone, Debug, Default)]
 pub struct Completeness {
-    /// By CPU, in the order of time. The intervals of a CPU do not overlap.
+    /// By CPU, ordered by time. The intervals of a CPU do not overlap.
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// The recorder counted the events of all CPUs, and all are there: what is missing nevertheless
-    /// was not written by the kernel.
+    /// The recorder counted the events of all CPUs and lost none: any that are missing were not
+    /// written by the kernel.
     pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,
-    /// Time without any event that is too long for a wait, in the order of time.
+    /// Periods without any event that are too long for a wait, ordered by time.
     silences: Vec<(u64, u64)>,
-    /// Those of them within which threads could run.
+    /// The silences in which threads were runnable.
     paused: Vec<(u64, u64)>,
     /// Why events are known to be missing.
     known: Vec<Proof>,
-    /// Broken intervals of all CPUs, joined, in the order of time.
+    /// Broken intervals of all CPUs, merged, ordered by time.
     broken: Vec<(u64, u64)>,
-    /// Where a recorder counted all events, a contradiction shows what the kernel did not write;
-    /// elsewhere one that stands alone does. Of these threads, in these intervals.
+    /// If a recorder counted all events, a contradiction shows what the kernel did not write;
+    /// otherwise only an isolated one does. For these threads, in these intervals.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
-/// Finds out how complete the events of a trace are.
+/// Determines how complete the events of a trace are.
 pub fn of(trace: &Trace) -> Completeness {
     let Some(span) = trace.span() else {
         return Completeness::default();
     };
     let claims = &trace.claims;
-    // Clocks that differ between CPUs contradict themselves.
+    // Clocks that differ between CPUs cause contradictions.
     let witnessed = match trace.clock.as_str() {
         "local" => Vec::new(),
         _ => witness::proofs(trace),
@@ -125,11 +126,10 @@ pub fn of(trace: &Trace) -> Completeness {
     found
 }
 
-/// Contradictions that are explained without a gap in the trace, and the others.
+/// Separates contradictions that are explained without a gap in the trace from the others.
 ///
-/// A gap contradicts several threads, or breaks a chain of switches. A single event that is missing
-/// contradicts one thread alone: the kernel did not write it, or a recorder that leaves out single
-/// ones.
+/// A gap contradicts several threads, or breaks a chain of switches. A single missing event
+/// contradicts only one thread: the kernel did not write it, or a recorder omits single ones.
 fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
     let hidden = Hidden::of(trace);
     let (mut omitted, others): (Vec<Proof>, Vec<Proof>) = proofs
@@ -158,7 +158,7 @@ fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
 }
 
 impl Completeness {
-    /// Joins what is known by CPU.
+    /// Merges what is known, by CPU.
     fn join(&mut self, trace: &Trace, span: (u64, u64)) {
         let by_cpu = joined(self.known.clone());
         let broken = by_cpu.values().flatten();
@@ -167,7 +167,7 @@ impl Completeness {
         self.intervals = intervals(trace, span, by_cpu);
     }
 
-    /// Adds the silences that threads which wait contradict, unless a recorder counted all events.
+    /// Adds the silences that waiting threads contradict, unless a recorder counted all events.
     pub(crate) fn add_silences(&mut self, trace: &Trace, waits: &[Waited]) {
         let Some(span) = trace.span().filter(|_| !self.is_counted) else {
             return;
@@ -184,7 +184,7 @@ impl Completeness {
             all.sort_unstable();
             all.dedup();
         }
-        // perf counts the events that its buffers have no place for.
+        // perf counts the events that do not fit into its buffers.
         if !of_one.is_empty() && !trace.claims.skips_some {
             self.proofs += of_one.len() as u64;
             self.known.extend(of_one);
@@ -217,11 +217,11 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // All of the silence: events at its edges are there.
+            // The whole silence: events at its edges exist.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 
-    /// When what is known of threads ends: at seams and where broken intervals end.
+    /// Times at which knowledge about threads ends: at seams, and at the ends of broken intervals.
     pub(crate) fn edges(&self) -> Vec<Edge> {
         let seams = self.seams.iter().map(|&at_ns| Edge { at_ns, seam: true });
         let ends = self
@@ -233,12 +233,12 @@ impl Completeness {
         edges
     }
 
-    /// Which part of the trace a time is in, between seams.
+    /// The part of the trace, between seams, that a time is in.
     pub(crate) fn part(&self, time_ns: u64) -> usize {
         self.seams.partition_point(|seam| *seam <= time_ns)
     }
 
-    /// What a reader of the figures has to know.
+    /// Notices for readers of the figures.
     pub fn notices(&self) -> Vec<Notice> {
         let mut notices: Vec<Notice> = self
             .seams
@@ -271,14 +271,14 @@ impl Completeness {
     }
 }
 
-/// A time at which states of threads are forgotten; at a seam also what runs on the CPUs.
+/// A time at which states of threads are forgotten and, at a seam, also what runs on the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub at_ns: u64,
     pub seam: bool,
 }
 
-/// The proofs by CPU, with those that overlap as one.
+/// The proofs by CPU, with overlapping ones merged.
 fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
     proofs.sort_by_key(|proof| (proof.cpu, proof.from_ns));
     let mut by_cpu: BTreeMap<Option<u32>, Vec<Proof>> = BTreeMap::new();
@@ -295,7 +295,7 @@ fn joined(mut proofs: Vec<Proof>) -> BTreeMap<Option<u32>, Vec<Proof>> {
     by_cpu
 }
 
-/// Broken intervals, and what is known of the rest of each CPU.
+/// Broken intervals, and what is known about the rest of each CPU.
 fn intervals(
     trace: &Trace,
     (first, last): (u64, u64),
@@ -339,7 +339,7 @@ fn intervals(
     intervals
 }
 
-/// Times in which no CPU wrote an event.
+/// Periods in which no CPU wrote an event.
 fn silences(trace: &Trace, is_counted: bool) -> Vec<(u64, u64)> {
     let first = trace.events.first().map(|event| event.cpu);
     let several = trace.events.iter().any(|event| Some(event.cpu) != first);

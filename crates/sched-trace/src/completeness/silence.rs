@@ -1,30 +1,30 @@
-//! Silences that are no waits: a machine that pauses, a clock that jumps, and lines that were cut
+//! Silences that are not waits: a machine that pauses, a clock that jumps, and lines that were cut
 //! out of a text.
 //!
 //! A thread that waits behind another one of the same kind runs within some milliseconds. If it
-//! does so all the time, and its CPU writes no event for a hundred of them while it could run, then
-//! events of that CPU are missing; if no CPU does, time itself is. Threads that are used to waiting
-//! (SCHED_IDLE, CPU quotas) show nothing, and nor do those behind real-time threads that may run
-//! for long.
+//! always does so, and its CPU writes no event for a hundred milliseconds while it is runnable,
+//! then events of that CPU are missing; if no CPU writes any, time itself is missing. Threads that
+//! are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do those behind real-time
+//! threads that may run for long.
 
 use super::hidden::Hidden;
 use super::witness::Proof;
 use crate::{Kind, Task, Trace};
 use std::collections::{BTreeMap, HashMap};
 
-/// A pause of all CPUs that is longer than turns of threads are.
+/// A pause of all CPUs that is longer than threads' turns.
 const PAUSE_NS: u64 = 20_000_000;
 
 /// A silence of one CPU that is much longer.
 const SILENCE_NS: u64 = 100_000_000;
 
-/// Gaps that are looked at for each wait: more show nothing that these do not.
+/// Most gaps examined for each wait: more add nothing.
 const GAPS: usize = 16;
 
-/// Waits of a thread, or runs, that show what it is used to.
+/// Number of a thread's waits, or runs, that show what is usual for it.
 const USUAL: usize = 20;
 
-/// A pause is longer than waits that are usual by so much, and a silence by so much.
+/// Factors by which a pause, and a silence, exceed usual waits.
 const MUCH: [u64; 2] = [2, 4];
 
 /// Priorities below it are real-time.
@@ -34,13 +34,13 @@ const REALTIME: i32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited {
     pub task: Task,
-    /// Where it was queued.
+    /// The CPU it was queued on.
     pub cpu: u32,
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
-/// Time without an event, and which thread the CPU ran.
+/// A period without an event, and the thread that the CPU ran.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     from_ns: u64,
@@ -48,7 +48,7 @@ struct Gap {
     runner: Task,
 }
 
-/// Silences of all CPUs, and those of one of them.
+/// Silences of all CPUs, and those of single ones.
 #[derive(Debug, Default)]
 pub(super) struct Silences {
     pub of_all: Vec<(u64, u64)>,
@@ -56,7 +56,7 @@ pub(super) struct Silences {
 }
 
 impl Silences {
-    /// `waits` are all that there are, those that last beyond the trace included.
+    /// Finds them; `waits` are all waits, including those that outlast the trace.
     pub fn of(trace: &Trace, waits: &[Waited]) -> Self {
         let pauses = pauses(trace);
         let gaps = gaps(trace, &Hidden::of(trace));
@@ -114,7 +114,7 @@ impl Gap {
 /// Lengths by thread, in ascending order.
 type Lengths = HashMap<i32, Vec<u64>>;
 
-/// How long threads wait, and how long real-time ones run.
+/// How long threads usually wait, and how long real-time ones run.
 struct Usual {
     waits: Lengths,
     runs: Lengths,
@@ -131,7 +131,7 @@ impl Usual {
         }
     }
 
-    /// Whether a thread would not have waited so long behind what the CPU ran.
+    /// Whether a thread would not have waited this long behind what the CPU ran.
     fn contradicts(&self, gap: &Gap, wait: &Waited, much: u64) -> bool {
         let (runner, length) = (gap.runner, gap.length_ns());
         let is_normal = runner.prio >= REALTIME && wait.task.prio <= runner.prio;
@@ -141,7 +141,7 @@ impl Usual {
     }
 }
 
-/// Whether hardly any of many lengths is so long.
+/// Whether few of many lengths are this long.
 fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
     let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
     let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);
@@ -172,7 +172,7 @@ fn runs(trace: &Trace) -> Vec<(i32, u64)> {
     runs
 }
 
-/// Times without an event of any CPU.
+/// Periods without an event from any CPU.
 fn pauses(trace: &Trace) -> Vec<(u64, u64)> {
     let pairs = trace.events.windows(2);
     let pairs = pairs.map(|pair| (pair[0].time_ns, pair[1].time_ns));
@@ -181,7 +181,7 @@ fn pauses(trace: &Trace) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Those of each CPU, also that before the end of the trace, unless a hidden thread ran.
+/// The gaps of each CPU, including the one before the end of the trace, unless a hidden thread ran.
 fn gaps(trace: &Trace, hidden: &Hidden) -> BTreeMap<u32, Vec<Gap>> {
     let mut last: BTreeMap<u32, (u64, Option<Task>)> = BTreeMap::new();
     let mut gaps: BTreeMap<u32, Vec<Gap>> = BTreeMap::new();

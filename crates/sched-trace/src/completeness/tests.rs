@@ -1,17 +1,17 @@
-//! What contradictions prove, and what whole traces may show.
+//! The conclusions from contradictions, and the freedoms of complete traces.
 
 use super::*;
 use crate::latency::analyse;
 use crate::script::trace;
 
-/// CPUs of which events are missing.
+/// CPUs whose events are missing.
 fn broken(text: &str) -> Vec<Option<u32>> {
     let found = of(&trace(text)).intervals.into_iter();
     let broken = found.filter(|interval| interval.coverage == Coverage::Broken);
     broken.map(|interval| interval.cpu).collect()
 }
 
-/// What a trace shows, the trace, and the CPUs of which events are proven to be missing.
+/// A description of a trace, the trace, and the CPUs whose events are proven to be missing.
 type Case = (&'static str, &'static str, &'static [Option<u32>]);
 
 const CASES: [Case; 20] = [
@@ -172,7 +172,7 @@ fn a_cpu_whose_threads_used_to_take_turns_is_not_silent_for_long() {
         );
         assert_eq!(longest_us(&cut), 4000);
     }
-    // A recorder that counted the events knows that the wait was one.
+    // A recorder that counted the events knows that this is a real wait.
     let mut cut = turns(
         |us, cpu| cpu == 0 || !(500_000..1_500_000).contains(&us),
         always,
@@ -195,7 +195,7 @@ fn a_jump_of_the_clock_is_no_wait_of_all_threads() {
 
 #[test]
 fn who_is_used_to_waiting_may_wait_long() {
-    // Thread 2 gets its turn after half a second each time, as SCHED_IDLE ones do.
+    // Thread 2 gets its turn after half a second each time, like SCHED_IDLE threads.
     let mut text = String::new();
     for turn in 0..50 {
         let at = turn * 501_000;
@@ -305,7 +305,7 @@ fn a_wait_across_a_silence_of_all_cpus_is_left_out() {
     let text = "0 0 1 waking 7; 1 0 1 S 2; 3587000000 0 2 S 7; 3587000010 0 7 S 0";
     let report = analyse(&trace(text));
     assert_eq!((report.waits.len(), report.left_out), (0, 1));
-    // A thread that hogs its CPU for a second is no silence.
+    // A thread that occupies its CPU for a second is not a silence.
     let text = "0 0 1 waking 7; 1 0 1 S 2; 1000000 0 2 S 7";
     assert_eq!(analyse(&trace(text)).waits.len(), 1);
 }

@@ -1,18 +1,18 @@
-//! Intervals of time that do not overlap, in their order.
+//! Non-overlapping intervals of time, in order.
 
-/// Whether one of these intervals, which do not overlap, overlaps this one.
+/// Whether any of these non-overlapping intervals overlaps this one.
 pub(super) fn touches(all: &[(u64, u64)], from_ns: u64, until_ns: u64) -> bool {
     let at = all.partition_point(|(_, end)| *end <= from_ns);
     all.get(at).is_some_and(|(start, _)| *start < until_ns)
 }
 
-/// Overlapping intervals as one.
+/// Merges overlapping intervals.
 pub(super) fn union(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.sort_unstable();
     let mut union: Vec<(u64, u64)> = Vec::new();
     for (from, until) in all {
         match union.last_mut() {
-            // Where one ends and the next begins, a thread's state may be known.
+            // Between the end of one and the beginning of the next, a thread's state may be known.
             Some((_, last)) if *last > from => *last = until.max(*last),
             _ => union.push((from, until)),
         }

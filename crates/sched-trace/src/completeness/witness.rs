@@ -1,29 +1,30 @@
 //! Contradictions in the events of a trace, each of which proves that some are missing.
 //!
-//! Every event of a thread says something of what it did before. Where no event shows that, the
-//! one that would is missing, and the CPU on which it was written is the one that the thread ran
-//! on. What kernels omit is no proof: some write no switch from the idle task, or from threads that
-//! they hide, so a thread that leaves a CPU which another one entered last is only counted
+//! Every event of a thread implies something about what it did before. If no event shows that, the
+//! one that would is missing, and it should have been written on the CPU that the thread ran on.
+//! Events that kernels omit are not proof: some write no switch from the idle task, or from threads
+//! that they hide, so a thread that leaves a CPU which another one entered last is only counted
 //! ([`crate::latency::Report::missing_switches`]).
 
 use crate::{Comm, Event, Kind, Task, TaskState, Trace, Wake};
 use std::collections::{BTreeMap, HashMap};
 
-/// A thread that is queued on an idle CPU runs at once. Virtual CPUs may pause, for less than this.
+/// A thread that is queued on an idle CPU runs at once. Virtual CPUs may pause, but for less than
+/// this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
-/// The part of a recording that its start and its end may take.
+/// The fraction (one in this many) of a recording that its start and its end may take.
 const EDGE: u64 = 20;
 
 /// Events of a CPU that must be missing, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     pub cpu: Option<u32>,
-    /// The thread that contradicts itself; 0 where it is something else that proves it.
+    /// The thread that contradicts itself; 0 if something else is the proof.
     pub pid: i32,
     pub from_ns: u64,
     pub until_ns: u64,
-    /// One event that is missing explains it: a wake-up or a migration of this thread.
+    /// One missing event explains it: a wake-up or a migration of this thread.
     pub single: bool,
     pub reason: String,
 }
@@ -53,7 +54,7 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
 }
 
 /// Where a recorder that starts and stops one CPU after another (perf) has begun, and where it
-/// ends. Proofs before and behind are of that, unless it took more than a small part of the
+/// ends. Proofs before and after are caused by that, unless it took more than a small part of the
 /// recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
@@ -70,8 +71,8 @@ fn edges(trace: &Trace) -> Option<(u64, u64)> {
     ))
 }
 
-/// From when on each CPU writes the wake-ups that it causes, and until when all of them do. A
-/// recorder may start and stop one CPU after another, and one event after another (perf).
+/// The time from which each CPU writes the wake-ups that it causes, and until which all of them do.
+/// A recorder may start and stop one CPU after another, and one event after another (perf).
 fn wakes(events: &[Event]) -> Option<(u64, u64)> {
     let mut cpus: BTreeMap<u32, Option<(u64, u64)>> = BTreeMap::new();
     for event in events {
@@ -87,7 +88,7 @@ fn wakes(events: &[Event]) -> Option<(u64, u64)> {
     Some((begun, times.iter().map(|(_, last)| *last).min()?))
 }
 
-/// What a thread is known to do.
+/// The known state of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Doing {
     #[default]
@@ -98,7 +99,7 @@ enum Doing {
     Woken,
     /// Preempted.
     Ready,
-    /// Woken after that: it had been about to sleep.
+    /// Woken after that: it was about to sleep.
     ReadyWoken,
 }
 
@@ -106,21 +107,21 @@ enum Doing {
 struct Thread {
     doing: Doing,
     comm: Comm,
-    /// The CPU it runs on or is queued on, or slept on.
+    /// The CPU it runs on, is queued on, or slept on.
     cpu: Option<u32>,
-    /// Since when this is known.
+    /// The time since which this is known.
     at_ns: u64,
-    /// A wake-up of the running thread has begun: if it sleeps now, that may wake it or not.
+    /// A wake-up of the running thread has begun: if it sleeps now, that may or may not wake it.
     waker: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// The thread that entered it last.
+    /// The last thread that entered it.
     current: i32,
     /// Its last event.
     at_ns: u64,
-    /// That thread entered another CPU since: its switch here is missing, or the next one will
+    /// That thread has since entered another CPU: its switch here is missing, or the next one will
     /// show that the kernel omitted it.
     left_unseen: bool,
 }
@@ -230,7 +231,7 @@ impl Witness {
         }
     }
 
-    /// An idle CPU runs what is queued there.
+    /// An idle CPU runs whatever is queued there.
     fn queue(&mut self, pid: i32, cpu: u32, time_ns: u64) {
         if self.cpus.get(&cpu).is_some_and(|cpu| cpu.current == 0) {
             self.queued.insert(pid, (cpu, time_ns));
@@ -261,8 +262,8 @@ impl Witness {
         self.cpus.insert(event.cpu, cpu);
     }
 
-    /// A thread comes after itself where formats do not name the one before (compact Perfetto):
-    /// one of those that were queued here ran, and its switch is not in the trace.
+    /// A thread follows itself if the format does not name the previous one (compact Perfetto): one
+    /// of those queued here ran, and its switch is missing in the trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads
@@ -278,7 +279,7 @@ impl Witness {
     fn leave(&mut self, event: &Event, task: Task, state: TaskState, entered: Option<i32>) {
         self.queued.remove(&task.pid);
         let seen = *self.thread(task);
-        // The first event of a CPU has no switch before it that the kernel could have omitted.
+        // The first event of a CPU has no earlier switch that the kernel could have omitted.
         let unseen = match seen.doing {
             Doing::Asleep => true,
             Doing::Running => seen.cpu != Some(event.cpu),

@@ -1,4 +1,4 @@
-//! Records of the kernel's events to [`Event`]s.
+//! Decodes records of the kernel's events into [`Event`]s.
 
 use super::format::{EventFormat, Field, Location};
 use super::symbols::Addresses;
@@ -6,11 +6,11 @@ use crate::schema::{self, ABSENT, EVENTS, FieldType, Form, Naming, Value, What};
 use crate::{Event, Notice, Trace, UNKNOWN_PID};
 use std::collections::HashMap;
 
-/// Where the fields of an event lie, in the order of its [`schema::EventType`].
+/// The positions of an event's fields, in the order of its [`schema::EventType`].
 #[derive(Clone, Copy, Debug)]
 struct Layout(What, [Option<Field>; 7]);
 
-/// Turns records into events of a trace.
+/// Converts records to events of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// Layouts by event id.
@@ -21,7 +21,7 @@ pub(crate) struct Decoder {
     pub broken: u64,
 }
 
-/// Every record begins with the id of its event.
+/// Every record begins with the ID of its event.
 const COMMON_TYPE: Field = Field {
     offset: 0,
     size: 2,
@@ -45,7 +45,7 @@ impl Decoder {
         decoder
     }
 
-    /// Adds the event of a record to the trace, if it is of a kind that is read.
+    /// Adds the event of a record to the trace, if its kind is read.
     pub fn record(&mut self, trace: &mut Trace, time_ns: u64, cpu: u32, record: &[u8]) {
         let Some(id) = COMMON_TYPE.int(record) else {
             self.broken += 1;
@@ -106,7 +106,7 @@ fn layout(format: &EventFormat) -> Option<Layout> {
     for (at, field) in event.fields.iter().enumerate() {
         let place = match field.form {
             Form::Ignored => None,
-            // A pointer names nothing.
+            // A pointer is not a name.
             Form::Queue => format
                 .field(field.name)
                 .filter(|f| f.location != Location::Here),

@@ -1,6 +1,6 @@
-//! The `format` files of tracefs: where each field of an event's record lies.
+//! The `format` files of tracefs: where the fields of an event's record are.
 
-/// One kind of event, as its `format` file describes it.
+/// One kind of event, as described by its `format` file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventFormat {
     pub name: String,
@@ -8,7 +8,7 @@ pub(crate) struct EventFormat {
     fields: Vec<(String, Field)>,
 }
 
-/// Where a value lies in a record.
+/// The position of a value in a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Field {
     pub offset: usize,
@@ -17,20 +17,20 @@ pub(crate) struct Field {
     pub location: Location,
 }
 
-/// How a field is reached.
+/// How to find a field's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Location {
-    /// It lies at its offset.
+    /// At its offset.
     #[default]
     Here,
-    /// `__data_loc`: at its offset lies offset (low half) and length of the data.
+    /// `__data_loc`: the value at its offset has the offset (low half) and the length of the data.
     Absolute,
-    /// `__rel_data_loc`: the same, counted from the end of the field.
+    /// `__rel_data_loc`: like `Absolute`, but the offset is relative to the end of the field.
     Relative,
 }
 
 impl EventFormat {
-    /// Reads a format file; `None` if it lacks name or id.
+    /// Reads a format file; `None` if it lacks the name or the ID.
     pub fn parse(text: &str) -> Option<Self> {
         let mut format = Self::default();
         let mut id = None;
@@ -97,7 +97,7 @@ impl Field {
         matches!(bytes.len(), 1 | 2 | 4 | 8).then(|| i64::from_le_bytes(wide))
     }
 
-    /// The bytes of an array or of a string with a location, possibly with a NUL at the end.
+    /// The bytes of an array, or of a string with a location, possibly with a NUL at the end.
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         if self.location == Location::Here {
             return record.get(self.offset..self.offset.checked_add(self.size)?);
@@ -117,7 +117,7 @@ impl Field {
 pub(crate) struct PageLayout {
     /// Bytes of the commit field: a `long` of the traced kernel.
     pub commit_size: usize,
-    /// Where the records begin.
+    /// Offset of the first record.
     pub data: usize,
     /// Size of the page.
     pub page: usize,

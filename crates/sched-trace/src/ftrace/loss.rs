@@ -1,4 +1,4 @@
-//! The `per_cpu/cpu*/stats` files of tracefs, which trace.dat stores as well.
+//! The `per_cpu/cpu*/stats` files of tracefs, which trace.dat also stores.
 
 /// Events of one CPU that the kernel wrote and the trace lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,14 +7,14 @@ pub(crate) struct Loss {
     pub cpu: Option<u32>,
     /// The oldest events, which newer ones replaced.
     pub overwritten: u64,
-    /// Events that it failed to commit, or dropped.
+    /// Events that the kernel failed to commit, or dropped.
     pub dropped: u64,
-    /// Events that were in the buffer, and those that were read from it before.
+    /// Events in the buffer, plus those read from it earlier.
     pub kept: u64,
 }
 
 impl Loss {
-    /// Reads the lines `name: number`.
+    /// Parses the lines `name: number`.
     pub fn of(stats: &str) -> Self {
         let mut loss = Self::default();
         for (name, value) in stats.lines().filter_map(|line| line.split_once(':')) {
@@ -34,7 +34,7 @@ impl Loss {
         loss
     }
 
-    /// All of them.
+    /// The sum of all losses.
     pub fn total(self) -> u64 {
         self.overwritten.saturating_add(self.dropped)
     }

@@ -1,13 +1,13 @@
 //! Pages of the kernel's ring buffer.
 //!
 //! A page begins with a time stamp and the number of bytes in use, followed by entries. Each entry
-//! is a word of 5 bits type and 27 bits time delta; types 1 to 28 are records of that many words,
-//! 0 a record whose length stands in the next word, 29 padding, 30 a time extension, 31 an absolute
-//! time. The kernel describes this layout in `events/header_page` and `events/header_event`.
+//! is a word of 5 bits type and 27 bits time delta; types 1 to 28 are records of that many words, 0
+//! a record whose length is in the next word, 29 padding, 30 a time extension, 31 an absolute time.
+//! The kernel describes this layout in `events/header_page` and `events/header_event`.
 
 use super::format::PageLayout;
 
-/// Bits of the commit word above the length: events were lost before this page, and the page ends
+/// Flag in the commit word above the length: events were lost before this page, and the page ends
 /// with their number.
 const MISSED_EVENTS: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
@@ -20,13 +20,13 @@ const TIME_STAMP: u32 = 31;
 /// Result of reading a page: counts, and losses before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PageSummary {
-    /// Events lost just before the page; at least 1 where the kernel did not count them.
+    /// Events lost just before the page; at least 1 if the kernel did not count them.
     pub lost: u64,
     /// Records passed to the caller.
     pub records: u64,
 }
 
-/// Passes each record of a page to `each` with its time. Errors say what is wrong with the page.
+/// Passes each record of a page, with its time, to `each`. Errors say what is wrong with the page.
 pub(crate) fn records(
     page: &[u8],
     layout: &PageLayout,
@@ -65,7 +65,7 @@ pub(crate) fn records(
                 at += 4;
             }
             TIME_STAMP => {
-                // 59 bits; the rest is that of the time before.
+                // 59 bits; the rest comes from the previous time.
                 time = (u64::from(next()?) << 27 | delta) | (time & 0xf8 << 56);
                 at += 4;
             }

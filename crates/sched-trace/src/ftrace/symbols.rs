@@ -4,7 +4,7 @@ use crate::{Kind, Name, Names, Notice, Trace};
 use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
-/// How a recording that stores the kernel's symbols gets them.
+/// How to get the kernel's symbols into a recording that stores them.
 pub(crate) const RECORD_AGAIN: &str = "run sysctl kernel.kptr_restrict=0 and record again, as root";
 
 /// Addresses that occur in events, each with a provisional name until its symbol is known.
@@ -20,7 +20,7 @@ impl Addresses {
             .or_insert_with(|| names.intern(&format!("{address:#x}")))
     }
 
-    /// Replaces provisional names by symbols; a notice says how many stay unresolved, and the
+    /// Replaces provisional names by symbols; a notice says how many remain unresolved, and has the
     /// remedy.
     pub fn resolve(&self, trace: &mut Trace, kallsyms: &mut dyn BufRead, remedy: &'static str) {
         if self.0.is_empty() {

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 /// `CLONE_THREAD` of clone(2): the new task is a thread of its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
 
-/// Fills [`Trace::threads`] with the last name each thread of the events had; keeps what is there.
+/// Fills [`Trace::threads`] with the last name of each thread in the events; existing names are
+/// kept.
 pub(crate) fn name_threads(trace: &mut Trace) {
     let mut comms: HashMap<i32, Comm> = HashMap::new();
     let mut name = |pid: i32, comm: Comm| {
@@ -17,7 +18,8 @@ pub(crate) fn name_threads(trace: &mut Trace) {
     let task = |task: Task| (task.pid, task.comm);
     for event in &trace.events {
         let (pid, comm) = match event.kind {
-            // The previous thread was named when it was switched in, unless it was renamed since.
+            // The previous thread was named when it was switched in, unless it was renamed in the
+            // meantime.
             Kind::Switch { prev, next, .. } => {
                 name(prev.pid, prev.comm);
                 task(next)

@@ -11,10 +11,10 @@ use std::io::Read;
 /// The first bytes of a trace.dat and of perf's section.
 pub(crate) const MAGIC: &[u8; 10] = b"\x17\x08\x44tracing";
 
-/// Remedy for a trace of a big-endian machine.
+/// Remedy for a trace from a big-endian machine.
 const BIG_ENDIAN: &str = "convert it there: trace-cmd report -i FILE > trace.txt";
 
-/// Largest number of event formats that is accepted; Linux 6.18 has some 2,500.
+/// Largest accepted number of event formats; Linux 6.18 has some 2,500.
 const FORMATS: usize = 1 << 16;
 
 /// Page layout, event formats and symbols of the traced kernel.
@@ -25,14 +25,14 @@ pub(crate) struct TracingData {
     pub kallsyms: Vec<u8>,
 }
 
-/// Version, and page size of the traced machine.
+/// Version, and the traced machine's page size.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub version: String,
     pub page: usize,
 }
 
-/// Reads magic, version, byte order, size of a long and size of a page.
+/// Reads magic, version, byte order, the size of a long and the page size.
 pub(crate) fn opening<R: Read>(reader: &mut ByteReader<R>) -> Result<Opening, Fault> {
     if reader.array("the magic")? != *MAGIC {
         return Err(reader.broken("the tracing data lacks its magic"));

@@ -1,4 +1,4 @@
-//! A bounded little-endian reader. Its errors name the offset and the field that is cut short.
+//! A bounded little-endian reader. Its errors name the offset and the truncated field.
 
 use crate::error::Fault;
 use std::io::Read;

@@ -7,7 +7,7 @@ use std::io::Read;
 /// Largest unpacked size of one compressed part.
 const PART: usize = 64 << 20;
 
-/// Unpacks a zlib stream, as Perfetto and trace-cmd write it. `None` if it is damaged or too big.
+/// Unpacks a zlib stream, as written by Perfetto and trace-cmd. `None` if it is damaged or too big.
 pub(crate) fn deflate(bytes: &[u8], limits: &mut Limits) -> Result<Option<Vec<u8>>, Fault> {
     let bound = bound(limits);
     let unpacked = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(bytes, bound).ok();

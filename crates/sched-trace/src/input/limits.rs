@@ -3,10 +3,10 @@
 use crate::Trace;
 use crate::error::Fault;
 
-/// Highest number of threads a 64-bit kernel allows at a time (`PID_MAX_LIMIT`).
+/// Highest number of simultaneous threads on a 64-bit kernel (`PID_MAX_LIMIT`).
 const THREADS: usize = 4 << 20;
 
-/// Bytes of all interned strings together: functions, work queues, file names.
+/// Total bytes of all interned strings: functions, work queues, file names.
 const NAME_BYTES: usize = 256 << 20;
 
 /// Bytes of the names of slices and tracks.
@@ -19,8 +19,8 @@ pub struct ReadOptions {
     pub max_events: usize,
     /// Slices and tracks of slices to keep in memory.
     pub max_slices: usize,
-    /// Bytes that all compressed parts of the file may unpack to, in total. Only one part is in
-    /// memory at a time.
+    /// Total bytes that all compressed parts of the file may unpack to. Only one part is in memory
+    /// at a time.
     pub max_unpacked_bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// The bounds, checked by readers as they go.
+/// The bounds, which readers check as they go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub events: usize,
@@ -52,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Checks everything a trace collects from events.
+    /// Checks everything that a trace collects from events.
     pub fn check(&self, trace: &Trace) -> Result<(), Fault> {
         below(trace.events.len(), self.events, "events")?;
         below(trace.threads.len(), THREADS, "threads")?;
@@ -71,7 +71,7 @@ impl Limits {
     }
 }
 
-/// An error if `count` exceeds `limit`.
+/// Returns an error if `count` exceeds `limit`.
 pub(crate) fn below(count: usize, limit: usize, what: &'static str) -> Result<(), Fault> {
     if count > limit {
         Err(Fault::TooBig { limit, what })

@@ -46,7 +46,7 @@ impl Filter<'_> {
             })
     }
 
-    /// Whether the filter accepts what a thread does at a time on a CPU, whether it waits or not.
+    /// Whether the filter accepts a thread's activity at a time on a CPU, whether it waits or not.
     pub fn accepts_thread(&self, report: &Report, pid: i32, cpu: u32, time_ns: u64) -> bool {
         self.in_time(time_ns)
             && self.cpus.is_none_or(|cpus| cpus(cpu))

@@ -8,14 +8,15 @@ use crate::{Comm, Name};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// What a row of waits stands for.
+/// The things that a row of waits can represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupBy {
     /// One thread.
     Task,
-    /// All threads of one name.
+    /// All threads with the same name.
     Comm,
-    /// All threads of one process; a thread whose process the trace does not name is alone.
+    /// All threads of one process; a thread whose process the trace does not name forms its own
+    /// group.
     Process,
     /// One work queue and function; waits of other threads are left out.
     Workqueue,
@@ -24,27 +25,27 @@ pub enum GroupBy {
 /// The waits of one row. Times are microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The name (its last one), of a process that of its first thread.
+    /// The (latest) name; for a process, that of its first thread.
     pub comm: Comm,
-    /// The thread or process; the lowest pid of several threads of one name.
+    /// The thread or process; for several threads of one name, their lowest pid.
     pub pid: i32,
     /// Number of threads that waited.
     pub threads: usize,
-    /// Work queue, where grouped by it and known.
+    /// The work queue, if grouped by it and known.
     pub workqueue: Option<Name>,
-    /// Function, where grouped by it.
+    /// The function, if grouped by it.
     pub function: Option<Name>,
-    /// Waits after wake-ups; of a work queue those of its workers, for these items.
+    /// Waits after wake-ups; for a work queue, those of its workers for these items.
     pub wakeup: Summary,
-    /// Waits after preemptions; of a work queue those while executing these items.
+    /// Waits after preemptions; for a work queue, those while executing these items.
     pub preempted: Summary,
-    /// Executions of the items of a work queue that started in the trace.
+    /// Executions of a work queue's items that started in the trace.
     pub executed: u64,
-    /// From queueing an item to its start; never added to the waits.
+    /// Time from queueing an item to its start; never added to the waits.
     pub queue_delay: Summary,
-    /// From start to end of an item.
+    /// Time from start to end of an item.
     pub run: Summary,
-    /// Whether the figures of this row may be relied on. Rows of a valid table may not.
+    /// Whether the figures of this row may be relied on. They may not be even in a valid table.
     pub valid: bool,
 }
 
@@ -78,7 +79,7 @@ impl Bin {
     }
 }
 
-/// What distinguishes groups.
+/// The key that distinguishes groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Task(i32, u32),
@@ -102,8 +103,8 @@ impl Report {
         works.filter(|work| filter.accepts_work(self, work))
     }
 
-    /// Whether the filter selects anything: a wait, also one that outlasts the trace, or a work
-    /// item. No filter selects all there is, even if that is nothing.
+    /// Whether the filter selects anything: a wait, even one that outlasts the trace, or a work
+    /// item. Without a filter everything is selected, even if that is nothing.
     pub fn selects(&self, filter: &Filter<'_>) -> bool {
         let open = || {
             self.unfinished
@@ -114,7 +115,7 @@ impl Report {
         filter.accepts_all() || self.accepted(filter).next().is_some() || open() || work()
     }
 
-    /// Summaries by thread, by name, by process or by work queue, longest total first.
+    /// Summaries by thread, name, process or work queue, longest total first.
     pub fn group(&self, by: GroupBy, filter: &Filter<'_>) -> Vec<Group> {
         let mut bins: HashMap<Key, Bin> = HashMap::new();
         for wait in self.accepted(filter) {

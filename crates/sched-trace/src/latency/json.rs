@@ -13,7 +13,7 @@ impl Report {
         self.to_json_filtered(&Filter::default())
     }
 
-    /// The same for the waits that the filter accepts.
+    /// The JSON for the waits that the filter accepts.
     pub fn to_json_filtered(&self, filter: &Filter<'_>) -> Value {
         let missing = self.missing_of(filter);
         let notices: Vec<String> = self.notices.iter().map(ToString::to_string).collect();
@@ -48,7 +48,7 @@ impl Report {
     }
 }
 
-/// The waits that lasted beyond the trace.
+/// The waits that outlasted the trace.
 fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     let waits = report
         .unfinished
@@ -65,7 +65,7 @@ fn unfinished(report: &Report, filter: &Filter<'_>) -> Vec<Value> {
     waits.map(object).collect()
 }
 
-/// Occupied buckets of the lengths of waits: lower bound in microseconds, and count.
+/// Non-empty buckets of the lengths of waits: lower bound in microseconds, and count.
 fn histogram(report: &Report, filter: &Filter<'_>, kind: WaitKind) -> Vec<Value> {
     let waits = report.accepted(filter).filter(|wait| wait.kind == kind);
     Histogram::of(waits.map(|wait| wait.length_ns()))

@@ -1,11 +1,11 @@
 //! Follows the state of every thread, event by event.
 //!
-//! Time stamps of different CPUs are compared, so a wake-up written on one CPU may come slightly
-//! before or after the switch on another CPU with which it races. Rules for these races:
+//! Time stamps from different CPUs are compared, so a wake-up written on one CPU may come slightly
+//! before or after the switch on another CPU that it races with. Rules for these races:
 //! * A wake-up of a running or runnable thread starts no wait.
 //! * A wake-up of a thread that is about to sleep takes effect once the thread has left its CPU;
 //!   `sched_wakeup` (or the thread running again) shows that it did. A second `sched_waking` shows
-//!   that the first one had kept the thread from sleeping: the wait begins with the second.
+//!   that the first one kept the thread from sleeping: the wait begins with the second.
 
 use super::report::{Concerned, Report, Wait, WaitKind, WorkRun};
 use super::works::{Runner, Works, worker_name};
@@ -35,7 +35,7 @@ pub(super) fn run(trace: &Trace) -> Report {
 /// State of a thread.
 #[derive(Clone, Copy, Default)]
 enum State {
-    /// Not seen before.
+    /// A thread not seen before.
     #[default]
     Unknown,
     Running,
@@ -64,11 +64,11 @@ struct Thread {
     prio: i32,
     /// Number of threads that had this pid before.
     life: u32,
-    /// The CPU it ran on last.
+    /// The CPU it last ran on.
     last_cpu: Option<u32>,
-    /// Thread and CPU that are waking this running thread, if that has not completed.
+    /// Thread and CPU that are waking this running thread, if the wake-up has not completed.
     waker: Option<(i32, u32)>,
-    /// Waits (by index) of this worker that are not attributed to a work item yet.
+    /// Indices of this worker's waits that are not attributed to a work item yet.
     open_waits: Vec<usize>,
 }
 
@@ -85,9 +85,9 @@ struct Machine {
     switches: u64,
     missing_switches: u64,
     missing: BTreeMap<Concerned, u64>,
-    /// Waits that such an edge ended.
+    /// Waits that ended at such an edge.
     cut: u64,
-    /// Recordings that ended within the trace.
+    /// Number of recordings that ended within the trace.
     part: usize,
     /// The trace has `sched_wakeup` and `sched_waking`.
     wakes: bool,
@@ -95,8 +95,8 @@ struct Machine {
 }
 
 impl Machine {
-    /// Events are missing before this time, or belong to another recording: what threads do is not
-    /// known, except what runs on a CPU that the same recording goes on with.
+    /// Events before this time are missing or belong to another recording: the states of threads
+    /// are unknown, except what runs on a CPU if the same recording continues.
     fn forget(&mut self, edge: Edge) {
         if edge.seam {
             self.current.clear();
@@ -197,8 +197,8 @@ impl Machine {
         self.enter(next.pid, event);
     }
 
-    /// A thread comes after itself where the format does not name the one before: one of those that
-    /// were queued here ran, and its switch is not in the trace.
+    /// A thread follows itself if the format does not name the previous one: one of those queued
+    /// here ran, and its switch is missing in the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;
@@ -211,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// A thread of this pid is created; one that had it before exited unseen.
+    /// Notes that a thread with this pid is created; an earlier one with it exited unseen.
     fn begin(&mut self, pid: i32) {
         if let Some(thread) = self.tasks.get_mut(&pid)
             && !matches!(thread.state, State::Unknown)
@@ -251,7 +251,8 @@ impl Machine {
         }
     }
 
-    /// `sched_waking` names the CPU the thread slept on, `sched_wakeup` the one it is queued on.
+    /// `sched_waking` names the CPU that the thread slept on, `sched_wakeup` the one it is queued
+    /// on.
     fn wakeup(&mut self, pid: i32, event: &Event, target_cpu: u32) {
         let task = self.tasks.entry(pid).or_default();
         let queued = |since| Since {
@@ -259,7 +260,8 @@ impl Machine {
             ..since
         };
         match task.state {
-            // No sched_waking in this trace, or it came before the trace began, or it is missing.
+            // There is no sched_waking in this trace, it came before the trace began, or it is
+            // missing.
             State::Unknown | State::Sleeping => {
                 if self.wakings && matches!(task.state, State::Sleeping) {
                     *self.unexplained.entry((self.part, pid)).or_default() += 1;
@@ -275,7 +277,7 @@ impl Machine {
         }
     }
 
-    /// `pid` leaves its CPU.
+    /// Notes that `pid` leaves its CPU.
     fn leave(&mut self, pid: i32, event: &Event, state: TaskState, next_pid: i32) {
         if pid <= 0 {
             return;
@@ -297,7 +299,7 @@ impl Machine {
             Some((by, by_cpu)) => State::SleepingWoken(since(WaitKind::Wakeup, by, by_cpu)),
             None => State::Sleeping,
         };
-        // A kworker sleeps inside an item, and while it starts another worker before its item; the
+        // A kworker sleeps inside an item, and while it starts another worker before its item; its
         // wait for the CPU before that was for the item. Only the idle sleep lies between items.
         let between_items = !task.comm.is_kworker() || state == TaskState::IDLE;
         if !state.is_runnable() && between_items {
@@ -309,7 +311,7 @@ impl Machine {
         }
     }
 
-    /// `pid` runs from here on.
+    /// Notes that `pid` runs from now on.
     fn enter(&mut self, pid: i32, event: &Event) {
         self.current.insert(event.cpu, pid);
         if pid <= 0 {
@@ -329,7 +331,7 @@ impl Machine {
         }
     }
 
-    /// A wait is over.
+    /// Notes that a wait is over.
     fn wait(&mut self, pid: i32, since: Since, event: &Event, last_cpu: Option<u32>) {
         let Some(task) = self.tasks.get_mut(&pid) else {
             return;
@@ -346,7 +348,7 @@ impl Machine {
         });
     }
 
-    /// The waits that last beyond the trace, longest first.
+    /// The waits that outlast the trace, longest first.
     fn unfinished(&self, end_ns: u64) -> Vec<Wait> {
         if self.switches == 0 {
             return Vec::new();
@@ -363,7 +365,7 @@ impl Machine {
         open
     }
 
-    /// The worker that writes the event starts an item, to which its open waits belong.
+    /// The worker that writes the event starts an item, which its open waits belong to.
     fn work_start(&mut self, event: &Event, work: u64, function: Name, kthread: bool) {
         let pid = self.runner(event);
         let queue = self.works.queue_of(work);
@@ -426,7 +428,7 @@ impl Machine {
         }
         let comms = self.tasks.iter().filter(|(_, task)| !task.comm.is_empty());
         let mut comms: BTreeMap<i32, Comm> = comms.map(|(pid, task)| (*pid, task.comm)).collect();
-        // A thread that exits leaves no task; the trace still knows its name.
+        // A thread that exits leaves no task, but the trace still knows its name.
         for (pid, thread) in &trace.threads {
             comms.entry(*pid).or_insert(thread.comm);
         }
@@ -492,14 +494,14 @@ impl Machine {
 
 /// Whether a thread executes work items of work queues as their worker. A rescuer has the name of
 /// its work queue (before Linux 6.9); any other thread was interrupted by the softirq that executes
-/// the item. A thread that the trace does not name is taken for a worker.
+/// the item. A thread that the trace does not name is assumed to be a worker.
 fn is_worker(pid: i32, comm: Comm, queue: Option<&str>) -> bool {
     let rescues = || queue.is_some_and(|queue| Comm::from(queue) == comm);
     pid != 0 && (comm.is_empty() || comm.is_kworker() || rescues())
 }
 
 impl Thread {
-    /// The thread that has this pid after it.
+    /// The state for the next thread with this pid.
     fn next(&self) -> Self {
         Self {
             life: self.life + 1,
@@ -544,7 +546,7 @@ impl From<&Wait> for Waited {
 }
 
 impl Since {
-    /// A wait that the wake-up `event` starts.
+    /// A wait that begins with the wake-up `event`.
     fn wakeup(event: &Event, cpu: u32) -> Self {
         Self {
             time_ns: event.time_ns,

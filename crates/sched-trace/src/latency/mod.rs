@@ -1,9 +1,9 @@
-//! Scheduling latency: the time from when a thread becomes runnable to when it runs.
+//! Scheduling latency: the time from when a thread becomes runnable until it runs.
 //!
-//! Three figures are reported separately and never added silently:
+//! Three figures are reported separately and never silently added:
 //! * waits after a **wake-up**: from `sched_waking` to the `sched_switch` that runs the thread,
 //! * waits after a **preemption**: from being switched out while runnable to running again,
-//! * the **queue delay** of a work item: from queueing to start. It contains waits of its worker.
+//! * the **queue delay** of a work item: from queueing to start. It includes waits of its worker.
 
 mod filter;
 mod group;

@@ -4,37 +4,37 @@ use crate::completeness::Completeness;
 use crate::{Comm, Name, Names, Notice, SchedulerSettings};
 use std::collections::BTreeMap;
 
-/// A thread in one of the recordings that a trace holds: the number of seams before it, and its id.
+/// A thread in one of the recordings of a trace: the number of seams before it, and its ID.
 pub(super) type Concerned = (usize, i32);
 
 /// All waits and work items of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Waits in the order in which they ended.
+    /// Waits, ordered by their end.
     pub waits: Vec<Wait>,
-    /// Executed work items in the order in which they started.
+    /// Executed work items, ordered by their start.
     pub works: Vec<WorkRun>,
-    /// Events the trace lost. Anything but 0 makes the figures invalid.
+    /// Events that the trace lost. Any value but 0 makes the figures invalid.
     pub lost_events: u64,
-    /// Waits that had not ended when the trace ended, longest first; not among `waits`. Each ends
-    /// with the trace here and lasted longer.
+    /// Waits that had not ended when the trace ended, longest first; not among `waits`. Here each
+    /// ends with the trace, although it lasted longer.
     pub unfinished: Vec<Wait>,
     /// Waits that began before the trace; not among `waits`.
     pub dropped_at_edges: u64,
-    /// Waits within which events are missing, or all CPUs were silent; not among `waits`.
+    /// Waits during which events are missing, or all CPUs were silent; not among `waits`.
     pub left_out: u64,
     /// How complete the events are.
     pub completeness: Completeness,
     /// Threads that ran without a wake-up in the trace after they had gone to sleep in it (wake-ups
     /// were not recorded, or were lost); not among `waits`.
     pub unexplained_runs: u64,
-    /// Switches from one thread to another that were read.
+    /// Switches read from one thread to another.
     pub switches: u64,
-    /// Switches that are provably missing from the trace: a thread left a CPU that another thread
-    /// had entered last. Some kernels write no `sched_switch` when the idle task of a CPU stops
-    /// idling, after that CPU was taken offline and back.
+    /// Switches that are provably missing in the trace: a thread left a CPU that another thread had
+    /// entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
+    /// after that CPU was taken offline and back.
     pub missing_switches: u64,
-    /// Threads whose waits a missing switch hides.
+    /// Threads whose waits are hidden by a missing switch.
     pub(super) missing: BTreeMap<Concerned, u64>,
     /// `left_out` by thread, without those that ended with a recording.
     pub(super) left_out_of: BTreeMap<Concerned, u64>,
@@ -42,23 +42,24 @@ pub struct Report {
     pub(super) unexplained: BTreeMap<Concerned, u64>,
     /// First and last time stamp of the trace.
     pub span: Option<(u64, u64)>,
-    /// How many events were read.
+    /// Number of events read.
     pub events: u64,
     /// The format of the trace's file; empty for a recording.
     pub format: &'static str,
     /// The CPUs that wrote events, in ascending order.
     pub cpus: Vec<u32>,
-    /// The clock of the time stamps, as the kernel calls it; empty where the trace does not say.
+    /// The clock of the time stamps, under the kernel's name for it; empty if the trace does not
+    /// say.
     pub clock: String,
-    /// How the kernel schedules, as far as the trace says.
+    /// How the kernel schedules, as far as the trace shows.
     pub scheduler: SchedulerSettings,
     /// The strings that waits and works refer to.
     pub names: Names,
     /// Limits of the figures.
     pub notices: Vec<Notice>,
-    /// The last name of each thread that occurs in the events.
+    /// The last name of each thread in the events.
     pub(super) comms: BTreeMap<i32, Comm>,
-    /// The process of each thread that has a known one.
+    /// The process of each thread, if known.
     pub(super) processes: BTreeMap<i32, i32>,
 }
 
@@ -68,7 +69,7 @@ impl Report {
         self.comms.get(&pid).copied().unwrap_or_default()
     }
 
-    /// The process of a thread, where the trace has it.
+    /// The process of a thread, if the trace has it.
     pub fn process(&self, pid: i32) -> Option<i32> {
         self.processes.get(&pid).copied()
     }
@@ -79,7 +80,7 @@ impl Report {
 pub struct Wait {
     /// When the thread became runnable.
     pub start_ns: u64,
-    /// When it ran.
+    /// When it started running.
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
@@ -89,13 +90,13 @@ pub struct Wait {
     pub comm: Comm,
     /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
     pub prio: i32,
-    /// The CPU it ran on in the end.
+    /// The CPU it finally ran on.
     pub cpu: u32,
-    /// The CPU it was queued on first; differs from `cpu` when it was migrated.
+    /// The CPU it was first queued on; differs from `cpu` if it was migrated.
     pub queued_cpu: u32,
-    /// The CPU it had run on before, where the trace shows it.
+    /// The CPU it had run on before, if the trace shows it.
     pub last_cpu: Option<u32>,
-    /// What started the wait.
+    /// The event that started the wait.
     pub kind: WaitKind,
     /// The thread that woke it, or that replaced it on the CPU where it was preempted.
     pub caused_by: i32,
@@ -103,7 +104,7 @@ pub struct Wait {
     pub caused_on: u32,
     /// For a kworker: the function of the work item it started next, or was running.
     pub function: Option<Name>,
-    /// For a kworker: the name of the work queue of that item, where known.
+    /// For a kworker: the name of that item's work queue, if known.
     pub workqueue: Option<Name>,
 }
 
@@ -114,7 +115,7 @@ impl Wait {
     }
 }
 
-/// What a wait follows.
+/// The event that precedes a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
     /// A wake-up of a sleeping or new thread.
@@ -140,10 +141,11 @@ pub struct WorkRun {
     pub cpu: u32,
     /// The function it executes.
     pub function: Name,
-    /// The work queue, where known; for a kthread_worker the name of its threads.
+    /// The work queue, if known; for a kthread_worker the name of its threads.
     pub workqueue: Option<Name>,
-    /// Executed by a kthread_worker, not by a work queue.
+    /// It was executed by a kthread_worker, not by a work queue.
     pub kthread: bool,
-    /// Executed by a softirq, which interrupted the thread: that is no worker of the item.
+    /// It was executed by a softirq, which interrupted the thread: that thread is not the item's
+    /// worker.
     pub softirq: bool,
 }

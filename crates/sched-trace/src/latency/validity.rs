@@ -1,4 +1,4 @@
-//! Validity: missing switches and wake-ups judged against the wake-ups of the threads they concern,
+//! Validity: missing switches and wake-ups are compared with the wake-ups of the threads concerned;
 //! and notices.
 
 use super::filter::Filter;
@@ -6,17 +6,17 @@ use super::report::{Concerned, Report, Wait, WaitKind};
 use crate::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More than one missing event in this many wake-ups makes the figures of a thread invalid.
+/// More than one missing event per this many wake-ups makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
-/// The same for a table of which some rows are valid, where the recorder counted all events: the
-/// kernel did not write what is missing, and each row says whether it is concerned.
+/// The corresponding limit for a table of which some rows are valid, if the recorder counted all
+/// events: the kernel did not write the missing ones, and each row says whether it is affected.
 const TOLERATED_IN_TABLE: u64 = 20;
 
-/// Missing events of some threads, and what they are judged against.
+/// Missing events of some threads, and the number they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Switches of these threads that are missing.
+    /// Missing switches of these threads.
     pub switches: u64,
     /// Times that they ran after a sleep without a wake-up in the trace.
     pub unexplained: u64,
@@ -35,19 +35,19 @@ impl Missing {
     }
 }
 
-/// Missing events by thread, in each of the recordings that the trace holds: a whole one beside a
-/// broken one does not make that better.
+/// Missing events by thread, for each of the recordings in the trace: a complete recording does not
+/// make up for an incomplete one.
 pub(super) struct Tally {
     threads: BTreeMap<Concerned, Missing>,
-    /// Waits that are left out. They concern rows: a table has most of its waits.
+    /// Waits that are left out. They affect rows only: a table has most of its waits.
     left_out: BTreeMap<Concerned, u64>,
     parts: usize,
-    /// A switch concerns two threads, and is missing once.
+    /// A switch concerns two threads, but is missing once.
     switches: u64,
 }
 
 impl Tally {
-    /// Those of all threads.
+    /// The tally of all threads.
     pub fn of(report: &Report) -> Self {
         let mut threads: BTreeMap<Concerned, Missing> = BTreeMap::new();
         let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup;
@@ -69,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// Those of the threads that `concerned` accepts, by recording.
+    /// Missing events of the threads that `concerned` accepts, by recording.
     fn by_part(&self, concerned: &impl Fn(i32) -> bool) -> Vec<Missing> {
         let mut parts = vec![Missing::default(); self.parts];
         for ((part, _), missing) in self.threads.iter().filter(|((_, pid), _)| concerned(*pid)) {
@@ -127,21 +127,21 @@ impl Report {
         }
     }
 
-    /// False when events were lost or could not be read, or when too many switches or
-    /// wake-ups are missing: the figures may be printed, but not relied on.
+    /// False if events were lost or could not be read, or if too many switches or wake-ups are
+    /// missing: the figures may be printed, but not relied on.
     pub fn is_valid(&self) -> bool {
         self.is_valid_for(&Filter::default())
     }
 
-    /// The same for the threads that the filter accepts. Figures that are selected by the name of a
-    /// work function are also invalid when the trace does not name all of them.
+    /// Like [`is_valid`](Self::is_valid), for the threads that the filter accepts. Figures that are
+    /// selected by the name of a work function are also invalid if the trace does not name all
+    /// functions.
     pub fn is_valid_for(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && !self.misses_many(filter)
     }
 
-    /// Whether rows may be relied on one by one, whatever else is missing: the recorder counted all
-    /// events and they are there, so that each row says whether the kernel left out some of its
-    /// own.
+    /// Whether single rows may be relied on, whatever else is missing: the recorder counted all
+    /// events and they are present, so each row says whether the kernel omitted some of its own.
     pub fn has_rows(&self, filter: &Filter<'_>) -> bool {
         self.is_readable(filter) && self.completeness.is_counted
     }
@@ -173,7 +173,7 @@ impl Report {
             })
     }
 
-    /// Whether nothing is lost or unreadable that any figure needs.
+    /// Whether nothing that any figure needs is lost or unreadable.
     pub(super) fn is_readable(&self, filter: &Filter<'_>) -> bool {
         let spoils =
             |notice: &Notice| notice.spoils_figures() || filter.by_name() && notice.spoils_names();

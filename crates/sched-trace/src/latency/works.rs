@@ -4,8 +4,8 @@ use super::report::{Wait, WorkRun};
 use crate::{Event, Kind, Name, Names};
 use std::collections::{HashMap, HashSet};
 
-/// What executes an item: a worker, or the softirq of a CPU, in whatever thread that interrupted
-/// (BH work queues, Linux 6.9). What such a thread waits for has nothing to do with the item.
+/// The executor of an item: a worker, or the softirq of a CPU, in whatever thread that interrupted
+/// (BH work queues, Linux 6.9). The waits of such a thread have nothing to do with the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Runner {
     Worker(i32),
@@ -20,19 +20,19 @@ struct Queued {
     queue: Option<Name>,
 }
 
-/// Joins `queue_work`, `execute_start` and `execute_end` by the address of the item and by its
+/// Matches `queue_work`, `execute_start` and `execute_end` by the address of the item and by its
 /// worker.
 #[derive(Default)]
 pub(super) struct Works {
     runs: Vec<WorkRun>,
     queued: HashMap<u64, Queued>,
-    /// Index of the run each worker is in.
+    /// Index of the current run of each worker.
     open: HashMap<Runner, usize>,
-    /// The only queue on which items of a function were seen; `None` if there were several.
+    /// The only queue on which items with this function were seen; `None` if there were several.
     home: HashMap<Name, Option<Name>>,
     /// Functions that softirqs execute: they are queued on BH queues, or start in the idle task.
     softirqs: HashSet<Name>,
-    /// Workers that slept as they do between items, since the start of their last one.
+    /// Workers that have slept as they do between items since the start of their last one.
     rested: HashSet<i32>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,
@@ -40,8 +40,8 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// Learns whether the trace has `execute_end` events. Without them an item ends when its worker
-    /// sleeps without work or starts the next one.
+    /// Determines whether the trace has `execute_end` events. Without them an item ends when its
+    /// worker sleeps without work or starts the next one.
     pub fn new(events: &[Event], names: &Names) -> Self {
         let is_bh = |queue: Name| names.get(queue).starts_with("events_bh");
         let softirqs = events.iter().filter_map(|event| match event.kind {
@@ -65,12 +65,13 @@ impl Works {
         }
     }
 
-    /// Whether items of work queues started, and the trace has no ends of such.
+    /// Whether items of work queues started but the trace has no ends of them.
     pub fn lacks_ends(&self) -> bool {
         !self.ends && self.runs.iter().any(|run| !run.kthread)
     }
 
-    /// An item is queued. The kernel does not trace the queueing of an item that is queued already.
+    /// Notes that an item is queued. The kernel does not trace the queueing of an item that is
+    /// already queued.
     pub fn queue(&mut self, time_ns: u64, by: i32, work: u64, function: Name, queue: Option<Name>) {
         if let Some(queue) = queue {
             let home = self.home.entry(function).or_insert(Some(queue));
@@ -87,26 +88,26 @@ impl Works {
         self.queued.insert(work, queued);
     }
 
-    /// Forgets what is queued and what runs: another recording begins.
+    /// Forgets queued and running items, because another recording begins.
     pub fn forget(&mut self) {
         self.queued.clear();
         self.open.clear();
         self.rested.clear();
     }
 
-    /// The name of the work queue of an item, where its queueing was seen.
+    /// The name of an item's work queue, if its queueing was seen.
     pub fn queue_of(&self, work: u64) -> Option<Name> {
         self.queued.get(&work)?.queue
     }
 
     /// Whether an item of a work queue that starts in a worker is executed by a softirq there: its
-    /// function is one of those, or the worker is inside an item, which it leaves first.
+    /// function is one of those, or the worker is inside an item that it has not left.
     pub fn interrupts(&self, pid: i32, function: Name) -> bool {
         let inside = || self.open.contains_key(&Runner::Worker(pid)) && !self.rested.contains(&pid);
         self.softirqs.contains(&function) || self.ends && inside()
     }
 
-    /// An item starts; `run` lacks what the queueing event adds.
+    /// Notes that an item starts; `run` lacks what the queueing event adds.
     pub fn start(&mut self, work: u64, runner: Runner, mut run: WorkRun) {
         let queued = self.queued.remove(&work);
         if let Some(queued) = queued.filter(|queued| queued.function == run.function) {
@@ -121,7 +122,8 @@ impl Works {
         self.runs.push(run);
     }
 
-    /// The item ends that the softirq of this CPU executes, or else that of this thread.
+    /// Notes the end of the item that the softirq of this CPU executes, or else of this thread's
+    /// item.
     pub fn end(&mut self, time_ns: u64, pid: i32, cpu: u32) {
         let softirq = self.open.remove(&Runner::Softirq(cpu));
         if let Some(index) = softirq.or_else(|| self.open.remove(&Runner::Worker(pid))) {
@@ -129,8 +131,8 @@ impl Works {
         }
     }
 
-    /// The worker goes to sleep, and not inside an item. Its item has ended, unless the trace has
-    /// the ends of items.
+    /// Notes that the worker goes to sleep, but not inside an item. Its item has ended, unless the
+    /// trace has the ends of items.
     pub fn sleep(&mut self, pid: i32) {
         self.rested.insert(pid);
         let (ends, kthread_ends) = (self.ends, self.kthread_ends);
@@ -150,7 +152,7 @@ impl Works {
         Some((run.function, run.workqueue))
     }
 
-    /// All runs; those and the waits get the queues that only later events name.
+    /// All runs; runs and waits get the queues that only later events name.
     pub fn finish(self, waits: &mut [Wait]) -> Vec<WorkRun> {
         let home = |function: Name| self.home.get(&function).copied().flatten();
         for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {

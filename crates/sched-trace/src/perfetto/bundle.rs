@@ -10,7 +10,7 @@ use crate::schema::{
 use crate::{Event, UNKNOWN_PID};
 use std::collections::HashMap;
 
-/// Most CPUs that are accepted.
+/// Largest accepted number of CPUs.
 const CPUS: usize = 1 << 16;
 
 /// Reads bundles into a trace.
@@ -20,22 +20,22 @@ pub(super) struct Bundles {
     pub addresses: Addresses,
     /// Bundles that report lost events before them.
     pub lossy: u64,
-    /// Bundles that hold an error of the recorder's parser.
+    /// Bundles that contain an error of the recorder's parser.
     pub faulty: u64,
-    /// By CPU, the end of what was before its first bundle.
+    /// By CPU, the end of what preceded its first bundle.
     before: HashMap<u64, u64>,
     /// By CPU, how its bundles follow one another.
     pub chains: HashMap<u32, Chain>,
 }
 
-/// The bundles of one CPU. Each says when the last event before it was.
+/// The bundles of one CPU. Each has the time of the last event before it.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// Events of all kinds.
     pub events: u64,
-    /// The last event of the last bundle.
+    /// The last event of the previous bundle.
     last_ns: u64,
-    /// Bundles that follow the one before them, and the beginnings of those that do not.
+    /// Bundles that continue the previous one, and the beginnings of those that do not.
     pub followed: u64,
     pub breaks: Vec<u64>,
     /// Beginnings of bundles that report lost events before them.
@@ -87,20 +87,22 @@ impl Bundles {
         Ok(below(self.chains.len(), CPUS, "CPUs")?)
     }
 
-    /// From when on all CPUs have their events: the buffer held nothing older of one of them.
+    /// The time from which all CPUs have their events: for one of them, the buffer held nothing
+    /// older.
     pub fn whole_from_ns(&self) -> u64 {
         self.before.values().copied().max().unwrap_or(0)
     }
 
-    /// Whether a bundle follows another one as a rule. Where several users record at the same time,
-    /// each has its own events, and the last one of all is not among them.
+    /// Whether bundles generally continue the previous one. If several users record at the same
+    /// time, each has its own events, and the last event of all users is not among them.
     pub fn follow(&self) -> bool {
         let count = |of: fn(&Chain) -> u64| self.chains.values().map(of).sum::<u64>();
         let breaks = count(|chain| chain.breaks.len() as u64);
         breaks * 5 <= count(|chain| chain.followed)
     }
 
-    /// What another recording in the same file has nothing to do with; addresses are of the kernel.
+    /// Resets the state that is specific to a recording, since another one in the same file
+    /// follows; addresses belong to the kernel.
     pub fn next_recording(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),
@@ -141,7 +143,7 @@ impl Bundles {
     }
 }
 
-/// The kernel's name of a `FtraceClock`; Perfetto leaves out the one it prefers.
+/// The kernel's name of a `FtraceClock`; Perfetto omits the one it prefers.
 fn clock(number: u64) -> &'static str {
     ["boot", "", "global", "local", "mono_raw"]
         .get(number as usize)
@@ -149,10 +151,10 @@ fn clock(number: u64) -> &'static str {
         .unwrap_or("")
 }
 
-/// What was found of an event that is read.
+/// The data found for an event that is read.
 type Found<'a> = Option<(&'static EventType, Values<'a>)>;
 
-/// The values of an event with a message of its own. Numbers and strings that it lacks are 0 and
+/// The values of an event that has its own message. Missing numbers are 0, and missing strings
 /// empty.
 fn typed(tag: u32, message: &[u8]) -> Result<Found<'_>, Cut> {
     let Some(event) = EVENTS.iter().find(|event| event.tag == tag) else {

@@ -1,15 +1,15 @@
 //! Reads compact scheduling events: columns instead of messages, time differences, a table of
 //! names.
 //!
-//! They omit the previous thread of a switch and the waker, which the reader fills in afterwards
-//! from the order of the switches of each CPU.
+//! They omit the previous thread of a switch and the waker; the reader fills these in afterwards
+//! from the order of the switches on each CPU.
 
 use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value, packed, try_fields};
 use crate::input::{Limits, below};
 use crate::{Comm, Event, Kind, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 
-/// Where events go, and what they refer to.
+/// The destination of events, and the tables that they refer to.
 pub(super) struct Sink<'a> {
     pub trace: &'a mut Trace,
     pub symbols: &'a Symbols,
@@ -74,7 +74,7 @@ pub(super) fn read(
     Ok(sink.limits.check(sink.trace)?)
 }
 
-/// Times and values of the rows of some columns, of which the first holds differences of time.
+/// Times and values of the rows of some columns, the first of which has time differences.
 fn rows(
     columns: &Columns,
     [times, others @ ..]: [usize; 5],

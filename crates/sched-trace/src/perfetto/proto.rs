@@ -43,6 +43,6 @@ pub(super) const END_OF_TRACE: u64 = 2;
 pub(super) const SLICE_BEGIN: u64 = 1;
 pub(super) const SLICE_END: u64 = 2;
 
-/// The scheduling policy in `ProcessTree.Thread`: a field of ours, since Perfetto has none for it.
+/// The scheduling policy in `ProcessTree.Thread`: our own field, since Perfetto has none for it.
 /// Its readers skip fields that they do not know.
 pub(super) const POLICY: u32 = 7201;

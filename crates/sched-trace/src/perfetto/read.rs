@@ -1,5 +1,5 @@
-//! Reads Perfetto's format packet by packet: memory holds one packet, and what was collected so
-//! far.
+//! Reads Perfetto's format packet by packet: memory holds one packet, and what has been collected
+//! so far.
 
 use super::bundle::Bundles;
 use super::compact::Sink;
@@ -16,7 +16,7 @@ use crate::{Comm, Event, Kind, Notice, Policy, Task, Thread, Trace, UNKNOWN_PID}
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
-/// Largest packet that is accepted; Perfetto's own are below 1 MiB unless configured otherwise.
+/// Largest accepted packet; Perfetto's own are below 1 MiB unless configured otherwise.
 const PACKET: u64 = 256 << 20;
 
 /// Reads a whole trace.
@@ -39,7 +39,7 @@ fn broken(offset: u64, reason: &str) -> Fault {
     Fault::broken(FORMAT, offset, reason)
 }
 
-/// Reads the next packet; returns how many bytes it takes in the file.
+/// Reads the next packet; returns the number of bytes it takes in the file.
 fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Option<u64>, Fault> {
     if file.fill_buf()?.is_empty() {
         return Ok(None);
@@ -77,7 +77,7 @@ fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Op
     Ok(Some(head + length))
 }
 
-/// What was read so far, and what later packets refer to.
+/// The data read so far, and the tables that later packets refer to.
 struct Reader {
     trace: Trace,
     limits: Limits,
@@ -85,11 +85,11 @@ struct Reader {
     sequences: Sequences,
     tracks: Tracks,
     lost: LostEvents,
-    /// When the recording had started.
+    /// Time at which the recording had started.
     started_ns: u64,
-    /// Packets of which each recording has one.
+    /// Packets that occur once per recording.
     once: [bool; 3],
-    /// The recordings before this one: files may be joined.
+    /// The recordings before this one: files may be concatenated.
     recordings: Vec<Vec<Event>>,
 }
 
@@ -139,8 +139,8 @@ impl Reader {
         Ok(self.limits.check(&self.trace)?)
     }
 
-    /// A recording begins with packets of which it has one: its configuration, its id, its system;
-    /// and its statistics begin after those of the last one have ended.
+    /// Begins a recording if this is one of the packets that occur once in each: its configuration,
+    /// its ID, its system; or if its statistics begin after those of the previous one have ended.
     fn begin_recording(&mut self, packet: &[u8]) -> Result<(), Stop> {
         let tags = [
             packet::TRACE_CONFIG,
@@ -296,7 +296,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Everything that one recording says of itself, applied to its events.
+    /// Applies everything that one recording says about itself to its events.
     fn end_recording(&mut self) {
         let trace = &mut self.trace;
         trace.sort();

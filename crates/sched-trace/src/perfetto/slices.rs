@@ -38,7 +38,7 @@ impl Tracks {
         Ok(below(self.tracks.len(), limits.slices, "tracks")?)
     }
 
-    /// Reads a `TrackEvent`. Slices whose names are interned are left out.
+    /// Reads a `TrackEvent`. Slices with interned names are left out.
     pub fn event(
         &mut self,
         bytes: &[u8],

@@ -5,7 +5,7 @@ use super::wire::{Stop, Value, pick, try_fields};
 use crate::input::below;
 use std::collections::HashMap;
 
-/// Most CPUs that are accepted.
+/// Largest accepted number of CPUs.
 const CPUS: usize = 1 << 16;
 
 /// Counters at the start and at the end of a trace.
@@ -15,7 +15,7 @@ pub(super) struct LostEvents {
     counters: HashMap<u64, (u64, u64)>,
     /// By CPU: events that the kernel had delivered at the start and at the end.
     delivered: HashMap<u64, (Option<u64>, Option<u64>)>,
-    /// The statistics of the end were read.
+    /// The final statistics were read.
     pub ended: bool,
     /// Packets that the service dropped.
     pub dropped_packets: u64,
@@ -52,7 +52,7 @@ impl LostEvents {
         Ok(below(self.counters.len(), CPUS, "CPUs")?)
     }
 
-    /// CPUs, and the events that the kernel delivered of them, where the file says it.
+    /// CPUs, and the number of events that the kernel delivered from them, if the file says so.
     pub fn delivered(&self) -> impl Iterator<Item = (u32, u64)> {
         let known = self.delivered.iter().filter_map(|(cpu, (start, end))| {
             let delivered = (*end)?.saturating_sub(start.unwrap_or(0));
@@ -61,7 +61,8 @@ impl LostEvents {
         known.filter(|(cpu, _)| *cpu < CPUS as u32)
     }
 
-    /// Lost events: what the counters say, or at least `reported` losses and the dropped packets.
+    /// Lost events: the number from the counters, or at least `reported` losses plus the dropped
+    /// packets.
     pub fn total(&self, reported: u64) -> u64 {
         let counted = self.counters.values();
         let counted = counted.map(|(start, end)| end.saturating_sub(*start));

@@ -6,10 +6,10 @@ use crate::input::below;
 use crate::{Name, Trace};
 use std::collections::HashMap;
 
-/// Kernel symbols of a packet sequence by their interning id.
+/// Kernel symbols of a packet sequence by their interning ID.
 pub(super) type Symbols = HashMap<u64, Name>;
 
-/// Most packet sequences, and most symbols of all of them together, that are accepted.
+/// Largest accepted number of packet sequences, and of symbols in all of them together.
 const SEQUENCES: usize = 1 << 20;
 const SYMBOLS: usize = 4 << 20;
 
@@ -26,7 +26,7 @@ impl Sequences {
         self.symbols.contains_key(&sequence)
     }
 
-    /// A packet of this sequence follows; `clear` drops what was interned before it.
+    /// Notes that a packet of this sequence follows; `clear` drops everything interned before it.
     pub fn begin(&mut self, sequence: u64, clear: bool) -> Result<(), Stop> {
         let symbols = self.symbols.entry(sequence).or_default();
         if clear {

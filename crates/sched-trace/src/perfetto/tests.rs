@@ -1,4 +1,4 @@
-//! Promises of the Perfetto format: what is written is read back.
+//! Properties of the Perfetto format: what is written is read back.
 
 use super::proto::packet;
 use super::wire::Message;
@@ -76,7 +76,7 @@ fn read_in(bytes: &[u8]) -> Result<Trace, Fault> {
     read(Cursor::new(bytes), Limits::new(&ReadOptions::default()))
 }
 
-/// The event with its names as text, for comparing traces with different string tables.
+/// The event with its names as text, to compare traces with different string tables.
 fn plain(trace: &Trace, event: &Event, shift: u64) -> String {
     let mut event = *event;
     event.time_ns += shift;
@@ -191,7 +191,7 @@ fn too_many_events_are_refused() {
     assert!(matches!(read, Err(Fault::TooBig { limit: 5, .. })));
 }
 
-/// A trace of packets, each of one bundle.
+/// A trace of packets with one bundle each.
 fn packets(bundles: &[&dyn Fn(&mut Message)]) -> Vec<u8> {
     let mut trace = Message::default();
     for fill in bundles {
@@ -202,7 +202,7 @@ fn packets(bundles: &[&dyn Fn(&mut Message)]) -> Vec<u8> {
     trace.0
 }
 
-/// Compact scheduling data of one CPU as Perfetto's recorder writes them: columns by field.
+/// Compact scheduling data of one CPU, as Perfetto's recorder writes them: columns by field.
 fn compact(bundle: &mut Message, names: &[&str], columns: &[(u32, &[u64])]) {
     bundle.message(4, |compact| {
         for name in names {
@@ -216,8 +216,8 @@ fn compact(bundle: &mut Message, names: &[&str], columns: &[(u32, &[u64])]) {
     });
 }
 
-/// Idle; 7 is woken at 1010 and runs at 1030; 8 is woken at 1035, 7 is preempted by it at 1040 and
-/// comes back at 1100.
+/// Idle; 7 is woken at 1010 and runs at 1030; 8 is woken at 1035, preempts 7 at 1040, and 7 returns
+/// at 1100.
 fn preempted() -> Vec<u8> {
     packets(&[&|bundle| {
         let columns: [(u32, &[u64]); 10] = [
@@ -253,7 +253,7 @@ fn compact_and_compressed_events_give_the_same_waits() {
     assert_eq!(waits(&outer.0), waits(&bytes));
 }
 
-/// Two CPUs, of which one has overwritten what was before 1000 ns. Thread 50 runs there from 1100
+/// Two CPUs, one of which has overwritten everything before 1000 ns. Thread 50 runs there from 1100
 /// ns on, and 51 from 1200 ns; on the other CPU a new thread runs at 500, 600, 1100 and 1200 ns.
 /// trace_processor has three slices from 1100 ns on, and one that begins each CPU.
 #[test]
@@ -326,8 +326,8 @@ fn what_was_recorded_before_the_recording_had_started_is_left_out() {
     assert_eq!(waits(&bytes), [(2, 10)]);
 }
 
-/// Threads that run, are preempted and run again on two CPUs. trace_processor counts the threads
-/// that can run: 1, 1, 2, 2, 2, 3, 2 and 2 from each of these times on.
+/// Threads that run, are preempted and run again on two CPUs. trace_processor counts the runnable
+/// threads: 1, 1, 2, 2, 2, 3, 2 and 2 from each of these times on.
 #[test]
 fn as_many_threads_can_run_at_each_time_as_trace_processor_counts() {
     let second = [
@@ -352,7 +352,7 @@ fn as_many_threads_can_run_at_each_time_as_trace_processor_counts() {
 }
 
 /// A thread belongs to the process of the thread that created it, which a later packet names; and a
-/// pid that is given to a new thread belongs to the process of that one.
+/// pid that is reused for a new thread belongs to the process of that one.
 #[test]
 fn threads_that_are_created_belong_to_the_process_of_their_creator() {
     let created = |list: &'static [(u64, u64, u64, u64)]| {

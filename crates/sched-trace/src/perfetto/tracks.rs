@@ -5,11 +5,11 @@ use super::wire::Message;
 use crate::{Slice, Trace};
 use std::collections::BTreeMap;
 
-/// First track id. Ids of thread tracks are higher, so the two ranges do not overlap.
+/// First track ID. IDs of thread tracks are higher, so the two ranges do not overlap.
 const TRACKS: u64 = 0x1000;
 const THREADS: u64 = 1 << 32;
 
-/// Descriptors first, then begins and ends in the order of time on each track.
+/// Descriptors first, then begins and ends, ordered by time on each track.
 pub(super) fn packets(trace: &Trace, offset: u64) -> Vec<Message> {
     let lanes = lanes(trace);
     let mut packets = Vec::new();
@@ -45,7 +45,7 @@ fn lanes(trace: &Trace) -> Lanes<'_> {
     lanes
 }
 
-/// Whether no slice that is still open when this one starts ends before it does.
+/// Whether no slice that is still open when this one starts ends before this one does.
 fn fits(lane: &[&Slice], slice: &Slice) -> bool {
     let open = lane
         .iter()
@@ -80,7 +80,7 @@ fn with(tag: u32, fill: impl FnOnce(&mut Message)) -> Message {
     message
 }
 
-/// Of adjacent slices the first ends before the next begins; outer ones begin first, end last.
+/// Of adjacent slices the first ends before the next begins; outer ones begin first and end last.
 fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<Message> {
     let mut packets = Vec::new();
     let mut open: Vec<u64> = Vec::new();

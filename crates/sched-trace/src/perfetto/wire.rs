@@ -34,11 +34,11 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A message is cut short or not a protocol buffer.
+/// A message is truncated or not a protocol buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut;
 
-/// Why a packet is refused.
+/// The reason why a packet is refused.
 #[derive(Debug)]
 pub(super) enum Stop {
     Damaged,
@@ -135,14 +135,14 @@ fn take<'a>(message: &mut &'a [u8], length: usize) -> Result<&'a [u8], Cut> {
 pub(super) struct Message(pub Vec<u8>);
 
 impl Message {
-    /// A number, or a bool or an enum; negative ones are extended to 64 bits.
+    /// Adds a number, a bool or an enum; negative ones are extended to 64 bits.
     pub fn number(&mut self, tag: u32, number: u64) -> &mut Self {
         encode_key(tag, WireType::Varint, &mut self.0);
         encode_varint(number, &mut self.0);
         self
     }
 
-    /// A string, which need not be UTF-8, or a message.
+    /// Adds a string, which need not be UTF-8, or a message.
     pub fn bytes(&mut self, tag: u32, bytes: &[u8]) -> &mut Self {
         encode_key(tag, WireType::LengthDelimited, &mut self.0);
         encode_varint(bytes.len() as u64, &mut self.0);
@@ -150,7 +150,7 @@ impl Message {
         self
     }
 
-    /// The message that `fill` makes.
+    /// Adds the message that `fill` creates.
     pub fn message(&mut self, tag: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);

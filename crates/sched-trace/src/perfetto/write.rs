@@ -1,7 +1,7 @@
-//! Writing a trace in Perfetto's format.
+//! Writes a trace in Perfetto's format.
 //!
 //! Order of packets: system and clocks, processes and threads, the events in bundles of one CPU
-//! each, the slices, and the losses. Function names travel as interned kernel symbols.
+//! each, the slices, and the losses. Function names are passed as interned kernel symbols.
 
 use super::proto::{self, packet};
 use super::tracks;
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Events of one bundle. Perfetto itself writes packets of some tens of KiB.
+/// Events in one bundle. Perfetto itself writes packets of some tens of KiB.
 const BUNDLE: usize = 512;
 
 /// Packet sequences: ftrace, and the tracks of slices.
@@ -48,7 +48,7 @@ pub fn write(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// Events by CPU, where the recorder counted them.
+/// Number of events by CPU, if the recorder counted them.
 fn written(trace: &Trace) -> BTreeMap<u32, u64> {
     let mut written = BTreeMap::new();
     for event in &trace.events {
@@ -114,8 +114,8 @@ fn system(trace: &Trace, packet: &mut Message) {
     });
 }
 
-/// `FtraceStats`. The CPU that lost events is not known any more; readers use the sum. What was
-/// delivered of each CPU shows a reader that all events are there.
+/// `FtraceStats`. The CPU that lost events is no longer known; readers use the sum. The number
+/// delivered from each CPU shows a reader that no events are missing.
 fn stats(packet: &mut Message, phase: u64, lost: u64, mut delivered: BTreeMap<u32, u64>) {
     delivered.entry(0).or_insert(0);
     packet.message(packet::FTRACE_STATS, |stats| {
@@ -152,7 +152,7 @@ fn process_tree(trace: &Trace, packet: &mut Message) {
     });
 }
 
-/// All symbols go with the first packet of the sequence, then every bundle refers to them.
+/// All symbols are in the first packet of the sequence, and every bundle refers to them.
 fn symbols(trace: &Trace, packet: &mut Message) {
     packet.number(packet::SEQUENCE_FLAGS, proto::STATE_CLEARED);
     packet.message(packet::INTERNED_DATA, |data| {
@@ -164,7 +164,7 @@ fn symbols(trace: &Trace, packet: &mut Message) {
     });
 }
 
-/// Interning ids begin with 1: 0 means "not set".
+/// Interning IDs begin with 1: 0 means "not set".
 fn iid(name: Name) -> u64 {
     name.index() as u64 + 1
 }
@@ -218,7 +218,7 @@ fn body(trace: &Trace, event: &Event, message: &mut Message) {
         let present = |(_, value): &(_, Value<'_>)| *value != Value::Absent;
         for (field, value) in event.fields.iter().zip(values).filter(present) {
             let value = match value {
-                // Readers resolve ids only in fields known to be functions.
+                // Readers resolve IDs only in fields known to be functions.
                 Value::Name(name)
                     if matches!(field.form, Form::Function | Form::Place) && !is_generic =>
                 {
@@ -239,7 +239,7 @@ fn body(trace: &Trace, event: &Event, message: &mut Message) {
     });
 }
 
-/// A number goes into the first field, a text into the second.
+/// Puts a number into the first field, a text into the second.
 fn put_value(message: &mut Message, value: Value<'_>, [number, text]: [u32; 2]) {
     match value {
         Value::Number(value) => message.number(number, value),

@@ -1,14 +1,14 @@
 //! Turns a panic of a library into an error.
 //!
-//! linux-perf-data, ruzstd and miniz_oxide parse untrusted files. An assertion of theirs that fails
-//! on a damaged file must neither end the program nor print the library's message.
+//! linux-perf-data, ruzstd and miniz_oxide parse untrusted files. If one of their assertions fails
+//! on a damaged file, that must neither end the program nor print the library's message.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread parses a file right now.
+    /// Whether this thread is parsing a file.
     static PARSING: Cell<bool> = const { Cell::new(false) };
 }
 

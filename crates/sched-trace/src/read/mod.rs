@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-/// The formats that are read.
+/// The supported formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Perfetto,
@@ -49,7 +49,7 @@ fn read_any(
     guard::without_panic(|| parse(format, file, limits)).unwrap_or_else(panicked)
 }
 
-/// The first bytes; the file is rewound.
+/// Reads the first bytes, and rewinds the file.
 fn head(file: &mut (impl Read + Seek)) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.by_ref().take(512).read_to_end(&mut head)?;
@@ -86,15 +86,15 @@ fn detect(head: &[u8]) -> Option<Format> {
     } else if !head.is_empty() && is_text(head) {
         Some(Format::Text)
     } else if head.first() == Some(&0x0a) {
-        // The first field of a Perfetto trace is a packet; the byte is a line feed as well.
+        // The first field of a Perfetto trace is a packet; that byte is also a line feed.
         Some(Format::Perfetto)
     } else {
         None
     }
 }
 
-/// Whether all bytes are printable, as in ftrace's text. The names of threads have any bytes; 512
-/// bytes of a binary format have some that control.
+/// Whether all bytes are printable, as in ftrace's text. Thread names may contain any bytes; 512
+/// bytes of a binary format include control characters.
 fn is_text(head: &[u8]) -> bool {
     let words = [b"[0".as_slice(), b"sched", b"# ", b"cpus="];
     let known = words
@@ -105,7 +105,7 @@ fn is_text(head: &[u8]) -> bool {
     head.iter().all(printable) && (ascii || known)
 }
 
-/// How an unknown file begins, and how to convert it where that is known.
+/// The beginning of an unknown file, and how to convert it if that is known.
 fn describe(head: &[u8], path: &Path) -> String {
     let path = path.display();
     match head {

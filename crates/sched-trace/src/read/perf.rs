@@ -1,7 +1,7 @@
 //! Reads perf.data files of `perf sched record`.
 //!
 //! linux-perf-data parses the file's structure. The raw data of samples are ftrace records, whose
-//! layout the file stores in its TRACING_DATA section.
+//! layout is stored in the file's TRACING_DATA section.
 
 use crate::Loss;
 use crate::error::Fault;
@@ -20,7 +20,7 @@ use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 
 pub(super) const FORMAT: &str = "perf.data";
 
-/// Most CPUs that are accepted.
+/// Largest accepted number of CPUs.
 const CPUS: u32 = 1 << 16;
 
 const NO_EVENTS: Fault = Fault::NoEvents {
@@ -37,7 +37,7 @@ const EVENT_DESC: usize = 12;
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
-/// How to convert a file that is not supported.
+/// How to convert an unsupported file.
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
@@ -46,7 +46,7 @@ const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --n
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";
 
-/// Begins the name of the kernel's mapping. A symbol follows, whose address is the offset.
+/// Prefix of the name of the kernel's mapping. A symbol follows, whose address is the offset.
 const KERNEL: &str = "[kernel.kallsyms]";
 
 /// Reads a whole trace. Records that are not needed are never passed to the library.
@@ -98,7 +98,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     }
     let mut attributes = perf_file.event_attributes().iter();
     if attributes.any(|event| event.attr.flags.contains(AttrFlags::WRITE_BACKWARD)) {
-        // perf record --overwrite: each CPU has its last events.
+        // perf record --overwrite: each CPU has its latest events.
         trace.begin_whole(0, |_| true);
     }
     let mut stored = description.kallsyms.as_slice();
@@ -112,7 +112,7 @@ pub(super) fn read(mut file: impl Read + Seek, limits: Limits) -> Result<Trace, 
     Ok(trace)
 }
 
-/// How many CPUs the switches were recorded of.
+/// Number of CPUs whose switches were recorded.
 fn recorded_cpus(events: &[AttributeDescription]) -> usize {
     let is_switch = |event: &&AttributeDescription| {
         let name = event.name.as_deref();
@@ -124,7 +124,7 @@ fn recorded_cpus(events: &[AttributeDescription]) -> usize {
         .map_or(0, |event| event.event_ids.len())
 }
 
-/// `perf record -C`: CPUs were online, and are not in the file.
+/// `perf record -C`: some online CPUs are not in the file.
 fn not_recorded(trace: &mut Trace) {
     let seen: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
     for cpu in trace.claims.cpus.difference(&seen) {
@@ -136,8 +136,8 @@ fn not_recorded(trace: &mut Trace) {
     }
 }
 
-/// A symbol at the kernel's start and its address, if this record has them: MMAP, or MMAP2 of perf
-/// that records build ids (6.19 and later).
+/// A symbol at the kernel's start and its address, if this record has them: MMAP, or MMAP2 if perf
+/// records build IDs (6.19 and later).
 fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
     if ![RecordType::MMAP, RecordType::MMAP2].contains(&record.record_type) {
         return None;
@@ -152,8 +152,8 @@ fn kernel_start(record: &RawEventRecord<'_>) -> Option<(String, u64)> {
     Some((symbol.into(), offset))
 }
 
-/// The symbols of the running kernel, if it is the one that was recorded and was not booted since:
-/// a boot may move them.
+/// The symbols of the running kernel, if it is the one that was recorded and has not been rebooted
+/// since: a reboot may move them.
 fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufReader<File>> {
     let (symbol, recorded) = start?;
     if rustix::system::uname().release().to_bytes() != release.as_bytes() {
@@ -171,7 +171,7 @@ fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufRead
 }
 
 /// Events are missing before a record of lost ones, and after the last one of its CPU. A record
-/// that perf makes itself when it ends has no time, and may be of any.
+/// that perf itself writes at the end has no time, and may concern any CPU.
 fn lose(trace: &mut Trace, record: &RawEventRecord<'_>, lost: u64) {
     let place = record.common_data().ok();
     let cpu = place.as_ref().and_then(|place| place.cpu);
@@ -229,7 +229,7 @@ fn event(
     }
 }
 
-/// Compares the sections of the header with the size of the file before anything is allocated.
+/// Compares the header's sections with the file size before anything is allocated.
 fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     let size = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
@@ -278,7 +278,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
             event_desc = Some((offset, length));
         }
     }
-    // perf reads one recording, and so would leave out what was joined to it.
+    // perf reads one recording, and so would ignore anything appended to it.
     if last < size {
         return Err(reader.broken(format!(
             "{} bytes follow its end at {last}: recordings were joined; read each of them alone",
@@ -297,7 +297,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Walks the EVENT_DESC section: the library allocates by the counts in it.
+/// Walks the EVENT_DESC section, since the library allocates by the counts in it.
 fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<(), Fault> {
     let events = u64::from(reader.u32("the number of events")?);
     let attr = u64::from(reader.u32("the size of an event's attributes")?);
@@ -314,7 +314,7 @@ fn check_event_desc<R: Read>(reader: &mut ByteReader<R>, length: u64) -> Result<
     Ok(())
 }
 
-/// Where a section ends; an error if that is beyond the end of the file.
+/// The end of a section; an error if that is beyond the end of the file.
 fn section<R: Read>(reader: &mut ByteReader<R>, name: &str, file: u64) -> Result<u64, Fault> {
     let (offset, length) = (reader.u64(name)?, reader.u64(name)?);
     match offset.checked_add(length) {

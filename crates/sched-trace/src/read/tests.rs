@@ -1,9 +1,9 @@
-//! Tests of the readers on files that cannot be read.
+//! Tests the readers on unreadable files.
 
 use super::*;
 use std::path::PathBuf;
 
-/// What `open` says of a file with this content.
+/// Result of `open` for a file with this content.
 fn opened(name: &str, content: &[u8]) -> Result<Trace> {
     let path: PathBuf =
         std::env::temp_dir().join(format!("sched-trace-{}-{name}", std::process::id()));

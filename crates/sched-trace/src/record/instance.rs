@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Instances of this process so far, so that each recorder has a directory of its own.
+/// Instances of this process so far, so that each recorder has its own directory.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// The clock of the time stamps: CLOCK_MONOTONIC, as [`now_ns`](super::now_ns) reads it.
@@ -19,10 +19,10 @@ pub(super) const CLOCK: &str = "mono";
 /// Prefix of the instances' names.
 const PREFIX: &str = "erofast-";
 
-/// The directory `instances/erofast-PID.NUMBER`; switched off and removed on drop.
+/// The directory `instances/erofast-PID.NUMBER`; disabled and removed on drop.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// Shows recorders of other PID namespaces that this one is alive.
+    /// Tells recorders in other PID namespaces that this one is alive.
     _lock: Option<File>,
     dir: PathBuf,
     // Declared after `dir`: the instance is removed before its filesystem is unmounted.
@@ -61,7 +61,7 @@ impl Instance {
     /// Sets clock and buffer and enables the events; tracing stays off.
     pub fn configure(&self, options: &RecordOptions) -> Result<()> {
         self.set("tracing_on", "0")?;
-        // Names come with the events; keeping a table of them costs at every switch.
+        // Names come with the events; keeping a table of them costs time at every switch.
         let _ = self.set("options/record-cmd", "0");
         self.set("trace_clock", CLOCK)?;
         let kib = options.buffer_kib_per_cpu.max(64);
@@ -81,7 +81,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Tracing on or off.
+    /// Turns tracing on or off.
     pub fn switch(&self, on: bool) -> Result<()> {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
@@ -121,7 +121,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// The binary buffer of a CPU, not blocking.
+    /// Opens the binary buffer of a CPU, non-blocking.
     pub fn open_raw(&self, cpu: u32) -> Result<File> {
         let name = format!("per_cpu/cpu{cpu}/trace_pipe_raw");
         let flags =
@@ -131,7 +131,7 @@ impl Instance {
             .map_err(|errno| self.error(&name, errno.into()))
     }
 
-    /// Events the kernel lost on a CPU since the instance was created.
+    /// Events that the kernel lost on a CPU since the instance was created.
     pub fn lost(&self, cpu: u32) -> u64 {
         self.get(&format!("per_cpu/cpu{cpu}/stats"))
             .map_or(0, |text| Loss::of(&text).total())
@@ -173,7 +173,7 @@ impl Drop for Instance {
     }
 }
 
-/// Removes instances of dead processes, which would record for ever. One in use is busy and stays.
+/// Removes instances of dead processes, which would record forever. One in use is busy and stays.
 fn remove_orphans(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -186,7 +186,7 @@ fn remove_orphans(instances: &Path) {
         };
         let pid = name.to_str().and_then(number);
         let dead = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
-        // A recorder of another PID namespace is not in our /proc, but it holds its lock.
+        // A recorder in another PID namespace is not in our /proc, but it holds its lock.
         if dead && lock(&entry.path()).is_some() {
             let _ = fs::write(entry.path().join("tracing_on"), "0");
             let _ = fs::remove_dir(entry.path());
@@ -194,7 +194,7 @@ fn remove_orphans(instances: &Path) {
     }
 }
 
-/// The lock of an instance's directory, unless its recorder lives.
+/// The lock of an instance's directory, unless its recorder is alive.
 fn lock(dir: &Path) -> Option<File> {
     let dir = File::open(dir).ok()?;
     rustix::fs::flock(&dir, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn recorders_of_another_pid_namespace_are_left_alone_and_dead_ones_removed() {
         let instances = std::env::temp_dir().join(format!("erofast-test-{}", std::process::id()));
-        // Beyond the largest pid of Linux: no process here has it.
+        // Beyond the largest pid of Linux, so no process here has it.
         let [elsewhere, dead] = ["4194305", "4194306.1"].map(|pid| {
             let dir = instances.join(format!("{PREFIX}{pid}"));
             fs::create_dir_all(&dir).unwrap();
@@ -220,7 +220,7 @@ mod tests {
         drop(held);
         let left = fs::read_dir(&dead).map_or(0, Iterator::count);
         fs::remove_dir_all(&instances).unwrap();
-        // In tracefs the files of an instance go with it; elsewhere `tracing_on` was written.
+        // In tracefs an instance's files are removed with it; elsewhere `tracing_on` was written.
         assert_eq!(left, 1, "a dead one is switched off");
     }
 }

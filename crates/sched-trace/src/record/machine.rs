@@ -17,7 +17,7 @@ pub fn scheduler_settings() -> SchedulerSettings {
     }
 }
 
-/// Built in, and not switched off by the boot parameter; it is on without one.
+/// Whether it is built in and not disabled by the boot parameter; without that, it is on.
 fn proxy_execution() -> Option<bool> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let config = read(&format!("/boot/config-{}", release.trim())).unwrap_or_default();
@@ -49,18 +49,18 @@ pub(super) fn version() -> String {
         .into()
 }
 
-/// What the kernel was switched to last, where it can be switched (PREEMPT_DYNAMIC): in debugfs.
+/// The kernel's current preemption mode if it can be switched (PREEMPT_DYNAMIC), from debugfs.
 fn dynamic() -> Option<String> {
     chosen(&debugfs("sched/preempt")?)
 }
 
-/// The time that a thread runs before another one of its priority gets the CPU, in nanoseconds,
-/// where the kernel schedules by slices (EEVDF).
+/// The time that a thread runs before another one of its priority gets the CPU, in nanoseconds, if
+/// the kernel schedules by slices (EEVDF).
 pub fn base_slice_ns() -> Option<u64> {
     debugfs("sched/base_slice_ns")?.trim().parse().ok()
 }
 
-/// A file of debugfs, mounted or not.
+/// Reads a file of debugfs, mounted or not.
 fn debugfs(file: &str) -> Option<String> {
     read(&format!("/sys/kernel/debug/{file}")).or_else(|| {
         let debugfs = detached("debugfs").ok()?;

@@ -1,14 +1,14 @@
-//! Recording live, through tracefs.
+//! Live recording through tracefs.
 //!
-//! Everything happens in a tracing instance of our own, which leaves other tracing alone. The
-//! ladder of [`Recorder::start`]: find or mount tracefs, make the instance, set clock and buffer
-//! and events, open the CPUs' binary buffers, start the thread that empties them, switch tracing
-//! on. Dropping the recorder goes the same way down, in reverse.
+//! Everything happens in our own tracing instance, which leaves other tracing alone. The ladder
+//! of [`Recorder::start`]: find or mount tracefs, create the instance, set clock, buffer and
+//! events, open the CPUs' binary buffers, start the thread that empties them, turn tracing on.
+//! Dropping the recorder undoes these steps in reverse order.
 //!
-//! What it costs: about 0.35 us of CPU time for each event in the thread that causes it (measured
-//! as the system time of `perf bench sched pipe` with and without, 5.5 events an operation, Linux
+//! Cost: about 0.35 us of CPU time per event in the thread that causes it (measured as the system
+//! time of `perf bench sched pipe` with and without recording, 5.5 events per operation, Linux
 //! 6.18, on a busy machine), and about 0.8 us afterwards to decode it and write it in Perfetto's
-//! format. Ten thousand switches a second with their wake-ups are about one per cent of one CPU.
+//! format. Ten thousand switches per second with their wake-ups cost about one per cent of one CPU.
 //!
 //! ```no_run
 //! # fn main() -> sched_trace::Result<()> {
@@ -58,9 +58,9 @@ pub struct Recorder {
     layout: PageLayout,
     /// Losses that earlier traces have reported.
     lost_before: u64,
-    /// Until the first trace is taken.
+    /// Kept until the first trace is taken.
     noted: policies::Noted,
-    /// When the recording, or the last trace, began.
+    /// The quotas when the recording, or the last trace, began.
     quotas: quotas::Quotas,
 }
 
@@ -96,8 +96,8 @@ impl Recorder {
         })
     }
 
-    /// What was recorded since the start or the last `take`; recording goes on. Waits that are
-    /// under way are cut at the edge: pause, or ask at a quiet moment.
+    /// Returns what was recorded since the start or the last `take`; recording continues. Waits in
+    /// progress are cut at the edge: pause first, or call this at a quiet moment.
     pub fn take(&mut self) -> Result<Trace> {
         let pages = pipes::lock(&self.pipes).take();
         let lost = pages
@@ -112,7 +112,7 @@ impl Recorder {
         Ok(trace)
     }
 
-    /// Records nothing until [`Recorder::resume`]; costs nothing meanwhile.
+    /// Records nothing until [`Recorder::resume`], at no cost.
     pub fn pause(&mut self) -> Result<()> {
         self.instance.switch(false)
     }
@@ -190,7 +190,7 @@ pub fn command(command: &mut Command, options: &RecordOptions) -> Result<(ExitSt
     Ok((status, recorder.stop()?))
 }
 
-/// The time stamps of a trace with the clock "mono": CLOCK_MONOTONIC in nanoseconds.
+/// The current time on the clock "mono" of traces: CLOCK_MONOTONIC in nanoseconds.
 pub fn now_ns() -> u64 {
     time_ns(ClockId::Monotonic)
 }
@@ -202,12 +202,12 @@ fn time_ns(clock: ClockId) -> u64 {
 
 /// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time spent suspended.
 fn boot_offset_ns() -> u64 {
-    // Two readings are never simultaneous; without a suspend the clocks are the same.
+    // Two readings are never simultaneous; without a suspend the clocks are equal.
     let ahead = time_ns(ClockId::Boottime).saturating_sub(now_ns());
     if ahead < 1_000_000 { 0 } else { ahead }
 }
 
-/// Asks /proc for the process of each thread that still lives and has none yet.
+/// Looks up in /proc the process of each thread that is still alive and has none yet.
 fn threads_of_proc(trace: &mut Trace) {
     let threads = &mut trace.threads;
     for (pid, thread) in threads.iter_mut().filter(|(_, thread)| thread.tgid == 0) {

@@ -1,4 +1,4 @@
-//! The binary buffers of all CPUs, and the thread that empties them while the recording runs.
+//! The binary buffers of all CPUs, and the thread that empties them during the recording.
 
 use super::instance::Instance;
 use crate::Result;
@@ -24,7 +24,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Room for one more page.
+    /// Returns room for one more page.
     fn slot(&mut self, page: usize) -> &mut Vec<u8> {
         let full = self
             .blocks
@@ -49,7 +49,7 @@ pub(super) struct Pipes {
     files: Vec<File>,
     pages: Vec<Pages>,
     page: usize,
-    /// The most pages that one CPU's buffer holds: a bound for one round of reading.
+    /// The most pages that one CPU's buffer holds, which limits one round of reading.
     round: usize,
     kept: usize,
 }
@@ -73,8 +73,8 @@ impl Pipes {
         })
     }
 
-    /// Reads what is available. Beyond the bound on memory, data stay in the kernel, which counts
-    /// them as lost when it overwrites them.
+    /// Reads what is available. Beyond the memory limit, data stay in the kernel, which counts them
+    /// as lost when it overwrites them.
     fn drain(&mut self) {
         for (file, pages) in self.files.iter_mut().zip(&mut self.pages) {
             for _ in 0..self.round {
@@ -95,7 +95,7 @@ impl Pipes {
         }
     }
 
-    /// Everything recorded up to now.
+    /// Returns everything recorded so far.
     pub fn take(&mut self) -> Vec<Pages> {
         self.drain();
         self.kept = 0;
@@ -108,7 +108,7 @@ impl Pipes {
     }
 }
 
-/// Bytes read; 0 when there is nothing, and for a CPU whose buffer is gone.
+/// Bytes read; 0 if there is nothing, and for a CPU whose buffer is gone.
 fn read(file: &mut File, page: &mut [u8]) -> usize {
     loop {
         match file.read(page) {
@@ -119,7 +119,7 @@ fn read(file: &mut File, page: &mut [u8]) -> usize {
     }
 }
 
-/// Ignores poisoning: pages are whole at any time.
+/// Ignores poisoning: pages are complete at any time.
 pub(super) fn lock(pipes: &Mutex<Pipes>) -> MutexGuard<'_, Pipes> {
     pipes.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -165,7 +165,7 @@ impl Drop for Drainer {
 fn wait(files: &[File], gone: &OwnedFd) -> bool {
     let mut fds = vec![PollFd::new(gone, PollFlags::IN)];
     fds.extend(files.iter().map(|file| PollFd::new(file, PollFlags::IN)));
-    // Once a second in any case: a kernel before 5.0 may not report how full its buffers are.
+    // At least once a second: a kernel before 5.0 may not report how full its buffers are.
     let timeout = Timespec {
         tv_sec: 1,
         tv_nsec: 0,
@@ -179,7 +179,7 @@ fn wait(files: &[File], gone: &OwnedFd) -> bool {
             .iter()
             .any(|fd| fd.revents().contains(PollFlags::ERR))
     {
-        // An offline CPU's buffer may report errors for ever: no busy loop.
+        // An offline CPU's buffer may report errors forever: this avoids a busy loop.
         thread::sleep(Duration::from_millis(100));
     }
     true

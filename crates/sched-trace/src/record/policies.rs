@@ -1,14 +1,14 @@
-//! Policies and processes of threads, from /proc: no event has them.
+//! Policies and processes of threads, from /proc: no event contains them.
 //!
-//! All threads are noted when a recording begins, and those of its events when it ends. A thread
-//! that was created meanwhile and is gone has the policy of the thread that created it.
+//! All threads are noted when a recording begins, and those in its events when it ends. A thread
+//! that was created in between and is gone has the policy of the thread that created it.
 
 use crate::{Kind, Policy, Trace};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// What was noted when the recording began.
+/// The threads noted when the recording began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted(HashMap<i32, (i32, Option<Policy>)>);
 
@@ -25,13 +25,13 @@ impl Noted {
         Self(noted)
     }
 
-    /// What a test noted.
+    /// Values noted by a test.
     #[cfg(test)]
     pub(super) fn of<const N: usize>(noted: [(i32, (i32, Option<Policy>)); N]) -> Self {
         Self(noted.into())
     }
 
-    /// Fills in what is known of the threads of a trace.
+    /// Fills in what is known about the threads of a trace.
     pub(super) fn fill_in(self, trace: &mut Trace) {
         let Self(mut noted) = self;
         let mut policies: HashMap<i32, Option<Policy>> = HashMap::new();
@@ -41,7 +41,7 @@ impl Noted {
                 let parent = policies.get(&event.pid).copied();
                 let parent = parent.or_else(|| Some(noted.get(&event.pid)?.1));
                 policies.insert(pid, parent.flatten());
-                // The pid was another thread's before.
+                // The pid belonged to another thread before.
                 noted.remove(&pid);
             }
         }
@@ -52,7 +52,7 @@ impl Noted {
             }
             let at_end = policy(&format!("/proc/{pid}/stat"));
             thread.policy = match (before.and_then(|(_, policy)| *policy), at_end) {
-                // It is not known when it changed.
+                // It is unknown when it changed.
                 (Some(before), Some(now)) if before != now => None,
                 (before, now) => now
                     .or(before)
@@ -69,7 +69,8 @@ fn numbers(directory: &Path) -> Vec<i32> {
     names.filter_map(|name| name.parse().ok()).collect()
 }
 
-/// The policy in a file "stat": its 41st field. The second, a name in parentheses, may hold spaces.
+/// The policy from a file "stat": its 41st field. The second, a name in parentheses, may contain
+/// spaces.
 pub(super) fn policy(stat: &str) -> Option<Policy> {
     let text = fs::read(stat).ok()?;
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! How long the quotas of control groups stop threads while a recording runs, from `cpu.stat` of
+//! How long the quotas of control groups stop threads while a recording runs, from `cpu.stat` in
 //! either version of the interface.
 
 use crate::quotas::TRACK;
@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A tree deeper or larger than this is no machine's.
+/// No machine has a tree that is deeper or larger than this.
 const MOST_GROUPS: usize = 20_000;
 
-/// What a quota has done since its group was made.
+/// The effects of a quota since its group was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
     periods: u64,
     throttled: u64,
-    /// All CPUs together.
+    /// Summed over all CPUs.
     stopped_us: u64,
 }
 
@@ -29,7 +29,7 @@ struct Group {
     threads: BTreeSet<i32>,
 }
 
-/// The groups with a quota at one time.
+/// The groups with a quota at one point in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotas {
     top: PathBuf,
@@ -37,7 +37,7 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    /// Of all groups that this process sees.
+    /// The quotas of all groups that this process can see.
     pub(super) fn now() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let Some(top) = hierarchy(&mounts) else {
@@ -56,7 +56,7 @@ impl Quotas {
         quotas
     }
 
-    /// Notes each thread of the trace that was in a group which was stopped since `self`.
+    /// Notes each thread of the trace that was in a group stopped since `self`.
     pub(super) fn fill_in(&self, trace: &mut Trace) {
         if self.top.as_os_str().is_empty() {
             return;
@@ -88,7 +88,7 @@ impl Quotas {
 }
 
 impl Account {
-    /// None where it was made anew meanwhile.
+    /// None if it was created again in the meantime.
     fn since(self, before: Self) -> Option<Self> {
         Some(Self {
             periods: self.periods.checked_sub(before.periods)?,
@@ -127,7 +127,7 @@ fn title(path: &Path, group: &Group, done: Account) -> String {
     )
 }
 
-/// Where groups have quotas: the hierarchy of version 1 with the controller, or else version 2.
+/// Where groups have quotas: the version 1 hierarchy with the controller, otherwise version 2.
 fn hierarchy(mounts: &str) -> Option<PathBuf> {
     let place = |kind: &str, option: &str| {
         mounts.lines().find_map(|line| {
@@ -149,7 +149,7 @@ fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     directories.map(|entry| entry.path())
 }
 
-/// None without a quota.
+/// Returns none without a quota.
 fn group(directory: &Path) -> Option<Group> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let (quota, period) = match read("cpu.max") {
@@ -160,7 +160,7 @@ fn group(directory: &Path) -> Option<Group> {
         None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
     };
     Some(Group {
-        // "max", and -1 in version 1, is none.
+        // "max", and -1 in version 1, means none.
         quota_us: quota.trim().parse().ok()?,
         period_us: period.trim().parse().ok()?,
         account: Account::parse(&read("cpu.stat")?)?,

@@ -1,4 +1,5 @@
-//! Promises of the live recorder. They need root and tracefs, and say so where they are skipped.
+//! Properties of the live recorder. The tests need root and tracefs, and say so if they are
+//! skipped.
 
 use super::*;
 use crate::latency::{Filter, Wait, WaitKind, analyse};
@@ -8,7 +9,7 @@ use std::io::{Cursor, Write};
 use std::thread;
 use std::time::Duration;
 
-/// A recorder, or `None` after saying why there is none.
+/// A recorder, or `None` after printing why there is none.
 fn recorder(options: &RecordOptions) -> Option<Recorder> {
     match Recorder::start(options) {
         Ok(recorder) => Some(recorder),
@@ -31,7 +32,7 @@ fn tells_all_switches(trace: &Trace) -> bool {
 
 const SLEEPS: usize = 50;
 
-/// A thread of that name goes to sleep and is woken by its timer, again and again.
+/// A thread with this name repeatedly sleeps and is woken by its timer.
 fn sleeper(name: &str) {
     let sleeps = || (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_millis(1)));
     thread::Builder::new()
@@ -42,14 +43,14 @@ fn sleeper(name: &str) {
         .unwrap();
 }
 
-/// The waits after wake-ups of the threads of a name.
+/// The waits after wake-ups of the threads with a name.
 fn wakeups(trace: &Trace, name: &str) -> Vec<Wait> {
     let own = |wait: &Wait| wait.comm == name.into() && wait.kind == WaitKind::Wakeup;
     let waits = analyse(trace).waits.into_iter();
     waits.filter(own).collect()
 }
 
-/// How often the threads of a name were woken, and how often they were preempted.
+/// How often the threads with a name were woken, and how often they were preempted.
 fn counts(trace: &Trace, name: &str) -> (usize, usize) {
     let (mut woken, mut preempted) = (0, 0);
     for event in &trace.events {
@@ -85,8 +86,8 @@ fn every_sleep_of_a_thread_gives_one_wait() {
             return;
         }
         let waits = wakeups(&trace, "st-sleeper");
-        // A busy machine preempts it on its way to sleep now and then: its timer then finds it
-        // runnable, which is no wait. Its creation is one more, if it has its name by then.
+        // A busy machine occasionally preempts it on its way to sleep: its timer then finds it
+        // runnable, which is not a wait. Its creation adds one, if it has its name by then.
         let (woken, preempted) = counts(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
         let expected = woken.saturating_sub(preempted)..=woken + 1;
@@ -116,8 +117,8 @@ fn pieces_taken_while_recording_add_up() {
     sleeper("st-unseen");
     recorder.resume().unwrap();
     let second = recorder.stop().unwrap();
-    // Every sleep is ended by a waking. On a busy machine a timer may fire before its thread has
-    // really gone to sleep, and then there is nothing to wait for.
+    // Every sleep is ended by a waking. On a busy machine a timer may fire before its thread is
+    // really asleep; in that case there is nothing to wait for.
     assert!(counts(&first, "st-first").0 >= SLEEPS);
     assert!(counts(&second, "st-second").0 >= SLEEPS);
     assert_eq!(
@@ -158,7 +159,7 @@ fn a_command_is_recorded_with_its_name_and_process() {
         Err(error) => panic!("{error}"),
     };
     assert!(status.success());
-    // Other programs of this name may run, too, and end before their process is asked for.
+    // Other programs with this name may also run, and may end before their process is looked up.
     let is_it = |(pid, thread): (&i32, &crate::Thread)| {
         (thread.comm, thread.tgid) == ("sleep".into(), *pid)
     };
@@ -172,7 +173,7 @@ fn kworkers_are_named_by_what_they_did() {
     let Some(recorder) = recorder(&RecordOptions::default()) else {
         return;
     };
-    // What is written to a terminal passes through a work item.
+    // Output to a terminal passes through a work item.
     let terminal = File::options().read(true).write(true).open("/dev/ptmx");
     let Ok(mut terminal) = terminal else {
         return println!("skipped: no pseudo-terminals here");
@@ -199,7 +200,7 @@ fn nothing_is_left_behind() {
     };
     let dir = recorder.instance.dir().to_path_buf();
     assert!(dir.exists());
-    // Keeps the filesystem reachable after the recorder released its own mount.
+    // Keeps the filesystem reachable after the recorder has released its own mount.
     let parent = File::open(dir.parent().unwrap()).unwrap();
     drop(recorder);
     use std::os::fd::AsRawFd;
@@ -247,7 +248,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
         let (pages, lines) = (scheduling(&binary, cpu), scheduling(&text, cpu));
         assert_eq!(pages.len(), lines.len(), "CPU {cpu}");
         for ((time, pid, kind), (near, same_pid, same)) in pages.iter().zip(&lines) {
-            // The text has microseconds.
+            // The text is in microseconds.
             assert!(time.abs_diff(*near) < 1000, "{time} {near}");
             assert_eq!((pid, kind), (same_pid, same));
         }
@@ -258,7 +259,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
 
 #[test]
 fn the_policy_of_a_thread_that_is_gone_at_the_end_is_known() {
-    // It sleeps until it is written to, and lives until its input is closed.
+    // It sleeps until it gets input, and lives until its input is closed.
     let idler = Command::new("chrt")
         .args(["-i", "0", "sh", "-c", "while read line; do :; done"])
         .stdin(std::process::Stdio::piped())
@@ -323,7 +324,7 @@ fn interrupts_within_slices_are_recorded_and_survive_a_file() {
     let Some(recorder) = recorder(&options) else {
         return;
     };
-    // A thread that keeps its CPU for some ticks: their softirqs run within its slice.
+    // A thread that keeps its CPU for a few ticks: the softirqs of the ticks run within its slice.
     let until = std::time::Instant::now() + Duration::from_millis(300);
     while std::time::Instant::now() < until {
         std::hint::spin_loop();

@@ -8,10 +8,10 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// Where distributions mount it.
+/// The usual mount point in distributions.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// A tracing directory that can be used while this value lives.
+/// A tracing directory that can be used during this value's lifetime.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     pub root: PathBuf,
@@ -66,7 +66,7 @@ fn missing(reason: &str) -> Error {
     }
 }
 
-/// The tracefs of a mount table, preferably the one at the usual mount point.
+/// The tracefs in a mount table, preferably the one at the usual mount point.
 fn mounted(table: &str) -> Option<PathBuf> {
     let mut found = None;
     for line in table.lines() {

@@ -1,4 +1,4 @@
-//! Events of their values, and values of events.
+//! Builds events from their values, and values from events.
 
 use super::{ABSENT, Value, Values, What};
 use crate::ftrace::symbols::Addresses;
@@ -33,10 +33,10 @@ impl Value<'_> {
     }
 }
 
-/// Gives names to what events refer to.
+/// Names the objects that events refer to.
 pub(crate) struct Naming<'a> {
     pub names: &'a mut Names,
-    /// Symbols by the ids that a Perfetto trace interned.
+    /// Symbols by the IDs that a Perfetto trace interned.
     pub symbols: &'a HashMap<u64, Name>,
     /// Functions that appear as addresses.
     pub addresses: &'a mut Addresses,
@@ -59,13 +59,13 @@ impl Naming<'_> {
     }
 }
 
-/// The function of a place in the kernel: "ext4_readpage" of "ext4_readpage+0x1c/0x40".
+/// The function in a kernel location: "ext4_readpage" in "ext4_readpage+0x1c/0x40".
 fn function_of(place: &str) -> &str {
     place.split('+').next().unwrap_or(place)
 }
 
 impl Naming<'_> {
-    /// Of a place within a function, which no table of functions has.
+    /// The name for a location within a function, which no table of functions has.
     fn place(&mut self, value: Value<'_>) -> Option<Name> {
         let text = match value {
             Value::Number(number) => match self.symbols.get(&number) {
@@ -81,7 +81,7 @@ impl Naming<'_> {
     }
 }
 
-/// The event with these values, which the thread `pid` wrote; `None` if one is missing.
+/// The event with these values, written by the thread `pid`; `None` if a value is missing.
 pub(crate) fn kind(
     what: What,
     values: &Values<'_>,

@@ -1,7 +1,7 @@
 //! The events that are read: their names and fields in the kernel, in its text and in Perfetto.
 //!
 //! All readers fill the same [`Values`], from which [`kind`] makes an event; the writer of
-//! Perfetto's format takes them from [`values`].
+//! Perfetto's format gets them from [`values`].
 
 mod events;
 
@@ -15,14 +15,14 @@ pub(crate) struct EventType {
     pub group: &'static str,
     pub name: &'static str,
     pub need: Need,
-    /// Its field of Perfetto's `FtraceEvent`; [`GENERIC`] if it has none of its own.
+    /// Its field in Perfetto's `FtraceEvent`; [`GENERIC`] if it has none of its own.
     pub tag: u32,
     /// In the order in which the kernel prints them.
     pub fields: &'static [FieldType],
 }
 
 impl EventType {
-    /// Its file of this name in a tracing instance.
+    /// The path of its file of this name in a tracing instance.
     pub fn file(&self, name: &str) -> String {
         format!("events/{}/{}/{name}", self.group, self.name)
     }
@@ -78,24 +78,24 @@ pub(crate) struct FieldType {
     pub form: Form,
     /// Some kernels do not write it.
     pub optional: bool,
-    /// What stands before it in the kernel's text, if not `NAME=`.
+    /// The text before it in the kernel's output, if not `NAME=`.
     pub key: &'static str,
 }
 
-/// What a field holds.
+/// The kind of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Number,
-    /// A number that is printed in hexadecimal.
+    /// A number printed in hexadecimal.
     Address,
     Text,
     Function,
     /// An address within a function.
     Place,
     State,
-    /// The name of a work queue; before Linux 5.11 its address, which names nothing.
+    /// The name of a work queue; before Linux 5.11 its address, which is not a name.
     Queue,
-    /// Not read; it ends the field before it in the kernel's text.
+    /// Not read; it only ends the previous field in the kernel's text.
     Ignored,
 }
 
@@ -173,7 +173,7 @@ pub(crate) static EVENTS: [EventType; 24] = [
     event(What::Switch, Always, ("sched", "sched_switch"), 4, &[
         text("prev_comm", 1), number("prev_pid", 2), number("prev_prio", 3),
         field("prev_state", 4, Form::State),
-        // Longer than a thread name, so that none holds it.
+        // Longer than a thread name, so that no name contains it.
         text("next_comm", 5).after(" ==> next_comm="), number("next_pid", 6), number("next_prio", 7),
     ]),
     event(Waking, Always, ("sched", "sched_waking"), 20, WAKE),

@@ -1,4 +1,4 @@
-//! Waits, work items and requests of each thread, for looking up what a thread did at a time.
+//! Waits, work items and requests of each thread, to look up what a thread did at a time.
 
 use crate::latency::{Report, Wait, WorkRun};
 use crate::{Kind, Trace};
@@ -11,7 +11,7 @@ pub(super) struct Request {
     pub opcode: u32,
 }
 
-/// What each thread did, in the order of time.
+/// The actions of each thread, ordered by time.
 #[derive(Default)]
 pub(super) struct History<'a> {
     waits: HashMap<i32, Vec<&'a Wait>>,
@@ -58,7 +58,7 @@ impl<'a> History<'a> {
         waits.get(at).copied().filter(|wait| wait.end_ns == run_ns)
     }
 
-    /// The last request that a thread sent from `start` to `end`, both included.
+    /// The last request that a thread sent from `start` to `end`, inclusive.
     pub fn last_request(&self, pid: i32, start: u64, end: u64) -> Option<Request> {
         let requests = self.requests.get(&pid)?;
         let after = requests.partition_point(|request| request.time_ns <= end);

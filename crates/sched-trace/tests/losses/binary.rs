@@ -1,5 +1,5 @@
 //! trace.dat, perf.data and Perfetto's format: the tools' own files, from which pages, records and
-//! bundles are taken away.
+//! bundles are removed.
 
 use super::{Case, fixture};
 
@@ -35,7 +35,7 @@ fn put(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// trace.dat of version 6: the places and sizes of the CPUs' pages follow "flyrecord".
+/// Version 6 of trace.dat: the positions and sizes of the CPUs' pages follow "flyrecord".
 pub fn trace_dat() -> Vec<Case> {
     const PAGE: u64 = 4096;
     let name = "trace-cmd-v6.dat";
@@ -64,12 +64,12 @@ pub fn trace_dat() -> Vec<Case> {
     cases
 }
 
-/// Type of a record that ends a round, and holds nothing.
+/// Type of an empty record that ends a round.
 const FINISHED_ROUND: u64 = 68;
 const SAMPLE: u32 = 9;
 
-/// Samples of perf.data: place, size, time, CPU. After its header, a sample has its id, address,
-/// thread, time, and (behind these, for events of tracepoints) the CPU.
+/// Samples of perf.data: position, size, time, CPU. After its header, a sample has its ID, address,
+/// thread, time, and (after these, for events of tracepoints) the CPU.
 fn samples(bytes: &[u8]) -> Vec<(usize, usize, u64, u32)> {
     let (mut at, size) = (word(bytes, 40) as usize, word(bytes, 48) as usize);
     let (end, mut found) = (at + size, Vec::new());
@@ -87,7 +87,7 @@ fn samples(bytes: &[u8]) -> Vec<(usize, usize, u64, u32)> {
     found
 }
 
-/// perf.data of perf 6.1 and of perf 7.2.
+/// perf.data from perf 6.1 and from perf 7.2.
 pub fn perf_data(name: &str) -> Vec<Case> {
     let bytes = fixture(name);
     let samples = samples(&bytes);
@@ -130,7 +130,7 @@ fn packets(bytes: &[u8]) -> Vec<(&[u8], Option<u32>)> {
         }
         value
     }
-    /// The first value of a field: a number, or where its bytes begin and end.
+    /// The first value of a field: a number, or the range of its bytes.
     fn field(bytes: &[u8], wanted: u64) -> Option<(u64, std::ops::Range<usize>)> {
         let mut at = 0;
         while at < bytes.len() {
@@ -161,7 +161,7 @@ fn packets(bytes: &[u8]) -> Vec<(&[u8], Option<u32>)> {
     found
 }
 
-/// Perfetto's format, without each bundle in turn, and without all of a CPU.
+/// Perfetto's format, without each bundle in turn, and without all of a CPU's.
 pub fn perfetto(name: &str, bytes: &[u8]) -> Vec<Case> {
     let packets = packets(bytes);
     let without = |gone: &dyn Fn(usize, Option<u32>) -> bool| -> Vec<u8> {

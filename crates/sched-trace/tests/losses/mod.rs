@@ -1,8 +1,8 @@
-//! Recordings from which events were taken away on purpose, of every format that is read. None may
-//! be valid with a row that is off by more than 5 %, and whole ones are not refused.
+//! Recordings from which events were deliberately removed, in every format that is read. None may
+//! be called valid with a row that is off by more than 5 %, and complete ones must not be refused.
 //!
-//! What is true comes from a calculator of its own (`truth`), which shares nothing with the crate
-//! but the events of the whole recording.
+//! The true values come from a separate calculator (`truth`), which shares nothing with the crate
+//! but the events of the complete recording.
 
 mod binary;
 mod text;
@@ -14,10 +14,10 @@ use std::io::Cursor;
 use std::path::Path;
 use truth::Row;
 
-/// How far a figure of a valid row may be from the truth.
+/// How far a figure of a valid row may be from the true value.
 const TOLERANCE: f64 = 0.05;
 
-/// What became of a recording.
+/// The result for a recording.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Refused,
@@ -25,8 +25,8 @@ enum Outcome {
     Valid,
 }
 
-/// Reads a recording, and compares every row that is called valid with the truth: those that are
-/// wrong, in words.
+/// Reads a recording, and compares every row that is called valid with the true values: returns
+/// those that are wrong, in words.
 fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
     let file = Cursor::new(bytes);
     let Ok(trace) = read(file, Path::new("mutated"), &ReadOptions::default()) else {
@@ -37,8 +37,8 @@ fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
     if json["valid"] != true {
         return (Outcome::NotValid, Vec::new());
     }
-    // What a ring buffer overwrote, and what was cut off at the beginning or the end: the figures
-    // are of the rest, and the report says so.
+    // If a ring buffer overwrote events, or some were cut off at the beginning or the end, the
+    // figures cover the rest, and the report says so.
     let right = whole.within(trace.span().unwrap_or_default());
     let mut wrong = Vec::new();
     for row in json["tasks"].as_array().unwrap() {
@@ -64,9 +64,9 @@ fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
 struct Case {
     what: String,
     bytes: Vec<u8>,
-    /// More than one if recordings were joined that have nothing in common.
+    /// More than one if unrelated recordings were concatenated.
     whole: Vec<Vec<u8>>,
-    /// Nothing was taken away.
+    /// Nothing was removed.
     is_whole: bool,
 }
 
@@ -85,7 +85,7 @@ fn trace(bytes: &[u8]) -> Trace {
     .unwrap()
 }
 
-/// Judges each case; how many there were.
+/// Judges each case; returns the number of cases.
 fn check(cases: Vec<Case>) -> usize {
     let (mut failed, count) = (Vec::new(), cases.len());
     let mut before: Option<(Vec<Vec<u8>>, truth::Rows)> = None;
@@ -95,7 +95,8 @@ fn check(cases: Vec<Case>) -> usize {
             _ => truth::Rows::of(case.whole.iter().map(|bytes| trace(bytes))),
         };
         let (outcome, wrong) = judge(&case.bytes, &rows);
-        // What the kernel itself did not write is too much in recordings of some milliseconds.
+        // In recordings of a few milliseconds, too many of the missing events are ones that the
+        // kernel itself did not write.
         let omits = || {
             case.whole
                 .iter()
@@ -134,7 +135,7 @@ fn no_text_that_lost_events_is_valid_with_a_wrong_row() {
 
 #[test]
 fn no_file_that_lost_events_is_valid_with_a_wrong_row() {
-    // Recorded by this crate; what it counted is in the file.
+    // Recorded by this crate; its counts are in the file.
     let mut own = trace(&fixture("busy.txt"));
     own.clock = "mono".into();
     let mut written = Vec::new();

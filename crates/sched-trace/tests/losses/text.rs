@@ -1,15 +1,15 @@
-//! Text of ftrace, of trace-cmd and of perf script: the same minutes in the words of each.
+//! Text of ftrace, of trace-cmd and of perf script: the same recording in the format of each.
 
 use super::{Case, fixture};
 
-/// A line of an event: its CPU, its time in microseconds, the text.
+/// A line with an event: its CPU, its time in microseconds, and its text.
 pub struct Line {
     cpu: u32,
     us: u64,
     text: String,
 }
 
-/// How a tool writes a line, and that events of a CPU were lost before the next one.
+/// How a tool writes a line, and how it reports that events of a CPU were lost before the next one.
 pub struct Words {
     pub tool: &'static str,
     line: fn(&str) -> String,
@@ -89,7 +89,7 @@ fn line(text: &str) -> Line {
     }
 }
 
-/// A part of the recording in the words of a tool; `events` are those that its header counts.
+/// A part of the recording in a tool's format; `events` are those that its header counts.
 fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize) -> String {
     let mut text = match words.header {
         true => format!(
@@ -104,12 +104,12 @@ fn write<'a>(words: &Words, lines: impl Iterator<Item = &'a Line>, events: usize
     text
 }
 
-/// Whole recordings, and what is taken away from each.
+/// Complete recordings, and what is removed from each.
 pub fn cases(words: &Words) -> Vec<Case> {
     let all = lines();
     let (first, last) = (all[0].us, all[all.len() - 1].us);
     let mut cases = Vec::new();
-    // All of it, and its parts of two thirds.
+    // The whole, and its parts of two thirds.
     for (from, until) in [(0, 6), (0, 4), (2, 6)] {
         let at = |sixth: u64| first + (last - first) * sixth / 6;
         let part: Vec<&Line> = all
@@ -149,7 +149,7 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
             let gone = |us: u64| us >= at(third) && us < at(third + 1) + u64::from(third == 2);
             cases.push(case(format!("CPU {cpu}, third {third}"), without(&gone)));
         }
-        // A lost page: 40 events of a CPU, with the mark of the tool before the next one.
+        // A lost page: 40 events of a CPU, with the tool's mark before the next one.
         let own: Vec<u64> = part
             .iter()
             .filter(|line| line.cpu == cpu)
@@ -172,7 +172,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
             cases.push(case(format!("CPU {cpu}, page {page}"), text));
         }
     }
-    // Joined with itself, in the wrong order, and with a later part whose clock is an hour ahead.
+    // Concatenated with itself, in the wrong order, and with a later part whose clock is an hour
+    // ahead.
     let (begin, end) = part.split_at(events / 2);
     let twice = whole.clone() + &whole;
     cases.push(case("joined with itself".into(), twice));
@@ -191,7 +192,7 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
     cases
 }
 
-/// What no header counts: the beginning and the end of a CPU, single wake-ups, the clock.
+/// Parts that no header counts: the beginning and the end of a CPU, single wake-ups, the clock.
 fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
     let (first, last) = (part[0].us, part[part.len() - 1].us);
     let text = |keep: &dyn Fn(usize, &Line) -> bool| {
@@ -235,7 +236,7 @@ fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> 
 }
 
 impl Line {
-    /// The line, later if it is not before a time.
+    /// The line, shifted later unless it is before a time.
     fn moved(&self, begins: u64, by_us: u64) -> Self {
         let time = |us: u64| format!("{}.{:06}: ", us / 1_000_000, us % 1_000_000);
         let us = self.us + if self.us < begins { 0 } else { by_us };

@@ -3,7 +3,7 @@
 use sched_trace::{Kind, Trace, Wake};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Waits of one thread after wake-ups and preemptions together.
+/// Waits of one thread, after wake-ups and preemptions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Row {
     pub count: u64,
@@ -14,7 +14,7 @@ pub struct Row {
 impl Row {
     pub fn is_near(self, other: Self, tolerance: f64) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b + 2.0;
-        // One wait more or less in a row of a few is the edge of a recording.
+        // In a row of few waits, one more or less is due to the edge of a recording.
         let count = (self.count.abs_diff(other.count)) as f64;
         count <= (tolerance * other.count as f64).max(1.0)
             && (count > 0.0 && other.count < 20 || near(self.total_us, other.total_us))
@@ -22,11 +22,11 @@ impl Row {
     }
 }
 
-/// Every wait: thread, beginning, end.
+/// Every wait: thread, beginning, and end.
 pub struct Rows(Vec<(i32, u64, u64)>);
 
 impl Rows {
-    /// Those of recordings that have nothing in common.
+    /// The rows of unrelated recordings.
     pub fn of(traces: impl Iterator<Item = Trace>) -> Self {
         Self(traces.flat_map(|trace| Self::of_one(&trace).0).collect())
     }

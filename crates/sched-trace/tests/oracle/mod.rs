@@ -1,5 +1,5 @@
-//! What must hold for any file: the oracle of the trace fuzzers (`fuzz/`) and of the tests that
-//! replay their findings.
+//! Invariants for any file: the oracle of the trace fuzzers (`fuzz/`) and of the tests that replay
+//! their findings.
 
 use sched_trace::blame::blame;
 use sched_trace::latency::{Filter, GroupBy, Report, analyse};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::Path;
 
-/// Bounds that a fuzzer reaches.
+/// Bounds that a fuzzer can reach.
 const BOUNDS: ReadOptions = ReadOptions {
     max_events: 50_000,
     max_slices: 5_000,
@@ -19,8 +19,8 @@ const BOUNDS: ReadOptions = ReadOptions {
 /// Blame is computed wait by wait; more waits only take time.
 const WAITS: usize = 500;
 
-/// Reads a file of any content. It is refused with one line, or everything computed from it is
-/// consistent.
+/// Reads a file with arbitrary content. It is refused with one line, or everything computed from it
+/// is consistent.
 pub fn check(bytes: &[u8]) {
     let trace = match read(Cursor::new(bytes), Path::new("fuzzed"), &BOUNDS) {
         Ok(trace) => trace,
@@ -72,8 +72,8 @@ fn check_blame(trace: &Trace, report: &Report) {
     assert!((parts - blame.total_us).abs() <= rounding, "{blame:?}");
 }
 
-/// A trace that is written and read again gives the same figures. Events of equal time on different
-/// CPUs may change places.
+/// A trace that is written and read again gives the same figures. Events with equal times on
+/// different CPUs may swap places.
 fn check_written(trace: &Trace, report: &Report) {
     let mut bytes = Vec::new();
     perfetto::write(trace, &mut bytes).expect("a Vec takes everything");
@@ -85,8 +85,8 @@ fn check_written(trace: &Trace, report: &Report) {
     let again = again.expect("what is written can be read");
     assert_eq!(again.events.len(), trace.events.len());
     assert_eq!(again.lost_events, trace.lost_events);
-    // What a reader knows besides the events is not written: losses by place, seams, and what a
-    // recorder leaves out without a word.
+    // A reader's knowledge in addition to the events is not written: positions of losses, seams,
+    // and what a recorder silently omits.
     let claims = &trace.claims;
     if claims.skips_some || !claims.losses.is_empty() || !claims.seams.is_empty() {
         return;

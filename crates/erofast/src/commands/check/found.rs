@@ -11,13 +11,14 @@ use super::report::{FAULTS, Fault};
 /// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
-    /// Guarded by its own lock. By place in the walk; of a file only the first fault, by offset.
+    /// Guarded by its own lock. By position in the walk; for a file, only the first fault by
+    /// offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
-    /// Guarded by its own lock. Files with a fault: what is left of them is not read.
+    /// Guarded by its own lock. Files with a fault: the rest of them is not read.
     broken: Mutex<HashMap<usize, u64>>,
     /// Guarded by its own lock. Files that match the manifest.
     matched: Mutex<u64>,
-    /// Atomic. Faults that are kept, and others.
+    /// Atomic. Number of faults kept, including others.
     kept: AtomicUsize,
     pub left_out: AtomicU64,
     /// Bytes read without a fault.
@@ -44,12 +45,12 @@ impl Found {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A fault of a name or a directory; there may be several in one place.
+    /// Adds a fault of a name or a directory; one position may have several.
     pub fn add(&self, order: usize, fault: Fault) {
         self.insert((order, 0), fault);
     }
 
-    /// A fault in a file's content: the one at the lowest offset stands for all.
+    /// Adds a fault in a file's content: only the one at the lowest offset is kept.
     pub fn add_content(&self, order: usize, offset: u64, fault: Fault) {
         let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
         let key = |offset: u64| (order, offset.saturating_add(1));

@@ -1,4 +1,4 @@
-//! Manifests of sums, as sha256sum writes them and reads them again.
+//! Manifests of sums, in the format of sha256sum.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,20 +10,21 @@ use anyhow::{Context, bail};
 /// A SHA-256 sum.
 pub type Sum = [u8; 32];
 
-/// What the files of an image should be: sums by path, without a slash or `./` in front.
+/// The expected content of an image's files: sums by path, without a leading slash or `./`.
 pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 
-/// Bytes of the longest line: a path four times as long as a system call takes, all of it escaped,
-/// and the sum. What is longer, such as `/dev/zero`, is no line of a manifest.
+/// Bytes in the longest line: a path four times the limit of a system call, all of it escaped, and
+/// the sum. Anything longer, such as `/dev/zero`, is not a line of a manifest.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Bytes of the longest manifest: ten million files. A pipe may have no end.
+/// Bytes in the longest manifest: ten million files. A pipe may never end.
 const LONGEST: u64 = 1 << 30;
 
 /// Reads a manifest, line by line.
 ///
 /// # Errors
-/// One line with the place of the first line that is none, or names a file a second time otherwise.
+/// One line with the position of the first line that is invalid, or that names a file a second time
+/// with another sum.
 pub fn read(path: &Path) -> anyhow::Result<Manifest> {
     let named = || path.display().to_string();
     let mut text = BufReader::new(File::open(path).with_context(named)?).take(LONGEST);
@@ -68,7 +69,7 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// One line: `SUM  PATH`, `SUM *PATH`, or `SHA256 (PATH) = SUM`; a backslash in front says that the
+/// One line: `SUM PATH`, `SUM *PATH`, or `SHA256 (PATH) = SUM`; a leading backslash means that the
 /// path has escapes.
 fn entry(line: &[u8]) -> Option<(Vec<u8>, Sum)> {
     let (line, escaped) = match line.strip_prefix(b"\\") {

@@ -1,7 +1,7 @@
 //! `erofast check`: reads everything, lists each fault once, compares with a manifest.
 //!
-//! One thread walks the tree and cuts each file into parts; the others read them. Holes are not
-//! read. A file that the manifest lists goes to one reader as a whole, since a sum takes its bytes
+//! One thread walks the tree and divides each file into parts; the others read them. Holes are not
+//! read. A file listed in the manifest goes to one reader as a whole, since a sum takes its bytes
 //! in order.
 
 mod found;
@@ -48,7 +48,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Outcome> {
     Outcome::of(report.faults.is_empty()).unless_failed(printed)
 }
 
-/// Checks everything below `start`, by one thread for each CPU if no number is given.
+/// Checks everything below `start`, with one thread per CPU if no number is given.
 pub fn check(
     engine: &Engine,
     start: &Arc<Inode>,
@@ -94,7 +94,8 @@ pub fn check(
     Ok(report)
 }
 
-/// Adds the blocks that do not match the image's hash tree and that no other fault names.
+/// Adds the blocks that do not match the image's hash tree, unless another fault already names
+/// them.
 fn verify_blocks(engine: &Engine, faults: &mut Vec<Fault>) {
     let of_files = faults.len();
     engine.verify_blocks(&mut |line| {

@@ -1,4 +1,4 @@
-//! What `check` finds, and how it is printed.
+//! The findings of `check`, and how they are printed.
 
 use erofast_cli::units;
 use erofs_engine::erofs_format::Nid;
@@ -6,33 +6,33 @@ use serde::Serialize;
 
 use crate::name::EntryPath;
 
-/// Faults that are kept in memory and listed, and as many oddities.
+/// Faults that are kept in memory and listed, and the same number of oddities.
 pub const FAULTS: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What `check --json` prints.
+/// The JSON output of `check`.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// Regular files, hard links counted once.
     pub files: u64,
-    /// Bytes of content that are right, holes included.
+    /// Bytes of correct content, including holes.
     pub bytes: u64,
-    /// Those of them that are holes: stored nowhere, so there was nothing to read.
+    /// The part of them in holes: stored nowhere, so there was nothing to read.
     pub hole_bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
     pub others: u64,
-    /// What cannot be read.
+    /// Everything that cannot be read.
     pub faults: Vec<Fault>,
-    /// What can be read and was never written by mkfs.erofs.
+    /// Everything that is readable although mkfs.erofs never writes it.
     pub oddities: Vec<Fault>,
     /// Faults and oddities that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// With `--manifest`.
+    /// Present with `--manifest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Compared>,
 }
@@ -42,9 +42,9 @@ pub struct Report {
 pub struct Compared {
     /// Files that the manifest lists.
     pub listed: u64,
-    /// Those with a matching sum.
+    /// Listed files with a matching sum.
     pub matched: u64,
-    /// Names of regular files that it does not list.
+    /// Names of regular files that the manifest does not list.
     pub unlisted: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of the inode `nid`, which was met at `path`.
+    /// A fault of the inode `nid`, found at `path`.
     pub fn new(path: &[u8], nid: Nid, error: impl ToString) -> Self {
         Self {
             path: EntryPath::new(path),
@@ -91,7 +91,7 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was met, what was read, and what is wrong with it.
+/// The number of entries and bytes, and what is wrong with them.
 fn summary(report: &Report) -> String {
     let entries = [
         units::count(report.files, "file"),

@@ -19,16 +19,16 @@ const HOLE_MAX: u64 = 1 << 40;
 /// A file whose sum is known.
 #[derive(Debug)]
 pub struct Whole {
-    /// Place of the name in the walk.
+    /// Position of the name in the walk.
     pub order: usize,
     pub path: Arc<[u8]>,
     pub inode: Arc<Inode>,
     pub expected: Sum,
-    /// Its bytes count: they are not read by another name too.
+    /// Its bytes count: they are not also read under another name.
     pub counts: bool,
 }
 
-/// A reader's part: reads all of a file, and compares.
+/// A reader's part: reads a whole file and compares its sum.
 pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Found) {
     let Whole {
         order,
@@ -59,7 +59,7 @@ pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Fou
     found.add(*order, Fault::new(path, inode.nid, what));
 }
 
-/// Hashes one part: its offset and length, or its offset and what is wrong.
+/// Hashes one part: its offset and length, or its offset and the fault.
 fn hash(
     engine: &Engine,
     inode: &Inode,

@@ -1,4 +1,4 @@
-//! The thread that walks the tree: checks names, types and link counts, sends content to the
+//! The thread that walks the tree: checks names, types and link counts, and sends content to the
 //! readers.
 
 use std::collections::HashMap;
@@ -21,15 +21,15 @@ use crate::parts::{self, Parts};
 use crate::text;
 use crate::tree::{self, Visit};
 
-/// Inodes whose names are counted.
+/// Most inodes whose names are counted.
 const LINKS: usize = 1 << 18;
 /// Blocks of an unsorted directory that are compared to find its names.
 const COMPARED: u64 = 1 << 16;
 
-/// What is done with the content of regular files.
+/// How to treat the content of regular files.
 #[derive(Debug)]
 pub enum Content {
-    /// Where it is must make sense.
+    /// Only its location is checked.
     Map,
     /// It is read.
     Read,
@@ -44,9 +44,9 @@ pub struct Walk<'a> {
     found: &'a Found,
     content: &'a Content,
     pub report: Report,
-    /// Sums of files that were not met yet.
+    /// Sums of files not yet found.
     manifest: Option<Manifest>,
-    /// Names met for each inode that is no directory, against its link count.
+    /// Names found for each inode that is not a directory, and its link count.
     links: HashMap<Nid, (u32, u32, Box<[u8]>)>,
     order: usize,
 }
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Every attribute that is listed must be found: the filter of names may hide it.
+    /// Checks that every listed attribute can be looked up: the filter of names may hide it.
     fn attributes(&mut self, path: &[u8], inode: &Inode) {
         let nid = inode.nid;
         let found = self
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Gives a file to a reader with the digest that the image has for it.
+    /// Passes a file to a reader with the digest that the image has for it.
     fn digest(&mut self, path: &[u8], inode: &Arc<Inode>, name: &[u8]) -> anyhow::Result<()> {
         let stored = self.engine.xattr(&self.engine.waiting(), inode, name)?;
         let Some(stored) = stored else {
@@ -252,14 +252,14 @@ impl<'a> Walk<'a> {
         Ok(self.sender.send(Task::Part(part), bytes)?)
     }
 
-    /// Every name that is listed must be found. One lookup in an unsorted directory compares all of
-    /// its entries: of such a directory only the first names are looked up.
+    /// Checks that every listed name can be looked up. A lookup in an unsorted directory compares
+    /// all of its entries: for such a directory only the first names are looked up.
     fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
         let blocks =
             inode.size / u64::from(self.engine.image_of(inode.nid).superblock().block_size) + 1;
         let (mut compared, mut out_of_order) = (0, false);
         let mut listing = Listing::new(inode.clone());
-        // What cannot be listed is reported by the walk.
+        // The walk reports what cannot be listed.
         while let Some(item) = listing.next(self.engine) {
             let Ok(name) = item else { continue };
             out_of_order |= !name.in_order;
@@ -295,7 +295,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Counts the names of inodes that have several, or claim so.
+    /// Counts the names of inodes that have several, or claim to have.
     fn count_name(&mut self, path: &[u8], inode: &Inode, first: bool) {
         let known = self.links.len();
         match self.links.entry(inode.nid) {
@@ -308,7 +308,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Of several images: layers above may hide names.
+    /// With several images, upper layers may hide names.
     fn count_links(&mut self) {
         if self.engine.image_count() > 1 {
             return;
@@ -328,8 +328,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives a file to a reader if the manifest lists its name. Whether that is all its content
-    /// needs is returned.
+    /// Passes a file to a reader if the manifest lists its name. Returns whether its content needs
+    /// nothing else.
     fn compare(&mut self, path: &[u8], inode: &Arc<Inode>, first: bool) -> anyhow::Result<bool> {
         let Some(manifest) = &mut self.manifest else {
             return Ok(false);
@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
             }
             return Ok(false);
         };
-        // sha256sum reads what a symlink leads to.
+        // sha256sum reads the target of a symlink.
         let target = match inode.file_type() {
             FileType::Symlink => self.engine.resolve(path, true),
             _ => Ok(inode.clone()),
@@ -367,7 +367,7 @@ impl<'a> Walk<'a> {
         Ok(false)
     }
 
-    /// What the manifest lists and the walk did not meet.
+    /// Reports files that the manifest lists and the walk did not find.
     fn name_missing(&mut self) {
         for (path, _) in self.manifest.take().into_iter().flatten() {
             self.order += 1;

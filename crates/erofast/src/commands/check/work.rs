@@ -13,7 +13,7 @@ use crate::batch::BatchReceiver;
 /// A range of a file for one of the readers.
 #[derive(Debug)]
 pub struct Part {
-    /// Place of the file in the walk: faults are listed in that order.
+    /// Position of the file in the walk: faults are listed in that order.
     pub order: usize,
     pub path: Arc<[u8]>,
     pub inode: Arc<Inode>,

@@ -1,4 +1,4 @@
-//! `dump.erofs`: what an image is made of.
+//! `dump.erofs`: describes an image.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use super::{inode, statistics, superblock};
 use crate::cli::DumpArgs;
 use crate::commands::info::uuid;
 
-/// Runs the program. What is wrong with the inode is printed, and is no failure.
+/// Runs the program. Faults of the inode are printed, and do not count as failure.
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
     read_image(&args.image, false, |engine| dump(args, engine))
 }
@@ -43,7 +43,7 @@ fn dump(args: &DumpArgs, engine: &Engine) -> anyhow::Result<()> {
     }
 }
 
-/// Does something with the inode that is meant. Only the standard output can make it fail.
+/// Does something with the inode that was selected. Fails only if standard output does.
 fn unless_failed(
     args: &DumpArgs,
     engine: &Engine,

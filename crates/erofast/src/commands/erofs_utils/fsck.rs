@@ -93,7 +93,8 @@ fn check(args: &FsckArgs, engine: &Engine, start: &Arc<Inode>) -> anyhow::Result
     Ok(report.faults.is_empty())
 }
 
-/// A start that is no directory becomes `place` itself, a directory what is in it.
+/// Extracts: a start that is not a directory becomes `place` itself; for a directory, its content
+/// goes there.
 fn extract(
     args: &FsckArgs,
     engine: &Arc<Engine>,
@@ -140,8 +141,8 @@ fn keep(args: &FsckArgs) -> Keep {
     }
 }
 
-/// Stored blocks in per cent of the blocks of content; of each inode the last block counts whole.
-/// Every name counts, of what is extracted every inode.
+/// Stored blocks as a percentage of the blocks of content; the last block of each inode counts as
+/// full. Every name counts or, for extraction, every inode that is extracted.
 fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result<String> {
     let superblock = engine.image().superblock();
     let block = u64::from(superblock.block_size);
@@ -161,14 +162,14 @@ fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result
     Ok(percent(stored, content))
 }
 
-/// Holes of what is not compressed count too, and a fragment behind a pcluster as much as that, as
-/// 1.9.4 has it.
+/// Holes in uncompressed data count too, and a fragment after a pcluster counts as much as that
+/// pcluster, as in 1.9.4.
 fn stored_bytes(engine: &Engine, inode: &Inode) -> u64 {
     if !inode.is_compressed() {
         return inode.size;
     }
     let (mut sum, mut last) = (0, 0);
-    // Extents that cannot be mapped are no part of a good image.
+    // Extents that cannot be mapped do not occur in a good image.
     let _ = each_extent(engine, inode, |extent| {
         match &extent.kind {
             ExtentKind::Compressed(pcluster) => last = u64::from(pcluster.length),

@@ -12,7 +12,7 @@ use crate::commands::info::each_extent;
 use crate::text;
 use crate::tree::{self, Visit};
 
-/// Names of file types, by their number in directories.
+/// Names of file types, indexed by their number in directories.
 pub const TYPES: [&str; 8] = [
     "unknown type",
     "regular file",
@@ -24,7 +24,7 @@ pub const TYPES: [&str; 8] = [
     "symlink file",
 ];
 
-/// Bytes that an inode's content takes in the image, as far as the inode says.
+/// Bytes that an inode's content occupies in the image, according to the inode.
 pub fn on_disk(inode: &Inode) -> u64 {
     match inode.is_compressed() {
         true => inode.blocks.saturating_mul(512),
@@ -32,7 +32,7 @@ pub fn on_disk(inode: &Inode) -> u64 {
     }
 }
 
-/// Prints what there is to say of it.
+/// Prints the inode.
 pub fn print(engine: &Engine, inode: &Inode, args: &DumpArgs) -> anyhow::Result<()> {
     let path = shown(&path(engine, inode.nid)?);
     let (size, stored) = (inode.size, on_disk(inode));
@@ -100,7 +100,7 @@ fn layout(inode: &Inode) -> u8 {
     }
 }
 
-/// A header of 12 bytes, and 4 for each further count.
+/// A header of 12 bytes, and 4 for each count beyond the first.
 fn xattr_size(inode: &Inode) -> u32 {
     match inode.xattr_icount {
         0 => 0,
@@ -112,7 +112,7 @@ fn list(engine: &Engine, inode: &Inode, out: &mut impl Write) -> anyhow::Result<
     outln!("\n       NID TYPE  FILENAME");
     let mut written = Ok(());
     engine.read_dir_strict(inode, 0, &mut |entry| {
-        // One that the image leaves out is not listed.
+        // An inode that the image leaves out is not listed.
         written = match entry {
             Ok(entry) if entry.name == b"." && inode.dot_omitted => Ok(()),
             Ok(entry) => {
@@ -144,7 +144,7 @@ fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
     printed.map(|()| count)
 }
 
-/// What erofs-utils calls extents: chunks one by one, and whole blocks.
+/// The extents in the sense of erofs-utils: individual chunks, and whole blocks.
 fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent> {
     let block = u64::from(superblock.block_size);
     let end = match inode.layout() {
@@ -160,7 +160,7 @@ fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent
         if let ExtentKind::Raw { physical, .. } = &mut kind {
             *physical += logical - extent.logical;
         }
-        // The address of a chunk that is nowhere is one that is none.
+        // A chunk without data has an invalid address.
         if kind == ExtentKind::Hole && size < u64::MAX {
             let physical = u64::from(u32::MAX) * block;
             kind = ExtentKind::Raw {

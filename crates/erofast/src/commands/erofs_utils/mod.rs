@@ -1,6 +1,6 @@
 //! `fsck.erofs` and `dump.erofs`: the program under names of erofs-utils. Options, exit statuses
 //! and the lines that scripts read are those of version 1.9; checking and extracting are this
-//! program's.
+//! program's own.
 
 mod dump;
 mod fsck;
@@ -21,11 +21,11 @@ use self::report::message;
 
 /// Exit status of fsck.erofs for anything but success.
 const FAILED: u8 = 1;
-/// EINVAL and EIO, negative, as the exit status of dump.erofs shows them.
+/// EINVAL and EIO, negated, as the exit status of dump.erofs shows them.
 const INVALID: u8 = 256_u16.wrapping_sub(22) as u8;
 const IO: u8 = 256_u16.wrapping_sub(5) as u8;
 
-/// Runs the program of erofs-utils whose name this process has; none if it has another.
+/// Runs the program of erofs-utils whose name this process has; none if it has another name.
 pub fn run(name: &OsStr) -> Option<ExitCode> {
     let ended = match Path::new(name).file_name()?.as_bytes() {
         b"fsck.erofs" => parse().and_then(|args| fsck::run(&args)),
@@ -45,7 +45,7 @@ pub fn run(name: &OsStr) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
-/// dump.erofs returns a negative error number, of which eight bits are left.
+/// The exit status: dump.erofs returns a negative error number, of which eight bits remain.
 fn status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>() {
         Some(error) => 0_i32.wrapping_sub(error.errno()) as u8,

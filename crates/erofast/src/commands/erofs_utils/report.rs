@@ -1,4 +1,4 @@
-//! Messages, numbers and names as erofs-utils prints them.
+//! Messages, numbers and names in the format of erofs-utils.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -11,13 +11,13 @@ use erofs_engine::{Engine, EngineOptions, Error, WorkersMode};
 use crate::cli::{ImageArgs, TargetArgs};
 use crate::text;
 
-/// A line on the standard error: `E`, `W` or `I` for an error, a warning or information.
+/// A line on standard error: `E`, `W` or `I` for an error, a warning or information.
 pub fn message(level: char, what: impl Display) {
     let what = text::line(&what.to_string());
     let _ = io::stderr().write_all(format!("<{level}> erofs: {what}\n").as_bytes());
 }
 
-/// Has the image read by one thread at a time.
+/// Reads the image with one thread at a time.
 pub fn read_image<T>(
     image: &ImageArgs,
     ignore_checksum: bool,
@@ -32,7 +32,7 @@ pub fn read_image<T>(
 }
 
 impl TargetArgs {
-    /// The inode that is meant; none if neither option is given.
+    /// The selected inode; none if neither option is given.
     pub fn find(&self, engine: &Engine) -> Result<Option<Arc<Inode>>, Error> {
         let found = match (&self.path, self.nid) {
             (Some(path), _) => engine.resolve(path.as_bytes(), false),
@@ -43,7 +43,7 @@ impl TargetArgs {
     }
 }
 
-/// A name: its bytes, but nothing that commands a terminal.
+/// A name: its bytes, without anything that controls a terminal.
 pub fn shown(name: &[u8]) -> Vec<u8> {
     match io::stdout().is_terminal() {
         true => text::name(name).into_bytes(),
@@ -51,7 +51,7 @@ pub fn shown(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// `part` in per cent of `whole`. C prints 0 of 0 with a sign.
+/// `part` as a percentage of `whole`. C prints 0 of 0 with a sign.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (0, 0) => "-nan".to_owned(),

@@ -1,4 +1,4 @@
-//! `dump.erofs -S`: how many files of which kinds and sizes there are.
+//! `dump.erofs -S`: counts files by kind and size.
 
 use erofast_cli::print_line;
 use erofs_engine::Engine;
@@ -8,14 +8,14 @@ use super::inode::{TYPES, on_disk};
 use super::report::percent;
 use crate::tree::{self, Visit};
 
-/// Ends of names that are counted.
+/// Name endings that are counted.
 const ENDS: [&str; 9] = [
     ".txt", ".so", ".xml", ".apk", ".odex", ".vdex", ".oat", ".rc", ".otf",
 ];
-/// Files of less than 1 KiB, 2 KiB, and so on to 32 MiB; and larger ones.
+/// Size classes: files of less than 1 KiB, 2 KiB, and so on to 32 MiB; and larger ones.
 const SIZES: usize = 17;
 
-/// What is counted; every name of an inode counts.
+/// The counts; every name of an inode counts.
 #[derive(Default)]
 struct Statistics {
     files: u64,
@@ -58,7 +58,7 @@ impl Statistics {
         self.sizes[size_class(inode.size)] += 1;
         let dot = path.iter().rposition(|&byte| byte == b'.' || byte == b'/');
         let end = dot.filter(|&at| path[at] == b'.').map(|at| &path[at..]);
-        // A part of an end, as in `a.t`, counts as the first that begins like that.
+        // A prefix of an ending, as in `a.t`, counts as the first ending that begins with it.
         let known = |end: &[u8]| {
             ENDS.iter()
                 .position(|known| known.as_bytes().starts_with(end))
@@ -112,7 +112,7 @@ impl Statistics {
         self.chart("File type", "type", ends.zip(self.ends))
     }
 
-    /// Counts, each in per cent of the regular files.
+    /// Prints counts, each as a percentage of the regular files.
     fn chart(
         &self,
         title: &str,
@@ -138,7 +138,8 @@ impl Statistics {
     }
 }
 
-/// Twice the KiB of the one before; the first is of less than one.
+/// The index of a size class. Each class ends at twice the KiB of the one before; the first is
+/// below one.
 fn size_class(bytes: u64) -> usize {
     let kib = bytes >> 10;
     ((u64::BITS - kib.leading_zeros()) as usize).min(SIZES - 1)

@@ -21,8 +21,8 @@ const COMPATIBLE: [&str; 6] = [
     "ishare_xattrs",
 ];
 
-/// Names of `feature_incompat` with the bit and the version of Linux that reads it, first the
-/// number before the dot. Some share a bit.
+/// Names of `feature_incompat` with the bit and the Linux version that introduced it, major number
+/// first. Some share a bit.
 const INCOMPATIBLE: [(&str, u32, (u32, u32)); 11] = [
     ("lz4_0padding", 0x1, (5, 4)),
     ("compr_cfgs", CONFIGS, (5, 13)),
@@ -37,14 +37,14 @@ const INCOMPATIBLE: [(&str, u32, (u32, u32)); 11] = [
     ("metabox", 0x100, (6, 17)),
 ];
 
-/// The same for codecs.
+/// Names of codecs with their Linux versions, likewise.
 const CODECS: [(Algorithm, (u32, u32)); 3] = [
     (Algorithm::Lzma, (5, 16)),
     (Algorithm::Deflate, (6, 6)),
     (Algorithm::Zstd, (6, 10)),
 ];
 
-/// Prints it.
+/// Prints the superblock.
 pub fn print(image: &Image) -> anyhow::Result<()> {
     let superblock = image.superblock();
     let devices = image.device_slots().iter();
@@ -107,7 +107,7 @@ fn row(name: &str, value: impl Display) -> anyhow::Result<()> {
     Ok(print_line(format_args!("{name:<46}{value}"))?)
 }
 
-/// With a space behind each.
+/// Each name followed by a space.
 fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.map(|name| format!("{name} ")).collect()
 }

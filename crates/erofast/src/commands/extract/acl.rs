@@ -1,13 +1,13 @@
-//! POSIX ACLs as text, which is how tar keeps them (`SCHILY.acl.access`, `SCHILY.acl.default`).
+//! POSIX ACLs as text, which is how tar stores them (`SCHILY.acl.access`, `SCHILY.acl.default`).
 //!
-//! The attribute's value is that of linux/posix_acl_xattr.h: a version, then entries of a tag,
-//! permissions and an id.
+//! The attribute's value has the format of linux/posix_acl_xattr.h: a version, then entries of a
+//! tag, permissions and an ID.
 
 const VERSION: u32 = 2;
 const ENTRY: usize = 8;
 
-/// The key of a pax record and its text, for an attribute that holds an ACL. None: it is kept as
-/// any other attribute.
+/// The key of a pax record and its text, for an attribute that holds an ACL. None: it is stored
+/// like any other attribute.
 pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     let key = match name {
         b"system.posix_acl_access" => "SCHILY.acl.access",
@@ -26,7 +26,7 @@ fn text(value: &[u8]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// `TAG:NAME:rwx`. An id stands for the name, and behind the permissions once more, where star has
+/// `TAG:NAME:rwx`. The ID replaces the name, and is repeated after the permissions, where star puts
 /// it: libarchive looks there, and GNU tar leaves it out.
 fn entry(bytes: &[u8]) -> Option<String> {
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);

@@ -10,10 +10,11 @@ use erofs_engine::erofs_format::FileType;
 use super::journal::Journal;
 use super::tar;
 
-/// Members left out that are remembered. A link to one more of them leads nowhere in the archive.
+/// Omitted members that are remembered. A link to one beyond this limit leads nowhere in the
+/// archive.
 const MISSING: usize = 10_000;
 
-/// What comes next in the stream.
+/// One item of the stream.
 #[derive(Debug)]
 pub enum Item {
     /// A member begins.
@@ -21,7 +22,7 @@ pub enum Item {
         path: Vec<u8>,
         header: Vec<u8>,
         file_type: FileType,
-        /// Bytes of content, which follow.
+        /// Bytes of content that follow.
         size: u64,
     },
     /// Another name of a member.
@@ -30,11 +31,11 @@ pub enum Item {
         first: Vec<u8>,
         header: Vec<u8>,
     },
-    /// Bytes of the member, when they are ready.
+    /// Bytes of the member, once they are ready.
     Data(Receiver<Result<Vec<u8>, Error>>),
-    /// So many zeros of it.
+    /// This many zeros of the member.
     Zeros(u64),
-    /// There is no more of it.
+    /// The rest of the member is missing.
     Fault(String),
 }
 
@@ -46,7 +47,7 @@ struct Current {
     /// Not written yet: a file whose first part cannot be read is left out.
     header: Option<Vec<u8>>,
     size: u64,
-    /// Bytes of content that are still to come.
+    /// Bytes of content still to come.
     left: u64,
     failed: bool,
 }
@@ -56,7 +57,7 @@ pub struct Archive<'a, W> {
     out: W,
     journal: &'a Journal,
     current: Option<Current>,
-    /// Members that were left out: they have no other names.
+    /// Members that were left out: links to them are left out too.
     missing: HashSet<Vec<u8>>,
 }
 
@@ -71,7 +72,7 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// Writes all of it, in the order of the items.
+    /// Writes all items in order.
     pub fn write_all(mut self, items: Receiver<Item>) -> anyhow::Result<()> {
         for item in items {
             match item {
@@ -153,7 +154,7 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// Fills a member up: with zeros to its size if it broke off, and to a whole block.
+    /// Completes a member: fills it with zeros to its size if it broke off, and to a whole block.
     fn end_member(&mut self) -> io::Result<()> {
         let Some(mut current) = self.current.take() else {
             return Ok(());

@@ -1,10 +1,10 @@
 //! Extraction into a directory.
 //!
-//! 1. One thread walks the tree and makes the directories; everything else goes to the writers.
-//! 2. The writers end when the walk has, and all files are whole.
-//! 3. Hard links are made, since now their first names are there.
-//! 4. The directories get their metadata, the deepest ones first: from here on they may forbid
-//!    writing, and their times stay.
+//! 1. One thread walks the tree and creates the directories; everything else goes to the writers.
+//! 2. The writers end after the walk; then all files are complete.
+//! 3. Hard links are created, since their first names exist now.
+//! 4. The directories get their metadata, deepest first: from here on they may forbid writing, and
+//!    their times stay.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -23,11 +23,11 @@ use super::stop::Stop;
 use super::target::Target;
 use crate::batch::{BatchSender, batches, threads};
 
-/// What is left for the end.
+/// Work left for the end.
 #[derive(Debug, Default)]
 struct Rest {
     paths: Paths,
-    /// New name, first name.
+    /// New name, and first name.
     links: Vec<(PathId, PathId)>,
     directories: Vec<(PathId, Nid)>,
 }
@@ -141,7 +141,7 @@ fn finish_directory(
 ) -> anyhow::Result<()> {
     let inode = &*engine.inode(nid)?;
     let directory = target.open_directory(path)?;
-    // One whose xattrs cannot be read still gets the rest.
+    // An entry whose xattrs cannot be read still gets the rest.
     let xattrs = engine.xattrs(&engine.waiting(), inode);
     let known = xattrs.as_deref().unwrap_or_default();
     let handle = Handle::Open(directory.as_fd());

@@ -10,33 +10,33 @@ use super::journal::Journal;
 use super::paths::{PathId, Paths};
 use crate::tree::{self, Visit};
 
-/// What is to be made.
+/// An entry to create.
 #[derive(Debug)]
 pub enum Step {
-    /// A directory; what is in it follows. Its path is remembered, unless there are too many.
+    /// A directory, followed by its contents. Its path is remembered, unless there are too many.
     Directory(Vec<u8>, Arc<Inode>, Option<PathId>),
     /// A file, or anything else that has no entries.
     Leaf(Vec<u8>, Arc<Inode>),
     /// Another name of a leaf.
     Link {
-        /// The name to make.
+        /// The name to create.
         path: PathId,
-        /// The name that is met first.
+        /// The name that is found first.
         first: PathId,
         inode: Arc<Inode>,
     },
 }
 
-/// Whether what follows in a directory makes sense.
+/// Whether to continue with the contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Yes.
+    /// Continue.
     Continue,
-    /// The directory is not there.
+    /// The directory does not exist.
     SkipContent,
 }
 
-/// Calls `each` for everything there is; what cannot be reached goes into the journal.
+/// Calls `each` for every entry; those that cannot be reached go into the journal.
 pub fn walk(
     job: &Job,
     journal: &Journal,
@@ -78,8 +78,8 @@ pub fn walk(
         if path.is_empty() {
             path = job.name.clone();
         }
-        // A second name of an inode that counts only one becomes a copy.
-        // So does one of more names than are remembered.
+        // A second name of an inode whose link count is one becomes a copy. So does one if there
+        // are more names than are remembered.
         let id = match inode.nlink > 1 {
             true => paths.add(&path, false),
             false => None,
@@ -103,7 +103,7 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
             .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Whether each component of a path is a name and nothing else. The format knows no other names;
+/// Whether each component of a path is a name and nothing else. The format allows no other names;
 /// the check does not rely on that.
 pub fn is_plain(path: &[u8]) -> bool {
     !path.contains(&0)

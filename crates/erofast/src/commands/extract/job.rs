@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicBool;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::Inode;
 
-/// What is extracted, and by how many threads.
+/// The task of an extraction, and its number of threads.
 #[derive(Debug)]
 pub struct Job {
     pub engine: Arc<Engine>,
     /// Where the tree begins.
     pub start: Arc<Inode>,
-    /// Name of the start if it is no directory; else it has none, it becomes the target itself.
+    /// Name of the start if it is not a directory; otherwise empty, since it becomes the target
+    /// itself.
     pub name: Vec<u8>,
     pub threads: usize,
     /// Set by Ctrl-C.

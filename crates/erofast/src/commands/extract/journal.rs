@@ -16,32 +16,32 @@ use crate::text;
 /// Written to by all threads.
 #[derive(Debug)]
 pub struct Journal {
-    /// Guarded by its own lock. What `--json` prints, but for the bytes.
+    /// Guarded by its own lock. The content of `--json`, except for the bytes.
     summary: Mutex<Summary>,
     bar: Bar,
 }
 
-/// What `extract --json` prints.
+/// The JSON output of `extract`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Regular files; further names of one are hard links.
+    /// Regular files; additional names of one are hard links.
     pub files: u64,
-    /// Bytes of their content, holes included.
+    /// Bytes of their content, including holes.
     pub bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
     pub others: u64,
     pub hard_links: u64,
-    /// What is not there, or not whole, because of an error.
+    /// Entries that are missing or incomplete because of an error.
     pub failures: Vec<Failure>,
-    /// Further ones, which were printed and are not listed.
+    /// Further failures, which were printed but are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures_left_out: u64,
-    /// Metadata that the system or the user's rights could not preserve.
+    /// Metadata that the system or the user's rights did not allow to be preserved.
     pub not_kept: BTreeMap<String, NotKept>,
 }
 
-/// Failures that are kept in memory.
+/// Most failures kept in memory.
 const FAILURES: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {
@@ -67,7 +67,7 @@ pub struct NotKept {
 }
 
 impl Journal {
-    /// An empty journal. `total` counts the bytes to extract; called only on a terminal.
+    /// An empty journal. `total` counts the bytes to extract; it is called only on a terminal.
     pub fn new(total: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Self> {
         Ok(Self {
             summary: Mutex::default(),
@@ -79,7 +79,7 @@ impl Journal {
         self.summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An entry is there, with everything that could be kept.
+    /// Counts an entry that exists, with everything that could be preserved.
     pub fn done(&self, file_type: FileType) {
         let mut summary = self.summary();
         *match file_type {
@@ -90,17 +90,17 @@ impl Journal {
         } += 1;
     }
 
-    /// So is another name of one.
+    /// Counts another name of an entry.
     pub fn linked(&self) {
         self.summary().hard_links += 1;
     }
 
-    /// Bytes of content are where they belong.
+    /// Counts bytes of content that were written.
     pub fn wrote(&self, bytes: u64) {
         self.bar.add(bytes);
     }
 
-    /// An entry is not there, or not whole.
+    /// Records that an entry is missing or incomplete.
     pub fn failure(&self, path: &[u8], error: impl fmt::Display) {
         let failure = Failure {
             path: EntryPath::new(path),
@@ -115,7 +115,7 @@ impl Journal {
         }
     }
 
-    /// Something of an entry could not be kept.
+    /// Records that some metadata of an entry could not be preserved.
     pub fn not_kept(&self, what: &str, path: &[u8], error: impl fmt::Display) {
         let mut summary = self.summary();
         if let Some(known) = summary.not_kept.get_mut(what) {
@@ -130,7 +130,7 @@ impl Journal {
         summary.not_kept.insert(what.to_owned(), first);
     }
 
-    /// Ends the progress, reports once for each kind what was lost, and returns the counts.
+    /// Ends the progress display, reports each kind of loss once, and returns the counts.
     pub fn finish(&self) -> Summary {
         self.bar.finish();
         let mut summary = self.summary().clone();
@@ -148,7 +148,7 @@ impl Journal {
 }
 
 impl Summary {
-    /// Whether everything is there.
+    /// Whether everything was extracted.
     pub fn is_whole(&self) -> bool {
         self.failures.is_empty()
     }

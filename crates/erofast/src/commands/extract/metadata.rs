@@ -1,7 +1,7 @@
 //! Owner, xattrs, mode and times of extracted entries.
 //!
-//! The order matters: a change of the owner drops `security.capability` and the setuid bit, an ACL
-//! changes the mode, everything changes the times.
+//! The order matters: changing the owner drops `security.capability` and the setuid bit, an ACL
+//! changes the mode, and everything changes the times.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -15,12 +15,12 @@ use super::target::Keep;
 /// Setuid and setgid.
 const SET_ID: u16 = 0o6000;
 
-/// A way to something that was made.
+/// A handle on something that was created.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle<'a> {
     /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// A descriptor that only stands for it (`O_PATH`): symlinks, devices and the like.
+    /// A descriptor that only denotes it (`O_PATH`): symlinks, devices and the like.
     StandIn(BorrowedFd<'a>),
 }
 
@@ -49,7 +49,7 @@ impl Handle<'_> {
         }
     }
 
-    /// Seconds since 1970.
+    /// Modification time in seconds since 1970.
     fn modified(&self) -> Result<i64> {
         let (Self::Open(fd) | Self::StandIn(fd)) = self;
         Ok(rustix::fs::statat(fd, c"", AtFlags::EMPTY_PATH)?.st_mtime)
@@ -63,7 +63,7 @@ impl Handle<'_> {
     }
 }
 
-/// Leads to exactly what the descriptor stands for, be it a symlink.
+/// A path to exactly what the descriptor denotes, even a symlink.
 fn magic_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -99,7 +99,7 @@ pub fn apply(
         tv_sec: inode.mtime,
         tv_nsec: inode.mtime_nsec.into(),
     };
-    // EROFS knows one time only.
+    // EROFS has only one timestamp.
     let times = Timestamps {
         last_access: time,
         last_modification: time,
@@ -109,7 +109,8 @@ pub fn apply(
     }
 }
 
-/// Filesystems change times that they cannot hold, without an error. All hold 1902 to 2038.
+/// Checks that a time was kept: filesystems silently change times that they cannot represent. All
+/// can represent 1902 to 2038.
 fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     if i32::try_from(time.tv_sec).is_ok() || handle.modified()? == time.tv_sec {
         return Ok(());
@@ -117,9 +118,9 @@ fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     Err(Errno::RANGE)
 }
 
-/// Sets owner and group; the group alone if only that is allowed.
+/// Sets owner and group; only the group if that alone is allowed.
 fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
-    // The system call takes -1 for "leave it".
+    // The system call takes -1 to mean "unchanged".
     if inode.uid == u32::MAX || inode.gid == u32::MAX {
         return Err(Errno::INVAL);
     }
@@ -129,7 +130,7 @@ fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
     })
 }
 
-/// The permissions. Set-user-ID and set-group-ID bits are dropped where the owner could not be set.
+/// The permissions. Set-user-ID and set-group-ID bits are dropped if the owner could not be set.
 fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> u16 {
     let mut mode = inode.mode & 0o7777;
     if let Err(error) = owned

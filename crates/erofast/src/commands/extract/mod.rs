@@ -73,7 +73,7 @@ fn job_of(args: &ExtractArgs, engine: &Arc<Engine>) -> anyhow::Result<Job> {
     Ok(job(Arc::clone(engine), start, name, args.threads))
 }
 
-/// What to extract, by one thread for each CPU if no number is given. A start that is no directory
+/// Creates the job, with one thread per CPU if no number is given. A start that is not a directory
 /// gets `name`.
 pub fn job(
     engine: Arc<Engine>,
@@ -101,8 +101,8 @@ fn to_stream(job: &Job) -> anyhow::Result<Summary> {
     Ok(journal.finish())
 }
 
-/// Extracts into a directory. Ctrl-C ends that in order; a stream that is cut off is the business
-/// of its reader.
+/// Extracts into a directory. Ctrl-C ends that in an orderly way; a truncated stream is its
+/// reader's concern.
 pub fn to_directory(
     job: &Job,
     directory: &Path,

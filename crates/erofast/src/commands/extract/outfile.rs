@@ -1,4 +1,4 @@
-//! A file that is being written, by one thread or by several.
+//! A file that one or several threads write.
 
 use std::fmt;
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::stop::Stop;
 use super::target::Target;
 use crate::parts::{PART, Part, Parts};
 
-/// Zeros shorter than this are written: a hole saves nothing there.
+/// Runs of zeros shorter than this are written: a hole would save nothing.
 const HOLE: usize = 64 << 10;
 
 /// A file that is being written.
@@ -27,11 +27,11 @@ const HOLE: usize = 64 << 10;
 pub struct OutFile<'a> {
     path: Vec<u8>,
     inode: Arc<Inode>,
-    /// Guarded by its own lock. Parts that no thread has begun.
+    /// Guarded by its own lock. Parts that no thread has started.
     parts: Mutex<Parts<'a>>,
-    /// Created by the first thread that needs it, which leaves it empty when that fails.
+    /// Created by the first thread that needs it, which leaves it empty if that fails.
     made: OnceLock<Option<CreatedFile>>,
-    /// Atomic. It will be removed; why was reported already.
+    /// Atomic. It will be removed; the reason was already reported.
     failed: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ struct CreatedFile {
 }
 
 impl<'a> OutFile<'a> {
-    /// A file that is not there yet.
+    /// A file that does not exist yet.
     pub fn new(engine: &'a Engine, path: Vec<u8>, inode: Arc<Inode>) -> Self {
         Self {
             path,
@@ -53,7 +53,7 @@ impl<'a> OutFile<'a> {
         }
     }
 
-    /// The next part to write; none when all are taken, or more is not worth the time.
+    /// The next part to write; none if all are taken, or if more is not worth the time.
     fn next_part(&self) -> Option<Part> {
         if self.has_failed() {
             return None;
@@ -66,7 +66,7 @@ impl<'a> OutFile<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The extraction ends: the file will be removed.
+    /// Gives up the file, which will be removed, since the extraction ends.
     fn abandon(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl<'a> OutFile<'a> {
     }
 }
 
-/// One thread's way of writing.
+/// One thread's writer.
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes parts of a file until all are taken. Several threads may do so.
+    /// Writes parts of a file until all are taken. Several threads may do so at once.
     pub fn write(&mut self, file: &OutFile<'_>) {
         while let Some(part) = file.next_part() {
             if self.stop.is_set() {
@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
         let Some(made) = self.made(file) else { return };
         let data = &self.buffer[..length];
         let written = write_data(&made.file, data, range.start).and_then(|end| {
-            // Of a file in several parts the size was set when it was made.
+            // If the file has several parts, its size was set when it was created.
             if file.inode.size <= PART && end < file.inode.size {
                 made.file.set_len(file.inode.size)?;
             }
@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Ends the extraction, or this file alone.
+    /// Ends the extraction, or just this file.
     fn failed(&self, file: &OutFile<'_>, error: anyhow::Error) {
         match self.stop.takes(&error) {
             true => file.abandon(),
@@ -167,8 +167,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The file itself. What is not written to a big one is a hole: it has its whole size at once.
-    /// A small one gets it by its last byte.
+    /// Returns the file itself. A big one gets its whole size at once, so that anything not written
+    /// is a hole. A small one gets its size with its last byte.
     fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f CreatedFile> {
         let make = || {
             let xattrs = self.engine.xattrs(&self.engine.waiting(), &file.inode)?;
@@ -191,7 +191,7 @@ impl<'a> Writer<'a> {
         made.as_ref()
     }
 
-    /// Ends a file that no thread writes any more.
+    /// Finishes a file that no thread writes any more.
     pub fn finish(&self, file: OutFile<'_>) {
         if !file.has_failed()
             && let Some(made) = self.made(&file)
@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes a symlink, device node, FIFO or socket.
+    /// Creates a symlink, device node, FIFO or socket.
     pub fn node(&self, path: &[u8], inode: &Arc<Inode>) {
         if !self.stop.is_set()
             && let Err(error) = self.try_node(path, inode)
@@ -250,8 +250,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes everything but long zeros, with as few calls as that takes. Where the writing ended is
-/// returned, which is `offset` for nothing but zeros.
+/// Writes everything but long runs of zeros, with as few calls as possible. Returns where the
+/// writing ended, which is `offset` if there were only zeros.
 fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
     let mut end = offset;
     for range in runs(data) {
@@ -261,7 +261,7 @@ fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
     Ok(end)
 }
 
-/// The ranges of `data` between its long zeros.
+/// The ranges of `data` between its long runs of zeros.
 fn runs(data: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut position = 0;
     let is_zero = |block: &[u8]| block[0] == 0 && block[1..] == block[..block.len() - 1];

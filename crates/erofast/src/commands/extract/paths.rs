@@ -1,6 +1,6 @@
-//! Paths that are needed later, as a tree: a directory is stored once for all that is in it.
+//! Paths that are needed later, as a tree: a directory is stored once for all its entries.
 
-/// Paths, and bytes of their names, that are remembered.
+/// Most paths, and most bytes of names, that are remembered.
 const PATHS: usize = 2 << 20;
 const BYTES: usize = 64 << 20;
 
@@ -26,8 +26,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Remembers a path, in the order of a walk: directories are added before what is in them.
-    /// `None` when there are too many, or when its directory is not remembered.
+    /// Remembers a path, in the order of a walk: directories are added before their contents.
+    /// `None` if there are too many, or if its directory is not remembered.
     pub fn add(&mut self, path: &[u8], directory: bool) -> Option<PathId> {
         let slash = path.iter().rposition(|&byte| byte == b'/');
         let (above, name) = match slash {

@@ -1,8 +1,8 @@
 //! The work queue of the writers.
 //!
-//! Each takes small files by the batch, and big ones one by one, as long as there are any: two
-//! threads that write to one file wait for each other in the kernel. At the end they help with the
-//! big ones that are not finished.
+//! Each writer takes small files in batches, and big ones singly, as long as there are any: two
+//! threads that write to one file wait for each other in the kernel. At the end they help with
+//! unfinished big files.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
@@ -14,7 +14,7 @@ use super::outfile::OutFile;
 use crate::batch::BatchReceiver;
 use crate::parts::PART;
 
-/// Something to make that is no directory: its path, and what it is.
+/// Something to create that is not a directory: its path, and its inode.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
 /// Whether several threads may write the file, which is then sent in a batch of its own.
@@ -25,27 +25,27 @@ pub fn is_big(inode: &Inode) -> bool {
 /// Work for one writer.
 #[derive(Debug)]
 pub enum Work<'a> {
-    /// A file; others may work at it too.
+    /// A file; others may write it too.
     File(Arc<OutFile<'a>>),
     /// A symlink, device node, FIFO or socket.
     Node(Vec<u8>, Arc<Inode>),
 }
 
-/// Where writers get their work.
+/// The queue from which writers get their work.
 #[derive(Debug)]
 pub struct Queue<'a> {
     engine: &'a Engine,
-    /// From the walk.
+    /// Receives the leaves found by the walk.
     leaves: BatchReceiver<Leaf>,
-    /// Guarded by its own lock. Big files that a writer has begun.
+    /// Guarded by its own lock. Big files that a writer has started.
     unfinished: Mutex<Vec<Arc<OutFile<'a>>>>,
 }
 
-/// Leaves that a writer has received and not begun.
+/// Leaves that a writer has received but not started.
 pub type Taken = vec::IntoIter<Leaf>;
 
 impl<'a> Queue<'a> {
-    /// A queue of what the walk sends.
+    /// A queue for what the walk sends.
     pub fn new(engine: &'a Engine, leaves: BatchReceiver<Leaf>) -> Self {
         Self {
             engine,
@@ -54,7 +54,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The next work of a writer; none when nothing is left to begin or to help with.
+    /// The next work for a writer; none if nothing is left to start or to help with.
     pub fn next(&self, taken: &mut Taken) -> Option<Work<'a>> {
         loop {
             if let Some((path, inode)) = taken.next() {
@@ -84,7 +84,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Releases a file of which all parts are taken. The last writer gets it back.
+    /// Releases a file whose parts are all taken. The last writer gets it back.
     pub fn release(&self, file: Arc<OutFile<'a>>) -> Option<OutFile<'a>> {
         self.unfinished().retain(|other| !Arc::ptr_eq(other, &file));
         Arc::into_inner(file)

@@ -1,8 +1,8 @@
 //! Holes in a tar stream: GNU tar's sparse format 1.0, which libarchive and Python read too.
 //!
-//! The content of such a member is a map (decimal numbers, one a line: count, then offset and
-//! length of each segment of data), filled up to a block, and then the data. Readers differ in
-//! whether a segment fills up its last block, so all but the last are made of whole blocks.
+//! The content of such a member is a map (decimal numbers, one per line: a count, then offset and
+//! length of each data segment), padded to a block, and then the data. Readers differ in whether a
+//! segment is padded to its last block, so all but the last consist of whole blocks.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use super::tar::BLOCK;
 
 /// Holes shorter than this are written as zeros.
 const HOLE: u64 = 64 << 10;
-/// Holes that are left out at most; the map is in memory.
+/// Most holes that are left out; the map is kept in memory.
 const HOLES: usize = 1 << 16;
 
-/// A segment of a file that is written, and what comes of it.
+/// A segment of a file that is written, or the fault that replaces it.
 #[derive(Debug)]
 pub enum Segment {
-    /// As in [`Part`].
+    /// Data, as in [`Part`].
     Data(Range<u64>),
     Zeros(u64),
     Fault(String),
@@ -45,7 +45,7 @@ fn zeros(range: Range<u64>) -> Option<Segment> {
     (!range.is_empty()).then(|| Segment::Zeros(range.end - range.start))
 }
 
-/// The blocks of a hole that are left out; none of a short one.
+/// The whole blocks of a hole, which are left out; none for a short one.
 fn left_out(hole: &Range<u64>, holes: &mut usize) -> Range<u64> {
     let block = BLOCK as u64;
     let inner = hole.start.next_multiple_of(block)..hole.end / block * block;
@@ -56,7 +56,7 @@ fn left_out(hole: &Range<u64>, holes: &mut usize) -> Range<u64> {
     inner
 }
 
-/// Holes that follow one another are one.
+/// Merges adjacent holes.
 fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
     let mut parts = parts.peekable();
     std::iter::from_fn(move || {
@@ -70,18 +70,18 @@ fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
     })
 }
 
-/// What of a file is written.
+/// The parts of a file that are written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Map {
     data: Vec<Range<u64>>,
-    /// Where the file ends, or what is known of it.
+    /// Where the file, or what is known of it, ends.
     end: u64,
     has_holes: bool,
 }
 
 impl Map {
-    /// From the parts of a file of this size. What follows a fault is a hole: a broken file may
-    /// claim more than any disk holds.
+    /// Creates it from the parts of a file of this size. Everything after a fault is a hole: a
+    /// broken file may claim more than any disk holds.
     pub fn of(parts: Parts<'_>, size: u64) -> Self {
         let (mut map, mut holes) = (Self::default(), 0);
         for part in merged(parts) {
@@ -123,7 +123,7 @@ impl Map {
         self.data.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// As it stands in front of the data. The last line says where a hole at the end ends.
+    /// The text before the data. The last line says where a trailing hole ends.
     pub fn text(&self, size: u64) -> Vec<u8> {
         let end = match self.data.last() {
             Some(last) if last.end == size => None,

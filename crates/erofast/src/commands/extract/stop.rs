@@ -1,4 +1,4 @@
-//! Why an extraction ends before its last entry.
+//! The reasons why an extraction ends before its last entry.
 
 use std::io;
 use std::sync::OnceLock;
@@ -42,8 +42,8 @@ impl<'a> Stop<'a> {
     }
 
     /// # Errors
-    /// It is set, and why. What was written so far is whole, but for directories: they get their
-    /// metadata last.
+    /// The reason why the extraction must stop. Everything written so far is complete except
+    /// directories, which get their metadata last.
     pub fn check(&self) -> anyhow::Result<()> {
         let why = match self.full.get() {
             Some(error) => error,

@@ -1,4 +1,4 @@
-//! Extraction as a tar stream on the standard output.
+//! Extraction as a tar stream to standard output.
 //!
 //! One thread walks the tree; readers decode parts, several at a time; this thread writes them in
 //! the order of the walk.
@@ -23,7 +23,7 @@ use super::tar::{self, Kind};
 use crate::batch::threads;
 use crate::parts::Parts;
 
-/// Parts that are decoded before their turn at most, for each reader: they are kept in memory.
+/// Most parts decoded ahead of their turn, per reader: they are kept in memory.
 const AHEAD: usize = 4;
 /// Most data of a file in a stream, without its holes: a larger claim is refused.
 const SIZE_MAX: u64 = 1 << 40;
@@ -36,7 +36,7 @@ struct Order {
     answer: SyncSender<Result<Vec<u8>, Error>>,
 }
 
-/// Refuses a terminal, before anything is printed.
+/// Refuses to write to a terminal, before anything is printed.
 pub fn check_output() -> anyhow::Result<()> {
     anyhow::ensure!(
         !io::stdout().is_terminal(),
@@ -59,7 +59,7 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
             .context("the thread that walks the tree cannot be started")?;
         let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();
-        // When the writer fails, the walk fails for that reason.
+        // If the writer fails, the walk fails for that reason.
         written?;
         walked.map_err(|_| anyhow::anyhow!("the walk panicked"))?
     })
@@ -77,7 +77,7 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
         } = order;
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let result = engine.read_at(&engine.waiting(), &inode, range.start, &mut bytes);
-        // No thread waits for it when the stream was closed.
+        // No thread waits for it if the stream was closed.
         let _ = answer.send(result.map(|_| bytes));
     }
 }
@@ -125,7 +125,7 @@ fn send(items: &SyncSender<Item>, item: Item) -> anyhow::Result<()> {
     items.send(item).map_err(closed)
 }
 
-/// The beginning of a member; none for what tar cannot hold.
+/// The beginning of a member; none for kinds that tar cannot hold.
 fn member(
     engine: &Engine,
     (step, map): (&Step, &Map),
@@ -192,7 +192,7 @@ fn file(inode: &Inode, map: &Map) -> anyhow::Result<Kind<'static>> {
     })
 }
 
-/// `./PATH`, with a slash at the end of a directory.
+/// `./PATH`, with a slash at the end for a directory.
 fn name(path: &[u8], directory: bool) -> Vec<u8> {
     let slash: &[u8] = if directory && !path.is_empty() {
         b"/"

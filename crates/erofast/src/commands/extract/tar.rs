@@ -1,27 +1,26 @@
-//! Headers of tar members: ustar, with pax records for what ustar has no room for.
+//! Headers of tar members: ustar, with pax records for anything that does not fit into ustar.
 //!
-//! Sparse files are those of GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in
-//! POSIX.1-2017, "pax Interchange Format"; the key of xattrs is the one of star, which GNU tar and
-//! libarchive read too.
+//! Sparse files use GNU tar's format 1.0, ACLs are text ([`acl`]). Formats: pax in POSIX.1-2017,
+//! "pax Interchange Format"; the key of xattrs is star's, which GNU tar and libarchive read too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
 
 use super::acl;
 
-/// Everything in a tar stream is made of blocks of this size.
+/// Everything in a tar stream consists of blocks of this size.
 pub const BLOCK: usize = 512;
-/// Longest path or link target of a header.
+/// Longest path or link target in a header.
 const NAME_MAX: usize = 100;
-/// Numbers of 7 and 11 octal digits.
+/// Largest values of 7 and 11 octal digits.
 const ID_MAX: u64 = 0o777_7777;
 const SIZE_MAX: u64 = 0o777_7777_7777;
 
-/// What a member is.
+/// The type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
     /// A file with this many bytes of content.
     File(u64),
-    /// A file of this many bytes, whose map and data have so many.
+    /// A file of this many bytes, whose map and data take `stored` bytes.
     Sparse {
         size: u64,
         stored: u64,
@@ -64,7 +63,8 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// The kind of a member for an inode without content and link; none: tar has no such kind.
+    /// The kind of a member for an inode without content or link target; none if tar has no such
+    /// kind.
     pub fn of(file_type: FileType) -> Option<Kind<'static>> {
         match file_type {
             FileType::Directory => Some(Kind::Directory),
@@ -76,7 +76,7 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// The blocks in front of a member's content.
+/// The blocks that precede a member's content.
 pub fn header(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<u8> {
     let records = records(path, kind, inode, xattrs);
     let mut out = Vec::new();
@@ -106,14 +106,14 @@ pub fn header(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> V
     out
 }
 
-/// Where a tar that does not know the format puts the map and the data.
+/// Where a tar without support for the format puts the map and the data.
 fn sparse_name(path: &[u8]) -> Vec<u8> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (directory, name) = path.split_at(at.map_or(0, |at| at + 1));
     [directory, b"GNUSparseFile.0/", name].concat()
 }
 
-/// The pax records: what the header has no room for.
+/// The pax records, for everything that does not fit into the header.
 fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Kind::Sparse { size, .. } = kind {
@@ -156,7 +156,7 @@ fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<
     out
 }
 
-/// `LENGTH KEY=VALUE\n`; the length counts itself.
+/// `LENGTH KEY=VALUE\n`; the length includes itself.
 fn record(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut length = rest;
@@ -167,7 +167,7 @@ fn record(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend([b" ", key, b"=", value, b"\n"].concat());
 }
 
-/// A key ends at the first `=`, so GNU tar writes that as in an URL.
+/// A key ends at the first `=`, so GNU tar escapes that as in a URL.
 fn xattr_key(name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len());
     for &byte in name {
@@ -180,7 +180,7 @@ fn xattr_key(name: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Seconds with their fraction. Before 1970 the sign holds for both, unlike in an inode.
+/// Seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
 fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
     let sign = if total < 0 { "-" } else { "" };
@@ -201,8 +201,8 @@ struct Fields {
 }
 
 impl Fields {
-    /// One header block. Names that are too long are cut, numbers that are too big are 0: for both
-    /// there is a pax record.
+    /// One header block. Names that are too long are truncated, and numbers that are too big are 0:
+    /// both have a pax record.
     fn block(&self, path: &[u8], flag: u8, link: &[u8]) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -215,7 +215,7 @@ impl Fields {
         put(116, id(self.gid).as_bytes());
         put(124, long(self.size).as_bytes());
         put(136, long(self.mtime).as_bytes());
-        // The checksum is that of a block with blanks in its place.
+        // The checksum is computed with blanks in its place.
         put(148, b"        ");
         put(156, &[flag]);
         put(157, &short(link));
@@ -241,7 +241,7 @@ mod tests {
         };
         assert_eq!(text("k", ""), "5 k=\n");
         assert_eq!(text("path", "abc"), "12 path=abc\n");
-        // 8 bytes without a length: one digit makes 9, which still has one digit.
+        // 8 bytes without the length: one digit makes 9, which is still one digit.
         assert_eq!(text("ab", "xyz"), "9 ab=xyz\n");
         // With one digit it would be 10, which has two.
         assert_eq!(text("ab", "wxyz"), "11 ab=wxyz\n");

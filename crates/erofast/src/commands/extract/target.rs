@@ -1,10 +1,10 @@
-//! The directory that is extracted into. Nothing outside of it is touched, whatever names the image
+//! The directory that is extracted into. Nothing outside it is touched, whatever names the image
 //! has.
 //!
 //! Everything is opened from the directory's descriptor with `RESOLVE_BENEATH` and
-//! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry made, or that another process creates
-//! meanwhile, is never followed. Files are always made anew and never opened for writing otherwise:
-//! what is there may be a hard link to something elsewhere.
+//! `RESOLVE_NO_SYMLINKS`, so a symlink that an earlier entry created, or that another process
+//! creates meanwhile, is never followed. Files are always created, and existing ones are never
+//! opened for writing: they may be hard links to files elsewhere.
 
 use std::fs::File;
 use std::io;
@@ -18,28 +18,28 @@ use rustix::io::Errno;
 
 use super::entries::is_plain;
 
-/// Longest path that one system call takes, with room for its NUL.
+/// Longest path that one system call accepts, with room for its NUL.
 const PATH_MAX: usize = 4000;
-/// Only the owner may read what is not finished.
+/// Only the owner may read unfinished entries.
 const UNFINISHED_DIRECTORY: Mode = Mode::RWXU;
 const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// What happens to what is in the directory already and has a name of the image.
+/// The handling of existing entries that have a name of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
-    /// It is in the way; the directory must be empty.
+    /// They are in the way; the directory must be empty.
     Nothing,
-    /// It is replaced.
+    /// They are replaced.
     Everything,
-    /// It is replaced, but for files that an earlier run has finished.
+    /// They are replaced, except files that an earlier run finished.
     Unfinished,
-    /// Directories are filled; anything else is in the way.
+    /// Directories are filled; any other entry is in the way.
     Files,
 }
 
-/// The metadata that entries get, besides their times.
+/// The metadata that entries get, apart from their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     pub owner: bool,
@@ -67,7 +67,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens the directory, makes it if need be. One that is not empty needs leave to replace.
+    /// Opens the directory, or creates it. A directory that is not empty is accepted only with
+    /// permission to replace.
     pub fn open(path: &Path, replace: Replace, keep: Keep) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
         match std::fs::create_dir(path) {
@@ -106,7 +107,7 @@ impl Target {
         matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
-    /// Whether an earlier run has made this file: it gets its time when it is whole.
+    /// Whether an earlier run finished this file: it gets its time once it is complete.
     pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
         if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
             return false;
@@ -122,7 +123,8 @@ impl Target {
         })
     }
 
-    /// The directory at `path`, made if need be, open and without ACLs for its children to inherit.
+    /// Creates the directory at `path` if it does not exist, accessible and without ACLs for its
+    /// children to inherit.
     pub fn make_directory(&self, path: &[u8]) -> io::Result<()> {
         if !path.is_empty() {
             let (parent, name) = self.parent(path)?;
@@ -141,7 +143,7 @@ impl Target {
             }
         }
         let directory = self.open_directory(path)?;
-        // A user that does not own it may still be allowed to write into it.
+        // A user who does not own it may still be allowed to write into it.
         let _ = rustix::fs::fchmod(&directory, UNFINISHED_DIRECTORY);
         for name in ACLS {
             let _ = rustix::fs::fremovexattr(&directory, name);
@@ -149,7 +151,7 @@ impl Target {
         Ok(())
     }
 
-    /// The directory at `path`.
+    /// Opens the directory at `path`.
     pub fn open_directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if !path.is_empty() && !is_plain(path) {
             return Err(outside());
@@ -157,11 +159,11 @@ impl Target {
         self.descend(path, OFlags::RDONLY)
     }
 
-    /// A new file.
+    /// Creates a new file.
     pub fn make_file(&self, path: &[u8]) -> io::Result<File> {
         let file = self.make_empty_file(path)?;
         if self.inherits {
-            // It has none where the directory's was removed meanwhile.
+            // It has none if the directory's was removed meanwhile.
             let _ = rustix::fs::fremovexattr(&file, ACLS[0]);
         }
         Ok(file.into())
@@ -180,14 +182,14 @@ impl Target {
         self.replacing(&parent, name, make)
     }
 
-    /// A new symlink.
+    /// Creates a new symlink.
     pub fn make_symlink(&self, path: &[u8], target: &[u8]) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let make = || rustix::fs::symlinkat(target, &parent, name);
         self.replacing(&parent, name, make)
     }
 
-    /// A new device node, FIFO or socket.
+    /// Creates a new device node, FIFO or socket.
     pub fn make_node(&self, path: &[u8], kind: FileType, device: DeviceNumber) -> io::Result<()> {
         let kind = match kind {
             FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
@@ -201,7 +203,7 @@ impl Target {
         self.replacing(&parent, name, make)
     }
 
-    /// Another name of what is at `first`.
+    /// Creates another name for the file at `first`.
     pub fn make_link(&self, first: &[u8], path: &[u8]) -> io::Result<()> {
         let (old_parent, old_name) = self.parent(first)?;
         let (parent, name) = self.parent(path)?;
@@ -209,21 +211,21 @@ impl Target {
         self.replacing(&parent, name, make)
     }
 
-    /// A descriptor that stands for what is at `path`, even for a symlink.
+    /// A descriptor that denotes what is at `path`, even a symlink.
     pub fn stand_in(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let (parent, name) = self.parent(path)?;
-        // With these two flags even RESOLVE_NO_SYMLINKS lets a symlink stand for itself.
+        // With these two flags even RESOLVE_NO_SYMLINKS lets a symlink denote itself.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         Ok(beneath(&parent, name, flags, Mode::empty())?)
     }
 
-    /// Removes a file that did not become whole.
+    /// Removes an incomplete file.
     pub fn remove(&self, path: &[u8]) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
 
-    /// Makes something; what is in its place is removed first if that is wanted.
+    /// Creates something; an existing entry at its path is removed first if that is wanted.
     fn replacing<T>(
         &self,
         parent: &OwnedFd,
@@ -239,7 +241,7 @@ impl Target {
         }
     }
 
-    /// The directory that `path` is in, and its name there.
+    /// The parent directory of `path`, and the last component.
     fn parent<'p>(&self, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
         if !is_plain(path) {
             return Err(outside());
@@ -252,7 +254,7 @@ impl Target {
         Ok((self.descend(directory, OFlags::PATH)?, name))
     }
 
-    /// Opens a directory, in several steps where its path is longer than a system call takes.
+    /// Opens a directory, in several steps if its path is too long for a system call.
     fn descend(&self, path: &[u8], access: OFlags) -> io::Result<OwnedFd> {
         let flags = access | OFlags::DIRECTORY;
         let mut rest = path;
@@ -275,7 +277,7 @@ fn outside() -> io::Error {
     io::Error::other("a name that leads out of its directory")
 }
 
-/// Opens what is at `path` below a directory, by no way out of it and by no symlink.
+/// Opens what is at `path` below a directory, without leaving it or following a symlink.
 fn beneath(
     directory: &OwnedFd,
     path: &[u8],

@@ -1,7 +1,6 @@
-//! What a shell offers for a word: clap_complete's engine knows the flag table, and here are the
-//! mount options behind `-o` and the mount points; `inside` has the paths inside of images. Names
-//! of files are left to the shell, which knows its own quotes: it completes them where nothing is
-//! offered.
+//! Completions for a shell: clap_complete's engine knows the flag table, and this module adds the
+//! mount options after `-o` and the mount points; `inside` has the paths inside images. File names
+//! are left to the shell, which knows its own quoting: it completes them if nothing is offered.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,7 +14,7 @@ use erofs_fuse::KNOWN;
 use super::inside::with_paths;
 use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
 
-/// The script for a shell. Those of bash, zsh and fish call `erofast complete`.
+/// The script for a shell. Those for bash, zsh and fish call `erofast complete`.
 pub fn script(shell: Shell) -> String {
     let script = match shell {
         Shell::Bash => include_str!("../../../completions/erofast.bash"),
@@ -30,12 +29,12 @@ pub fn script(shell: Shell) -> String {
     script.to_owned()
 }
 
-/// What may stand in place of the last of `words`, and what each means; the first is the program.
+/// Candidates for the last of `words`, and the meaning of each; the first word is the program.
 pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     let Some((last, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Ok(Vec::new());
     };
-    // Of an option with two names the engine has one: the short one behind a dash.
+    // For an option with two names the engine offers one: the short one after a dash.
     let typed: &[&OsStr] = match last.as_encoded_bytes() {
         b"-" => &["--".as_ref(), "-".as_ref()],
         _ => &[last],
@@ -52,7 +51,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
         )?);
     }
     let is_option = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
-    // The engine has options even where none was begun, so that a Tab would type one.
+    // The engine offers options even if none was begun, so that a Tab would insert one.
     let wanted = |offer: &&CompletionCandidate| {
         !offer.is_hide_set() && (is_option(last) || !is_option(offer.get_value()))
     };
@@ -65,7 +64,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     Ok(offered.iter().filter(wanted).map(text).collect())
 }
 
-/// The command line of the program of that name.
+/// The command line of the program with that name.
 fn command(program: &OsStr) -> Command {
     let name = Path::new(program).file_name().unwrap_or_default();
     match name.as_encoded_bytes() {
@@ -83,7 +82,7 @@ fn command(program: &OsStr) -> Command {
     }
 }
 
-/// Without names of files.
+/// Without file names.
 fn of_shell(command: Command) -> Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.value_hint(ValueHint::Other),
@@ -134,7 +133,7 @@ fn mount_points(typed: &OsStr) -> Vec<CompletionCandidate> {
     places.map(CompletionCandidate::new).collect()
 }
 
-/// The options behind the last comma.
+/// The options after the last comma.
 fn mount_options(typed: &OsStr) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else {
         return Vec::new();

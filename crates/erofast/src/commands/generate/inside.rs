@@ -1,4 +1,4 @@
-//! Completion of what the image that stands before it on the command line has: paths inside of it,
+//! Completion from the contents of the image named earlier on the command line: paths inside it,
 //! and programs whose launches were learned.
 
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use crate::commands::profile;
 use crate::listing::Listing;
 use crate::{glob, text};
 
-/// Commands of `erofast`, and which of their arguments are paths inside of the image.
+/// Commands of `erofast`, and which of their arguments are paths inside the image.
 const ARGUMENTS: [(&str, &str); 4] = [
     ("ls", "paths"),
     ("cat", "paths"),
@@ -25,13 +25,13 @@ const ARGUMENTS: [(&str, &str); 4] = [
     ("extract", "path"),
 ];
 
-/// The same of programs that are a command of their own.
+/// The corresponding argument of programs that are a separate command.
 const ARGUMENT: &str = "path";
 
-/// Entries of a directory that are looked at: a Tab is to be answered at once.
+/// Most directory entries examined: a Tab must be answered at once.
 const MOST: usize = 20_000;
 
-/// Adds the completion to a command line of which these words are known.
+/// Adds the completion to a command line that begins with these words.
 pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     let matches = command.clone().ignore_errors(true);
     let Ok(matches) = matches.try_get_matches_from(before) else {
@@ -83,7 +83,7 @@ fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     })
 }
 
-/// The image that is named, unless it is at a URL: a Tab asks no server.
+/// The named image, unless it is at a URL: a Tab queries no server.
 fn image(matches: &ArgMatches) -> Option<ImageArgs> {
     let mut args = ImageArgs::from_arg_matches(matches).ok()?;
     if remote::url(&args.image).is_some() {
@@ -93,7 +93,7 @@ fn image(matches: &ArgMatches) -> Option<ImageArgs> {
     Some(args)
 }
 
-/// The shell has not replaced a `~` when it asks.
+/// The shell has not expanded a `~` yet when it asks.
 fn with_home(path: &Path) -> PathBuf {
     let below = path.strip_prefix("~").ok();
     let home = below.and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));
@@ -102,13 +102,13 @@ fn with_home(path: &Path) -> PathBuf {
 
 fn completer(image: ImageArgs) -> ArgValueCompleter {
     ArgValueCompleter::new(move |typed: &OsStr| {
-        // Nothing is offered of what cannot be read.
+        // For an image that cannot be read, nothing is offered.
         let offered = |engine: &Arc<Engine>| offered(engine, typed.as_bytes());
         image.read(WorkersMode::Inline, offered).unwrap_or_default()
     })
 }
 
-/// Names in the directory that was typed, with what was typed of its path in front.
+/// Names in the typed directory, prefixed with the typed part of the path.
 fn offered(engine: &Engine, typed: &[u8]) -> anyhow::Result<Vec<CompletionCandidate>> {
     let slash = typed.iter().rposition(|byte| *byte == b'/');
     let (folder, begun) = typed.split_at(slash.map_or(0, |slash| slash + 1));

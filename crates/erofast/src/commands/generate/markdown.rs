@@ -1,4 +1,4 @@
-//! Markdown as the text of a man page.
+//! Converts Markdown to the text of a man page.
 
 use std::mem::take;
 
@@ -15,10 +15,10 @@ pub fn render(text: &str) -> Roff {
 #[derive(Default)]
 struct Page {
     roff: Roff,
-    /// What was read of the block or the cell.
+    /// Text read so far in the block or the cell.
     line: Vec<Inline>,
     font: Font,
-    /// The page of the source that a link leads to.
+    /// The source page that a link leads to.
     link: Option<String>,
     below_heading: bool,
     header: Vec<String>,
@@ -97,7 +97,7 @@ impl Page {
     }
 
     fn control(&mut self, name: &str, arguments: &[&str]) {
-        // A heading begins a paragraph of its own.
+        // A heading already begins a paragraph.
         if take(&mut self.below_heading) && name == "PP" {
             return;
         }
@@ -142,7 +142,7 @@ impl Page {
     }
 }
 
-/// A reader of a man page has no link to follow. None: the link leads elsewhere.
+/// The man page for a link, which a reader cannot follow. None: the link leads elsewhere.
 fn page_of(link: &str) -> Option<String> {
     let page = link
         .split('#')
@@ -151,7 +151,7 @@ fn page_of(link: &str) -> Option<String> {
     Some(format!("docs/{page}"))
 }
 
-/// The words alone.
+/// Returns only the words.
 fn plain(line: &[Inline]) -> String {
     let words = line.iter().map(|inline| match inline {
         Inline::Roman(text) | Inline::Bold(text) | Inline::Italic(text) => text.as_str(),

@@ -1,4 +1,4 @@
-//! Completions and man pages, made from the flag table by clap's own crates.
+//! Completions and man pages, generated from the flag table by clap's own crates.
 
 mod complete;
 mod inside;
@@ -20,7 +20,7 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// `erofast complete -- WORDS`, which the scripts call.
+/// `erofast complete -- WORDS`, which the completion scripts call.
 pub fn complete(args: &CompleteArgs) -> anyhow::Result<Outcome> {
     for (word, meaning) in complete::offered(&args.words)? {
         outln!("{word}\t{meaning}");

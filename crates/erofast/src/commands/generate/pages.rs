@@ -1,5 +1,5 @@
-//! The man pages. clap_mangen writes what the flag table knows; mount options, examples and what
-//! all pages have are Markdown, as docs/tuning.md is, which becomes erofast(7).
+//! The man pages. clap_mangen writes what the flag table contains; mount options, examples and the
+//! common parts are Markdown, like docs/tuning.md, which becomes erofast(7).
 
 use std::io;
 use std::time::SystemTime;
@@ -59,7 +59,7 @@ const HELPER_STATUS: &str = "
 #[derive(Debug)]
 pub struct File {
     pub name: String,
-    /// Of the manual: 1, 7 or 8.
+    /// Section of the manual: 1, 7 or 8.
     pub section: u8,
     pub text: String,
 }
@@ -74,7 +74,7 @@ pub fn all() -> io::Result<Vec<File>> {
     let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
     pages.push(page(HelperArgs::command(), 8, &helper)?);
     for old in [FsckArgs::command(), DumpArgs::command()] {
-        // Without the first word the names are those of the pages of erofs-utils.
+        // Without the first word the names are those of the erofs-utils pages.
         let name = format!("erofast-{}", old.get_name());
         pages.push(page(old.display_name(name), 1, &see_also(&["erofast(1)"]))?);
     }
@@ -90,7 +90,7 @@ pub fn all() -> io::Result<Vec<File>> {
     Ok(pages)
 }
 
-/// The page of a command, and of each below it.
+/// Adds the page of a command, and of each command below it.
 fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut rest = String::new();
@@ -114,7 +114,8 @@ fn of_commands(command: &Command, above: Option<&str>, pages: &mut Vec<File>) ->
         .try_for_each(|sub| of_commands(sub, Some(name), pages))
 }
 
-/// A page: what clap knows of `command`, then Markdown. One of section 7 is of no command.
+/// A page: clap's description of `command`, then Markdown. A page in section 7 belongs to no
+/// command.
 fn page(mut command: Command, section: u8, rest: &str) -> io::Result<File> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace(['<', '>'], "");
@@ -156,11 +157,12 @@ fn manual(section: u8) -> &'static str {
     }
 }
 
-/// The preamble of roff once, not for each section, and no accents for characters of the keyboard.
+/// Keeps the roff preamble once instead of in each section, and removes accents from keyboard
+/// characters.
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // Of clap_mangen, above possible values: a break before and behind an empty line.
+    // Written by clap_mangen above possible values: a break before and after an empty line.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")
@@ -169,7 +171,7 @@ fn tidy(text: &str) -> String {
     preamble + &text
 }
 
-/// The date of `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or of today.
+/// The date from `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or else today's.
 fn date() -> String {
     let of_source = std::env::var("SOURCE_DATE_EPOCH").ok();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! The parser, the help, the man pages and the completions say the same.
+//! The parser, the help, the man pages and the completions agree.
 
 use std::collections::BTreeMap;
 use std::process::Command as Process;
@@ -9,10 +9,10 @@ use erofs_fuse::KNOWN;
 use super::{complete, pages};
 use crate::cli::{Cli, HelperArgs};
 
-/// A command of the parser, and its name with those above it.
+/// A command of the parser, and its name including those above it.
 type Named = (Vec<String>, Command);
 
-/// All commands of the parser that users see, the outermost too.
+/// All user-visible commands of the parser, including the outermost.
 fn commands() -> Vec<Named> {
     fn below(command: &Command, above: &[String], all: &mut Vec<Named>) {
         let mut path = above.to_vec();
@@ -35,20 +35,20 @@ fn man() -> BTreeMap<String, String> {
     pages.map(|page| (page.name, page.text)).collect()
 }
 
-/// As roff has it.
+/// Escapes a text for roff.
 fn escaped(text: &str) -> String {
     let text = text.replace('-', "\\-").replace('\'', "\\*(Aq");
     text.replace('`', "\\(ga").replace('~', "\\(ti")
 }
 
-/// What is offered for the last of these words.
+/// The candidates for the last of these words.
 fn offered(words: &[&str]) -> Vec<String> {
     let words: Vec<_> = words.iter().map(Into::into).collect();
     let offered = complete::offered(&words).expect("an answer").into_iter();
     offered.map(|(word, _)| word).collect()
 }
 
-/// `-o`, `--json` of an argument.
+/// The flags of an argument, such as `-o` and `--json`.
 fn flags(arg: &Arg) -> Vec<String> {
     let short = arg.get_short().map(|short| format!("-{short}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
@@ -146,7 +146,7 @@ fn every_command_and_option_is_offered() {
                 "{path:?}: {commands:?}"
             );
         }
-        // No option, nor its dash, before one is typed.
+        // No option, not even its dash, is offered before one is typed.
         assert!(
             !commands.iter().any(|word| word.starts_with('-')),
             "{path:?}: {commands:?}"
@@ -173,7 +173,7 @@ fn every_mount_option_is_in_help_man_pages_and_completions() {
     let words = offered(&["erofast", "mount", "-o", ""]);
     assert_eq!(words, offered(&["mount.erofast", "-o", ""]));
     for option in KNOWN {
-        // Long meanings go on in the next line.
+        // Long meanings continue on the next line.
         let in_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let row = in_line(&format!("{} {}", option.usage, option.meaning));
         assert!(in_line(&help).contains(&row), "--help: {row}");
@@ -213,7 +213,7 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-/// Has every page read by a program, which says something only of faults.
+/// Has every page read by a program, which prints something only for faults.
 fn read_by(program: &str, arguments: &[&str]) {
     for (name, text) in man() {
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -12,28 +12,28 @@ use crate::name::EntryPath;
 use crate::tree::{self, Visit};
 use crate::{glob, text};
 
-/// Extents of a file that are examined: 500 GB in pclusters of 64 KiB.
+/// Most extents examined in a file: 500 GB in pclusters of 64 KiB.
 const EXTENTS: usize = 1 << 22;
-/// Extents of a list as JSON, which is kept in memory.
+/// Most extents in a JSON list, which is kept in memory.
 const ROWS: usize = 1 << 20;
-/// Owners of a block that are listed.
+/// Most owners listed for a block.
 const OWNERS: usize = 10_000;
 
 /// One extent, as it is printed.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// First byte of the file, and how many.
+    /// First byte in the file, and the number of bytes.
     offset: u64,
     length: u64,
     /// `lz4` and the like, `stored`, `plain`, `inline`, `fragment` or `hole`.
     kind: &'static str,
-    /// Where the stored bytes are: device (0: the image itself) and byte offset there; in the
-    /// packed inode for a fragment. None for a hole.
+    /// Location of the stored bytes: device (0: the image itself) and byte offset there; for a
+    /// fragment, in the packed inode. None for a hole.
     device: Option<u16>,
     physical: Option<u64>,
     /// Bytes stored there.
     stored: u64,
-    /// They are in the decoded metabox, or in the packed inode.
+    /// They are in the decoded metabox or in the packed inode.
     #[serde(skip_serializing_if = "Option::is_none")]
     inside: Option<&'static str>,
 }
@@ -70,7 +70,7 @@ impl From<&Extent> for Row {
 }
 
 impl Row {
-    /// The bytes of the image itself that it takes.
+    /// The bytes of the image itself that it occupies.
     fn on_image(&self) -> Option<Range<u64>> {
         if self.device != Some(0) || self.inside.is_some() {
             return None;
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// What an extent is made of, in one word.
+/// The kind of an extent, in one word.
 pub fn kind(extent: &Extent) -> &'static str {
     match &extent.kind {
         ExtentKind::Hole => "hole",
@@ -93,7 +93,7 @@ pub fn kind(extent: &Extent) -> &'static str {
     }
 }
 
-/// All extents of an inode with data.
+/// All extents of an inode that has data.
 pub fn each(
     engine: &Engine,
     inode: &Inode,
@@ -186,7 +186,7 @@ fn has_data(inode: &Inode) -> bool {
     )
 }
 
-/// What takes bytes of a block.
+/// An owner of bytes in a block.
 #[derive(Debug, Serialize)]
 struct Owner {
     /// `superblock`, `inode` or `data`.
@@ -202,7 +202,7 @@ struct Owner {
 #[derive(Debug, Serialize)]
 struct Block {
     block: u64,
-    /// Bytes of the image.
+    /// Byte range in the image.
     begin: u64,
     end: u64,
     owners: Vec<Owner>,
@@ -308,7 +308,7 @@ impl Block {
             });
         };
         if engine.numbers().image(inode.nid) > 0 {
-            // In an image below.
+            // It is in a lower image.
             return;
         }
         let superblock = engine.image().superblock();

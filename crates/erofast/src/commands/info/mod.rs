@@ -20,7 +20,7 @@ use crate::name::hex;
 use crate::text;
 use crate::tree::{self, Visit};
 
-/// What `info --json` prints.
+/// The JSON output of `info`.
 #[derive(Debug, Serialize)]
 struct Report {
     image: String,
@@ -31,32 +31,32 @@ struct Report {
     features: Vec<String>,
     /// Codecs that the image declares.
     codecs: Vec<String>,
-    /// Inodes as the superblock counts them.
+    /// Number of inodes according to the superblock.
     inodes: u64,
     root_nid: u64,
     packed_nid: Option<u64>,
     metabox_nid: Option<u64>,
     extra_devices: u16,
-    /// Bytes of the image and its extra devices, and those of the images below.
+    /// Bytes of the image and its extra devices, and of the images below.
     image_bytes: u64,
-    /// Of several images that make up one tree: all of them, the top one first.
+    /// If several images make up one tree: all of them, the top one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     layers: Vec<Layer>,
-    /// What is missing of an image that was cut short.
+    /// The part that is missing from a truncated image.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<String>,
     /// Bytes of all regular files, hard links counted once.
     content_bytes: u64,
-    /// Stored per content bytes.
+    /// Ratio of stored bytes to content bytes.
     ratio: Option<f64>,
     /// Distinct inodes in the tree.
     types: BTreeMap<&'static str, u64>,
     layouts: BTreeMap<&'static str, u64>,
-    /// What regular files are made of.
+    /// The kinds of extents in regular files.
     extents: BTreeMap<String, Extents>,
-    /// How sizes and ratios are spread over them.
+    /// The distribution of sizes and ratios over them.
     files: Spread,
-    /// Files with broken extents, and entries that cannot be read: `check` names them.
+    /// Files with broken extents, and unreadable entries: `check` names them.
     unreadable: u64,
 }
 
@@ -65,9 +65,9 @@ struct Report {
 struct Layer {
     image: String,
     uuid: String,
-    /// Of the image and its extra devices.
+    /// Bytes of the image and its extra devices.
     image_bytes: u64,
-    /// As its superblock counts them.
+    /// The number of inodes according to its superblock.
     inodes: u64,
 }
 
@@ -87,7 +87,7 @@ impl Layer {
 #[derive(Debug, Default, Serialize)]
 struct Extents {
     count: u64,
-    /// Bytes in the image; a pcluster that several extents share counts for each of them.
+    /// Bytes in the image; a pcluster shared by several extents counts for each of them.
     stored_bytes: u64,
     /// Bytes of files.
     bytes: u64,
@@ -184,7 +184,7 @@ fn count(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) {
     }
 }
 
-/// Adds a file's extents; false if not all of them can be found.
+/// Adds a file's extents; false if not all of them could be found.
 fn count_extents(engine: &Engine, path: &[u8], inode: &Inode, report: &mut Report) -> bool {
     let mut stored = 0_u64;
     let mapped = extents::each(engine, inode, |extent| {
@@ -274,7 +274,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As `blkid` prints it.
+/// Formatted as `blkid` prints it.
 pub fn uuid(bytes: &[u8; 16]) -> String {
     let digits = hex(bytes);
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];

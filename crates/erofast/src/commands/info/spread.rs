@@ -1,4 +1,4 @@
-//! How sizes and ratios are spread over the files of an image.
+//! The distribution of sizes and ratios over the files of an image.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::text;
 
-/// Ends of the ranges of sizes; what is larger has a range of its own.
+/// Upper bounds of the size ranges; larger files have a separate range.
 const SIZES: [u64; 8] = [
     0,
     4 << 10,
@@ -18,14 +18,14 @@ const SIZES: [u64; 8] = [
     4 << 20,
     16 << 20,
 ];
-/// Name endings that are shown.
+/// Number of name endings shown.
 const ENDINGS: usize = 12;
 /// Endings that are counted separately.
 const KNOWN_ENDINGS: usize = 4096;
-/// Longest ending; more is a name with a dot in it.
+/// Longest ending; a longer one is a name with a dot in it.
 const ENDING_MAX: usize = 10;
 
-/// Files, their bytes, and what is stored for them.
+/// Number of files, their bytes, and the bytes stored for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sums {
     pub files: u64,
@@ -44,12 +44,12 @@ impl Sums {
 /// Statistics of all regular files, hard links counted once.
 #[derive(Debug, Default, Serialize)]
 pub struct Spread {
-    /// By size: each range with its end, which is none for the last one.
+    /// By size: each range with its upper bound, which is none for the last one.
     pub sizes: Vec<(Option<u64>, Sums)>,
-    /// Compressed files by stored per content bytes: up to 10 %, up to 20 % and so on; the last one
-    /// is what did not shrink.
+    /// Compressed files by the ratio of stored to content bytes: up to 10 %, up to 20 % and so on;
+    /// the last range is for files that did not shrink.
     pub ratios: [u64; 11],
-    /// By the end of the name, the most bytes first.
+    /// By name ending, the most bytes first.
     pub endings: Vec<(String, Sums)>,
     #[serde(skip)]
     by_ending: BTreeMap<String, Sums>,
@@ -66,7 +66,7 @@ impl Spread {
         self.sizes[range].1.add(bytes, stored);
         if compressed && bytes > 0 {
             let tenths = (u128::from(stored) * 10).div_ceil(bytes.into());
-            // Nothing stored (all in fragments) is in the first range.
+            // A file that is stored entirely in fragments is in the first range.
             let range = usize::try_from(tenths).map_or(11, |tenths| tenths.clamp(1, 11));
             self.ratios[range - 1] += 1;
         }
@@ -77,7 +77,7 @@ impl Spread {
         self.by_ending.entry(ending).or_default().add(bytes, stored);
     }
 
-    /// To be called when all files are added.
+    /// Call it after all files have been added.
     pub fn finish(&mut self) {
         let mut endings: Vec<_> = std::mem::take(&mut self.by_ending).into_iter().collect();
         endings.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
@@ -85,7 +85,7 @@ impl Spread {
         self.endings = endings;
     }
 
-    /// Prints all of it.
+    /// Prints all statistics.
     pub fn print(&self) -> anyhow::Result<()> {
         outln!("sizes of files:");
         for (end, sums) in self.sizes.iter().filter(|(_, sums)| sums.files > 0) {
@@ -123,12 +123,12 @@ fn row(what: &str, sums: &Sums) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `.so` of `libz.so`; `(none)` where there is no ending.
+/// `.so` for `libz.so`; `(none)` if there is no ending.
 fn ending(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|&byte| byte == b'.');
     match dot {
-        // A dot in front hides a file, a number behind it is a version.
+        // A leading dot hides a file, and a number after it is a version.
         Some(dot) if dot > 0 && (2..=ENDING_MAX).contains(&(name.len() - dot)) => {
             let ending = &name[dot..];
             if ending[1..].iter().all(u8::is_ascii_digit) {
@@ -160,7 +160,7 @@ mod tests {
         spread.finish();
         let files: Vec<u64> = spread.sizes.iter().map(|(_, sums)| sums.files).collect();
         assert_eq!(files, [1, 3, 1, 0, 0, 0, 0, 0, 1]);
-        // 410 of 4097 bytes are a little more than a tenth.
+        // 410 of 4097 bytes are slightly more than a tenth.
         assert_eq!(spread.ratios, [1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(spread.endings[0].1.files, 6);
     }

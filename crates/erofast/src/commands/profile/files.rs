@@ -14,10 +14,10 @@ use rustix::fs::OFlags;
 
 use crate::cli::RemoteArgs;
 
-/// Printed of an image that has none.
+/// Printed for an image that has none.
 pub(super) const NONE: &str = "no launches were learned of it";
 
-/// Profiles, or why a file has none.
+/// Profiles, or the reason why a file has none.
 pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
 
 /// The profiles that mounts have learned, of one image or of all, or why a file has none.
@@ -27,7 +27,7 @@ pub(super) fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Others write here at the same time, and not only these files.
+        // Others write here at the same time, and not only such files.
         let is_one = of.is_none_or(|image| image.is_named_by(&name));
         if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
             continue;
@@ -45,7 +45,7 @@ pub(super) fn is_of_another_version(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::Version(_)))
 }
 
-/// As [`learned_of`], but at least one.
+/// Like [`learned_of`], but fails if there are none.
 pub(super) fn named(
     path: &Path,
     flags: &RemoteArgs,
@@ -55,8 +55,8 @@ pub(super) fn named(
     Ok((image, files))
 }
 
-/// The profile at a path, or those that were learned of the image there: mounts with `subdir=`
-/// have their own.
+/// The profile at a path, or those learned of the image there: mounts with `subdir=` have their
+/// own.
 pub(super) fn learned_of(
     path: &Path,
     flags: &RemoteArgs,
@@ -75,7 +75,8 @@ pub(super) fn learned_of(
     Ok((Some(image), files(Some(&image))?))
 }
 
-/// A profile, where it came from (`None`: it was named), and what it has, or why nothing.
+/// A profile, its origin (`None` if it was named), and its content, or the reason why there is
+/// none.
 pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) origin: Option<&'static str>,
@@ -83,7 +84,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Of what was learned here.
+    /// A profile learned here.
     pub(super) fn here((path, learned): (PathBuf, anyhow::Result<Learned>)) -> Self {
         Self {
             origin: is_ours(&path).then_some("here"),
@@ -93,7 +94,7 @@ impl Found {
     }
 }
 
-/// The profiles that travel with an image: beside it, where it is a file, and in it.
+/// The profiles that travel with an image: beside it, if it is a file, and inside it.
 pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     let beside = erofs_fuse::profile_beside(image);
@@ -127,7 +128,7 @@ pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<
     Ok(found)
 }
 
-/// Whether it has the place and the end of the name of a learned profile.
+/// Whether its folder and suffix are those of a learned profile.
 pub(super) fn is_ours(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     let ours = erofs_fuse::profile_folder().ok();
@@ -163,7 +164,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
         );
     }
     let mut bytes = Vec::new();
-    // A FIFO would wait for its writer.
+    // Opening a FIFO would wait for its writer.
     let mut options = File::options();
     let options = options
         .read(true)
@@ -182,7 +183,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     Ok(learned)
 }
 
-/// The only one of them; what is done `takes` one.
+/// The only one of them, which the operation named `takes` needs.
 pub(super) fn only(
     mut found: Files,
     shown: &str,
@@ -197,8 +198,8 @@ pub(super) fn only(
     Ok(found.remove(0))
 }
 
-/// All at once or not at all, with the mode of the file that is replaced, which a symbolic link may
-/// name. What is no regular file is written to.
+/// Replaces a file atomically, keeping its mode; the path may be a symlink to it. If it is not a
+/// regular file, it is written to.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if path.as_os_str() == "-" {
         return erofast_cli::stdout().write_all(bytes);

@@ -52,7 +52,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         outln!("no launches were learned in {}", folder.display());
     }
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
-    // No fault: mounts write them anew.
+    // This is not a fault: mounts write them again.
     let mut of_other_versions = Vec::new();
     for Found {
         path,
@@ -104,7 +104,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// One line, however many there are.
+/// Prints one line, however many there are.
 fn note_other_versions(found: &[(PathBuf, anyhow::Error)]) {
     match found {
         [] => {}
@@ -163,7 +163,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let mut files = Vec::new();
     for (file, learned) in found {
         let learned = match learned {
-            // Whatever it holds, it is ours.
+            // Whatever it contains, it is ours.
             Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
                 image,
                 ..Learned::default()
@@ -184,7 +184,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Programs as `profile list` names them, of a profile or of those that were learned of an image.
+/// Programs as `profile list` names them, from a profile or from those learned of an image.
 pub fn programs(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<String>> {
     let mut programs = Vec::new();
     for (_, learned) in learned_of(path, flags)?.1 {
@@ -193,7 +193,7 @@ pub fn programs(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<String>> 
     Ok(programs)
 }
 
-/// Without programs all of them go.
+/// Removes these programs from a file; without any, removes all.
 fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::Result<()> {
     for (path, _) in kept(file, learned.image.as_ref()) {
         fs::remove_file(&path)?;
@@ -208,7 +208,7 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
     }
 }
 
-/// Files of decoded bytes of an image beside its profile, and their bytes.
+/// Files of decoded bytes of an image beside its profile, and their sizes.
 fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
     let folder = profile.parent().unwrap_or(profile).join(".");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -241,7 +241,7 @@ fn line(program: &Program) -> String {
     line
 }
 
-/// What a profile was trimmed to.
+/// The limit that a profile was trimmed to.
 fn limit_of(trim: &Trim) -> Option<String> {
     let all = Trim::default();
     let until = (trim.until_ms != all.until_ms).then(|| format!("{} ms", trim.until_ms));
@@ -297,7 +297,7 @@ fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
     out.flush()
 }
 
-/// Files, and the bytes of each that were read.
+/// Files, and the number of bytes that were read of each.
 fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u64)> {
     let mut bytes: HashMap<&RecordedFile, u64> = HashMap::new();
     for (file, range) in profile.ranges() {
@@ -307,7 +307,7 @@ fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u
     files.map(move |file| (file, bytes.get(file).copied().unwrap_or(0)))
 }
 
-/// With the root, which is always listed.
+/// Counts the root too, which is always listed.
 fn listed_directories(profile: &Profile) -> usize {
     let directories = profile.directories.iter();
     let listed = directories.filter(|directory| directory.listed_ms.is_some());

@@ -1,7 +1,7 @@
-//! `profile record`: runs a command from an image, and writes what it reads.
+//! `profile record`: runs a command from an image, and records what it reads.
 //!
-//! The image is mounted in a mount namespace that this process and its children alone have. So no
-//! other program sees the mount, and nothing of it is left, however this process ends.
+//! The image is mounted in a mount namespace that only this process and its children have. No other
+//! program sees the mount, and nothing of it is left, however this process ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -31,13 +31,13 @@ use super::path_of;
 use super::travelling::{join, write};
 use crate::cli::ProfileRecordArgs;
 
-/// Interval of a look at signals.
+/// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long processes that the command has left may use the mount.
+/// How long processes left behind by the command may use the mount.
 const USED: Duration = Duration::from_secs(2);
 
-/// Directories of this system that a command with `--root` finds in its own.
+/// Directories of this system that a command with `--root` finds in its root directory.
 const OF_SYSTEM: [&str; 3] = ["dev", "proc", "sys"];
 
 /// Runs `profile record`.
@@ -103,7 +103,7 @@ fn described(program: &Program) -> String {
     format!("{path}: {bytes} in {files}")
 }
 
-/// The exit status that a shell would report; `None`: success.
+/// The exit status that a shell would report; `None` on success.
 fn failure(status: ExitStatus) -> Option<u8> {
     let signal = || Some(128 + status.signal()?);
     let number = status.code().or_else(signal).unwrap_or(1);
@@ -162,7 +162,7 @@ impl Run {
         self.folder.path().join("mount")
     }
 
-    /// Runs the command to its end, which a signal of this process hastens.
+    /// Runs the command to its end, which a signal to this process brings forward.
     fn command(&self, args: &ProfileRecordArgs, ending: &Ending) -> anyhow::Result<ExitStatus> {
         let point = self.point();
         let mut command = match args.root {
@@ -188,13 +188,13 @@ impl Run {
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
         if !ending.wait_for(&ended) {
-            // One from the terminal it has already.
+            // A signal from the terminal has reached it already.
             let _ = kill_process(pid, Signal::TERM);
         }
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether the mount goes on for long though it is at no path.
+    /// Whether the mount lasts for long although it is at no path.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {
@@ -204,11 +204,11 @@ impl Run {
         })
     }
 
-    /// Takes the mount away, and reads what was recorded.
+    /// Unmounts, and reads what was recorded.
     fn end(self) -> anyhow::Result<Vec<Program>> {
         let point = self.point();
         let in_use = || unmount(&point, UnmountFlags::empty()) == Err(Errno::BUSY);
-        // By what is mounted in it, or by processes that the command has left in the background.
+        // Used by something mounted in it, or by background processes that the command has left.
         if in_use() && (unmount(&point, UnmountFlags::DETACH).is_err() || self.outlives()) {
             let _ = kill_process(self.helper, Signal::TERM);
         }
@@ -221,14 +221,14 @@ impl Run {
     }
 }
 
-/// In the process that mounts and serves.
+/// Runs in the process that mounts and serves.
 fn serve(request: &MountRequest, parent: Pid) -> i32 {
-    // A command that is killed leaves no mount.
+    // A command that is killed leaves no mount behind.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     if rustix::process::getppid() != Some(parent) {
         return 1;
     }
-    // What the terminal sends is for the command.
+    // Signals from the terminal are meant for the command.
     let _ = rustix::process::setpgid(None, None);
     erofs_fuse::close_inherited(request);
     match erofs_fuse::mount(request) {
@@ -241,7 +241,7 @@ fn serve(request: &MountRequest, parent: Pid) -> i32 {
     }
 }
 
-/// What many programs need, as far as the image has the places.
+/// Binds the directories that many programs need, as far as the image has places for them.
 fn bind_system(root: &Path) {
     for name in OF_SYSTEM {
         let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));
@@ -249,7 +249,7 @@ fn bind_system(root: &Path) {
     let _ = mount("tmpfs", root.join("tmp"), "tmpfs", MountFlags::NODEV, None);
 }
 
-/// A word of the command with the mount point in the place of `{}`.
+/// A word of the command with the mount point in place of `{}`.
 fn filled(word: &OsStr, point: &OsStr) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(place) = rest.windows(2).position(|pair| pair == b"{}") {
@@ -261,7 +261,7 @@ fn filled(word: &OsStr, point: &OsStr) -> OsString {
     OsString::from_vec(filled)
 }
 
-/// The signals that ask this process to end: it takes the mount away first.
+/// The signals that ask this process to end: it unmounts first.
 struct Ending(Arc<AtomicUsize>);
 
 impl Ending {
@@ -274,7 +274,7 @@ impl Ending {
         Ok(Self(came))
     }
 
-    /// Ends this process as the signal would have, if one came.
+    /// Ends this process as the signal would have, if one arrived.
     fn obey(&self) {
         let came = i32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0);
         if came != 0 {
@@ -282,7 +282,7 @@ impl Ending {
         }
     }
 
-    /// Until it is readable, or its other end is closed; false if a signal came first.
+    /// Waits until it is readable or its other end is closed; returns false if a signal came first.
     fn wait_for(&self, descriptor: impl AsFd) -> bool {
         while self.0.load(Ordering::Relaxed) == 0 {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! Profiles that travel with an image: made of what was learned here, and joined.
+//! Profiles that travel with an image: made from what was learned here, and merged.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
     let (_, found) = named(&args.profile, &args.remote)?;
     let (_, learned) = only(found, &shown, "an export is of one profile")?;
     let mut programs = learned?.programs;
-    // One that is learned anew has none yet.
+    // One that is being learned again has none yet.
     programs.retain(|program| !program.profile.windows.is_empty());
     ensure!(!programs.is_empty(), "{shown}: {NONE}");
     let known = |path: &String| programs.iter().any(|program| path_of(program) == *path);
@@ -40,7 +40,7 @@ pub fn merge(args: &ProfileMergeArgs) -> anyhow::Result<Outcome> {
     write(programs, args.output.as_ref())
 }
 
-/// Adds programs, and to those that are there what the others read.
+/// Adds programs, and extends existing ones by what the others read.
 pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     for other in others {
         match programs.iter_mut().find(|one| one.path == other.path) {
@@ -54,7 +54,8 @@ pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     }
 }
 
-/// Writes what travels; a program without room is named, and a failure.
+/// Writes the profile that travels with the image; a program for which there is no room is named,
+/// which counts as a failure.
 pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow::Result<Outcome> {
     let (text, left) = Learned::travelling(programs);
     let path = output.map_or(Path::new("-"), PathBuf::as_path);

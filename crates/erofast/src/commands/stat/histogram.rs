@@ -1,4 +1,4 @@
-//! Histograms whose buckets are powers of two, as `stat --json` has them.
+//! Histograms whose buckets are powers of two, as in `stat --json`.
 
 use erofast_cli::units;
 use serde_json::Value;
@@ -11,14 +11,14 @@ const BAR: u64 = 40;
 pub struct Histogram(Vec<(u32, u64)>);
 
 impl Histogram {
-    /// From `{"buckets": [[n, times], ...]}`.
+    /// Parses `{"buckets": [[n, times], ...]}`.
     pub fn of(value: &Value) -> Self {
         let buckets = value["buckets"].as_array();
         let pair = |pair: &Value| Some((u32::try_from(pair[0].as_u64()?).ok()?, pair[1].as_u64()?));
         Self(buckets.into_iter().flatten().filter_map(pair).collect())
     }
 
-    /// Counts since `before`.
+    /// The counts since `before`.
     pub fn since(mut self, before: &Self) -> Self {
         for (n, times) in &mut self.0 {
             let known = before.0.iter().find(|(other, _)| other == n);
@@ -28,13 +28,14 @@ impl Histogram {
         self
     }
 
-    /// Of all values.
+    /// The number of all values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, times)| times).sum()
     }
 
-    /// The value below which this part of all is; within a bucket all powers are taken for equally
-    /// frequent, so it may be wrong by a factor of two. None if nothing was counted.
+    /// The value below which this fraction of all values lies; within a bucket the values are
+    /// assumed to be evenly distributed on a logarithmic scale, so it may be wrong by a factor of
+    /// two. None if nothing was counted.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let wanted = part * self.count() as f64;
         let mut below = 0.0;
@@ -48,7 +49,7 @@ impl Histogram {
         None
     }
 
-    /// A line for each bucket with a value.
+    /// A line for each bucket that is not empty.
     pub fn draw(&self) -> String {
         let most = self.0.iter().map(|(_, times)| *times).max().unwrap_or(1);
         let line = |&(n, times): &(u32, u64)| {

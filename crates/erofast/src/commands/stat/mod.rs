@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::cli::StatArgs;
 
-/// Clears a terminal and goes to its first line.
+/// Clears a terminal and moves to its first line.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Runs the subcommand.
@@ -46,7 +46,7 @@ fn of_file(place: PathBuf) -> PathBuf {
     erofs_fuse::mountpoint_of(&place).unwrap_or(place)
 }
 
-/// As the mount table names them.
+/// Named as in the mount table, each once.
 fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     for place in named.into_iter().map(of_file) {
@@ -58,13 +58,12 @@ fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a mount does not answer, which is expected of one that this user may not see.
+/// Whether a mount fails to answer, except one that this user may not see.
 fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
 }
 
-/// A page with all mounts, whatever state they are in; what is wrong with them goes to the standard
-/// error.
+/// A page with all mounts, whatever their state; faults are reported on standard error.
 fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     let mounts = match places {
         [place] => vec![
@@ -82,7 +81,8 @@ fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.iter().any(has_failed)))
 }
 
-/// Those of one mount, or `{"mounts": [...]}`. One that does not answer has a field `error`.
+/// The counters of one mount, or `{"mounts": [...]}`. A mount that does not answer has a field
+/// `error`.
 fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
     Ok(match places {
         [place] => erofs_fuse::stat(place)?,
@@ -90,7 +90,8 @@ fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
     })
 }
 
-/// Those of several mounts, without any of all of this user, as root of all users.
+/// The counters of several mounts; without any named, of all mounts of this user, or of all users
+/// as root.
 fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let places = match places {
         [] => erofs_fuse::mountpoints()?,
@@ -102,7 +103,7 @@ fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
         .collect())
 }
 
-/// Counters, or why there are none, with the mount point that the mount table has.
+/// The counters, or why there are none, with the mount point from the mount table.
 fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Value {
     let mut counters = answer.unwrap_or_else(|error| {
         let is_private = matches!(error, erofs_fuse::Error::Private { .. });
@@ -115,8 +116,8 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Va
     counters
 }
 
-/// As text; with the counters `before`, rates are those between the two. The server of another user
-/// may answer with what a terminal would obey.
+/// Formats them as text; with the counters `before`, rates are those in between. The server of
+/// another user may answer with terminal control sequences.
 fn shown(now: &Value, before: Option<&Value>) -> String {
     let page = match now["mounts"].as_array() {
         Some(mounts) if mounts.is_empty() => none(),
@@ -127,7 +128,7 @@ fn shown(now: &Value, before: Option<&Value>) -> String {
     lines.collect()
 }
 
-/// In place of a table without rows.
+/// The text printed instead of a table without rows.
 fn none() -> String {
     match erofs_fuse::mounts_of_others() {
         Ok(0) | Err(_) => "nothing of erofast is mounted".to_owned(),
@@ -140,7 +141,7 @@ fn none() -> String {
     }
 }
 
-/// Prints the page again and again; its rates are those since the page before. Ends with the mount.
+/// Prints the page repeatedly; its rates are those since the previous page. Ends with the mount.
 fn watch(places: &[PathBuf], mut before: Value, period: Duration) -> anyhow::Result<Outcome> {
     let terminal = io::stdout().is_terminal();
     let mut page = shown(&before, None);
@@ -160,7 +161,7 @@ fn watch(places: &[PathBuf], mut before: Value, period: Duration) -> anyhow::Res
     }
 }
 
-/// The time, above a page in a log.
+/// The time, above each page in a log.
 fn heading() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());

@@ -1,4 +1,4 @@
-//! All mounts, a line each.
+//! All mounts, one line each.
 
 use erofast_cli::units;
 use erofs_fuse::text;
@@ -18,11 +18,11 @@ const HEADER: [&str; COLUMNS] = [
 
 const COLUMNS: usize = 7;
 
-/// The column that a mount without an answer leaves empty.
+/// The first column that is left empty for a mount without an answer.
 const UP: usize = 3;
 
-/// A table of `{"mounts": [...]}` that is not empty; rates are those since `before`, or since each
-/// mount began.
+/// A table of a non-empty `{"mounts": [...]}`; rates are relative to `before`, or to the beginning
+/// of each mount.
 pub fn overview(now: &Value, before: Option<&Value>) -> String {
     let mounts = now["mounts"].as_array().map_or(&[][..], Vec::as_slice);
     let of = |all: &Value, mount: &Value| -> Option<Value> {
@@ -35,7 +35,7 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
         let before = before.and_then(|before| of(before, mount));
         rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
     }
-    // Why a mount does not answer is in no column.
+    // No column has the reason why a mount does not answer.
     let tabular = |column: usize| {
         let of_table = move |row: &&[String; COLUMNS]| column == 0 || !row[UP].is_empty();
         rows.iter().filter(of_table)

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::histogram::Histogram;
 
-/// A page from the answer of `stat`; with the answer `before`, rates and times are those between
-/// the two, otherwise those since the mount began.
+/// A page from the answer of `stat`; with the answer `before`, rates and times are those in
+/// between, otherwise those since the mount began.
 pub fn page(now: &Value, before: Option<&Value>) -> String {
     let page = Page {
         now,
@@ -35,7 +35,7 @@ struct Page<'a> {
     before: &'a Value,
 }
 
-/// A number of the answer; 0 where an older daemon has none.
+/// A number from the answer; 0 if an older daemon does not have it.
 pub fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
 }
@@ -47,7 +47,7 @@ fn string<'v>(value: &'v Value, pointer: &str) -> &'v str {
         .unwrap_or("?")
 }
 
-/// A line: its label, the figures of which one must be there and not 0, and its text.
+/// A line: its label, the figures of which at least one must exist and not be 0, and its text.
 type Line = (&'static str, &'static [&'static str], &'static str);
 
 macro_rules! lines {
@@ -74,7 +74,7 @@ const STATE: &[Line] = lines! {
          {/cache/hits+/cache/misses:lookup} found";
 };
 
-/// Of one URL.
+/// Lines for one URL.
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
@@ -104,8 +104,8 @@ fn lines(lines: &[Line], value: &Value) -> String {
         .collect()
 }
 
-/// Text with figures: `{place}` in the unit that its name says, `{place:noun}` with what it counts,
-/// `{place+place:noun}` a sum, `{place%place}` the first one's share of both.
+/// Text with figures: `{place}` in the unit that its name implies, `{place:noun}` with what it
+/// counts, `{place+place:noun}` a sum, `{place%place}` the first one's share of both.
 fn fill(text: &str, value: &Value) -> String {
     let mut parts = text.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -138,7 +138,7 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
-/// What was learned of launches and read ahead of them; nothing with `profile=off`.
+/// Knowledge from launches, and the reading ahead for them; empty with `profile=off`.
 fn profile(report: &Value) -> String {
     let Some(state) = report["state"].as_str() else {
         return String::new();
@@ -184,10 +184,10 @@ fn profile(report: &Value) -> String {
     line("profile", &text) + &shown.collect::<String>()
 }
 
-/// Programs that are shown.
+/// Most programs shown.
 const MOST_PROGRAMS: usize = 5;
 
-/// Of fewer times a 99th percentile is only their longest.
+/// With fewer times, the 99th percentile is just the longest.
 const FEW: u64 = 100;
 
 fn percent(part: u64, whole: u64) -> String {
@@ -199,13 +199,13 @@ impl Page<'_> {
         number(self.now, pointer)
     }
 
-    /// Since the page before, or since the mount began.
+    /// The increase since the previous page, or since the mount began.
     fn more(&self, pointer: &str) -> u64 {
         self.now(pointer)
             .saturating_sub(number(self.before, pointer))
     }
 
-    /// Seconds that [`more`](Self::more) took.
+    /// [`more`](Self::more), in seconds.
     fn seconds(&self) -> f64 {
         let uptime = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
         (uptime(self.now) - uptime(self.before)).max(0.001)
@@ -222,7 +222,7 @@ impl Page<'_> {
             (Some(true), _) => "sandboxed",
             _ => "not sandboxed",
         };
-        // Version 1.0.0 does not say it.
+        // Version 1.0.0 does not report it.
         let version = match self.now["version"].is_string() {
             true => "version {/version}, ",
             false => "",
@@ -344,7 +344,7 @@ impl Page<'_> {
         page
     }
 
-    /// Whether the image was changed, and its last faults, two lines each.
+    /// Whether the image was changed, and its latest faults, two lines each.
     fn faults(&self) -> String {
         if self.now("/faults/count") == 0 {
             return String::new();
@@ -372,7 +372,7 @@ impl Page<'_> {
     }
 }
 
-/// Where a fault is: path or nid, address, codec.
+/// The location of a fault: path or nid, address, codec.
 fn place(fault: &Value) -> String {
     let nid = fault["nid"].as_u64().map(|nid| format!("nid {nid}"));
     let path = fault["path"]

@@ -90,7 +90,7 @@ fn a_random_reader_has_two_pages_decoded_and_the_whole_when_it_comes_back() {
     read(&engine, &file, 0, PAGE);
     let (decodes, decoded, fetched) = counters();
     assert_eq!((decodes, decoded), (1, 2 * PAGE));
-    // The record goes on in the next page.
+    // The record continues in the next page.
     read(&engine, &file, PAGE, PAGE);
     assert_eq!(counters(), (decodes, decoded, fetched));
     read(&engine, &file, 8 * PAGE, PAGE);

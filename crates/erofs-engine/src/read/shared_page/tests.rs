@@ -7,7 +7,7 @@ use erofs_format::{ExtentKind, Inode, Nid};
 use super::PAGE;
 use crate::{Engine, EngineOptions, PageCacheWriter, ReadContext, Remainder};
 
-/// Where bytes of a file begin, and the bytes.
+/// The beginning of bytes in a file, and the bytes.
 type Stretch = (u64, Vec<u8>);
 
 /// The stretches that were stored.
@@ -31,7 +31,7 @@ struct Fixture {
     engine: Arc<Engine>,
     file: Arc<Inode>,
     content: Vec<u8>,
-    /// Where the pclusters of the file are.
+    /// The places of the file's pclusters.
     extents: Vec<Range<u64>>,
     stored: Stored,
 }
@@ -92,7 +92,7 @@ impl Fixture {
         stored.iter().map(range).collect()
     }
 
-    /// Neighbouring pclusters that share a page and have pages of their own.
+    /// Neighbouring pclusters that share a page and also have pages of their own.
     fn neighbours(&self) -> impl Iterator<Item = (&Range<u64>, &Range<u64>)> {
         let pairs = self.extents.iter().zip(&self.extents[1..]);
         let long = |range: &Range<u64>| range.end - range.start > 4 * PAGE;

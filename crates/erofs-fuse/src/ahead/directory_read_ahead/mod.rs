@@ -1,9 +1,9 @@
-//! Read-ahead over directories: those that a walk of the tree lists next are listed before, by the
-//! companion, so that the kernel has their entries and attributes.
+//! Read-ahead over directories: the companion lists the directories that a walk of the tree will
+//! list next, so that the kernel already has their entries and attributes.
 //!
-//! Each directory costs a walk two requests, for which it waits, while other CPUs are idle. A walk
-//! that reads files too has them [stored ahead](super::file_read_ahead), in the order in which they
-//! are listed, and nothing is done here.
+//! Each directory costs a walk two requests, for which it waits while other CPUs are idle. If a
+//! walk reads files too, they are [stored ahead](super::file_read_ahead) in the order of their
+//! listing, and nothing is done here.
 
 mod walk;
 
@@ -18,10 +18,10 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use walk::Walk;
 
-/// Directories that were looked up and are remembered, at which a walk may begin.
+/// Remembered directories that were looked up, at which a walk may begin.
 const BEGINNINGS: usize = 64;
 
-/// Listings after a file was read until directories are listed ahead.
+/// Listings after a file was read before directories are listed ahead again.
 const LISTINGS_AFTER_READ: u32 = 64;
 
 /// Read-ahead over the directories of one mount.
@@ -31,7 +31,7 @@ pub(crate) struct DirectoryReadAhead {
     state: PiMutex<State>,
     events: Arc<Events>,
     listed: AtomicU64,
-    /// Atomic: listings until directories are listed ahead.
+    /// Atomic: listings left until directories are listed ahead.
     pause: AtomicU32,
 }
 
@@ -40,7 +40,8 @@ struct State {
     walk: Walk,
     /// Directories found by name, with their paths.
     beginnings: VecDeque<(Nid, Vec<u8>)>,
-    /// Where the companion is when it has listed the batch before the last one, and the last one.
+    /// The companion's position after listing the batch before the last one, and after the last
+    /// one.
     batches: [u64; 2],
 }
 
@@ -58,14 +59,14 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// A file was read from its beginning.
+    /// Notes that a file was read from its beginning.
     pub(crate) fn file_was_read(&self) {
         if self.pause.load(Ordering::Relaxed) != LISTINGS_AFTER_READ {
             self.pause.store(LISTINGS_AFTER_READ, Ordering::Relaxed);
         }
     }
 
-    /// A directory was found by its name.
+    /// Notes that a directory was found by its name.
     pub(crate) fn looked_up(&self, parent: Nid, name: &[u8], directory: Nid) {
         let mut state = self.lock();
         let Some(path) = state.path(parent) else {
@@ -84,8 +85,8 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// Entries of a directory were listed, with others `before`, or from its beginning; `children`
-    /// are the directories among them.
+    /// Notes that entries of a directory were listed, following others (`before`) or from its
+    /// beginning; `children` are the directories among them.
     pub(crate) fn listed(
         &self,
         engine: &Engine,

@@ -1,6 +1,6 @@
-//! The directories that a walk of a tree lists next.
+//! The directories that a tree walk will list next.
 //!
-//! Programs that list a whole tree go depth first, in the order of the listings or against it. The
+//! Programs that list a whole tree go depth first, in the order of the listings or in reverse. The
 //! directories that became known by a listing are kept in that order. The first few of them are
 //! left to the walk itself: its requests show where it is.
 
@@ -9,35 +9,35 @@ use std::ops::Range;
 
 use erofs_engine::erofs_format::Nid;
 
-/// Directories in the order of the listings that the walk followed before any is listed ahead.
+/// Directories that the walk must list in order before any is listed ahead.
 const STEPS: u32 = 3;
 
-/// Directories that are left to the walk, before those that are listed ahead.
+/// Directories left to the walk, before those that are listed ahead.
 const LEFT: usize = 16;
 
 /// Directories of one batch.
 const BATCH: usize = 16;
 
-/// Directories that are listed ahead before the walk has to list one itself.
+/// Directories listed ahead before the walk must list one itself.
 const AHEAD: usize = 128;
 
-/// Directories that are remembered; those that come last are forgotten.
+/// Most directories remembered; those that come last are forgotten.
 const MOST: usize = 4096;
 
-/// Bytes of the longest path that is remembered.
+/// Bytes in the longest path remembered.
 const LONGEST_PATH: usize = 512;
 
-/// Listings that do not belong to the walk, in a row, until it is given up.
+/// Consecutive listings outside the walk until it is given up.
 const STRANGERS: u32 = 16;
 
-/// Directories of the walk of which more entries may follow.
+/// Directories of the walk that may have more entries.
 const OPEN: usize = 4;
 
 /// A directory that a listing named.
 #[derive(Debug)]
 struct Directory {
     nid: Nid,
-    /// From the root of the mount.
+    /// Path from the root of the mount.
     path: Vec<u8>,
     /// It is being listed ahead.
     ahead: bool,
@@ -48,32 +48,32 @@ struct Directory {
 struct Open {
     nid: Nid,
     path: Vec<u8>,
-    /// What comes behind its last child; `None`: nothing.
+    /// The entry after its last child; `None` if there is none.
     next: Option<Nid>,
 }
 
 /// A walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// Those that come last first.
+    /// In reverse order: the last to be listed comes first.
     pending: Vec<Directory>,
-    /// Listings of the walk in their order.
+    /// Listings that followed the walk's order.
     steps: u32,
-    /// Listings outside of it, in a row.
+    /// Consecutive listings outside it.
     strangers: u32,
-    /// Listed ahead since the walk's last own listing.
+    /// Directories listed ahead since the walk's own last listing.
     ahead: usize,
-    /// Children of the walk's last own listing, which come next.
+    /// Children in the walk's own last listing, which come next.
     latest: usize,
-    /// The walk goes against the order of the listings.
+    /// The walk goes in reverse order of the listings.
     backwards: bool,
     open: VecDeque<Open>,
 }
 
 impl Walk {
-    /// A directory was listed: by the walk, by another reader, or ahead of the walk. `path` is of a
-    /// directory at which a walk may begin; `children` are the names and numbers of the directories
-    /// in it.
+    /// Notes that a directory was listed: by the walk, by another reader, or ahead of the walk.
+    /// `path` is set for a directory at which a walk may begin; `children` are the names and
+    /// numbers of its subdirectories.
     pub(super) fn listed(&mut self, nid: Nid, path: Option<&[u8]>, children: &[(Vec<u8>, Nid)]) {
         let place = self.pending.iter().rposition(|known| known.nid == nid);
         match place.map(|place| self.turned(place)) {
@@ -82,7 +82,7 @@ impl Walk {
         }
     }
 
-    /// More entries of a directory were listed.
+    /// Notes that more entries of a directory were listed.
     pub(super) fn continued(&mut self, nid: Nid, children: &[(Vec<u8>, Nid)]) {
         let Some(open) = self.open.iter().find(|open| open.nid == nid) else {
             return;
@@ -100,7 +100,7 @@ impl Walk {
         }
     }
 
-    /// The place of a directory of the walk, which turns when the last child is listed first.
+    /// The place of a directory in the walk, which is reversed if the last child is listed first.
     fn turned(&mut self, place: usize) -> usize {
         let is_last = self.latest > 1 && place + self.latest == self.pending.len();
         if !is_last || self.pending[place].ahead {
@@ -117,7 +117,7 @@ impl Walk {
     fn step(&mut self, nid: Nid, place: usize, children: &[(Vec<u8>, Nid)]) {
         let own = !self.pending[place].ahead;
         if own {
-            // What comes before it was passed over.
+            // The walk has skipped those before it.
             self.pending.truncate(place + 1);
             self.steps += 1;
             self.ahead = 0;
@@ -160,8 +160,8 @@ impl Walk {
         }
     }
 
-    /// The paths of directories to list ahead now; none where the walk is too near, too far or not
-    /// sure.
+    /// The paths of directories to list ahead now; none if the walk is too near, too far or
+    /// uncertain.
     pub(super) fn next_batch(&mut self) -> Vec<Vec<u8>> {
         if self.steps < STEPS || self.ahead >= AHEAD {
             return Vec::new();
@@ -180,7 +180,7 @@ impl Walk {
     }
 }
 
-/// The children of a directory, the one that comes last first.
+/// The children of a directory, the last to be listed first.
 fn below(path: &[u8], children: &[(Vec<u8>, Nid)], backwards: bool) -> Vec<Directory> {
     let child = |(name, nid): &(Vec<u8>, Nid)| Directory {
         nid: *nid,

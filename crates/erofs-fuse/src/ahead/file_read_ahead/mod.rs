@@ -1,9 +1,9 @@
 //! Read-ahead over files: small files that are read in the order of their listing are stored in the
-//! page cache before they are asked for.
+//! page cache before they are requested.
 //!
-//! The kernel reads ahead inside of a file only, so a tree of small files costs a round trip for
-//! each of them. A program that archives, copies or searches a tree lists a directory, which makes
-//! the kernel know its files, and reads them in that order.
+//! The kernel reads ahead only within a file, so a tree of small files costs a round trip for each.
+//! A program that archives, copies or searches a tree lists a directory, which makes its files
+//! known to the kernel, and reads them in that order.
 
 mod queue;
 mod sequence;

@@ -1,4 +1,5 @@
-//! What the threads that serve requests report, and what the thread that stores takes.
+//! Connects the threads that serve requests, which report them, and the thread that stores, which
+//! takes jobs.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use super::sequence::Sequence;
 use super::streams::{Due, Streams};
 use crate::threads::Demand;
 
-/// Largest file that is stored as a whole. The kernel's read-ahead begins with 32 KiB, so that a
-/// file of this size costs its reader four requests.
+/// Largest file that is stored whole. The kernel's read-ahead begins with 32 KiB, so a file of this
+/// size costs its reader four requests.
 const SMALL_FILE: u64 = 256 << 10;
 
-/// How long the next request of a reader is awaited.
+/// How long to wait for a reader's next request.
 const REQUEST: Duration = Duration::from_millis(10);
 
 figures::figures! {
@@ -63,9 +64,9 @@ struct State {
     storing: Option<Nid>,
     /// Listings and reads so far.
     requests: u64,
-    /// The thread waits for the next of them.
+    /// The thread is waiting for the next request.
     awaits: bool,
-    /// The thread takes nothing unless it is woken: it sleeps, or is not there yet.
+    /// The thread takes nothing unless it is woken: it sleeps or has not started.
     idle: bool,
     closed: bool,
 }
@@ -77,7 +78,7 @@ pub(super) struct Job {
     pub(super) nid: Nid,
 }
 
-/// Whether a file is one of those that are stored as a whole.
+/// Whether a file is small enough to be stored whole.
 pub(crate) fn is_small_file(mode: u32, size: u64) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG && (1..=SMALL_FILE).contains(&size)
 }
@@ -96,8 +97,8 @@ impl FileReadAhead {
         }
     }
 
-    /// The kernel is about to know these small files: when the reader has taken the reply, which
-    /// its next request shows.
+    /// Notes small files that the kernel is about to learn of: once the reader has taken the reply,
+    /// which its next request shows.
     pub(crate) fn listed(&self, files: &[Nid]) {
         let mut state = self.lock();
         self.count_request(&mut state);
@@ -108,7 +109,7 @@ impl FileReadAhead {
         self.wake(state);
     }
 
-    /// The beginning of a small file was asked for.
+    /// Notes that the beginning of a small file was requested.
     pub(crate) fn read(&self, file: Nid) {
         let mut state = self.lock();
         self.count_request(&mut state);
@@ -135,7 +136,7 @@ impl FileReadAhead {
         self.lock().requests
     }
 
-    /// Waits until there are more requests than `seen`; false if there are none for long.
+    /// Waits until there are more requests than `seen`; false if none comes for a while.
     pub(super) fn wait_for_request(&self, seen: u64) -> bool {
         let mut state = self.lock();
         state.awaits = state.requests == seen;
@@ -157,7 +158,7 @@ impl FileReadAhead {
         self.changed.notify_all();
     }
 
-    /// For the counters.
+    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> ReadAheadFigures {
         let state = self.lock();
         let mut figures = ReadAheadFigures {
@@ -169,7 +170,7 @@ impl FileReadAhead {
         figures
     }
 
-    /// Wakes the thread if it has something to do and does not know that.
+    /// Wakes the thread if it has something to do and does not know.
     fn wake(&self, mut state: PiMutexGuard<'_, State>) {
         let wake = state.idle && state.has_work();
         if wake {
@@ -195,12 +196,12 @@ impl FileReadAhead {
         }
     }
 
-    /// Whether no reader asked for the file meanwhile.
+    /// Whether no reader has requested the file meanwhile.
     pub(super) fn is_wanted(&self, job: &Job) -> bool {
         self.lock().storing == Some(job.nid)
     }
 
-    /// The file was stored; `None`: it could not be.
+    /// Notes that the file was stored, or could not be (`None`).
     pub(super) fn done(&self, job: &Job, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             self.counters.refused_files.fetch_add(1, Ordering::Relaxed);
@@ -228,7 +229,7 @@ impl State {
         self.storing = None;
         let end = self.sequence.end();
         while let Some(due) = self.streams.next(end) {
-            // A place of a listing that was forgotten has no file.
+            // A place in a forgotten listing has no file.
             let nid = self.sequence.file(due.place);
             if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
                 self.storing = Some(nid);
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
     use crate::threads::OnDemand;
 
-    /// The numbers of all files that are to be stored, which they are.
+    /// Stores all files that are due and returns their numbers.
     fn store(ahead: &FileReadAhead) -> Vec<Nid> {
         let next = || ahead.lock().next();
         let jobs = std::iter::from_fn(next).inspect(|job| ahead.done(job, Some(1)));
@@ -264,7 +265,7 @@ mod tests {
         let marker = 39;
         let expected: Vec<Nid> = (32..47).filter(|&file| file != marker).collect();
         assert_eq!(store(&ahead), expected);
-        // Another reader, or the same one that comes back to the beginning of the directory.
+        // Another reader, or the same one returning to the beginning of the directory.
         read(&ahead, [24, 25]);
         assert_eq!(store(&ahead), [26, 27, 28, 29, marker]);
         read(&ahead, [40]);

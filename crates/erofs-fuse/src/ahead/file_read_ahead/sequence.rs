@@ -1,55 +1,55 @@
-//! The small files that the kernel got to know by listings, in their order.
+//! The small files that the kernel learned of by listings, in order.
 //!
-//! Some programs, `cp -r` among them, sort what they list by the numbers of the inodes. Where reads
-//! follow that order and not the one of the listing, later listings are sorted in the same way.
+//! Some programs, `cp -r` among them, sort a listing by inode number. If reads follow that order
+//! rather than that of the listing, later listings are sorted in the same way.
 
 use std::collections::VecDeque;
 
 use erofs_engine::erofs_format::Nid;
 
-/// Files that are remembered: 8 bytes each. The oldest listings go first.
+/// Files remembered, at 8 bytes each. The oldest listings are dropped first.
 const MOST_FILES: u64 = 1 << 15;
 
-/// Listings that are remembered, of one file for example.
+/// Listings remembered, even if each has only one file.
 const MOST_LISTINGS: usize = 1 << 12;
 
-/// A directory may be listed ahead and by the reader at the same time: the second one of so many
-/// listings in a row adds nothing.
+/// A directory may be listed ahead and by the reader at the same time: if it is among this many
+/// previous listings, it adds nothing.
 const AT_THE_SAME_TIME: usize = 4;
 
-/// Reads that follow the other order, more than those that do not, before it is taken.
+/// Excess of reads that follow the other order before it is adopted.
 const ENOUGH_READS: usize = 4;
 
-/// A number in the sequence.
+/// A position in the sequence.
 pub(super) type Place = u64;
 
-/// All listings, one behind the other.
+/// All listings, one after another.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    /// By place.
+    /// Ordered by place.
     listings: VecDeque<Listing>,
     end: Place,
     /// New listings are sorted by number.
     by_number: bool,
-    /// Reads that spoke against this order, less those that spoke for it.
+    /// Reads against the current order, minus those that follow it.
     against: usize,
     /// The file that was read last.
     last: Option<Nid>,
 }
 
-/// What one request listed.
+/// The files listed by one request.
 #[derive(Debug)]
 struct Listing {
     start: Place,
     files: Box<[Nid]>,
-    /// The kernel got their pages, and may have dropped them.
+    /// Whether the kernel got their pages, which it may have dropped.
     cached: Box<[bool]>,
     lowest: Nid,
     highest: Nid,
 }
 
 impl Sequence {
-    /// Adds files behind all others.
+    /// Appends files after all others.
     pub(super) fn append(&mut self, files: &[Nid]) {
         let (Some(&lowest), Some(&highest)) = (files.iter().min(), files.iter().max()) else {
             return;
@@ -78,7 +78,7 @@ impl Sequence {
         }
     }
 
-    /// One behind the last place.
+    /// One past the last place.
     pub(super) fn end(&self) -> Place {
         self.end
     }
@@ -95,7 +95,7 @@ impl Sequence {
         listing.is_some_and(|l| l.cached.get((place - l.start) as usize) == Some(&true))
     }
 
-    /// The kernel gets the pages of the file at a place.
+    /// Notes that the kernel gets the pages of the file at a place.
     pub(super) fn set_cached(&mut self, place: Place) {
         let Some(listing) = self.listing(place).and_then(|at| self.listings.get_mut(at)) else {
             return;
@@ -105,8 +105,8 @@ impl Sequence {
         }
     }
 
-    /// The kernel asks for the file at a place. If it had its pages it has dropped them, and those
-    /// of others too.
+    /// Notes that the kernel requests the file at a place. If it had the pages, it has dropped
+    /// them, and those of others too.
     pub(super) fn read(&mut self, place: Place) {
         self.judge(place);
         if self.is_cached(place) {
@@ -116,7 +116,7 @@ impl Sequence {
         self.set_cached(place);
     }
 
-    /// Notes which order the reader follows.
+    /// Tracks which order the reader follows.
     fn judge(&mut self, place: Place) {
         let listing = self.listing(place).and_then(|at| self.listings.get(at));
         let file = listing.and_then(|l| l.files.get((place - l.start) as usize).copied());
@@ -127,7 +127,7 @@ impl Sequence {
         let Some(before) = listing.place(last) else {
             return;
         };
-        // What is stored ahead is not asked for, so a reader in this order skips some.
+        // Files stored ahead are not requested, so a reader in this order skips some.
         self.against = if self.by_number {
             match place < before {
                 true => self.against + 2,
@@ -152,7 +152,7 @@ impl Sequence {
         after.checked_sub(1)
     }
 
-    /// The place of a file, the newest one where it was listed several times.
+    /// The place of a file; the newest one if it was listed several times.
     pub(super) fn place(&self, file: Nid) -> Option<Place> {
         let mut near = self.listings.iter().rev();
         near.find_map(|listing| listing.place(file))

@@ -1,30 +1,30 @@
-//! Recognises files that are read one after the other, and says which to store next.
+//! Recognises files that are read one after another, and selects which to store next.
 //!
-//! A stored page is used without a request, so nothing says how far a program has come. The first
-//! file of each window but the first is therefore left out, a marker: when it is asked for, the
-//! window before it was used, and the next one is due. That measures waste as well.
+//! A stored page is used without a request, so nothing shows how far a program has come. Therefore
+//! the first file of each window but the first is left out as a marker: a request for it shows that
+//! the window before it was used, and the next one is due. This measures waste as well.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::sequence::Place;
 
-/// Programs that read at the same time, or places of a tree between which one goes back and forth.
+/// Programs that read at the same time, or places in a tree that one program alternates between.
 const STREAMS: usize = 4;
 
-/// Files that a program may leave out and still read in order.
+/// Files that a program may skip and still count as reading in order.
 const SKIPPED: u64 = 3;
 
-/// Reads in order before anything is stored, where nothing was wasted lately.
+/// Reads in order before anything is stored, if nothing was wasted lately.
 const EARLIEST: u32 = 2;
 
-/// Where windows were wasted one after the other, reads in order are awaited up to that.
+/// Reads in order that are awaited at most, after consecutive windows were wasted.
 const LATEST: u32 = 32;
 
-/// Files of the first window and of the largest one.
+/// Files in the first window and in the largest one.
 const WINDOW: [u64; 2] = [8, 64];
 
-/// Files that are to be stored, but for the marker.
+/// Files that are still to be stored, except for the marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Window {
     stream: u64,
@@ -41,11 +41,11 @@ pub(super) struct Due {
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// The one that was read last is the last.
+    /// Ordered by last read; the latest is last.
     streams: Vec<Stream>,
     numbers: u64,
     windows: VecDeque<Window>,
-    /// Reads in order beyond [`EARLIEST`] that are awaited.
+    /// Reads in order that are awaited beyond [`EARLIEST`].
     caution: u32,
     /// Bytes.
     pub(super) used: u64,
@@ -60,20 +60,20 @@ struct Stream {
     ahead: Option<Ahead>,
 }
 
-/// What was stored or is to be stored.
+/// The files stored ahead or due to be stored.
 #[derive(Debug)]
 struct Ahead {
     marker: Place,
     end: Place,
     window: u64,
-    /// Bytes stored before the marker and behind it.
+    /// Bytes stored before the marker and after it.
     stored: [u64; 2],
-    /// A marker was hit.
+    /// A marker was requested.
     confirmed: bool,
 }
 
 impl Streams {
-    /// A file was asked for; false if it was to be stored, and was not yet.
+    /// Notes that a file was requested; false if it was due to be stored but was not yet.
     pub(super) fn read(&mut self, place: Place) -> bool {
         let in_time = !self.overtaken(place);
         match self.streams.iter().position(|stream| stream.expects(place)) {
@@ -86,7 +86,7 @@ impl Streams {
         in_time
     }
 
-    /// The next file to store; `None` if there is none before `end`, up to where files are known.
+    /// The next file to store; `None` if there is none before `end`, the end of the known files.
     pub(super) fn next(&mut self, end: Place) -> Option<Due> {
         for window in &mut self.windows {
             while window.places.start < end
@@ -102,7 +102,7 @@ impl Streams {
         None
     }
 
-    /// The file was stored.
+    /// Notes that the file was stored.
     pub(super) fn stored(&mut self, due: Due, bytes: u64) {
         let stream = self.streams.iter_mut().find(|s| s.number == due.stream);
         match stream.and_then(|stream| stream.ahead.as_mut()) {
@@ -111,15 +111,15 @@ impl Streams {
         }
     }
 
-    /// Whether any file before `end` is to be stored.
+    /// Whether any file before `end` is due to be stored.
     pub(super) fn is_due(&self, end: Place) -> bool {
         self.windows
             .iter()
             .any(|window| window.places.start < end && !window.places.is_empty())
     }
 
-    /// Drops what is to be stored up to `place`, which a reader reached. Returns whether that was
-    /// to be stored.
+    /// Drops the files due up to `place`, which a reader has reached. Returns whether `place` was
+    /// among them.
     fn overtaken(&mut self, place: Place) -> bool {
         let reached = |window: &&Window| window.places.contains(&place);
         let Some(window) = self.windows.iter().find(reached) else {
@@ -148,7 +148,7 @@ impl Streams {
         });
     }
 
-    /// What was not confirmed counts as wasted, although the last window may have been used.
+    /// Counts what was not confirmed as wasted, although the last window may have been used.
     fn end(&mut self, stream: &Stream) {
         self.windows.retain(|window| window.stream != stream.number);
         if let Some(ahead) = &stream.ahead {
@@ -200,7 +200,7 @@ impl Stream {
 }
 
 impl Ahead {
-    /// Two windows behind `place`, so that one is stored while the other is read.
+    /// Plans two windows after `place`, so that one is stored while the other is read.
     fn new(place: Place) -> Self {
         let [window, _] = WINDOW;
         Self {
@@ -212,7 +212,7 @@ impl Ahead {
         }
     }
 
-    /// The window that follows all others, as a reader has come to `place`.
+    /// Plans the window after all others, since a reader has come to `place`.
     fn next_window(&mut self, place: Place) -> Range<Place> {
         let [_, largest] = WINDOW;
         self.window = (self.window * 2).min(largest);
@@ -230,7 +230,7 @@ mod tests {
 
     const ALL: Place = 1_000_000;
 
-    /// Stores all that is due, a byte a file.
+    /// Stores all that is due, one byte per file.
     fn store(streams: &mut Streams, end: Place) -> Vec<Place> {
         let mut places = Vec::new();
         while let Some(due) = streams.next(end) {

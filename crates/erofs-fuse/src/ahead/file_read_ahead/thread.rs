@@ -11,7 +11,7 @@ use super::queue::{FileReadAhead, Job, is_small_file};
 use crate::nodes::Nodes;
 use crate::threads::with_that_of_workers;
 
-/// Requests that are awaited until the kernel knows a file: some may be of other readers.
+/// Requests to wait for until the kernel knows a file: some may come from other readers.
 const TRIES: u32 = 4;
 
 /// The thread, once it was needed; it ends when this is dropped.
@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// Has `threads` start the thread when a file is to be stored.
+/// Makes `threads` start the thread when a file is due to be stored.
 pub(crate) fn start(
     files: &Arc<FileReadAhead>,
     engine: &Arc<Engine>,
@@ -40,7 +40,7 @@ pub(crate) fn start(
 }
 
 fn store_all(files: &FileReadAhead, engine: &Weak<Engine>, nodes: Nodes, pages: &PageStore) {
-    // As large as the largest file so far.
+    // Grows to the largest file so far.
     let mut buffer = Vec::new();
     while let Some(job) = files.next() {
         let Some(engine) = engine.upgrade() else {
@@ -66,7 +66,8 @@ fn store(
         return files.done(job, None);
     };
     for _ in 0..TRIES {
-        // A reader that asked meanwhile gets the same bytes, and storing them would wait for it.
+        // A reader that requested it meanwhile gets the same bytes, and storing them would wait for
+        // that read.
         if !files.is_wanted(job) {
             return;
         }
@@ -85,7 +86,7 @@ fn store(
     files.done(job, None);
 }
 
-/// The content of a file; `None` where the reader shall have the error.
+/// The content of a file; `None` if the reader should get the error.
 fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {

@@ -1,9 +1,9 @@
-//! Recognises random faults of one file by what the page cache asks for.
+//! Recognises random faults in one file by the requests of the page cache.
 //!
-//! Programs use neighbouring parts of a file, also where they jump: their windows come to lie
-//! beside each other. Random ones lie apart as long as they cover little of the file, which takes
-//! the longer the larger it is. Where a declined window was needed after all, which a second page
-//! of it shows, more windows must lie apart before the next one is declined.
+//! Programs use neighbouring parts of a file even if they jump: their windows come to lie next to
+//! each other. Random windows lie apart as long as they cover little of the file, which takes
+//! longer the larger it is. If a declined window was needed after all, as a request for a second
+//! page of it shows, more windows must lie apart before the next one is declined.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,47 +11,48 @@ use std::ops::Range;
 /// Reads apart from others before the next window is declined, if none was needed so far.
 const EARLIEST: u32 = 8;
 
-/// Caution goes no further.
+/// Upper bound of the caution.
 const LATEST: u32 = 1 << 12;
 
-/// What a read beside another one weighs against those apart.
+/// Weight of a read next to another one, relative to those apart.
 const BESIDE: u32 = 8;
 
 /// Earlier windows, and earlier pages, that a read is compared with.
 const COMPARED: usize = 16;
 
-/// Bytes between pages that are read beside each other.
+/// Largest distance in bytes between pages that count as next to each other.
 const PAGES_BESIDE: u64 = 128 << 10;
 
-/// Bytes from a page on that belong to one access: a record that spans pages.
+/// Bytes from a page on that belong to one access, such as a record that spans pages.
 const ACCESS: u64 = 16 << 10;
 
-/// Declined windows that are remembered. The kernel stops reading around after a hundred misses of
-/// one open file.
+/// Declined windows remembered. The kernel stops reading around after a hundred misses in one open
+/// file.
 const REMEMBERED: usize = 256;
 
-/// Reads within which a second page shows that a window was needed: later ones come by chance.
+/// Number of reads within which a second page shows that a window was needed: later ones come by
+/// chance.
 const SOON: u64 = 8;
 
-/// Reads within which a page is asked for again because its window was declined. Later the pages
-/// around it may have left the page cache, and are read together.
+/// Number of reads within which a page is requested again because its window was declined. Later
+/// the pages around it may have left the page cache, and are read together.
 const AT_ONCE: u64 = 2;
 
-/// Declined windows, none of them needed, that halve the caution.
+/// Consecutive declined windows, none of them needed, after which the caution is halved.
 const TRUSTED: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct File {
-    /// The last one is the latest.
+    /// Ordered by time; the latest is last.
     windows: VecDeque<Window>,
-    /// First pages of accesses while windows are declined; the last one is the latest.
+    /// First pages of accesses while windows are declined; the latest is last.
     pages: VecDeque<u64>,
     declined: VecDeque<Declined>,
-    /// Reads apart from others, less those beside others.
+    /// Reads apart from others, minus those next to others.
     apart: u32,
-    /// Reads apart beyond [`EARLIEST`] that are awaited.
+    /// Reads apart that are awaited beyond [`EARLIEST`].
     caution: u32,
-    /// Windows declined since one was needed, or since that halved the caution.
+    /// Windows declined since one was needed, or since the caution was halved.
     unneeded: u32,
     reads: u64,
 }
@@ -67,18 +68,18 @@ struct Declined {
     range: Range<u64>,
     /// Number of the read.
     number: u64,
-    /// The first page that was asked for, and the number of that read.
+    /// The first page that was requested, and the number of that read.
     asked: Option<(u64, u64)>,
 }
 
-/// What a read of a page shows.
+/// The conclusion from a read of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Shows {
     Nothing,
     /// A declined window was needed.
     Needed,
-    /// The kernel's pages in a declined window are larger than a page: one of them takes as long to
-    /// read as a window, and an error would reach programs.
+    /// The kernel's pages in a declined window are larger than a page: reading one of them takes as
+    /// long as a window, and an error would reach programs.
     LargePages,
 }
 
@@ -88,7 +89,7 @@ impl File {
         self.apart > EARLIEST + self.caution
     }
 
-    /// Whether to decline a window. `longest` is the kernel's longest one, in bytes.
+    /// Whether to decline a window. The kernel's longest window has `longest` bytes.
     pub(super) fn window(&mut self, range: &Range<u64>, longest: u64) -> bool {
         self.reads += 1;
         if self.declined.iter().any(|it| meets(&it.range, range)) {
@@ -105,8 +106,8 @@ impl File {
         declines
     }
 
-    /// Whether the window of which this is another request was declined. Its requests may come in
-    /// either order, to several threads, and leave out what is cached.
+    /// Whether the window that this request continues was declined. The requests of a window may
+    /// come in either order, to several threads, and leave out cached parts.
     fn continues(&mut self, range: &Range<u64>, longest: u64) -> Option<bool> {
         let last = self.windows.back_mut()?;
         let joined = last.range.start.min(range.start)..last.range.end.max(range.end);
@@ -117,11 +118,11 @@ impl File {
         Some(last.is_declined)
     }
 
-    /// Whether to decline a window of which this is the first request.
+    /// Whether to decline the window that begins with this request.
     fn begin(&mut self, range: &Range<u64>, longest: u64) -> bool {
         let is_beside = |it: &Window| gap(&it.range, range) < longest;
         self.count(self.windows.iter().any(is_beside));
-        // A file that is read from its beginning is no random one.
+        // A file read from its beginning is not random.
         let is_declined = self.is_random() && range.start > 0;
         if is_declined {
             self.trust();
@@ -147,7 +148,7 @@ impl File {
         push(&mut self.declined, REMEMBERED, declined);
     }
 
-    /// A window is declined; most are not needed.
+    /// Notes that a window is declined; most are not needed.
     fn trust(&mut self) {
         self.unneeded += 1;
         if self.unneeded == TRUSTED {
@@ -155,7 +156,7 @@ impl File {
         }
     }
 
-    /// A page was asked for, or a few if not `single`.
+    /// Notes that a page was requested, or a few if not `single`.
     pub(super) fn page(&mut self, offset: u64, single: bool) -> Shows {
         self.reads += 1;
         self.follow(offset);
@@ -191,7 +192,7 @@ impl File {
     }
 }
 
-/// Adds the latest, and drops the oldest if there are `most`.
+/// Adds the latest, and drops the oldest if there are already `most`.
 fn push<T>(queue: &mut VecDeque<T>, most: usize, latest: T) {
     if queue.len() == most {
         queue.pop_front();
@@ -221,14 +222,15 @@ mod tests {
     const SIZE: u64 = 1 << 30;
 
     /// Pages that a reader jumps to, by a fixed rule. Their windows never overlap: the kernel does
-    /// not ask for what it has.
+    /// not request what it has.
     fn jumps() -> impl Iterator<Item = u64> {
         let step = |slot: &u64| Some((slot * 773 + 331) % (SIZE >> 20));
         let slots = std::iter::successors(Some(77), step);
         slots.map(|slot| (slot << 20) + HALF + (slot * 37 % 128) * 4096)
     }
 
-    /// The two requests of the window around a fault, and the page if they are declined.
+    /// The two requests for the window around a fault, and the one for the page if they are
+    /// declined.
     fn fault(file: &mut File, page: u64) -> bool {
         let first = file.window(&(page - HALF..page), LONGEST);
         let second = file.window(&(page..page + HALF), LONGEST);

@@ -1,4 +1,4 @@
-//! The files whose windows are watched: those that were read last.
+//! The files whose windows are watched: the most recently read.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use erofs_engine::erofs_format::Nid;
 
 use super::file::{File, Shows};
 
-/// Files that are watched at the same time.
+/// Number of files watched at the same time.
 const FILES: usize = 64;
 
-/// The one that was read last is the first.
+/// Ordered by last read; the latest is first.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Bytes of the kernel's longest window.
+    /// Bytes in the kernel's longest window.
     longest: u64,
     files: Vec<(Nid, File)>,
 }

@@ -1,10 +1,10 @@
-//! Random page faults: what the kernel reads around them is declined.
+//! Random page faults: the kernel's reads around them are declined.
 //!
-//! Around a fault on a mapping the kernel reads a whole window, and it stops only after a hundred
-//! faults more outside of earlier windows than inside. In a file of a gigabyte half of the windows
-//! are read before that, hundreds of kilobytes decoded for each page that is used. Declined
-//! windows stay empty: every fault is a miss then, the kernel asks for single pages after the first
-//! hundred, and until then it asks again for each page that is used.
+//! Around a fault in a mapping the kernel reads a whole window, and it stops only when faults
+//! outside earlier windows exceed those inside by a hundred. In a file of a gigabyte, half of the
+//! windows are read before that, with hundreds of kilobytes decoded for each page that is used.
+//! Declined windows stay empty: every fault is then a miss, the kernel requests single pages after
+//! the first hundred, and until then it asks again for each page that is used.
 
 mod file;
 mod files;
@@ -18,7 +18,7 @@ use sys::pi_mutex::PiMutex;
 use self::file::Shows;
 use self::files::Files;
 
-/// Shortest read that counts as a window. What is decoded for a page is about as long.
+/// Shortest read that counts as a window. About as many bytes are decoded for a single page.
 const SHORTEST: u32 = (64 << 10) + 1;
 
 figures::figures! {
@@ -35,9 +35,9 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock: tried, not waited for.
+    /// Guarded by its own lock: tried, never waited for.
     files: PiMutex<Files>,
-    /// A window was declined. Single pages are looked at from then on.
+    /// A window was declined. From then on single pages are examined.
     declined_any: AtomicBool,
     /// Set once: the kernel's pages are too large.
     unfit: AtomicBool,
@@ -46,7 +46,7 @@ pub(crate) struct RandomFaults {
 }
 
 impl RandomFaults {
-    /// `longest` is the kernel's longest window, in bytes.
+    /// For windows of at most `longest` bytes, which is the kernel's limit.
     pub(crate) fn new(longest: u64) -> Self {
         Self {
             files: PiMutex::new(Files::new(longest)),
@@ -57,7 +57,7 @@ impl RandomFaults {
         }
     }
 
-    /// Whether to decline a read of the page cache: `size` bytes of a file from `offset` on.
+    /// Whether to decline a read of the page cache, of `size` bytes of a file from `offset` on.
     pub(crate) fn declines(&self, file: Nid, offset: u64, size: u32) -> bool {
         if size < SHORTEST {
             if self.declined_any.load(Ordering::Relaxed) {
@@ -92,14 +92,14 @@ impl RandomFaults {
         }
     }
 
-    /// Whether the reads of a file are random, so that what lies around them is not worth storing.
+    /// Whether the reads of a file are random, so that the bytes around them are not worth storing.
     pub(crate) fn is_random(&self, file: Nid) -> bool {
         let files = || self.files.try_lock();
         self.declined_any.load(Ordering::Relaxed)
             && files().is_some_and(|files| files.is_random(file))
     }
 
-    /// For the counters.
+    /// Returns the figures for the counters.
     pub(crate) fn figures(&self) -> RandomFaultFigures {
         let mut figures = RandomFaultFigures::default();
         self.counters.add_to(&mut figures);

@@ -1,10 +1,10 @@
-//! A fault as an entry of the log.
+//! A fault as a log entry.
 
 use super::table::Known;
 use crate::log::Log;
 use crate::text;
 
-/// Logs the first fault of a kind; false if it could not be.
+/// Logs the first fault of a kind; false if that failed.
 pub(super) fn write(log: &Log, known: &Known) -> bool {
     log.write(&message(known), &fields(known))
 }

@@ -5,17 +5,17 @@ use erofs_engine::{Error, FileFault};
 
 use crate::text;
 
-/// Bytes of the longest line; those of the engine are far shorter but for the image's path.
+/// Bytes in the longest line; those of the engine are far shorter, apart from the image's path.
 const LONGEST_LINE: usize = 2048;
 
-/// What a log has of an error.
+/// The parts of an error that are logged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Fault {
     /// The whole error, on one line.
     pub(super) line: String,
     pub(super) image: String,
     pub(super) nid: Option<Nid>,
-    /// In the image.
+    /// The number in the image.
     pub(super) own_nid: Option<Nid>,
     pub(super) location: Option<Location>,
     pub(super) codec: Option<String>,

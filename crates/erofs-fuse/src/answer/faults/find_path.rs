@@ -1,4 +1,4 @@
-//! The path of an inode, by a search from the root: nodes of a mount are numbers, and no inode
+//! Finds the path of an inode by a search from the root: nodes of a mount are numbers, and no inode
 //! knows its name.
 
 use std::collections::{HashSet, VecDeque};
@@ -11,14 +11,14 @@ use erofs_engine::{Engine, ReadContext};
 /// Entries after which a search stops without a result: a fault is worth no more work.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Bytes of paths that are kept meanwhile.
+/// Bytes of paths kept meanwhile.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Time after which it ends, between two directories.
+/// Time after which the search stops; checked between directories.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
-/// The path of `wanted` in the tree below `root`, which is `/`; the one with the fewest
-/// directories. `stop` ends the search early.
+/// The path of `wanted` in the tree below `root`, which is `/`; if there are several, the one with
+/// the fewest directories. `stop` ends the search early.
 pub(super) fn find_path(
     engine: &Engine,
     root: Nid,
@@ -28,7 +28,7 @@ pub(super) fn find_path(
     if wanted == root {
         return Some(b"/".to_vec());
     }
-    // Directories that a network has are not fetched for it.
+    // Directories that are still on the network are not fetched for the search.
     let request = engine.request(ReadContext::Worker).without_waiting();
     let begin = Instant::now();
     let mut search = Search {
@@ -41,7 +41,7 @@ pub(super) fn find_path(
     };
     while search.has_room() && begin.elapsed() < MAX_TIME && !stop() {
         let (nid, path) = search.waiting.pop_front()?;
-        // A directory that cannot be read hides what is in it.
+        // A directory that cannot be read hides its contents.
         if let Ok(directory) = engine.borrow_inode(&request, nid) {
             let _ = engine.read_dir_part(&request, &directory, 0, &mut |entry| match entry {
                 Ok(entry) => search.entry(&path, entry.name, entry.nid, entry.file_type),
@@ -58,7 +58,7 @@ pub(super) fn find_path(
 /// A breadth-first search.
 struct Search {
     wanted: Nid,
-    /// Directories; a damaged image may have them in circles.
+    /// Directories; a damaged image may have cycles.
     seen: HashSet<Nid>,
     waiting: VecDeque<(Nid, Vec<u8>)>,
     entries: usize,

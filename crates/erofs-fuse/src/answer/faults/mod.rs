@@ -1,7 +1,7 @@
 //! Faults of the image: each is logged once and then counted.
 //!
 //! The serving thread that meets a fault notes it in a [table], under a lock with priority
-//! inheritance, and goes on. A thread of its own, at normal priority, [finds](find_path) the path
+//! inheritance, and continues. A separate thread, at normal priority, [finds](find_path) the path
 //! of the file and writes to the [log](crate::log): a log that is slow, full or gone delays no
 //! request.
 

@@ -1,14 +1,14 @@
-//! How many lines a mount may put into the log.
+//! How many lines a mount may log.
 
 use std::time::{Duration, Instant};
 
-/// Lines at once.
+/// Lines that may be logged at once.
 const BURST: u32 = 20;
 
-/// After that, one line each.
+/// Interval after which one more line may be logged.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// A bucket of lines that fills with time.
+/// A token bucket that fills with time.
 #[derive(Debug)]
 pub(super) struct Rate {
     lines: u32,
@@ -23,7 +23,7 @@ impl Rate {
         }
     }
 
-    /// Takes one line, if there is one.
+    /// Takes one line, if one is available.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let intervals = now.duration_since(self.filled).as_nanos() / INTERVAL.as_nanos();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);

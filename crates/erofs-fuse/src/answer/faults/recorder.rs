@@ -1,4 +1,4 @@
-//! From the serving threads to the log.
+//! Passes faults from the serving threads to the log.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,21 +27,21 @@ use crate::threads::{Demand, OnDemand};
 /// Counts the faults of one mount.
 #[derive(Debug)]
 pub(crate) struct FaultRecorder {
-    /// Under its own lock, which serving threads and others share; held for no call of the
-    /// system's.
+    /// Guarded by its own lock, which serving threads and others share; never held during a system
+    /// call.
     table: PiMutex<FaultTable>,
     /// Readable when there is something for the log.
     news: EventFd,
     /// The thread that logs.
     demand: Demand,
     closing: AtomicBool,
-    /// Set once: the image certainly changed since it was mounted.
+    /// Set once: the image has certainly changed since it was mounted.
     changed: AtomicBool,
     log: Log,
     image: String,
 }
 
-/// The thread that logs, if there was something to log. Dropping this ends it, when everything is
+/// The thread that logs, if there was anything to log. Dropping this ends it once everything is
 /// logged.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 }
 
 impl FaultRecorder {
-    /// Starts the thread with the first fault. `root` is what the mount shows as `/`.
+    /// Starts the thread at the first fault. `root` is what the mount shows as `/`.
     pub(crate) fn start(
         log: Log,
         engine: &Arc<Engine>,
@@ -81,7 +81,7 @@ impl FaultRecorder {
             let started = thread::Builder::new()
                 .name("erofs_faults".to_owned())
                 .spawn(move || {
-                    // Whatever the thread that starts it has.
+                    // Normal priority, whatever the creating thread has.
                     cpu_workers::lower();
                     ours.log_all(&engine, root);
                 })
@@ -101,23 +101,24 @@ impl FaultRecorder {
         }
     }
 
-    /// The errno of an error. A fault of the image is recorded in full: the reading program gets
-    /// only the number. An image that was overwritten fails in any way, and always with EIO.
+    /// The errno of an error. A fault of the image is recorded in full, since the reading program
+    /// gets only the number. An image that was overwritten fails in arbitrary ways, and always with
+    /// EIO.
     pub(in super::super) fn errno_of(&self, engine: &Engine, error: &erofs_engine::Error) -> Errno {
         let errno = error.errno();
         if matches!(errno, errno::EINTR | errno::ENOMEM) {
             return Errno::from_raw_os_error(errno);
         }
         let is_changed = self.is_of_a_changed_image(engine);
-        // The mount stands, so what is not supported is a fault of a file.
+        // The image is mounted, so an unsupported feature is a fault of a file.
         if is_changed || matches!(errno, errno::EIO | errno::EUCLEAN | errno::EOPNOTSUPP) {
             self.record(error);
         }
         Errno::from_raw_os_error(if is_changed { errno::EIO } else { errno })
     }
 
-    /// Whether the image certainly changed since it was mounted, to be asked when a request failed.
-    /// The system is asked until it did, and the log gets that.
+    /// Whether the image has certainly changed since it was mounted; call it after a request
+    /// failed. The system is asked until it reports a certain change, and the change is logged.
     pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
         if self.changed.load(Ordering::Relaxed) {
             return true;
@@ -127,8 +128,8 @@ impl FaultRecorder {
             .is_some_and(|change| self.note_change(change))
     }
 
-    /// Notes a certain change without a failed request: bytes that were overwritten may decode to
-    /// others. A new name alone is no news then.
+    /// Notes a certain change without a failed request, since overwritten bytes may decode to other
+    /// content. A new name alone does not count here.
     pub(crate) fn look_for_a_change(&self, engine: &Engine) {
         if let Some(change) = engine.change().filter(|change| change.is_certain) {
             self.note_change(change);
@@ -145,10 +146,10 @@ impl FaultRecorder {
         is_certain
     }
 
-    /// For the live counters.
+    /// Returns the figures for the live counters.
     pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
-        // Without the lock: making texts takes long.
+        // Without the lock, since formatting takes long.
         let table = self.table.lock().clone();
         figures(&table, name.as_deref())
     }
@@ -171,12 +172,12 @@ impl FaultRecorder {
         }
     }
 
-    /// A function of its own: the lock is released when it returns.
+    /// A separate function, so that the lock is released when it returns.
     fn next_for_log(&self) -> Option<Known> {
         self.table.lock().next_for_log()
     }
 
-    /// As above.
+    /// Separate for the same reason as `next_for_log`.
     fn change_for_log(&self) -> Option<String> {
         self.table.lock().change_for_log()
     }
@@ -194,7 +195,7 @@ impl FaultRecorder {
         }
     }
 
-    /// What was counted beyond what is in the log.
+    /// Logs the totals, if more was counted than logged.
     fn log_end(&self) {
         let totals = self.table.lock().totals;
         if totals.count > totals.logged {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::table::{FaultTable, Known, Totals};
 
-/// Faults that are shown.
+/// Most faults shown.
 const SHOWN: usize = 10;
 
 figures::figures! {
@@ -87,7 +87,7 @@ fn one(known: &Known) -> KnownFault {
     }
 }
 
-/// Since 1970.
+/// Seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -1,4 +1,4 @@
-//! The faults that were met lately, in bounded memory.
+//! The most recent faults, in bounded memory.
 
 use std::time::SystemTime;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use super::fault::Fault;
 
-/// Kinds of faults that are distinguished. One that came less lately is forgotten, and is new
-/// when it comes again.
+/// Kinds of faults that are distinguished. The one that occurred least recently is forgotten, and
+/// counts as new if it occurs again.
 pub(super) const KEPT: usize = 64;
 
-/// All that is known.
+/// All known faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultTable {
-    /// The latest is the last.
+    /// Ordered by time; the latest is last.
     pub(super) known: Vec<Known>,
     pub(super) totals: Totals,
-    /// The files of the image are not what they were.
+    /// The files of the image have changed.
     pub(super) change: Option<Change>,
-    /// The log has the line of `change`, or was asked.
+    /// `change` was logged, or the log refused it.
     change_logged: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Known {
     pub(super) count: u64,
     pub(super) first: SystemTime,
     pub(super) last: SystemTime,
-    /// The log has not been asked yet.
+    /// Not yet passed to the log.
     waiting: bool,
 }
 
@@ -80,7 +80,7 @@ impl FaultTable {
         true
     }
 
-    /// Notes a change of the image; true if it is news.
+    /// Notes a change of the image; true if it is new.
     pub(super) fn changed(&mut self, change: Change) -> bool {
         let known = self.change.as_ref();
         let is_news = known.is_none_or(|known| change.is_certain && !known.is_certain);
@@ -90,21 +90,21 @@ impl FaultTable {
         is_news
     }
 
-    /// A change that the log was not asked about.
+    /// A change that was not passed to the log yet.
     pub(super) fn change_for_log(&mut self) -> Option<String> {
         let change = self.change.as_ref().filter(|_| !self.change_logged)?;
         self.change_logged = true;
         Some(change.line.clone())
     }
 
-    /// The oldest of those the log was not asked about.
+    /// The oldest fault that was not passed to the log yet.
     pub(super) fn next_for_log(&mut self) -> Option<Known> {
         let next = self.known.iter_mut().find(|known| known.waiting)?;
         next.waiting = false;
         Some(next.clone())
     }
 
-    /// What became of [`next_for_log`](Self::next_for_log).
+    /// Notes whether the fault from [`next_for_log`](Self::next_for_log) was logged.
     pub(super) fn asked_log(&mut self, asked: &Known, logged: bool) {
         self.totals.logged += u64::from(logged);
         self.totals.not_logged += u64::from(!logged);

@@ -1,4 +1,4 @@
-//! An image, and what is in its files.
+//! An image, and the content of its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use erofs_fuse::{mount, umount};
 use crate::place::Place;
 use crate::request;
 
-/// Directories deeper than that are left out; links are too.
+/// Deeper directories are left out, and so are symlinks.
 const DEPTH: usize = 3;
 
-/// Paths from the root, and bytes.
+/// Paths from the root, and content.
 pub type Files = Arc<Vec<(PathBuf, Vec<u8>)>>;
 
 #[derive(Clone)]
 pub struct Content {
-    /// The image itself: its file may go.
+    /// The image itself: its file may be removed.
     pub image: Arc<Vec<u8>>,
     pub files: Files,
 }
 
 impl Content {
-    /// Of an image that was made of `tree`.
+    /// The content of an image that was made from `tree`.
     pub fn new(image: &Path, tree: &Path) -> Self {
         let mut files = Vec::new();
         collect(tree, Path::new(""), DEPTH, &mut files);
@@ -34,7 +34,7 @@ impl Content {
         }
     }
 
-    /// Of an image whose tree is only in the image.
+    /// The content of an image whose tree exists only in the image.
     pub fn mounted(image: &Path) -> Self {
         let place = Place::new();
         mount(&request(image, &place, "restart=off")).unwrap();

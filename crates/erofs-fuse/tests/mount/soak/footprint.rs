@@ -1,4 +1,4 @@
-//! What a process has of the machine.
+//! The resources that a process uses.
 
 use std::fs;
 
@@ -32,14 +32,14 @@ impl Footprint {
     }
 
     pub fn of_this_process() -> Self {
-        // Its memory holds what the images are made of.
+        // Its memory holds the content that the images are made of.
         Self {
             memory_kib: 0,
             ..Self::of(rustix::process::getpid())
         }
     }
 
-    /// A descriptor more may be there for a moment, and threads that were needed since.
+    /// One more descriptor may exist for a moment, and threads may have been started since.
     pub fn has_not_grown(self, first: Self, what: &str, slack_kib: u64) {
         println!("soak: {what}: {first:?}, then {self:?}");
         let few = self.descriptors <= first.descriptors + 6 && self.threads <= first.threads + 5;

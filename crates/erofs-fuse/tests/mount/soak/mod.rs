@@ -1,8 +1,10 @@
 //! A long life in a short time: mounts, reads, deaths, upgrades, memory pressure, images that are
-//! cut and replaced, and CPUs that go, mixed by a program with a seed. Nothing is left at the end.
+//! truncated and replaced, and CPUs that go offline, mixed by a seeded program. Nothing is left at
+//! the end.
 //!
-//! `EROFS_FUSE_SOAK_SECONDS` is how long (6). `EROFS_FUSE_SOAK_SEED` has the same steps again;
-//! which requests they meet differs. `EROFAST_TEST_HOTPLUG=1` takes CPU 1 offline now and then.
+//! `EROFS_FUSE_SOAK_SECONDS` is how long it runs (default 6). `EROFS_FUSE_SOAK_SEED` repeats the
+//! same steps; which requests they meet differs. `EROFAST_TEST_HOTPLUG=1` takes CPU 1 offline now
+//! and then.
 
 mod content;
 mod footprint;
@@ -25,16 +27,16 @@ use crate::place::image;
 
 pub const TESTS: &[Test] = tests![a_long_life_leaves_nothing_behind];
 
-/// Steps that are shown when one fails.
+/// Steps that are shown if one fails.
 const SHOWN: usize = 12;
 
-/// Mounts at a time. The first one lives from begin to end through deaths and upgrades, and the
-/// second one without: of those it is seen whether they grow.
+/// Mounts at a time. The first one lives from beginning to end through deaths and upgrades, the
+/// second one without: these two are checked for growth.
 const SLOTS: usize = 4;
 const DYING: usize = 0;
 const CALM: usize = 1;
 
-/// By which the memory of a server may grow: its cache and arenas fill at different times.
+/// How much the memory of a server may grow: its cache and arenas fill at different times.
 const SERVER_SLACK_KIB: u64 = 24 << 10;
 
 const CPU: &str = "/sys/devices/system/cpu/cpu1/online";
@@ -77,7 +79,7 @@ enum Step {
     Hotplug,
 }
 
-/// Each with how often it comes.
+/// Each with its frequency.
 const STEPS: &[(usize, Step)] = &[
     (2, Step::Read),
     (1, Step::Die(Death::Killed)),
@@ -95,11 +97,11 @@ const STEPS: &[(usize, Step)] = &[
 struct Soak {
     random: Random,
     slots: Vec<Slot>,
-    /// The last ones, each with its number and slot.
+    /// The latest steps, each with its number and slot.
     last: VecDeque<String>,
     counts: [usize; STEPS.len()],
     hotplug: bool,
-    // After the slots: their images are in it.
+    // Dropped after the slots, whose images are in it.
     directory: slot::Directory,
 }
 
@@ -134,7 +136,7 @@ impl Soak {
             self.note(format!("{step:?} of slot {slot}"));
             self.counts[number] += usize::from(self.step(step, slot));
             self.slots.iter().for_each(Slot::check_readers);
-            // When what is made at the first use is there.
+            // Once everything that is created on first use exists.
             if first.is_none() && begin.elapsed() > duration / 4 {
                 first = Some(self.footprints());
             }
@@ -154,7 +156,7 @@ impl Soak {
         self.slots.iter_mut().for_each(Slot::unmount);
     }
 
-    /// By its number.
+    /// Picks a step by its weight.
     fn any_step(&mut self) -> usize {
         let all = STEPS.iter().map(|(times, _)| times).sum();
         let mut left = self.random.below(all);
@@ -168,7 +170,7 @@ impl Soak {
         STEPS.iter().position(is_it).unwrap()
     }
 
-    /// Of what lives from begin to end.
+    /// Footprints of the processes that live from beginning to end.
     fn footprints(&self) -> [Footprint; 3] {
         let (dying, calm) = (&self.slots[DYING], &self.slots[CALM]);
         // The helper reaps the dead within that time.
@@ -187,7 +189,7 @@ impl Soak {
         }
     }
 
-    /// False if it does not fit now.
+    /// Takes a step; false if it does not fit now.
     fn step(&mut self, step: Step, number: usize) -> bool {
         let random = &mut self.random;
         let slot = &mut self.slots[number];
@@ -234,7 +236,7 @@ impl Drop for Soak {
     }
 }
 
-/// Brings CPU 1 back.
+/// Brings CPU 1 back online.
 struct Online;
 
 impl Drop for Online {
@@ -247,7 +249,7 @@ fn is_writable(file: &str) -> bool {
     rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
-/// Images with what is in them: of trees that are known where mkfs.erofs is there, and of the
+/// Images with their content: made from known trees if mkfs.erofs is available, and those of the
 /// repository.
 fn contents() -> Vec<Content> {
     let built = [

@@ -1,4 +1,4 @@
-//! A place where images are mounted, with programs that read.
+//! A place where images are mounted, with programs that read from them.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -22,11 +22,11 @@ use crate::{pid_of, request, soon};
 
 const READERS: u64 = 2;
 
-/// One death less than ends a mount, and a bit more than the time in which they count.
+/// One death fewer than ends a mount, and a bit more than the time in which deaths count.
 const DEATHS: usize = 3;
 const WITHIN: Duration = Duration::from_secs(11);
 
-/// What a mount may be like; the first ones can be restarted.
+/// Options of the mounts; the first ones can be restarted.
 const OPTIONS: &[&str] = &[
     "silent,restart=on",
     "silent,restart=on,workers=unbound",
@@ -38,7 +38,7 @@ const OPTIONS: &[&str] = &[
 ];
 const RESTARTED: usize = 5;
 
-/// Where the images are; removed at the end.
+/// The directory of the images; removed at the end.
 pub struct Directory {
     pub path: PathBuf,
 }
@@ -58,12 +58,12 @@ impl Drop for Directory {
     }
 }
 
-/// What its readers share.
+/// State shared by its readers.
 struct Shared {
     files: Files,
     root: PathBuf,
     ended: AtomicBool,
-    /// Errors are expected: the image is cut, or its server died for good.
+    /// Errors are expected: the image is truncated, or its server died for good.
     forgiving: AtomicBool,
     reads: AtomicU64,
     failure: Mutex<Option<String>>,
@@ -73,7 +73,7 @@ pub struct Slot {
     place: Place,
     image: PathBuf,
     contents: Vec<Content>,
-    /// What the image is.
+    /// Index of the image's content.
     content: usize,
     /// It can be restarted.
     stays: bool,
@@ -116,7 +116,7 @@ impl Slot {
         slot
     }
 
-    /// With any options, and readers.
+    /// Mounts with random options, and starts readers.
     pub fn mount(&mut self, random: &mut Random) {
         let some = match self.stays {
             true => &OPTIONS[..RESTARTED],
@@ -183,7 +183,7 @@ impl Slot {
         helper(&self.place)
     }
 
-    /// All files, from begin to end.
+    /// Reads all files from beginning to end.
     pub fn read_all(&self) {
         for (path, bytes) in self.shared.files.iter() {
             let path = self.place.path.join(path);
@@ -192,7 +192,7 @@ impl Slot {
         }
     }
 
-    /// Whether one more death is not one too many.
+    /// Whether it survives one more death.
     pub fn survives_a_death(&mut self) -> bool {
         self.deaths.retain(|death| death.elapsed() < WITHIN);
         self.deaths.len() < DEATHS
@@ -228,7 +228,7 @@ impl Slot {
         }
     }
 
-    /// All of it is read by a server that has little memory, which may kill it.
+    /// Makes a server with little memory, which may be killed for that, read all of it.
     pub fn press(&mut self, group: impl FnOnce(Pid) -> Option<MemoryGroup>) {
         if stat(&self.place.path).unwrap()["restart"]["on"] != true {
             return;
@@ -243,7 +243,7 @@ impl Slot {
         assert!(deaths <= 1, "{deaths} servers died for want of memory");
     }
 
-    /// The file of the image loses its end while it is served. Nothing that is read is wrong.
+    /// Truncates the image file while it is served. No reader gets wrong bytes.
     pub fn cut(&mut self, random: &mut Random) {
         self.shared.forgiving.store(true, Ordering::Relaxed);
         let file = File::options().write(true).open(&self.image).unwrap();
@@ -255,7 +255,7 @@ impl Slot {
         self.mount(random);
     }
 
-    /// Another image takes the place of this one's file. A mount goes on with what it has open.
+    /// Replaces this one's image file with another image. The mount continues with its open file.
     pub fn replace_image(&mut self, random: &mut Random) {
         let content = random.below(self.contents.len());
         let new = self.image.with_extension("new");
@@ -267,7 +267,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Only after a failure there are any.
+        // There are some left only after a failure.
         self.shared.ended.store(true, Ordering::Relaxed);
         self.readers
             .drain(..)
@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Some pages of a file, out of the server and not the page cache.
+    /// Reads some pages of a file, from the server rather than the page cache.
     fn read_some(&self, random: &mut Random) -> Result<(), String> {
         let (path, bytes) = &self.files[random.below(self.files.len())];
         let path = self.root.join(path);

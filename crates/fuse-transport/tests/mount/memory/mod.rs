@@ -32,7 +32,7 @@ const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
 /// Reads of it take some milliseconds.
 const LEISURELY: u64 = 9;
-/// Reads of it wait until "hello" was read.
+/// Reads of it wait until "hello" has been read.
 const DEFERRED: u64 = 11;
 const FIRST_OF_MANY: u64 = 100;
 
@@ -48,9 +48,9 @@ const ROOT: [(&str, u64); 7] = [
 
 struct Memory {
     big: Arc<Vec<u8>>,
-    /// Bursts of requests that were served on two threads.
+    /// Number of bursts that were served on two threads.
     bursts: Arc<AtomicUsize>,
-    /// Reads of "hello".
+    /// Number of reads of "hello".
     greetings: Arc<(Mutex<u64>, Condvar)>,
 }
 
@@ -224,15 +224,15 @@ impl Filesystem for Memory {
     }
 }
 
-/// Rings that a daemon may make: as they should be,
+/// The rings that a daemon may create: correct ones,
 pub const WHOLE: &str = "whole";
-/// with an entry in the queue of one CPU alone,
+/// ones with an entry in the queue of only one CPU,
 pub const HALF: &str = "half";
-/// and whole only after a while.
+/// and ones that are complete only after a while.
 pub const LATE: &str = "late";
 
 /// Mounts on `mountpoint`, serves, reports that it does, and ends with the mount. Prints the
-/// counters. Over io_uring if a `ring` is named.
+/// counters. Uses io_uring if a `ring` is named.
 pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let device =
         rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
@@ -289,7 +289,7 @@ fn say(word: &str) {
     io::stdout().flush().unwrap();
 }
 
-/// On a thread of its own, which starts others as they are needed.
+/// On a separate thread, which starts others as needed.
 fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
     let session = Arc::clone(session);
     thread::spawn(move || {
@@ -299,7 +299,7 @@ fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
 
 type Opened = mpsc::Receiver<()>;
 
-/// With io_uring: the threads for all CPUs together and for what the device still brings.
+/// With io_uring: the threads for all CPUs together, and for what still comes from the device.
 fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
         return Vec::new();
@@ -311,12 +311,12 @@ fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     ]
 }
 
-/// One pinned thread.
+/// Starts one pinned thread.
 fn start_server(session: &Arc<Session>, cpu: usize) -> JoinHandle<()> {
     start(session, move |session| {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // A machine with one CPU serves all the same.
+        // A machine with one CPU can still serve.
         let _ = sched_setaffinity(None, &only);
         if session.protocol().io_uring {
             session.cpu_channel(cpu)
@@ -326,7 +326,7 @@ fn start_server(session: &Arc<Session>, cpu: usize) -> JoinHandle<()> {
     })
 }
 
-/// Returns when the channel is open.
+/// Starts a thread; returns once its channel is open.
 fn start(
     session: &Arc<Session>,
     open: impl FnOnce(&Arc<Session>) -> io::Result<Channel> + Send + 'static,

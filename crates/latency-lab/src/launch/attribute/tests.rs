@@ -33,8 +33,8 @@ fn task(name: &str) -> Task {
 }
 
 /// Events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons: a thread wakes or
-/// forks another, or queues, starts or ends the work of a function; or it leaves the CPU in a state
-/// to the other thread.
+/// forks another, or queues, starts or ends the work of a function; or it leaves the CPU, in some
+/// state, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -92,7 +92,7 @@ fn trace(text: &str) -> Trace {
     trace
 }
 
-/// The threads of a daemon's launch, or of one that the kernel decompresses for.
+/// The threads of a launch from a daemon, or of one that the kernel decompresses for.
 fn threads(in_kernel: bool) -> Threads {
     let worker = |is| if is { vec![WORKER as u32] } else { vec![] };
     Threads {
@@ -122,12 +122,12 @@ const WAITS: &str = "100 lab S worker; 110 worker S fio; 1000 fio wakes worker; 
 
 #[test]
 fn waits_of_a_daemons_threads_within_the_launch_count() {
-    // What follows, the window, and then: waits after wake-ups and preemptions; wake-ups, threads,
-    // unfinished waits.
+    // The further events, the window, and then: waits after wake-ups and preemptions; wake-ups,
+    // threads, unfinished waits.
     let cases = [
         ("", 200, [300.0, 200.0], [1, 1, 0]),
         ("", 1800, [0.0, 0.0], [0, 0, 0]),
-        // A thread that the daemon makes during the launch.
+        // A thread that the daemon creates during the launch.
         (
             "1750 worker forks young; 1760 fio R+ young; 1770 young S fio; 1800 fio wakes young;
              1840 fio R+ young",
@@ -135,7 +135,7 @@ fn waits_of_a_daemons_threads_within_the_launch_count() {
             [340.0, 200.0],
             [2, 2, 0],
         ),
-        // One that still waits at the end has waited until then.
+        // A thread that is still waiting at the end has waited until then.
         (
             "1800 fio wakes worker; 1950 fio R+ rustc",
             200,
@@ -203,7 +203,7 @@ fn what_the_kernel_decompresses_for_another_mount_is_no_figure_of_this_one() {
     assert_eq!(with(Some(OWN), "7340032"), (500.0, (1, 0), None));
     assert_eq!(with(Some(OWN), "7340033"), (0.0, (0, 1), None));
     assert_eq!(with(None, "7340033"), (0.0, (0, 1), None));
-    // The load reads no file of EROFS while its thread completes a read of the disk.
+    // The load reads no file of EROFS while its thread handles the completion of a disk read.
     assert_eq!(with(None, "1"), (0.0, (0, 1), None));
 }
 
@@ -234,7 +234,7 @@ fn cpu_time_of_the_kernel_for_another_mount_is_foreign() {
     assert_eq!(with(true, "7340033", 0), other);
     assert_eq!(with(true, "7340033", 1), none, "not a CPU of the launch");
     assert_eq!(with(true, "7340032", 0), none, "the measured mount");
-    // Beside a daemon, the kernel decompresses for other mounts alone.
+    // With a daemon, the kernel decompresses only for other mounts.
     assert_eq!(with(false, "7340033", 0), other);
 }
 
@@ -258,7 +258,7 @@ fn a_launch_of_which_it_is_not_known_for_whom_the_kernel_decompressed_does_not_c
     assert_eq!(of(Mounts::default()), None, "no other mount is there");
 }
 
-/// The same with the worker under another name.
+/// A trace with the worker under another name.
 fn renamed(mut trace: Trace, name: &str) -> Trace {
     for event in &mut trace.events {
         match &mut event.kind {
@@ -307,7 +307,7 @@ fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
              900 rustc R+ fio; 1000 fio R+ program",
             400.0,
         ),
-        // It still runs when the launch ends.
+        // It is still running when the launch ends.
         ("100 lab S program; 200 program R+ rustc", 800.0),
     ];
     for (text, us) in cases {
@@ -325,7 +325,7 @@ fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
 #[test]
 fn the_loads_share_is_that_within_the_launch() {
     let trace = trace(
-        // What the recorder does afterwards is no part of it.
+        // The recorder's later work does not count.
         "100 lab S fio; 600 fio R+ program; 800 program S idle; 900 idle R fio; 5000 fio R+ lab",
     );
     let sample = launch(&trace, threads(false), 500..1000).sample();
@@ -391,7 +391,7 @@ fn the_end_is_the_last_switch_of_the_programs_last_thread_when_the_lab_looked_la
     assert_eq!(end(&Trace::new("mono"), 7), 7);
 }
 
-/// What a command does for which nothing is mounted.
+/// The sample of a command without a mount.
 fn of_command(text: &str) -> Sample {
     let threads = Threads {
         waiting: Waiting::Program,
@@ -409,7 +409,8 @@ fn a_command_has_the_waits_of_its_own_threads_and_of_its_children() {
          200 fio R+ child; 300 child D idle; 400 idle wakes child; 450 idle R child;
          500 child X program; 600 program X fio",
     );
-    // The program from 110 to 500 us, the child from 400 to 450 us; its first wait has no wake-up.
+    // The program waits from 110 to 500 us, the child from 400 to 450 us; the child's first wait
+    // has no wake-up.
     assert_eq!((sample.preempted_us, sample.wakeup_us), (390.0, 50.0));
     assert_eq!((sample.preemptions, sample.migrations), (Some(1), Some(0)));
     assert_eq!(sample.uninterruptible_us, 150.0);

@@ -6,7 +6,7 @@ use crate::latency::{Filter, GroupBy};
 /// Threads and lengths of waits.
 type Lengths = &'static [(i32, u64)];
 
-/// What a trace shows, the trace, and its waits after wake-ups and after preemptions.
+/// A description of a trace, the trace, and its waits after wake-ups and after preemptions.
 const CASES: [(&str, &str, Lengths, Lengths); 11] = [
     (
         "a wait lasts from waking to the switch that runs the thread",

@@ -94,7 +94,7 @@ fn kthread_workers_are_named_after_their_threads() {
     assert_eq!(analyse(&trace).waits[0].prio, 98);
 }
 
-/// pid 5 is a program, and not a worker: the softirq of its CPU executes an item while it runs, and
+/// pid 5 is a program, not a worker: the softirq of its CPU executes an item while it runs, and
 /// again on an idle CPU.
 #[test]
 fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone() {
@@ -111,7 +111,7 @@ fn items_that_a_softirq_executes_leave_the_waits_of_the_interrupted_thread_alone
 }
 
 /// The worker 9 is inside `work_a` when a softirq executes `bh_b`, and is preempted for 10 ms
-/// afterwards; the item of the softirq is of a BH queue, or of a queue that is not known.
+/// afterwards; the softirq's item is on a BH queue, or on an unknown queue.
 #[test]
 fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted() {
     let own = "0 0 0 queue 1 work_a mywq; 1 0 0 waking 9; 10 0 0 R 9; 11 0 9 start 1 work_a;";
@@ -123,7 +123,7 @@ fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted(
     let unknown = "110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
     let unnamed = ("bh_b", "", [0.0, 0.0, 0.0, 10.0], 1);
     rows(&trace(&format!("{own}{unknown}{rest}")), &[work_a, unnamed]);
-    // Without ends.
+    // Without `execute_end` events.
     let endless = format!("{own}{bh}{rest}").replace(" 120 0 9 end 2 bh_b;", "");
     let endless = endless.replace(" 10300 0 9 end 1 work_a;", "");
     let [work_a, bh_b] = [

@@ -1,9 +1,9 @@
-//! The fields of a line: `NAME=VALUE`, or what the kernel prints instead.
+//! The fields of a line: `NAME=VALUE`, or the kernel's own format.
 
 use crate::schema::{ABSENT, EventType, FieldType, Form, Value, Values};
 
-/// The values of the fields, from the last one to the first: a thread name may resemble a field,
-/// and those behind it hold numbers.
+/// The values of the fields, parsed from the last to the first: a thread name may look like a
+/// field, and the fields after it are numbers.
 pub(super) fn values<'a>(event: &EventType, mut text: &'a str) -> Option<Values<'a>> {
     let mut values = ABSENT;
     for (at, field) in event.fields.iter().enumerate().rev() {
@@ -19,7 +19,7 @@ pub(super) fn values<'a>(event: &EventType, mut text: &'a str) -> Option<Values<
     Some(values)
 }
 
-/// Where a field begins, and the text behind its key.
+/// Where a field begins, and the text after its key.
 fn find<'a>(text: &'a str, field: &FieldType, first: bool) -> Option<(usize, &'a str)> {
     let plain = |key: &str| {
         let found = text.strip_prefix(key).map(|rest| (0, rest));
@@ -31,7 +31,7 @@ fn find<'a>(text: &'a str, field: &FieldType, first: bool) -> Option<(usize, &'a
         })
     };
     let own = (!field.key.is_empty()).then(|| plain(field.key)).flatten();
-    // "NAME=": also how trace-cmd report -R prints every field.
+    // "NAME=" is also how trace-cmd report -R prints every field.
     own.or_else(|| plain(&format!("{}=", field.name)))
 }
 

@@ -1,21 +1,21 @@
 //! The head of a line: the thread that wrote the event, its CPU and time, and the event's name.
 
-/// What stands before the fields of an event.
+/// The text before an event's fields.
 pub(super) struct Head<'a> {
     pub pid: i32,
     pub process: Option<i32>,
     pub cpu: u32,
     pub time: &'a str,
-    /// perf printed it.
+    /// The line was printed by perf.
     pub is_perf: bool,
     pub event: &'a str,
     pub fields: &'a str,
 }
 
-/// The head of a line, unless it is of no event.
+/// Parses the head of a line, unless it is not an event.
 ///
-/// A thread's name may hold all of it. Its end is where the name of an event follows, and the CPU
-/// is the last number in brackets before that.
+/// A thread's name may look like any part of the head. Its end is where the name of an event
+/// follows, and the CPU is the last number in brackets before that.
 pub(super) fn head(line: &str) -> Option<Head<'_>> {
     let heads = || {
         line.match_indices('[')
@@ -60,8 +60,8 @@ fn head_at(line: &str, at: usize) -> Option<Head<'_>> {
     })
 }
 
-/// The thread, and its process where the line has it: the number after the last dash, which the
-/// process in parentheses may follow; with perf the last word, which is `TID` or `PID/TID`.
+/// The thread, and its process if the line has it: the number after the last dash, optionally
+/// followed by the process in parentheses; with perf the last word, which is `TID` or `PID/TID`.
 fn thread(task: &str) -> Option<(i32, Option<i32>)> {
     let task = task.trim_end();
     let (task, process) = match task.rfind('(') {

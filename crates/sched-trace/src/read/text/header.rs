@@ -5,27 +5,27 @@ use super::parts::Parts;
 /// Perfetto's converter prints this header over any trace.
 const CONVERTED: &str = "30624/30624   #P:4";
 
-/// Most CPUs that are accepted.
+/// Largest accepted number of CPUs.
 const CPUS: u32 = 1 << 16;
 
-/// What the headers of a text say, and how many events follow them.
+/// The contents of a text's headers, and how many events follow them.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     /// Events that the ring buffer overwrote.
     pub overwritten: u64,
-    /// Events that the headers count and the text lacks.
+    /// Events that the headers count but the text lacks.
     pub missing: u64,
     /// CPUs that were online.
     pub cpus: std::ops::Range<u32>,
-    /// A header counts the events, and every one is there.
+    /// A header counts the events, and none are missing.
     pub counts: bool,
-    /// Events that the last header counts, and those that the text has so far.
+    /// Events that the last header counts, and those in the text so far.
     counted: Option<u64>,
     entries: u64,
 }
 
 impl Head {
-    /// A line that begins with `#`.
+    /// Reads a line that begins with `#`.
     pub fn comment(&mut self, comment: &str, parts: &mut Parts) {
         if comment.trim_start().starts_with("tracer:") {
             parts.begin();
@@ -54,12 +54,12 @@ impl Head {
         self.cpus.end = self.cpus.end.max(cpus);
     }
 
-    /// A line of an event, of any kind.
+    /// Counts the line of an event of any kind.
     pub fn entry(&mut self) {
         self.entries += 1;
     }
 
-    /// The events of the last header are over.
+    /// Ends the events of the last header.
     fn end(&mut self) {
         self.counts = self.counted.is_some();
         let counted = self.counted.take().unwrap_or(0);
@@ -69,7 +69,7 @@ impl Head {
         self.entries = 0;
     }
 
-    /// What all headers said.
+    /// Returns the totals of all headers.
     pub fn ended(mut self) -> Self {
         self.end();
         self

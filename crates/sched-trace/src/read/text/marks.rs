@@ -1,7 +1,7 @@
-//! Lines that are neither events nor comments: losses, CPUs, and what is not known.
+//! Lines that are neither events nor comments: losses, CPUs, and unknown lines.
 
-/// Events that were lost, and the CPU whose next event they are missing before, where the line says
-/// it. The number may be missing.
+/// Lost events, and the CPU before whose next event they are missing, if the line says so. The
+/// number may be missing.
 ///
 /// * The kernel: `CPU:1 [LOST 123 EVENTS]`, `CPU:1 [LOST EVENTS]`.
 /// * trace-cmd: `CPU:1 [123 EVENTS DROPPED]`, `CPU:1 [EVENTS DROPPED]`.
@@ -31,9 +31,9 @@ pub(super) fn lost(text: &str) -> Option<(Option<u32>, u64)> {
     Some((cpu, lost.unwrap_or(1).max(1)))
 }
 
-/// The CPUs of trace-cmd: `cpus=2`, and `CPU 1 is empty`.
+/// The CPUs in trace-cmd's lines: `cpus=2`, and `CPU 1 is empty`.
 pub(super) fn cpus(text: &str) -> Option<std::ops::Range<u32>> {
-    /// Most CPUs that are accepted.
+    /// Largest accepted number of CPUs.
     const CPUS: u32 = 1 << 16;
     if let Some(count) = text.strip_prefix("cpus=") {
         return Some(0..count.trim().parse().ok().filter(|count| *count <= CPUS)?);
@@ -43,7 +43,8 @@ pub(super) fn cpus(text: &str) -> Option<std::ops::Range<u32>> {
     Some(cpu..cpu + 1)
 }
 
-/// Whether a line that is no event has something in brackets, as tools print what they cannot show.
+/// Whether a line that is not an event has something in brackets, as tools print for what they
+/// cannot show.
 pub(super) fn is_unknown(text: &str) -> bool {
     let open = text.find('[');
     open.is_some_and(|open| text[open..].contains(']')) || text.contains("PERF_RECORD_")

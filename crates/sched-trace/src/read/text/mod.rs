@@ -28,13 +28,13 @@ use std::io::{BufRead, Read};
 
 pub(super) const FORMAT: &str = "ftrace text";
 
-/// How each tool prints the fields of events as the kernel has them.
+/// How to make each tool print the kernel's own event fields.
 const REMEDY: &str = "trace-cmd report: -R; perf script: -F comm,pid,tid,cpu,time,event,trace";
 
-/// Some editors and shells put it before a text.
+/// Some editors and shells put this at the beginning of a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Longest line that is accepted.
+/// Longest accepted line.
 const LINE: u64 = 1 << 16;
 
 /// Reads a whole trace.
@@ -50,7 +50,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         if got == 0 {
             break;
         }
-        // A number cut short parses as well as a whole one: the last line must be complete.
+        // A truncated number parses as well as a complete one: the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         lines.add(text.trim_start_matches(BYTE_ORDER_MARK).trim_end());
@@ -62,7 +62,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
     lines.finish(offset)
 }
 
-/// What the lines say.
+/// The data collected from lines.
 #[derive(Default)]
 struct Lines {
     trace: Trace,
@@ -74,7 +74,7 @@ struct Lines {
     parts: Parts,
     /// CPUs before whose next event others were lost.
     lossy: Vec<Option<u32>>,
-    /// Lines in brackets that are not known, and the first one.
+    /// Unknown lines in brackets, and the first one.
     unknown: u64,
     first_unknown: String,
 }
@@ -83,7 +83,7 @@ impl Lines {
     fn add(&mut self, text: &str) {
         self.events += 1;
         let head = head::head(text);
-        // Names of threads may resemble everything else.
+        // Thread names may look like anything else.
         let is_event = head
             .as_ref()
             .is_some_and(|head| schema::by_name(head.event).is_some());
@@ -127,7 +127,7 @@ impl Lines {
         }
     }
 
-    /// What is wrong with the text.
+    /// Checks the text; the error says what is wrong with it.
     fn check(&self, cut: bool) -> Result<(), String> {
         if cut && !self.trace.events.is_empty() {
             return Err("it ends in the middle of a line, without a line feed".into());
@@ -182,7 +182,8 @@ impl Lines {
                 trace.trim();
             }
             (0, _) => {}
-            // Which CPUs have overwritten events is not known; each recording has its own ring.
+            // Which CPUs have overwritten events is unknown; each recording has its own ring
+            // buffer.
             (overwritten, 0) if trace.claims.seams.is_empty() => {
                 trace.begin_whole(overwritten, |_| true);
             }
@@ -192,7 +193,7 @@ impl Lines {
     }
 }
 
-/// Whether the line is of an event that figures need: its name follows its group or the time.
+/// Whether the line has an event that figures need: its name follows its group or the time.
 fn is_known(text: &str) -> bool {
     let needed = [
         "sched_switch",

@@ -1,4 +1,4 @@
-//! Recordings that were joined into one text: where one ends and the next begins.
+//! Recordings that were concatenated into one text: where one ends and the next begins.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// A header: what follows may be another recording.
+    /// Notes a header: what follows may be another recording.
     pub fn begin(&mut self) {
         self.begins = true;
     }
 
-    /// An event. A CPU's clock never goes back within a recording.
+    /// Notes an event. A CPU's clock never goes back within a recording.
     pub fn event(&mut self, cpu: u32, time_ns: u64) {
         let last = self.parts.last().and_then(|part| part.cpus.get(&cpu));
         let back = last.is_some_and(|(_, last)| time_ns < *last);
@@ -42,8 +42,8 @@ impl Parts {
         }
     }
 
-    /// Where a recording begins behind another one. The files of single CPUs
-    /// (`per_cpu/cpu*/trace`) are one recording. An error says that recordings overlap.
+    /// Returns where a recording begins after another one. The files of single CPUs
+    /// (`per_cpu/cpu*/trace`) form one recording. The error says that recordings overlap.
     pub fn seams(self) -> Result<Vec<u64>, String> {
         let mut recordings: Vec<Part> = Vec::new();
         for part in self.parts {

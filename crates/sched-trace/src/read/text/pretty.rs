@@ -1,9 +1,9 @@
-//! The fields of switches and wake-ups as libtraceevent's plugins print them, for perf script and
-//! trace-cmd report: `a:1 [120] S ==> b:2 [98]`, `b:2 [98] success=1 CPU:001`.
+//! The fields of switches and wake-ups in the format of libtraceevent's plugins, for perf script
+//! and trace-cmd report: `a:1 [120] S ==> b:2 [98]`, `b:2 [98] success=1 CPU:001`.
 
 use crate::schema::{ABSENT, Value, Values, What};
 
-/// The values of the fields of an event, if it is printed in this way.
+/// The values of an event's fields, if it is printed in this format.
 pub(super) fn values(what: What, text: &str) -> Option<Values<'_>> {
     let mut values = ABSENT;
     match what {

@@ -13,10 +13,10 @@ use std::io::{Read, Seek, SeekFrom};
 
 pub(super) use options::FORMAT;
 
-/// Most sections that are accepted.
+/// Largest accepted number of sections.
 const SECTIONS: usize = 1000;
 
-/// Bytes behind the events that are searched for another trace; version 7 has options there.
+/// Bytes after the events that are searched for another trace; version 7 has options there.
 const AFTER_EVENTS: u64 = 1 << 20;
 
 /// Reads a whole trace.
@@ -30,13 +30,13 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
         "7" => version7(&mut reader, &mut limits, size)?,
         other => return Err(reader.broken(format!("version {other} is not read; 6 and 7 are"))),
     };
-    // The CPUs' data do not overlap, so their sizes add up to less than the file.
+    // The CPUs' data do not overlap, so the sum of their sizes is less than the file size.
     let sizes = contents.buffer.cpus.iter().map(|cpu| cpu.size);
     let sum = sizes.fold(0, u64::saturating_add);
     if sum > size {
         return Err(reader.broken(format!("{sum} bytes of events in a file of {size}")));
     }
-    // Another recording behind this one would be left out.
+    // Another recording after this one would be ignored.
     let end = contents
         .buffer
         .cpus
@@ -49,7 +49,7 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     pages::read(reader, &contents, limits)
 }
 
-/// Whether there is another trace.dat behind the events of this one.
+/// Whether another trace.dat follows the events of this one.
 fn holds_another<R: Read + Seek>(
     reader: &mut ByteReader<R>,
     end: u64,
@@ -67,8 +67,8 @@ fn holds_another<R: Read + Seek>(
     Ok(rest.windows(MAGIC.len()).any(|bytes| bytes == MAGIC))
 }
 
-/// Checks what stands behind the events of a trace of version 7: sections, of which some are not
-/// read, or another trace, which is refused elsewhere.
+/// Checks what follows the events of a version 7 trace: sections, some of which are not read, or
+/// another trace, which is refused elsewhere.
 fn behind<R: Read + Seek>(reader: &mut ByteReader<R>, end: u64, size: u64) -> Result<(), Fault> {
     if holds_another(reader, end, size)? {
         return Ok(());

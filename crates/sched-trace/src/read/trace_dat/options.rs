@@ -1,4 +1,4 @@
-//! What a trace.dat says before its events: its options, and the places of the events.
+//! The part of a trace.dat before its events: its options, and the positions of the events.
 
 use crate::error::Fault;
 use crate::ftrace::loss::Loss;
@@ -9,7 +9,7 @@ use std::io::{Cursor, Read};
 
 pub(in crate::read) const FORMAT: &str = "trace.dat";
 
-/// What the file says before its events.
+/// The contents of the file before its events.
 #[derive(Default)]
 pub(super) struct Contents {
     pub description: TracingData,
@@ -29,7 +29,7 @@ pub(super) struct CpuData {
     pub size: u64,
 }
 
-/// Where the ring buffer's data lie.
+/// The position of the ring buffer's data.
 #[derive(Default)]
 pub(super) struct Buffer {
     pub section: u64,
@@ -43,21 +43,21 @@ pub(super) struct Options {
     pub clock: String,
     pub kernel: String,
     pub kernel_version: String,
-    /// Events that were overwritten, and those CPUs; and events that were lost otherwise.
+    /// Events that were overwritten, and the CPUs concerned; and events that were lost otherwise.
     pub overwritten: u64,
     pub wrapped: BTreeSet<u32>,
     pub dropped: u64,
-    /// Events that the kernel had of each CPU when the recording ended.
+    /// Events of each CPU that the kernel had when the recording ended.
     pub kept: BTreeMap<u32, u64>,
     /// Multiplier and shift from TSC ticks to nanoseconds.
     pub tsc: Option<(u32, u32)>,
-    /// Version 7: offsets of sections by option id, and the buffer to read.
+    /// Version 7: offsets of sections by option ID, and the buffer to read.
     pub sections: Vec<(u16, u64)>,
     pub buffer: Option<Buffer>,
     pub next: u64,
 }
 
-// Option ids, which version 7 uses for sections as well.
+// Option IDs, which version 7 also uses for sections.
 pub(super) const DONE: u16 = 0;
 const CPUSTAT: u16 = 2;
 pub(super) const BUFFER: u16 = 3;
@@ -70,7 +70,7 @@ pub(super) const EVENT_FORMATS: u16 = 18;
 pub(super) const KALLSYMS: u16 = 19;
 const CMDLINES: u16 = 21;
 
-/// Most CPUs that are accepted.
+/// Largest accepted number of CPUs.
 const CPUS: u32 = 1 << 16;
 
 /// Reads one option; false after the last one. Only version 7 stores offsets of sections.
@@ -140,7 +140,7 @@ fn buffer<R: Read>(reader: &mut ByteReader<R>, options: &mut Options) -> Result<
     })
 }
 
-/// The places of the data of `count` CPUs; `number` says which CPU one is.
+/// The positions of the data of `count` CPUs; `number` maps each to its CPU.
 pub(super) fn cpus<R: Read>(
     reader: &mut ByteReader<R>,
     count: u32,
@@ -160,7 +160,7 @@ pub(super) fn cpus<R: Read>(
     Ok(cpus)
 }
 
-/// The clock in brackets of a `trace_clock` file, or the only word.
+/// The bracketed clock in a `trace_clock` file, or its only word.
 fn chosen(clocks: &str) -> String {
     let rest = clocks.split_once('[').map(|(_, rest)| rest);
     let bracketed = rest.and_then(|rest| rest.split_once(']'));

@@ -18,10 +18,10 @@ struct Pages {
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
-    /// The next page is the first one of its CPU: what is missing before it was overwritten.
+    /// The next page is the first one of its CPU: events missing before it were overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
-    /// Events that pages say are missing before them, and those before later pages.
+    /// Events that are missing before pages according to the pages, and those before later pages.
     flagged: u64,
     missed: u64,
     /// Events of all kinds that were found, by CPU.
@@ -144,7 +144,7 @@ impl Pages {
         let kallsyms = &mut &contents.description.kallsyms[..];
         self.decoder
             .finish(&mut trace, kallsyms, symbols::RECORD_AGAIN);
-        // The file does not say whether it was switched off at boot.
+        // The file does not say whether it was disabled at boot.
         let settings = SchedulerSettings {
             proxy_execution: is_built_with_proxy(&contents.description.kallsyms).then_some(true),
             ..SchedulerSettings::default()

@@ -1,4 +1,4 @@
-//! Sections of a trace.dat of version 7, and compressed chunks.
+//! Sections of a version 7 trace.dat, and compressed chunks.
 
 use super::options::FORMAT;
 use crate::error::Fault;
@@ -8,7 +8,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 /// Section flag: compressed.
 const COMPRESSED: u16 = 1;
 
-/// Goes on at `offset`, where `what` begins.
+/// Continues at `offset`, where `what` begins.
 pub(super) fn seek<R: Read + Seek>(
     reader: &mut ByteReader<R>,
     offset: u64,
@@ -40,7 +40,8 @@ pub(super) fn section_head<R: Read + Seek>(
     Ok((flags & COMPRESSED != 0, reader.u64("a section")?))
 }
 
-/// Checks that the sections from `offset` to the end of the file are whole, whoever reads them.
+/// Checks that the sections from `offset` to the end of the file are complete, even those that are
+/// not read.
 pub(super) fn check<R: Read + Seek>(
     reader: &mut ByteReader<R>,
     mut offset: u64,
