@@ -251,6 +251,10 @@ impl Engine {
         if self.is_merged(request, &inode)? {
             // As in overlayfs: programs that count subdirectories by it count none.
             inode.nlink = 1;
+            if let Some(part) = self.stated_part(request, &inode)? {
+                (inode.mode, inode.uid, inode.gid) = (part.mode, part.uid, part.gid);
+                (inode.mtime, inode.mtime_nsec) = (part.mtime, part.mtime_nsec);
+            }
         }
         Ok(inode)
     }
@@ -305,6 +309,8 @@ impl Engine {
 
     /// All extended attributes of an inode.
     pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        let part = self.stated_part(request, inode)?;
+        let inode = part.as_deref().unwrap_or(inode);
         let key = RequestKey::Xattrs(inode.nid);
         let mut all = self.metadata(request, key, |image| image.xattrs(inode))?;
         if self.merged.is_some() {
@@ -327,7 +333,8 @@ impl Engine {
             Some(_) => overlay::stored(name),
             None => name.into(),
         };
-        self.stored_xattr(request, inode, &stored)
+        let part = self.stated_part(request, inode)?;
+        self.stored_xattr(request, part.as_deref().unwrap_or(inode), &stored)
     }
 
     /// Looks an attribute up by the name that the image has.

@@ -98,7 +98,15 @@ impl Place {
 
     pub(crate) fn start_with(&self, version: &str, options: &Options) -> std::io::Result<Fetcher> {
         let url = source(&self.registry.url(version));
-        Fetcher::start_program(self.fetcher(), &[], &url, options)
+        loop {
+            // A process that another test starts may have the script open to write for a moment.
+            match Fetcher::start_program(self.fetcher(), &[], &url, options) {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                started => return started,
+            }
+        }
     }
 
     /// The single line for an image that cannot be opened; nothing of it may be left.

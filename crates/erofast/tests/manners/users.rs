@@ -343,7 +343,7 @@ fn a_dead_mount_with_another_filesystem_below_it_stays() {
         [ -n \"$directory\" ] || { echo umount: no directory >&2; exit; }
         mount -t tmpfs none \"$directory\" || { \"$0\" umount mnt; echo umount: no tmpfs >&2; exit; }
         pid=$(\"$0\" stat --json mnt | grep -o '\"pid\": *[0-9]*' | grep -o '[0-9]*$')
-        kill -9 $(ps -o ppid= -p $pid) $pid; sleep 0.3
+        kill -9 $(sed 's/.*) . //; s/ .*//' /proc/$pid/stat) $pid; sleep 0.3
         \"$0\" umount mnt; echo $?
         umount \"$directory\" && \"$0\" umount mnt; echo $?";
     let Some(output) = in_namespaces(&site, "-m", script) else {

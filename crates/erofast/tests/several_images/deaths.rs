@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::XattrFlags;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Mounts, compare, generate, images, missing, write};
 use crate::common::erofast;
@@ -28,8 +28,8 @@ pub fn replace(mount: &Path) -> bool {
         println!("skipped: servers are not replaced here");
         return false;
     };
-    let killed = Command::new("kill").args(["-KILL", &first]).status();
-    assert!(killed.expect("kill").success());
+    let pid = first.parse().ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a number"), Signal::KILL).expect("it runs");
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(30) {
         if server(mount).is_some_and(|now| now != first) {

@@ -1,7 +1,10 @@
 //! Whiteouts in the form used by tar archives: files with special names.
 
+use std::cell::Cell;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use super::{images, read, write};
 
@@ -120,4 +123,50 @@ fn a_single_image_shows_what_it_has() {
     );
     let Some(found) = found else { return };
     assert_eq!(found, ["d", "y", "d/.wh.x"]);
+}
+
+/// As mkfs.erofs makes it of an archive that has a file and not its directory.
+#[test]
+fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
+    let place = tempfile::tempdir().expect("a directory");
+    let set = |path: &Path, mode: u32, owner: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+        chown(path, Some(owner), Some(owner)).is_ok()
+            && fs::File::open(path).is_ok_and(|file| file.set_modified(UNIX_EPOCH).is_ok())
+    };
+    let is_root = Cell::new(true);
+    let make: [&dyn Fn(&Path); 2] = [
+        &|tree| {
+            write(tree, &[("d/new", "x")]);
+            is_root.set(set(&tree.join("d"), 0o777, 65534));
+        },
+        &|tree| {
+            write(tree, &[("d/secret", "x")]);
+            set(&tree.join("d"), 0o700, 1000);
+        },
+    ];
+    let Some(images) = images(place.path(), &make) else {
+        return;
+    };
+    if !is_root.get() {
+        return println!("skipped: only root may give a directory to others");
+    }
+    let output = read("ls", &images, &["-R", "--json"]);
+    let lines = String::from_utf8(output.stdout).expect("UTF-8");
+    let entries = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an entry"));
+    let entries: Vec<serde_json::Value> = entries.collect();
+    let directory = entries
+        .iter()
+        .find(|entry| entry["path"] == "d")
+        .expect("it is there");
+    assert_eq!(
+        (&directory["mode"], &directory["uid"]),
+        (&"0700".into(), &1000.into())
+    );
+    assert!(
+        entries.iter().any(|entry| entry["path"] == "d/secret"),
+        "{lines}"
+    );
 }

@@ -95,6 +95,26 @@ impl Engine {
         Ok(directory.is_some_and(|directory| directory.is_merged()))
     }
 
+    /// The part of a directory that has its attributes, if that is not the topmost one: an archive
+    /// that names a file without its directories has no attributes for these.
+    pub(super) fn stated_part(
+        &self,
+        request: &Request<'_>,
+        inode: &Inode,
+    ) -> Result<Option<Arc<Inode>>, Error> {
+        if self.merged.is_none() || inode.file_type() != FileType::Directory {
+            return Ok(None);
+        }
+        let own = self.read_own_inode(request, inode.nid)?;
+        if !overlay::is_implied(&own) {
+            return Ok(None);
+        }
+        let directory = self.merged_directory(request, inode.nid)?;
+        let mut parts = directory.iter().flat_map(|directory| &directory.parts);
+        let stated = parts.find(|part| !overlay::is_implied(&part.inode));
+        Ok(stated.map(|part| Arc::clone(&part.inode)))
+    }
+
     /// The directory of the tree with this number; `None` if there is a single image.
     fn merged_directory(
         &self,

@@ -291,7 +291,7 @@ mod tests {
                 series.starts_with("erofast_") && series.ends_with('}'),
                 "{line}"
             );
-            assert!(series.contains("{mountpoint=\"/m\\\\n\""), "{line}");
+            assert!(series.contains("{mountpoint=\"/m\\\\n"), "{line}");
             value.parse::<f64>().unwrap();
         }
     }
