@@ -100,9 +100,9 @@ pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     is_valid.then_some((names, is_absolute))
 }
 
-/// Whether mkfs.erofs made up a directory that an archive implies and does not have: open to
-/// everyone, of the user that converted, who is never root, and of 1970, the build time of converted
-/// archives.
+/// Whether mkfs.erofs made up a directory that an archive implies but does not contain: open to
+/// everyone, owned by the user that converted, who is never root, and dated 1970, the build time of
+/// converted archives.
 pub(crate) fn is_implied(inode: &Inode) -> bool {
     let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
     inode.file_type() == FileType::Directory && attributes == (0o777, 0, 0) && inode.uid != 0
