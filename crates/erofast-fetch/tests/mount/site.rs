@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::server::Server;
 
 /// Far longer than anything here takes.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(120);
 
 pub fn cannot_mount() -> Option<String> {
     if !rustix::process::geteuid().is_root() {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Far longer than anything here takes.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// A directory with an image and a mount point in it; nothing is left of it afterwards.
 pub struct Site {

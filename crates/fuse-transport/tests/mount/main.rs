@@ -23,7 +23,7 @@ const DAEMON: &str = "FUSE_TRANSPORT_TEST_DAEMON";
 const IO_URING: &str = "FUSE_TRANSPORT_TEST_IO_URING";
 
 /// Far longer than anything here takes; reached only if something hangs.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 
 /// Not a test: the code that the daemon process runs.
 #[test]
