@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use erofs_fuse::note;
+use erofs_mount::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Whether the standard error is a terminal that can move its cursor.

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use erofs_fuse::note;
+use erofs_mount::note;
 
 /// Result of a command that was not stopped by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

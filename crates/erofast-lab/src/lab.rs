@@ -11,7 +11,7 @@ use erofast_cli::{
     LabPressureArgs, LabReadArgs, LabReportArgs, LabRoundsArgs, LabRunArgs, LabSuiteArgs, Outcome,
     Usage, print_json, program,
 };
-use erofs_fuse::note;
+use erofs_mount::note;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};

@@ -18,7 +18,7 @@ use clap::Parser;
 use erofast_cli::{
     LabCommand, MeasureCommand, Outcome, TraceCommand, Usage, check_stdout, end, parse,
 };
-use erofs_fuse::note;
+use erofs_mount::note;
 use latency_lab::LabError;
 
 #[global_allocator]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use erofast_cli::bar::{Bar, is_watched};
-use erofs_fuse::note;
+use erofs_mount::note;
 use latency_lab::Progress;
 
 /// How often a line is printed if no bar is drawn.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use erofs_fuse::{FSTYPE, Span, take_spans};
+use erofs_mount::{FSTYPE, Span, take_spans};
 use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
 

@@ -34,8 +34,8 @@ use crate::cli::{Cli, Command, HelperArgs};
 static ALLOCATOR: sys::allocator::Allocator = sys::allocator::Allocator;
 
 fn main() -> ExitCode {
-    erofs_fuse::set_version(env!("EROFAST_VERSION"));
-    if let Some(status) = erofs_fuse::run_if_daemon() {
+    erofs_mount::set_version(env!("EROFAST_VERSION"));
+    if let Some(status) = erofs_mount::run_if_daemon() {
         return status;
     }
     sys::allocator::exit_without_memory(true);
@@ -66,7 +66,7 @@ fn is_usage_error(error: &anyhow::Error) -> bool {
     // exit with 1 whatever is wrong.
     !is_mount_helper()
         && !is_fuse_style()
-        && (error.is::<Usage>() || error.is::<erofs_fuse::OptionError>())
+        && (error.is::<Usage>() || error.is::<erofs_mount::OptionError>())
 }
 
 /// Whether mount(8) is the caller; it finds a filesystem's helper by its name.

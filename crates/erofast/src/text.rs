@@ -2,7 +2,7 @@
 
 use erofs_engine::erofs_format::{FileType, Inode};
 
-pub use erofs_fuse::text::{line, name, time};
+pub use erofs_mount::text::{line, name, time};
 
 /// Type and permissions as `ls -l` shows them.
 pub fn mode(inode: &Inode) -> String {

@@ -170,7 +170,7 @@ fn mount_md_has_the_options_of_the_code() {
         .take_while(|line| !line.starts_with("## "))
         .filter(|line| line.starts_with("| `"))
         .collect();
-    let known: Vec<String> = erofs_fuse::KNOWN
+    let known: Vec<String> = erofs_mount::KNOWN
         .iter()
         .map(|option| {
             format!(

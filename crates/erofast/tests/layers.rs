@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "erofast",
         &[
             "erofast-cli",
-            "erofs-fuse",
+            "erofs-mount",
             "erofs-engine",
             "launch-profile",
             "sys",
@@ -20,13 +20,25 @@ const ARROWS: &[(&str, &[&str])] = &[
         "erofast-lab",
         &[
             "erofast-cli",
-            "erofs-fuse",
+            "erofs-mount",
             "latency-lab",
             "sched-trace",
             "sys",
         ],
     ),
-    ("erofast-cli", &["erofs-fuse", "sys"]),
+    ("erofast-cli", &["erofs-mount", "sys"]),
+    (
+        "erofs-mount",
+        &[
+            "erofs-engine",
+            "erofs-fuse",
+            "figures",
+            "fuse-transport",
+            "launch-profile",
+            "look-ahead",
+            "sys",
+        ],
+    ),
     (
         "erofs-fuse",
         &[
@@ -203,6 +215,6 @@ fn a_crate_names_the_version_that_the_others_have() {
         .lines()
         .filter(|line| line.contains("path = \"crates/"));
     let version = concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"");
-    assert_eq!(ours.clone().count(), 17, "of [workspace.dependencies]");
+    assert_eq!(ours.clone().count(), 18, "of [workspace.dependencies]");
     assert_eq!(ours.find(|line| !line.contains(version)), None, "{version}");
 }

@@ -1,5 +1,5 @@
 //! Images through real mounts by the command, compared by the checker that came with them. The
-//! tests of erofs-fuse mount the whole set; here are the rarer ways, and the bad images.
+//! tests of erofs-mount mount the whole set; here are the rarer ways, and the bad images.
 //!
 //! Needs root or fusermount3, /dev/fuse and python3; says what it skips.
 

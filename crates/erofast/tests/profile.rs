@@ -312,7 +312,7 @@ fn images_that_are_made_reproducibly_have_profiles_of_their_own() {
         std::fs::write(&path, image.bytes(root)).unwrap();
         let options = erofs_engine::EngineOptions::default();
         let engine = erofs_engine::Engine::open(&path, &options).unwrap();
-        erofs_fuse::profile_identity(&engine)
+        erofs_mount::profile_identity(&engine)
     };
     let one = image(b"#!/bin/sh\necho 1\n");
     let other = image(b"#!/bin/sh\necho 2\n");

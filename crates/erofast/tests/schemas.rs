@@ -127,7 +127,7 @@ fn add_fields(
 /// After a change of the figures, EROFAST_WRITE_SCHEMAS=1 writes the file.
 #[test]
 fn the_schema_of_stat_is_that_of_its_figures() {
-    let mut schema = schema_of(&erofs_fuse::MountFigures::SHAPE);
+    let mut schema = schema_of(&erofs_mount::MountFigures::SHAPE);
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     schema["title"] = "erofast stat --json".into();
     schema["description"] =

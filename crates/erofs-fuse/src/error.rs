@@ -112,14 +112,16 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
+    /// Adds to an errno the call that failed.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(rustix::io::Errno) -> Self {
         move |errno| Self::Io {
             what: what.into(),
             source: errno.into(),
         }
     }
 
-    pub(crate) fn std_io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    /// Adds to an error of the standard library the call that failed.
+    pub fn std_io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             what: what.into(),
             source,
@@ -127,14 +129,15 @@ impl Error {
     }
 
     /// Adds the mount point to the error.
-    pub(crate) fn at(self, mountpoint: &Path) -> Self {
+    pub fn at(self, mountpoint: &Path) -> Self {
         match self {
             Self::Session(source) => Self::mountpoint(mountpoint, source.to_string()),
             other => other,
         }
     }
 
-    pub(crate) fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
+    /// The mount point, and why it cannot be used.
+    pub fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
         Self::Mountpoint {
             mountpoint: mountpoint.to_owned(),
             why: why.into(),
@@ -142,7 +145,7 @@ impl Error {
     }
 
     /// A path that does not resolve to a mount point.
-    pub(crate) fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
+    pub fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
             _ => error.to_string(),
@@ -151,7 +154,7 @@ impl Error {
     }
 
     /// A mount that cannot be unmounted without taking another one with it.
-    pub(crate) fn covered(mountpoint: &Path, by: &Path) -> Self {
+    pub fn covered(mountpoint: &Path, by: &Path) -> Self {
         let by = by.display();
         Self::mountpoint(
             mountpoint,
@@ -162,7 +165,7 @@ impl Error {
 
 /// Characters in the longest line that one process of a mount sends another: a packet holds it even
 /// though JSON encodes some as six bytes.
-pub(crate) const LINE_CHARS: usize = 2500;
+pub const LINE_CHARS: usize = 2500;
 
 /// An error of the mount helper, as its server receives it.
 #[derive(Debug, Serialize, Deserialize, thiserror::Error)]
@@ -193,10 +196,10 @@ impl From<HelperError> for io::Error {
 }
 
 /// For a `/dev/fuse` that may not be opened.
-pub(crate) const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
+pub const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
 /// An error with its remedy: root, `or` an alternative.
-pub(crate) fn needs_root(error: &io::Error, or: &str) -> String {
+pub fn needs_root(error: &io::Error, or: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),
         _ => error.to_string(),

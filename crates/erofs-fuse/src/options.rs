@@ -159,9 +159,9 @@ pub struct MountOptions {
     /// Source name in `/proc/mounts`, instead of the image's path.
     pub fsname: Option<OsString>,
     /// `nodev`, `nosuid` and the like.
-    pub(crate) flag_bits: u32,
+    pub flag_bits: u32,
     /// The options as the user wrote them, for the daemon that is started with them again.
-    pub(crate) given: Vec<OsString>,
+    pub given: Vec<OsString>,
 }
 
 impl MountOptions {
@@ -201,7 +201,7 @@ impl MountOptions {
     }
 
     /// Whether a profile is being recorded: nothing is then stored that no program requested.
-    pub(crate) fn records(&self) -> bool {
+    pub fn records(&self) -> bool {
         matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
 
@@ -311,7 +311,7 @@ impl MountOptions {
     }
 
     /// Limit of the decoded bytes that are kept from launches; 0 for none.
-    pub(crate) fn decoded_bytes(&self) -> u64 {
+    pub fn decoded_bytes(&self) -> u64 {
         self.decoded_size.unwrap_or(DECODED_BYTES)
     }
 
@@ -337,18 +337,18 @@ impl MountOptions {
     }
 
     /// Flags for mount(2): always read-only.
-    pub(crate) fn flags(&self) -> MountFlags {
+    pub fn flags(&self) -> MountFlags {
         MountFlags::from_bits_retain(self.flag_bits) | MountFlags::RDONLY
     }
 
     /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so for
     /// root it always does, as for a kernel mount.
-    pub(crate) fn kernel_checks(&self, root: bool) -> bool {
+    pub fn kernel_checks(&self, root: bool) -> bool {
         self.default_permissions || self.allow_other || self.allow_root || root
     }
 
     /// Whether requests are served by the threads of the worker pool.
-    pub(crate) fn served_by_workers(&self) -> bool {
+    pub fn served_by_workers(&self) -> bool {
         self.engine.workers != WorkersMode::Inline
     }
 }

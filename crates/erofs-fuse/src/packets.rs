@@ -12,25 +12,25 @@ use rustix::net::{
 
 use crate::error::Error;
 
-/// Size of the longest packet. An error with [`HelperError`](crate::HelperError)'s longest line
+/// Size of the longest packet. An error with [`HelperError`](crate::error::HelperError)'s longest line
 /// fits.
-pub(crate) const PACKET_BYTES: usize = 16 << 10;
+pub const PACKET_BYTES: usize = 16 << 10;
 
 /// The two ends of a socket.
-pub(crate) fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
+pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
     socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))
 }
 
 /// Sends a packet; waits for room. Uses write(2): the server's sandbox allows no call that takes an
 /// address.
-pub(crate) fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
+pub fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
     Ok(())
 }
 
 /// Sends a packet with a descriptor.
-pub(crate) fn send_with(
+pub fn send_with(
     socket: impl AsFd,
     packet: &[u8],
     descriptor: Option<&OwnedFd>,
@@ -49,7 +49,7 @@ pub(crate) fn send_with(
 }
 
 /// Receives one packet, or some bytes of a stream; none if the other end is closed.
-pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = vec![0; PACKET_BYTES];

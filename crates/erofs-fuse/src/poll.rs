@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 /// Waits for at most `limit` until a descriptor has one of its events or has ended. Returns the
 /// index of the first one; `None` on timeout.
-pub(crate) fn first_ready(
+pub fn first_ready(
     watched: &[(BorrowedFd<'_>, PollFlags)],
     limit: Option<Duration>,
 ) -> Result<Option<usize>, Errno> {
@@ -25,7 +25,7 @@ pub(crate) fn first_ready(
 }
 
 /// Whether the other end of a socket is closed, or the device was unmounted or aborted.
-pub(crate) fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
+pub fn has_ended(descriptor: BorrowedFd<'_>) -> bool {
     let now = first_ready(&[(descriptor, PollFlags::empty())], Some(Duration::ZERO));
     now.is_ok_and(|ended| ended.is_some())
 }

@@ -27,7 +27,7 @@ pub struct MountRequest {
 
 /// How a server begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Start {
+pub enum Start {
     /// The first server, which mounts.
     First,
     /// It takes over an existing mount.
@@ -36,20 +36,20 @@ pub(crate) enum Start {
 
 impl MountRequest {
     /// The descriptor of `/dev/fuse` that was passed instead of a mount point.
-    pub(crate) fn passed_device(&self) -> Option<i32> {
+    pub fn passed_device(&self) -> Option<i32> {
         let number = self.mountpoint.to_str()?.strip_prefix("/dev/fd/")?;
         let digits = number.bytes().all(|byte| byte.is_ascii_digit());
         number.parse().ok().filter(|_| digits)
     }
 
     /// Whether the image is the open file on standard input.
-    pub(crate) fn is_standard_input(&self) -> bool {
+    pub fn is_standard_input(&self) -> bool {
         const NAMES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
         NAMES.iter().any(|name| self.image == Path::new(name))
     }
 
     /// Whether one of the files is at a URL.
-    pub(crate) fn is_remote(&self) -> bool {
+    pub fn is_remote(&self) -> bool {
         self.files()
             .into_iter()
             .any(|path| remote::url(&path).is_some())
@@ -64,7 +64,7 @@ impl MountRequest {
     }
 
     /// Whether the decoded bytes of launches may be kept.
-    pub(crate) fn keeps_decoded(&self) -> bool {
+    pub fn keeps_decoded(&self) -> bool {
         let learns = match self.options.profile {
             Some(ProfileLocation::Learned | ProfileLocation::Auto) => true,
             Some(ProfileLocation::File(_) | ProfileLocation::Recorded(_)) | None => false,
@@ -74,7 +74,7 @@ impl MountRequest {
     }
 
     /// The files that are read while the mount is served, and those that are read at its start.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         self.options.engine.files(&self.image)
     }
 }

@@ -80,7 +80,7 @@ pub fn no_fetcher_outlives_a_mount_whatever_was_stopped_and_killed_before() {
         for (process, signal) in steps {
             kill_process(processes[*process], *signal).unwrap();
         }
-        erofs_fuse::umount(&site.point(), false).unwrap();
+        erofs_mount::umount(&site.point(), false).unwrap();
         soon("the end of the processes", || {
             processes.into_iter().all(is_gone)
         });
@@ -146,7 +146,7 @@ pub fn pid(site: &Site, process: Process) -> Pid {
 }
 
 fn find(site: &Site, process: Process) -> Option<Pid> {
-    let stat = erofs_fuse::stat(&site.point()).ok()?;
+    let stat = erofs_mount::stat(&site.point()).ok()?;
     match process {
         Process::Server => Pid::from_raw(stat["pid"].as_i64()? as i32),
         Process::Fetcher => fetchers(&stat).pop(),

@@ -2,7 +2,7 @@
 //!
 //! `EROFS_FUSE_SOAK` is the number of deaths (default 12).
 
-#[path = "../../../erofs-fuse/tests/mount/harness.rs"]
+#[path = "../../../erofs-mount/tests/mount/harness.rs"]
 #[macro_use]
 mod harness;
 
@@ -74,7 +74,7 @@ const TESTS: &[harness::Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    if let Some(code) = erofs_fuse::run_if_daemon() {
+    if let Some(code) = erofs_mount::run_if_daemon() {
         return code;
     }
     if let Some(code) = again_with_fetcher() {

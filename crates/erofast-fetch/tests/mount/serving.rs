@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use erofs_fuse::umount;
+use erofs_mount::umount;
 use rustix::fs::{Advice, fadvise};
 
 use crate::server::Fault;

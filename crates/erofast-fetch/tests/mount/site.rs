@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use erofs_engine::erofs_format::{FileType, Nid};
 use erofs_engine::{Engine, EngineOptions};
-use erofs_fuse::{MountOptions, MountRequest, mount, stat};
+use erofs_mount::{MountOptions, MountRequest, mount, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 
@@ -84,11 +84,11 @@ impl Site {
         site
     }
 
-    pub fn mount(&self, options: &str) -> Result<(), erofs_fuse::Error> {
+    pub fn mount(&self, options: &str) -> Result<(), erofs_mount::Error> {
         self.mount_url(&self.server.url("/x.erofs?signature=secret"), options)
     }
 
-    pub fn mount_url(&self, url: &str, options: &str) -> Result<(), erofs_fuse::Error> {
+    pub fn mount_url(&self, url: &str, options: &str) -> Result<(), erofs_mount::Error> {
         let cache = self.directory.path().join("cache");
         let log = self.log_file();
         let always = format!("cache_dir={},log={}", cache.display(), log.display());

@@ -38,7 +38,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let folder = erofs_fuse::profile_folder().unwrap();
+        let folder = erofs_mount::profile_folder().unwrap();
         for file in fs::read_dir(folder).into_iter().flatten().flatten() {
             if file.file_name().to_string_lossy().starts_with(&self.uuid) {
                 let _ = fs::remove_file(file.path());

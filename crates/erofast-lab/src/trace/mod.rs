@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use erofast_cli::{
     By, Moment, Outcome, TraceLatencyArgs, TraceRecordArgs, Usage, print_json, units,
 };
-use erofs_fuse::note;
+use erofs_mount::note;
 use latency_lab::Interrupt;
 use sched_trace::interrupts::{self, Interrupts};
 use sched_trace::latency::{self, Filter, Report};

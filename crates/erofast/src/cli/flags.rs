@@ -9,7 +9,7 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use erofast_cli::Usage;
 #[cfg(feature = "tools")]
 use erofs_engine::EngineOptions;
-use erofs_fuse::{KNOWN, KnownOption};
+use erofs_mount::{KNOWN, KnownOption};
 
 /// The given flags and their values.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ pub struct MountArgs {
 
 /// The table of `-o` options, and the examples.
 fn mount_help() -> String {
-    let known = erofs_fuse::KNOWN;
+    let known = erofs_mount::KNOWN;
     let width = known.iter().map(|o| o.usage.len()).max().unwrap_or(0);
     let lines = known.iter().map(|option| {
         let meaning = wrapped(option.meaning, WIDTH - width - 4);

@@ -9,7 +9,7 @@ use erofast_cli::{Outcome, Usage, bar, print_json};
 use erofs_engine::remote_image::cache::{self, Entry};
 use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, answers, open_all, shared_cache};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
-use erofs_fuse::text;
+use erofs_mount::text;
 use serde_json::{Value, json};
 
 use crate::cli::{CacheFetchArgs, CacheListArgs, CachePruneArgs, allow_many_files, set_flag};
@@ -167,13 +167,13 @@ pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
 fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     let mut progress = |line| {
         if bar::is_watched() {
-            erofs_fuse::note(line);
+            erofs_mount::note(line);
         }
     };
     let files = open_all(source, options, &mut progress)?;
     for (name, file) in &files {
         if let Some(line) = file.offline() {
-            erofs_fuse::note(format_args!("{name}: {line}"));
+            erofs_mount::note(format_args!("{name}: {line}"));
         }
         fetch_all(&name.to_string(), file)?;
     }

@@ -8,7 +8,7 @@ use anyhow::bail;
 use erofast_cli::{Outcome, one_line, stdout};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, ReadContext, WorkersMode};
-use erofs_fuse::note;
+use erofs_mount::note;
 
 use crate::cli::CatArgs;
 use crate::glob::{self, Found};

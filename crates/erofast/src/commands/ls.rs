@@ -10,7 +10,7 @@ use erofs_engine::{Engine, WorkersMode};
 use serde_json::{Value, json};
 
 use crate::cli::LsArgs;
-use erofs_fuse::note;
+use erofs_mount::note;
 
 use crate::listing::Listing;
 use crate::tree::{self, Visit, join};

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use clap::CommandFactory;
 use erofast_cli::{Outcome, parse};
 use erofs_engine::{Engine, EngineOptions, WorkersMode};
-use erofs_fuse::{MountOptions, MountRequest, Upgraded};
+use erofs_mount::{MountOptions, MountRequest, Upgraded};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
@@ -35,9 +35,9 @@ fn mount(request: &MountRequest) -> anyhow::Result<Outcome> {
     );
     if request.foreground || request.options.debug {
         sys::allocator::exit_without_memory(false);
-        erofs_fuse::close_inherited(request);
+        erofs_mount::close_inherited(request);
     }
-    erofs_fuse::mount(request)?;
+    erofs_mount::mount(request)?;
     Ok(Outcome::Fine)
 }
 
@@ -86,7 +86,7 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     if args.fake {
         check(&request)?;
     } else {
-        erofs_fuse::mount(&request)?;
+        erofs_mount::mount(&request)?;
     }
     Ok(Outcome::Fine)
 }
@@ -135,8 +135,8 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
 /// `erofast upgrade`
 pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     let upgraded = match args.all {
-        true => erofs_fuse::upgrade_all()?,
-        false => erofs_fuse::upgrade_each(&args.mountpoint),
+        true => erofs_mount::upgrade_all()?,
+        false => erofs_mount::upgrade_each(&args.mountpoint),
     };
     let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
     let outcome = Outcome::of(!upgraded.iter().any(has_failed));
@@ -149,8 +149,8 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     } in upgraded
     {
         match outcome {
-            Err(error) if counts => erofs_fuse::note(error),
-            Err(error) => erofs_fuse::note(format!(
+            Err(error) if counts => erofs_mount::note(error),
+            Err(error) => erofs_mount::note(format!(
                 "{error} (another user's mount: no failure of this command)"
             )),
             Ok(()) if shows && counts => serves(&mountpoint)?,
@@ -162,7 +162,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
 
 /// Prints what serves a mount now; nothing for a mount that is gone or has no path.
 fn serves(mountpoint: &Path) -> anyhow::Result<()> {
-    if let Ok(counters) = erofs_fuse::stat(mountpoint) {
+    if let Ok(counters) = erofs_mount::stat(mountpoint) {
         let version = counters["version"].as_str().unwrap_or("?");
         let place = mountpoint.display();
         outln!(
@@ -175,13 +175,13 @@ fn serves(mountpoint: &Path) -> anyhow::Result<()> {
 
 /// `erofast umount`
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
-    let umount = |place: &PathBuf| erofs_fuse::umount(place, args.lazy).err();
+    let umount = |place: &PathBuf| erofs_mount::umount(place, args.lazy).err();
     Ok(told(args.mountpoint.iter().filter_map(umount).collect()))
 }
 
 /// Prints a line for each mount that failed.
-fn told(failed: Vec<erofs_fuse::Error>) -> Outcome {
+fn told(failed: Vec<erofs_mount::Error>) -> Outcome {
     let outcome = Outcome::of(failed.is_empty());
-    failed.into_iter().for_each(erofs_fuse::note);
+    failed.into_iter().for_each(erofs_mount::note);
     outcome
 }

@@ -6,7 +6,7 @@ pub(crate) mod deferral;
 mod faults;
 mod filesystem;
 mod image_scan;
-pub(crate) mod queries;
+pub mod queries;
 mod request_line;
 #[cfg(test)]
 mod tests;
@@ -17,4 +17,3 @@ mod xattrs;
 pub use attempts::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub(crate) use faults::FaultRecorder;
 pub(crate) use filesystem::{ErofsFilesystem, FilesystemFigures};
-pub use trace_spans::take_spans;

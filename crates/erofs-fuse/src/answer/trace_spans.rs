@@ -1,19 +1,13 @@
-//! Trace spans: what a mount did and when, taken by a [query](queries).
+//! Trace spans: what a mount did and when, taken by a [query](super::queries).
 //!
 //! The query enables recording for a while, see [`erofs_engine::trace_spans`]. Only root and the
 //! mount's own user may make it.
 
-use std::path::Path;
-
 use erofs_engine::trace_spans::{Span, TraceSpans};
 use fuse_transport::{Caller, Errno, Served};
 
-use super::queries;
-use crate::error::Error;
+use super::queries::MAX_SPANS;
 use crate::origin;
-
-/// Most spans in one value, of some 80 bytes each.
-const MAX_SPANS: usize = 1 << 13;
 
 /// Records a request on the thread that served it, and its reply within that.
 pub(crate) fn record(spans: &TraceSpans, served: &Served) {
@@ -32,34 +26,6 @@ pub(crate) fn value(spans: &TraceSpans, caller: Caller) -> Result<Vec<u8>, Errno
     let fields = |s: Span| (s.name, s.thread, s.start_ns, s.end_ns, s.id, s.bytes);
     let spans: Vec<_> = spans.into_iter().map(fields).collect();
     serde_json::to_vec(&(lost, spans)).map_err(|_| Errno::NOMEM)
-}
-
-/// All trace spans that the mount recorded since the last call, in no particular order, and how
-/// many were lost because the buffer was full; recording continues for ten seconds.
-///
-/// # Errors
-/// One line: it is not an erofast mount, may not be queried, or its daemon is dead.
-pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
-    let (mut all, mut lost) = (Vec::new(), 0);
-    loop {
-        let value = queries::get(mountpoint, queries::SPANS)?;
-        let (more, spans) = parse(&value).map_err(|error| {
-            let why = format!("its trace spans cannot be parsed: {error}");
-            Error::mountpoint(mountpoint, why)
-        })?;
-        lost += more;
-        // The request itself is recorded, so there is always a span: a value that is not full is
-        // the last.
-        let is_last = spans.len() < MAX_SPANS;
-        all.extend(spans);
-        if is_last {
-            return Ok((all, lost));
-        }
-    }
-}
-
-fn parse(value: &[u8]) -> serde_json::Result<(u64, Vec<Span>)> {
-    serde_json::from_slice(value)
 }
 
 #[cfg(test)]
@@ -87,7 +53,8 @@ mod tests {
             bytes: 4096,
         };
         record(&spans, &served);
-        let (_, read) = parse(&value(&spans, ROOT).unwrap()).unwrap();
+        let value = value(&spans, ROOT).unwrap();
+        let (_, read): (u64, Vec<Span>) = serde_json::from_slice(&value).unwrap();
         let fields = |s: &Span| (s.name.to_string(), s.start_ns, s.end_ns, s.id, s.bytes);
         let spans: Vec<_> = read.iter().map(fields).collect();
         assert_eq!(

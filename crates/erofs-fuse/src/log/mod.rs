@@ -23,7 +23,7 @@ const FILE_MODE: u32 = 0o640;
 
 /// The log of one mount. Nothing here waits for the receiver.
 #[derive(Debug)]
-pub(crate) enum Log {
+pub enum Log {
     /// systemd's journal.
     Journal(UnixDatagram),
     /// syslogd.
@@ -39,7 +39,7 @@ pub(crate) enum Log {
 impl Log {
     /// Opens what the options name; otherwise standard error or, in the background, the system's
     /// log.
-    pub(crate) fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
+    pub fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
             Some(path) => Self::file(path),
             None if background => Ok(Self::system()),
@@ -67,7 +67,7 @@ impl Log {
     }
 
     /// This log, for another process.
-    pub(crate) fn duplicate(&self) -> io::Result<Self> {
+    pub fn duplicate(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Journal(socket) => Self::Journal(socket.try_clone()?),
             Self::Syslog(socket) => Self::Syslog(socket.try_clone()?),
@@ -78,7 +78,7 @@ impl Log {
     }
 
     /// The descriptor it is written to, unless that is standard error.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
             Self::File(file, _) => Some(file.as_fd()),
@@ -88,14 +88,14 @@ impl Log {
 
     /// A notice for the live counters if faults will not be logged. Not printed when mounting: in
     /// most containers nobody could do anything about it.
-    pub(crate) fn notice(&self) -> Option<&'static str> {
+    pub fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
             "no journal and no syslog here: only erofast stat shows faults; log=FILE keeps them",
         )
     }
 
     /// Name of the log, for the live counters.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         match self {
             Self::Journal(_) => Some("journal".to_owned()),
             Self::Syslog(_) => Some("syslog".to_owned()),
@@ -106,13 +106,13 @@ impl Log {
     }
 
     /// Logs a line; false if that failed.
-    pub(crate) fn line(&self, message: &str) -> bool {
+    pub fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }
 
     /// Logs a line with fields for the journal, unless they have no value. Unprintable characters
     /// in the message are written as `\xNN`.
-    pub(crate) fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
+    pub fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
         let message = &text::line(message);
         match self {
             Self::Journal(socket) => sent(socket, &journal::datagram(message, fields)),

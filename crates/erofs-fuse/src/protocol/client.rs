@@ -20,8 +20,10 @@ use crate::packets;
 use crate::request::MountRequest;
 
 /// Mounts once, and unmounts.
-pub(crate) struct MountHelper {
+#[derive(Debug)]
+pub struct MountHelper {
     socket: OwnedFd,
+    has_companion: bool,
     /// Atomic: opened devices that a manifest lists.
     listed: AtomicUsize,
     /// Set once the handshake is done, if there is a watcher: shows that this server is alive.
@@ -36,23 +38,32 @@ impl AsFd for MountHelper {
 }
 
 impl MountHelper {
-    fn new(socket: OwnedFd) -> Self {
+    fn new(socket: OwnedFd, has_companion: bool) -> Self {
         let listed = AtomicUsize::new(0);
         let alive = OnceLock::new();
         Self {
             socket,
+            has_companion,
             listed,
             alive,
         }
     }
 
     /// The helper that started this server with a socket as its standard input, which is replaced
-    /// by `null`.
-    pub(crate) fn parent(null: impl AsFd) -> Result<Self, Error> {
+    /// by `null`. `has_companion`: it answers the requests for a companion.
+    ///
+    /// # Errors
+    /// Standard input cannot be replaced.
+    pub fn parent(null: impl AsFd, has_companion: bool) -> Result<Self, Error> {
         let stdin = rustix::stdio::stdin();
         let socket = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(Error::io("stdin"))?;
         rustix::stdio::dup2_stdin(null).map_err(Error::io("stdin"))?;
-        Ok(Self::new(socket))
+        Ok(Self::new(socket, has_companion))
+    }
+
+    /// Whether it has a companion for this server.
+    pub(crate) fn has_companion(&self) -> bool {
+        self.has_companion
     }
 
     /// The order that arrived, once the socket is readable; `None` if the helper is gone.
@@ -125,7 +136,7 @@ impl MountHelper {
     /// Call it once the mount is served: from then on a server that dies is replaced, if possible.
     /// False if the helper was killed before it answered: it may have reported the mount, so the
     /// mount must not end.
-    pub(crate) fn served(&self) -> Result<bool, Error> {
+    pub fn served(&self) -> Result<bool, Error> {
         match self.ask(Request::Served) {
             Ok(outcome) => {
                 self.hold(outcome?.descriptor);
@@ -218,7 +229,7 @@ impl MountHelper {
     }
 
     /// Reports that this server ends with an error.
-    pub(crate) fn failed(&self, error: &Error) {
+    pub fn failed(&self, error: &Error) {
         let line: String = error.to_string().chars().take(LINE_CHARS).collect();
         // Fails only if the helper is gone.
         let packet = Request::Failed.packet(line.as_bytes());
@@ -246,7 +257,7 @@ mod tests {
     #[test]
     fn a_server_knows_that_the_helper_was_killed_before_it_answered() {
         let (socket, theirs) = packets::socket_pair().unwrap();
-        let helper = MountHelper::new(socket);
+        let helper = MountHelper::new(socket, true);
         std::thread::scope(|scope| {
             let served = scope.spawn(|| helper.served());
             let request = super::super::receive(&theirs).unwrap().0;

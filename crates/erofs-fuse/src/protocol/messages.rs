@@ -4,7 +4,7 @@
 //! In an upgrade, helper and server come from two programs. A server that takes a mount over
 //! therefore sends only requests that helpers have known since version 1.0.0, `Open` to `Expire`,
 //! and those that they say they know
-//! ([`respawn::helper_has_companion`](crate::respawn::helper_has_companion)).
+//! ([`MountHelper::has_companion`](super::MountHelper::has_companion)).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::packets;
 /// A request of a server to its mount helper; from `Copy` on, a request of the companion, or of a
 /// server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub enum Request {
     /// Mount, with reads of at most this many bytes.
     Mount {
         /// `max_read` of mount(2).
@@ -89,7 +89,7 @@ pub(crate) enum Request {
 
 /// An order of the helper, sent without a request, if it may not signal its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
+pub enum Order {
     /// Unmount and end.
     End,
     /// Exit at once; another server has the mount.
@@ -97,14 +97,15 @@ pub(crate) enum Order {
 }
 
 /// The answer, sometimes with a descriptor, or the reason for failure.
-pub(crate) type Response = Result<Answer, HelperError>;
+pub type Response = Result<Answer, HelperError>;
 
 /// The result of a request that was carried out.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) descriptor: Option<OwnedFd>,
+pub struct Answer {
+    /// The file that the request asked for.
+    pub descriptor: Option<OwnedFd>,
     /// Version of the descriptor's file when the helper opened it.
-    pub(crate) version: Option<Version>,
+    pub version: Option<Version>,
 }
 
 impl From<Option<OwnedFd>> for Answer {
@@ -131,7 +132,7 @@ impl Request {
     }
 
     /// Sends the request.
-    pub(crate) fn send(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<()> {
         packets::send(&socket, &self.packet(bytes)?)
     }
 
@@ -143,7 +144,7 @@ impl Request {
 }
 
 /// Sends an order.
-pub(crate) fn send_order(socket: impl AsFd, order: Order) -> io::Result<()> {
+pub fn send_order(socket: impl AsFd, order: Order) -> io::Result<()> {
     packets::send(socket, &serde_json::to_vec(&order)?)
 }
 
@@ -153,7 +154,7 @@ pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
 }
 
 /// Sends an answer. Does not wait: a server that does not take its answers gets no more.
-pub(crate) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
+pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
     let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
     let answer = response.as_ref().ok();
     let descriptor = answer.and_then(|answer| answer.descriptor.as_ref());
@@ -165,14 +166,18 @@ pub(crate) fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> 
 ///
 /// # Errors
 /// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
-pub(crate) fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
+pub fn receive(socket: impl AsFd) -> io::Result<(Request, Vec<u8>)> {
     let (mut packet, _) = packets::receive(socket)?;
     let (request, length) = parse(&packet)?;
     packet.drain(..length);
     Ok((request, packet))
 }
 
-pub(crate) fn receive_response(socket: impl AsFd) -> io::Result<Response> {
+/// Waits for an answer.
+///
+/// # Errors
+/// The other end is closed (`UnexpectedEof`), or has sent something else (`InvalidData`).
+pub fn receive_response(socket: impl AsFd) -> io::Result<Response> {
     let (packet, descriptor) = packets::receive(socket)?;
     let (outcome, _) = parse::<Result<Option<Version>, HelperError>>(&packet)?;
     Ok(outcome.map(|version| Answer {

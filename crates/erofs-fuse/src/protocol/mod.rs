@@ -2,12 +2,12 @@
 //! mount helper, the answers, and the helper's orders.
 //!
 //! To add a request: a variant of [`Request`], a method of [`MountHelper`], and
-//! the action in `supervise/mount_state.rs` or `companion/errands.rs`.
+//! the action in `erofs-mount`, `supervise/mount_state.rs` or `companion/errands.rs`.
 
 mod client;
 mod decoded;
 mod messages;
 
-pub(crate) use client::MountHelper;
+pub use client::MountHelper;
 pub(crate) use decoded::DecodedWriter;
-pub(crate) use messages::{Answer, Order, Request, receive, receive_response, respond, send_order};
+pub use messages::{Answer, Order, Request, receive, receive_response, respond, send_order};

@@ -12,7 +12,7 @@
 //! 4. [seccomp](calls): only the system calls that serving needs.
 //!
 //! If the kernel or a container refuses one of these, it is left out, with a notice. Another
-//! process mounts and unmounts (see [`crate::helper`]).
+//! process mounts and unmounts, the mount helper.
 
 #[cfg(any(
     target_arch = "x86_64",
@@ -171,7 +171,7 @@ impl Sandbox {
 /// there is one: it can open nothing else and write nothing at all. Unlike a server it remains the
 /// user who mounted, since only that user may use the mount. Steps that the kernel or a container
 /// refuses are left out: a companion reads no image.
-pub(crate) fn enter_as_companion(root: Option<&OwnedFd>) {
+pub fn enter_as_companion(root: Option<&OwnedFd>) {
     let _ = capabilities::keep(capabilities::READ_ANY);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     if rustix::thread::set_no_new_privs(true).is_ok() {

@@ -1,8 +1,7 @@
-//! `erofast stat`: the live counters of a mount, as JSON.
+//! The live counters of a mount, which `erofast stat` shows.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Instant;
 
 use erofs_engine::cpu_workers::WorkerStats;
@@ -12,11 +11,9 @@ use erofs_engine::{CacheStats, Engine, EngineStats, PoolStats, remote};
 use figures::{Shape, Shaped};
 use fuse_transport::{Protocol, Session, Statistics};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::restart::{self, Restart, RestartFigures};
-use crate::answer::{FilesystemFigures, queries};
-use crate::error::Error;
+use crate::answer::FilesystemFigures;
 use crate::request::MountRequest;
 use crate::sandbox::Sandbox;
 use crate::version::version;
@@ -107,63 +104,6 @@ enum Transport {
 
 impl Shaped for Transport {
     const SHAPE: Shape = Shape::Words(&["dev_fuse", "io_uring"]);
-}
-
-/// The live counters of a mount.
-///
-/// # Errors
-/// One line: it is not an erofast mount, may not be read, or its daemon is dead.
-pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
-    let value = queries::get(mountpoint, queries::COUNTERS)?;
-    let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
-    let counters = serde_json::from_slice(&value);
-    let counters: Value = counters.map_err(|error| wrong(format!("cannot be parsed: {error}")))?;
-    match counters.is_object() && is_plausible(&counters) {
-        true => Ok(counters),
-        false => Err(wrong("are none that a server of erofast has".to_owned())),
-    }
-}
-
-/// Largest number up to which a double is exact, and more than any count: sums of counters stay far
-/// below what 64 bits hold.
-const LARGEST: u64 = 1 << 53;
-
-/// Longest list accepted; a server's lists have 64 buckets, a few CPUs or a few programs.
-const LONGEST: usize = 1 << 10;
-
-/// Whether its numbers can be added up: a server of another user may answer anything.
-fn is_plausible(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
-        Value::Array(list) => list.len() <= LONGEST && list.iter().all(is_plausible),
-        // Hostile images have faults at arbitrary places; these are not added up.
-        Value::Object(fields) => fields
-            .iter()
-            .all(|(name, value)| ["nid", "address"].contains(&&**name) || is_plausible(value)),
-        _ => true,
-    }
-}
-
-/// A mount point, and the result of [`stat`] for it.
-pub type Answer = (PathBuf, Result<Value, Error>);
-
-/// The live counters of these mounts, with their mount points. All servers are queried at the same
-/// time.
-pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
-    let asked = places.into_iter().map(|place| {
-        let mountpoint = place.clone();
-        (
-            place,
-            thread::Builder::new().spawn(move || stat(&mountpoint)),
-        )
-    });
-    let asked: Vec<_> = asked.collect();
-    let answers = asked.into_iter().map(|(place, asked)| {
-        let asked = asked.ok().and_then(|thread| thread.join().ok());
-        let answer = asked.unwrap_or_else(|| stat(&place));
-        (place, answer)
-    });
-    answers.collect()
 }
 
 /// Collects the counters, in the daemon.

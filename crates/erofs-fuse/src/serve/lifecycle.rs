@@ -35,13 +35,11 @@ use crate::answer::ErofsFilesystem;
 use crate::answer::FaultRecorder;
 use crate::error::Error;
 use crate::log::Log;
-use crate::mounting::covered_notice;
 use crate::nodes::InodeNumbers;
 use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
 use crate::protocol::MountHelper;
 use crate::request::{MountRequest, Start};
-use crate::respawn;
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
@@ -50,7 +48,10 @@ const LAST_DECODING: Duration = Duration::from_millis(300);
 
 /// Serves an image until the mount is gone. `log` receives faults of the image, `notice` lines for
 /// the user; `ready` is called when programs can use the mount, and informs the helper.
-pub(crate) fn serve(
+///
+/// # Errors
+/// One line, which describes the fault. The mount is gone, unless another server had it before.
+pub fn serve(
     request: &MountRequest,
     start: Start,
     helper: &mut MountHelper,
@@ -59,8 +60,6 @@ pub(crate) fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // These are only for the fetcher, which the helper starts.
-    sys::environment::erase(respawn::NETWORK).map_err(Error::std_io("the environment"))?;
     // Read now: later neither a non-dumpable process nor the sandbox may.
     let _ = rustix::param::page_size();
     origin::remember();
@@ -70,11 +69,6 @@ pub(crate) fn serve(
         .map_err(Error::io("prctl"))?;
     let options = &request.options;
     let mut restart = Restart::new(request)?;
-    // A successor must not resolve a path that may lead into the mount: nobody serves it.
-    let covers = match start {
-        Start::Successor => None,
-        Start::First => covered_notice(&request.mountpoint),
-    };
     let engine = EngineOptions {
         // This thread watches while it waits.
         watches: false,
@@ -119,7 +113,7 @@ pub(crate) fn serve(
     let (faults, logging) = FaultRecorder::start(log, &engine, root, &mut on_demand)?;
     let mut ready = |helper: &MountHelper| {
         // Print notices only after mounting, so that a failure prints just its error.
-        notices.iter().chain(&covers).for_each(|line| notice(line));
+        notices.iter().for_each(|line| notice(line));
         ready(helper)
     };
     let serving = Serving {
@@ -362,7 +356,7 @@ impl Serving<'_> {
         let (options, root) = (&self.request.options, image.nodes().root());
         let learns = options.profile.is_some();
         let lists = origin::user().is_root() && options.read_ahead_kb != Some(0);
-        let is_possible = self.request.passed_device().is_none() && respawn::helper_has_companion();
+        let is_possible = self.request.passed_device().is_none() && helper.has_companion();
         if !is_possible || !learns && !lists {
             return Ok(None);
         }

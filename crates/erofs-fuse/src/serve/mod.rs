@@ -2,13 +2,11 @@
 
 mod counters;
 mod lifecycle;
-mod prometheus;
 mod request_size;
 mod restart;
 mod threads;
 mod uring;
 mod wait;
 
-pub use counters::{Answer, MountFigures, stat, stat_each};
-pub(crate) use lifecycle::serve;
-pub use prometheus::prometheus;
+pub use counters::MountFigures;
+pub use lifecycle::serve;

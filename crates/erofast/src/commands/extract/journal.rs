@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use erofast_cli::bar::Bar;
 use erofast_cli::units;
 use erofs_engine::erofs_format::FileType;
-use erofs_fuse::note;
+use erofs_mount::note;
 use serde::Serialize;
 
 use crate::name::EntryPath;

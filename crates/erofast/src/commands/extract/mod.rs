@@ -26,7 +26,7 @@ use anyhow::Context;
 use erofast_cli::{Outcome, Usage, print_json, print_line};
 use erofs_engine::erofs_format::{FileType, Inode};
 use erofs_engine::{Engine, WorkersMode};
-use erofs_fuse::note;
+use erofs_mount::note;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::job::Job;

@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::{Shell, generate};
 use erofast_cli::ENGINES;
-use erofs_fuse::KNOWN;
+use erofs_mount::KNOWN;
 
 use super::inside::with_paths;
 use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
@@ -123,7 +123,7 @@ fn engines(typed: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 fn mount_points(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let places = erofs_fuse::mountpoints().unwrap_or_default();
+    let places = erofs_mount::mountpoints().unwrap_or_default();
     let fits = |place: &OsString| {
         place
             .as_encoded_bytes()

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use erofs_fuse::{KNOWN, KnownOption};
+use erofs_mount::{KNOWN, KnownOption};
 use roff::Roff;
 
 use super::markdown;

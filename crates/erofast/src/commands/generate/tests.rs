@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command as Process;
 
 use clap::{Arg, Command, CommandFactory, Parser};
-use erofs_fuse::KNOWN;
+use erofs_mount::KNOWN;
 
 use super::{complete, pages};
 use crate::cli::{Cli, HelperArgs};

@@ -22,7 +22,7 @@ pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
 
 /// The profiles that mounts have learned, of one image or of all, or why a file has none.
 pub(super) fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
-    let folder = erofs_fuse::profile_folder()?;
+    let folder = erofs_mount::profile_folder()?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
@@ -97,7 +97,7 @@ impl Found {
 /// The profiles that travel with an image: beside it, if it is a file, and inside it.
 pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
-    let beside = erofs_fuse::profile_beside(image);
+    let beside = erofs_mount::profile_beside(image);
     if remote::url(image).is_none() && beside.exists() {
         found.push(Found {
             learned: read(&beside),
@@ -106,7 +106,7 @@ pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<
         });
     }
     let engine = engine_of(image, flags)?;
-    let name = erofs_fuse::PROFILE_IN_MOUNT;
+    let name = erofs_mount::PROFILE_IN_MOUNT;
     let inside = engine.resolve(name.as_bytes(), false);
     if let Ok(inode) = inside.as_ref()
         && inode.file_type() == FileType::Regular
@@ -131,14 +131,14 @@ pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<
 /// Whether its folder and suffix are those of a learned profile.
 pub(super) fn is_ours(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    let ours = erofs_fuse::profile_folder().ok();
+    let ours = erofs_mount::profile_folder().ok();
     let ours = ours.and_then(|ours| ours.canonicalize().ok());
     path.extension().is_some_and(|end| end == "profile") && ours.is_some() && folder == ours
 }
 
 pub(super) fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
     let engine = engine_of(path, flags)?;
-    Ok(erofs_fuse::profile_identity(&engine))
+    Ok(erofs_mount::profile_identity(&engine))
 }
 
 fn engine_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Arc<Engine>> {

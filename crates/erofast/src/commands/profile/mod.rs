@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, one_line, print_json};
 use erofs_engine::remote;
-use erofs_fuse::note;
+use erofs_mount::note;
 use launch_profile::{Decoded, ImageIdentity, Learned, PAGE, Profile, Program, RecordedFile, Trim};
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         found.extend(learned.into_iter().map(Found::here).chain(travelling));
     }
     if found.is_empty() && args.images.is_empty() && !args.json {
-        let folder = erofs_fuse::profile_folder()?;
+        let folder = erofs_mount::profile_folder()?;
         outln!("no launches were learned in {}", folder.display());
     }
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);

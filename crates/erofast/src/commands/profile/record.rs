@@ -18,7 +18,7 @@ use anyhow::{Context, ensure};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage};
 use erofs_engine::remote;
-use erofs_fuse::{MountOptions, MountRequest, note};
+use erofs_mount::{MountOptions, MountRequest, note};
 use launch_profile::Program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -93,7 +93,7 @@ fn output(args: &ProfileRecordArgs) -> anyhow::Result<PathBuf> {
             let line = "-o FILE: beside a URL nothing can be written";
             Err(Usage(line.into()).into())
         }
-        (None, None) => Ok(erofs_fuse::profile_beside(&args.image)),
+        (None, None) => Ok(erofs_mount::profile_beside(&args.image)),
     }
 }
 
@@ -230,8 +230,8 @@ fn serve(request: &MountRequest, parent: Pid) -> i32 {
     }
     // Signals from the terminal are meant for the command.
     let _ = rustix::process::setpgid(None, None);
-    erofs_fuse::close_inherited(request);
-    match erofs_fuse::mount(request) {
+    erofs_mount::close_inherited(request);
+    match erofs_mount::mount(request) {
         Ok(()) => 0,
         Err(error) => {
             let place = request.mountpoint.with_file_name("failure");

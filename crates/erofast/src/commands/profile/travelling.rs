@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use erofast_cli::Outcome;
 use erofs_engine::remote;
-use erofs_fuse::note;
+use erofs_mount::note;
 use launch_profile::{Learned, Program, limits};
 
 use super::files::{NONE, named, only, read, replace};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use erofast_cli::{Outcome, print_json};
-use erofs_fuse::text;
+use erofs_mount::text;
 use serde_json::{Value, json};
 
 use crate::cli::StatArgs;
@@ -43,14 +43,14 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
 
 /// A file in a mount stands for the mount.
 fn of_file(place: PathBuf) -> PathBuf {
-    erofs_fuse::mountpoint_of(&place).unwrap_or(place)
+    erofs_mount::mountpoint_of(&place).unwrap_or(place)
 }
 
 /// Named as in the mount table, each once.
 fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     for place in named.into_iter().map(of_file) {
-        let place = erofs_fuse::erofast_mount_at(&place).unwrap_or(place);
+        let place = erofs_mount::erofast_mount_at(&place).unwrap_or(place);
         if !places.contains(&place) {
             places.push(place);
         }
@@ -66,18 +66,19 @@ fn has_failed(mount: &Value) -> bool {
 /// A page with all mounts, whatever their state; faults are reported on standard error.
 fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     let mounts = match places {
-        [place] => vec![
-            match (erofs_fuse::stat(place), erofs_fuse::erofast_mount_at(place)) {
-                (Ok(counters), None) => counters,
-                (Err(error), None) => return Err(error.into()),
-                (answer, Some(place)) => with_mountpoint(&place, answer),
-            },
-        ],
+        [place] => vec![match (
+            erofs_mount::stat(place),
+            erofs_mount::erofast_mount_at(place),
+        ) {
+            (Ok(counters), None) => counters,
+            (Err(error), None) => return Err(error.into()),
+            (answer, Some(place)) => with_mountpoint(&place, answer),
+        }],
         places => counters_of(places)?,
     };
     let errors = mounts.iter().filter_map(|mount| mount["error"].as_str());
-    errors.for_each(erofs_fuse::note);
-    outln!("{}", erofs_fuse::prometheus(&mounts).trim_end());
+    errors.for_each(erofs_mount::note);
+    outln!("{}", erofs_mount::prometheus(&mounts).trim_end());
     Ok(Outcome::of(!mounts.iter().any(has_failed)))
 }
 
@@ -85,7 +86,7 @@ fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
 /// `error`.
 fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
     Ok(match places {
-        [place] => erofs_fuse::stat(place)?,
+        [place] => erofs_mount::stat(place)?,
         places => json!({"mounts": counters_of(places)?}),
     })
 }
@@ -94,19 +95,19 @@ fn counters(places: &[PathBuf]) -> anyhow::Result<Value> {
 /// as root.
 fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let places = match places {
-        [] => erofs_fuse::mountpoints()?,
+        [] => erofs_mount::mountpoints()?,
         places => places.to_vec(),
     };
-    let answers = erofs_fuse::stat_each(places).into_iter();
+    let answers = erofs_mount::stat_each(places).into_iter();
     Ok(answers
         .map(|(place, answer)| with_mountpoint(&place, answer))
         .collect())
 }
 
 /// The counters, or why there are none, with the mount point from the mount table.
-fn with_mountpoint(place: &Path, answer: Result<Value, erofs_fuse::Error>) -> Value {
+fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> Value {
     let mut counters = answer.unwrap_or_else(|error| {
-        let is_private = matches!(error, erofs_fuse::Error::Private { .. });
+        let is_private = matches!(error, erofs_mount::Error::Private { .. });
         json!({"error": error.to_string(), "private": is_private})
     });
     counters["mountpoint"] = match place.to_str() {
@@ -130,7 +131,7 @@ fn shown(now: &Value, before: Option<&Value>) -> String {
 
 /// The text printed instead of a table without rows.
 fn none() -> String {
-    match erofs_fuse::mounts_of_others() {
+    match erofs_mount::mounts_of_others() {
         Ok(0) | Err(_) => "nothing of erofast is mounted".to_owned(),
         Ok(1) => {
             "no mount of this user; one of another user: erofast stat DIRECTORY shows it".into()

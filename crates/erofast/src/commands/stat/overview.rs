@@ -1,7 +1,7 @@
 //! All mounts, one line each.
 
 use erofast_cli::units;
-use erofs_fuse::text;
+use erofs_mount::text;
 use serde_json::Value;
 
 use super::page::number;

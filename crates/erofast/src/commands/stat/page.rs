@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use erofast_cli::units;
-use erofs_fuse::text;
+use erofs_mount::text;
 use serde_json::Value;
 
 use super::histogram::Histogram;

@@ -1,0 +1,387 @@
+//! The companion as seen by its parent, the mount helper, and the work of its process: it looks
+//! ahead of the mount's readers ([`look_ahead`]).
+//!
+//! The process is a fork of the helper. Until there is work, it has read nothing untrusted; then it
+//! copies the mount and enters its own sandbox. If it dies, the mount works without it, and the
+//! next event that it would have to act on starts it again, a limited number of times.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use erofs_engine::remote;
+use look_ahead::{Companion, Events, Origin, Reader, Settings};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::process::Signal;
+
+use super::copied_mount::CopiedMount;
+use super::detached_copy;
+use super::errands::{self, Errands, LONGEST_NOTE, StoredProfile};
+use super::profile_file::ProfileFile;
+use crate::child::ChildProcess;
+use crate::inherited;
+use crate::mounting::{Mounted, read_ahead, read_table};
+use erofs_fuse::error::Error;
+use erofs_fuse::options::{Prefetch, ProfileLocation, SandboxMode};
+use erofs_fuse::packets::socket_pair;
+use erofs_fuse::poll::{first_ready, has_ended};
+use erofs_fuse::protocol::{Request, receive, respond};
+use erofs_fuse::request::MountRequest;
+use erofs_fuse::sandbox;
+
+/// Its name for `ps`.
+const NAME: &std::ffi::CStr = c"erofs_companion";
+
+/// The most lines that one mount's companion may write to the log.
+const NOTES: usize = 4;
+
+/// How often it may be started for one mount.
+const STARTS: u32 = 5;
+
+/// How long it may take to write what was learned after the mount has ended: on a busy machine it
+/// may have to wait for a CPU.
+const END: Duration = Duration::from_secs(10);
+
+/// The most errands at a time. One that has been answered may still be ending.
+const ERRANDS: usize = 4;
+
+/// Interval between checks for errands that have ended.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Exit status: it will never have any work in this mount.
+const NEVER: i32 = 3;
+
+/// The companion of a mount.
+pub(crate) struct CompanionOfMount {
+    /// Given to servers.
+    events: OwnedFd,
+    wake: OwnedFd,
+    /// Used by this process, which reads no events.
+    reader: Reader,
+    text: OwnedFd,
+    mounted: Mounted,
+    profile: Option<ProfileFile>,
+    /// The profile that travels with the image.
+    travelling: Option<OwnedFd>,
+    /// The number of lines that the log still accepts.
+    notes: usize,
+    running: Option<Running>,
+    errands: Vec<ChildProcess>,
+    /// Whether any event may begin the launch.
+    any: bool,
+    starts: u32,
+    null: OwnedFd,
+}
+
+struct Running {
+    child: ChildProcess,
+    socket: OwnedFd,
+    /// Closed when the mount has ended.
+    end: Option<OwnedFd>,
+}
+
+impl CompanionOfMount {
+    pub(crate) fn new(
+        mounted: &Mounted,
+        profile: Option<ProfileFile>,
+        travelling: Option<OwnedFd>,
+        null: &OwnedFd,
+    ) -> Result<Self, Error> {
+        const WHAT: &str = "memory for a companion";
+        let events = Events::create().map_err(Error::std_io(WHAT))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags).map_err(Error::io(WHAT))?;
+        let reader = map(&events, &wake)?;
+        let any = profile
+            .as_ref()
+            .is_some_and(ProfileFile::begins_with_any_file);
+        reader.set_unattended(any);
+        let mut this = Self {
+            any,
+            travelling: None,
+            notes: NOTES,
+            reader,
+            events,
+            wake,
+            text: errands::text()?,
+            mounted: mounted.clone(),
+            profile,
+            running: None,
+            errands: Vec::new(),
+            starts: 0,
+            null: null.try_clone().map_err(Error::std_io("dup"))?,
+        };
+        if let Some(travelling) = travelling {
+            this.has_come(travelling);
+        }
+        Ok(this)
+    }
+
+    /// Takes a profile that travels with the image and has arrived.
+    pub(crate) fn has_come(&mut self, travelling: OwnedFd) {
+        self.travelling = Some(travelling);
+        self.reader.announce();
+    }
+
+    /// The place where a server records events.
+    pub(crate) fn events(&self) -> Result<OwnedFd, Error> {
+        self.events.try_clone().map_err(Error::std_io("dup"))
+    }
+
+    /// The eventfd by which a server wakes the companion.
+    pub(crate) fn wake(&self) -> Result<OwnedFd, Error> {
+        self.wake.try_clone().map_err(Error::std_io("dup"))
+    }
+
+    /// Readable when [`attend`](Self::attend) has something to do.
+    pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
+        match &self.running {
+            // More are accepted once one of these has ended.
+            Some(_) if self.errands.len() >= ERRANDS => None,
+            Some(running) => Some(running.socket.as_fd()),
+            // An event that should wake it starts it instead.
+            None => (self.starts < STARTS).then(|| self.wake.as_fd()),
+        }
+    }
+
+    /// Starts the process if launches may be expected, before programs can use the mount, so that
+    /// none gets ahead of it.
+    pub(crate) fn start_once(&mut self, request: &MountRequest) {
+        if self.profile.is_some() && self.running.is_none() && self.starts == 0 {
+            self.start(request);
+        }
+    }
+
+    fn start(&mut self, request: &MountRequest) {
+        self.starts += 1;
+        let Ok((socket, theirs)) = socket_pair() else {
+            return;
+        };
+        let Ok((end, held)) = std::io::pipe() else {
+            return;
+        };
+        let mut kept = inherited::named_descriptors();
+        let open = [&self.events, &self.wake, &self.text, &self.null];
+        kept.extend(open.map(AsRawFd::as_raw_fd));
+        kept.push(end.as_raw_fd());
+        let child = ChildProcess::fork(theirs, &kept, || {
+            let _ = rustix::thread::set_name(NAME);
+            let _ = rustix::stdio::dup2_stdout(&self.null);
+            let _ = rustix::stdio::dup2_stderr(&self.null);
+            self.run(request, end.as_fd())
+        });
+        self.running = child.ok().map(|child| Running {
+            child,
+            socket,
+            end: Some(held.into()),
+        });
+        if self.running.is_none() {
+            self.gone();
+        }
+    }
+
+    /// Call this when [`watched`](Self::watched) is readable. Returns a line for the log.
+    pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
+        let Some(running) = &self.running else {
+            self.start(request);
+            return None;
+        };
+        match receive(&running.socket) {
+            Ok((Request::Note, line)) => {
+                self.notes = self.notes.checked_sub(1)?;
+                let line = &line[..line.len().min(LONGEST_NOTE)];
+                return Some(String::from_utf8_lossy(line).into_owned());
+            }
+            Ok((Request::Travelling, _)) => {
+                let file = self.travelling.as_ref().map(OwnedFd::try_clone).transpose();
+                let file = file.map_err(Error::std_io("dup"));
+                let answer = file.map(Into::into).map_err(|error| (&error).into());
+                let _ = respond(&running.socket, &answer);
+            }
+            Ok(asked) => {
+                let child = errands::run(
+                    asked,
+                    running.socket.as_fd(),
+                    &self.text,
+                    &self.mounted,
+                    self.profile.as_mut(),
+                );
+                self.errands.extend(child);
+            }
+            // It has ended, or no longer behaves as it should.
+            Err(_) => self.end_process(),
+        }
+        None
+    }
+
+    fn end_process(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        if !has_ended(running.socket.as_fd()) {
+            let _ = running.child.signal(Signal::KILL);
+        }
+        drop(running.socket);
+        let status = running.child.wait_for(Duration::from_secs(1));
+        let is_over =
+            matches!(status, Ok(Some(status)) if matches!(status.code(), Some(0 | NEVER)));
+        if is_over {
+            self.starts = STARTS;
+        }
+        self.gone();
+    }
+
+    fn gone(&mut self) {
+        self.reader.set_unattended(self.any);
+        if self.starts >= STARTS {
+            self.reader.set_closed(true);
+        }
+    }
+
+    fn reap_errands(&mut self) {
+        self.errands
+            .retain(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    /// Call this when a child of this process has changed its state. A stopped one could keep the
+    /// mount.
+    pub(crate) fn reap(&mut self) {
+        self.reap_errands();
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|it| it.child.has_stopped())
+        {
+            if let Some(running) = &self.running {
+                let _ = running.child.signal(Signal::KILL);
+            }
+            self.end_process();
+        }
+    }
+
+    /// The mount has ended: writes what was learned.
+    pub(crate) fn finish(mut self, request: &MountRequest) {
+        let deadline = Instant::now() + END;
+        if let Some(running) = &mut self.running {
+            running.end = None;
+        }
+        while let Some(running) = &self.running {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A write in progress is completed.
+            let limit = if self.errands.is_empty() {
+                left
+            } else {
+                left.min(TICK)
+            };
+            let socket = self.watched().map(|socket| (socket, PollFlags::IN));
+            match first_ready(socket.as_slice(), Some(limit)) {
+                Ok(Some(_)) => drop(self.attend(request)),
+                _ if left.is_zero() => {
+                    let _ = running.child.signal(Signal::KILL);
+                    return;
+                }
+                _ => {}
+            }
+            self.reap_errands();
+        }
+        while !self.errands.is_empty() && Instant::now() < deadline {
+            thread::sleep(TICK);
+            self.reap_errands();
+        }
+    }
+
+    /// Runs in the companion's process. Returns its exit status.
+    fn run(&self, request: &MountRequest, end: BorrowedFd<'_>) -> i32 {
+        let Ok(reader) = map(&self.events, &self.wake) else {
+            return NEVER;
+        };
+        match self.look_ahead(request, &reader, end) {
+            Ok(status) => status,
+            Err(error) => {
+                Companion::fail(&reader, &format!("nothing is read ahead: {error}"));
+                NEVER
+            }
+        }
+    }
+
+    fn is_mounted(&self) -> bool {
+        read_table().is_ok_and(|table| self.mounted.id.find(&table).is_some())
+    }
+
+    fn look_ahead(
+        &self,
+        request: &MountRequest,
+        reader: &Reader,
+        end: BorrowedFd<'_>,
+    ) -> Result<i32, Error> {
+        let name = reader.file();
+        let open = || -> Result<Option<File>, Error> {
+            let Some(profile) = &self.profile else {
+                return Ok(None);
+            };
+            let mut profile = profile.clone();
+            profile.choose(&name)?;
+            Ok(profile.open()?.map(File::from))
+        };
+        let known = open();
+        let mut settings = self.settings(request, known.as_ref().err());
+        let known = known.ok().flatten();
+        if !Companion::wait_for_work(reader, known.as_ref(), &settings, end) {
+            return Ok(0);
+        }
+        // Others may have written it by now.
+        let known = open();
+        settings.trouble = known.as_ref().err().map(ToString::to_string);
+        let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
+        let socket = socket.map_err(Error::io("stdin"))?;
+        let text = self.text.try_clone().map_err(Error::std_io("dup"))?;
+        let errands = Arc::new(Errands::new(socket, text));
+        let root = match detached_copy::copy(&self.mounted) {
+            Ok(root) => Some(root),
+            Err(error) if self.is_mounted() => return Err(error),
+            // The recorded names are those needed most.
+            Err(_) => None,
+        };
+        let mount = CopiedMount::new(self.mounted.clone(), Arc::clone(&errands))?;
+        if request.options.sandbox != SandboxMode::Off {
+            sandbox::enter_as_companion(root.as_ref());
+        }
+        mount.keep(root);
+        let store = Box::new(StoredProfile {
+            errands,
+            name,
+            version: None,
+        });
+        let reader = map(&self.events, &self.wake)?;
+        let companion = Companion::new(reader, Arc::new(mount), store, settings);
+        companion.run(known.ok().flatten(), end);
+        Ok(0)
+    }
+
+    fn settings(&self, request: &MountRequest, trouble: Option<&Error>) -> Settings {
+        let location = request.options.profile.as_ref();
+        let records = request.options.records();
+        let fetches = request.options.prefetch != Prefetch::None || !request.is_remote();
+        Settings {
+            learns: location.is_some() && trouble.is_none(),
+            any_file: location.is_some_and(|location| *location != ProfileLocation::Learned),
+            one_launch: !records,
+            is_named: matches!(location, Some(ProfileLocation::File(_))),
+            replays: fetches && !records,
+            origin: match remote::url(&request.image) {
+                Some(Ok(url)) if url.reference().is_some() => Origin::Registry,
+                _ => Origin::Beside,
+            },
+            at_a_time: read_ahead::bytes(&self.mounted),
+            memory: File::open("/proc/meminfo").ok(),
+            trouble: trouble.map(ToString::to_string),
+        }
+    }
+}
+
+fn map(events: &OwnedFd, wake: &OwnedFd) -> Result<Reader, Error> {
+    let wake = wake.try_clone().map_err(Error::std_io("dup"))?;
+    Reader::map(events.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
+}

@@ -1,0 +1,45 @@
+//! Mounts EROFS images through FUSE: the life of a mount.
+//!
+//! [`mount`] serves an image until it is unmounted, in the foreground or as a daemon; [`umount`],
+//! [`upgrade`] and [`stat`] act on a mount from outside. A program that calls [`mount`] for the
+//! background must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started
+//! again. Requests are answered by crate [`erofs_fuse`], in a process of its own.
+//!
+//! Rooms, each of which uses only those after it: `daemon` (the processes of a mount), `supervise`
+//! (the mount helper, their parent), `companion` (the process that looks ahead), `upgrade`,
+//! `umount`, `stat`, `outside` (how commands find these processes), `mounting` (making and removing
+//! one mount), `respawn` (this program, started again).
+#![forbid(unsafe_code)]
+// They panic if the stream cannot be written.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
+mod child;
+mod companion;
+mod daemon;
+mod inherited;
+mod mounting;
+mod outside;
+mod patience;
+mod respawn;
+mod stat;
+mod supervise;
+mod umount;
+mod upgrade;
+
+pub use companion::{profile_beside, profile_folder};
+pub use daemon::{mount, run_if_daemon};
+pub use erofs_engine::trace_spans::Span;
+pub use erofs_fuse::error::{Error, HelperError};
+pub use erofs_fuse::options::{
+    KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,
+};
+pub use erofs_fuse::request::{FSTYPE, MountRequest};
+#[cfg(feature = "fail-points")]
+pub use erofs_fuse::{ATTEMPTS_XATTR, CRASH_XATTR, sandbox::allowed_calls};
+pub use erofs_fuse::{MountFigures, note, profile_identity, set_version, text};
+pub use inherited::close_inherited;
+pub use look_ahead::PATH_IN_MOUNT as PROFILE_IN_MOUNT;
+pub use mounting::{erofast_mount_at, mountpoint_of, mountpoints, mounts_of_others};
+pub use stat::{Answer, prometheus, stat, stat_each, take_spans};
+pub use umount::umount;
+pub use upgrade::{Upgraded, upgrade, upgrade_all, upgrade_each};

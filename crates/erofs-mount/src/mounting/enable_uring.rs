@@ -1,0 +1,96 @@
+//! The kernel's switch for FUSE over io_uring.
+
+use std::fs::File;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use erofs_fuse::error::{Error, needs_root};
+use erofs_fuse::options::MountOptions;
+
+/// Only mounts made while this is Y are offered io_uring; a later change does not affect them.
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A handshake takes milliseconds. A mount that hangs in its handshake delays others by no more
+/// than this.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// If the kernel has io_uring off and the mount should use it: sets the parameter during the
+/// handshake, and restores it when dropped. The file is locked meanwhile: another mount would see
+/// the parameter enabled, and be too late when this one restores it.
+#[derive(Debug)]
+pub(crate) struct EnableUringGuard(File);
+
+impl EnableUringGuard {
+    /// `None` if the parameter need not be changed.
+    pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
+        if !options.io_uring {
+            return Ok(None);
+        }
+        let opened = File::options().write(true).open(PARAMETER);
+        let _ = opened.as_ref().is_ok_and(lock);
+        if is_enabled() {
+            return Ok(None);
+        }
+        let set = |mut file: File| file.write_all(b"Y").map(|()| file);
+        match opened.and_then(set) {
+            Ok(file) => Ok(Some(Self(file))),
+            Err(error) => {
+                let why = needs_root(&error, ", or io_uring=off");
+                Err(Error::IoUring(format!("{PARAMETER}: {why}")))
+            }
+        }
+    }
+}
+
+impl Drop for EnableUringGuard {
+    fn drop(&mut self) {
+        let _ = self.0.write_all(b"N");
+        // The server has a copy of the descriptor.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// For the process that waits for a mount: restores the parameter if the mount helper was killed
+/// during the handshake.
+#[derive(Debug)]
+pub(crate) struct EnableUringRestorer(Option<File>);
+
+impl EnableUringRestorer {
+    pub(crate) fn new(options: &MountOptions) -> Self {
+        let open = || File::options().write(true).open(PARAMETER).ok();
+        let was_off = |file: &File| {
+            lock(file);
+            let is_off = !is_enabled();
+            let _ = flock(file, FlockOperation::Unlock);
+            is_off
+        };
+        Self(options.io_uring.then(open).flatten().filter(was_off))
+    }
+
+    /// Call it once the mount helper has ended and nothing is mounted.
+    pub(crate) fn restore(self) {
+        if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
+            drop(EnableUringGuard(file));
+        }
+    }
+}
+
+/// Waits for the handshake of another mount; false if it takes too long.
+fn lock(file: &File) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Whether new mounts are offered io_uring.
+fn is_enabled() -> bool {
+    std::fs::read(PARAMETER).is_ok_and(|value| matches!(value.first(), Some(b'Y' | b'1')))
+}

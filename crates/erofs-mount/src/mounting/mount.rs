@@ -1,0 +1,41 @@
+//! Mounting: as root by the kernel's own calls, otherwise through fusermount3.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::expected::ExpectedMount;
+use super::mounted::Mounted;
+use super::plan::MountPlan;
+use super::{direct, fusermount};
+use erofs_fuse::error::Error;
+use erofs_fuse::request::MountRequest;
+
+/// Mounts, without serving. Returns the descriptor of `/dev/fuse` that is bound to the mount.
+/// `expect` is called just before each mount is attached to the tree; if it fails, nothing is
+/// mounted.
+pub(crate) fn mount(
+    request: &MountRequest,
+    max_read: usize,
+    mut expect: impl FnMut(ExpectedMount) -> Result<(), Error>,
+) -> Result<(Mounted, OwnedFd), Error> {
+    let root = rustix::process::geteuid().is_root();
+    let plan = MountPlan::new(request, root, max_read)?;
+    if root {
+        match direct::mount(&plan, &mut expect) {
+            // Root of a user namespace that does not own the mount namespace.
+            Err(Error::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {}
+            other => return other,
+        }
+    }
+    let expected = ExpectedMount::next(plan.mountpoint.clone(), false);
+    expect(expected.clone())?;
+    let device = fusermount::mount(&plan);
+    let device = device.inspect_err(|error| {
+        if let Error::FusermountSilent { .. } = error {
+            expected.unmount_dead();
+        }
+    })?;
+    Ok((Mounted::top(plan.mountpoint, false)?, device))
+}

@@ -1,0 +1,97 @@
+//! The parameters of one mount(2), however it is made.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use erofs_engine::remote;
+use rustix::fs::{FileType, PROC_SUPER_MAGIC, fstat, fstatfs};
+
+use super::table;
+use crate::child::ChildProcess;
+use erofs_fuse::error::Error;
+use erofs_fuse::options::MountOptions;
+use erofs_fuse::request::MountRequest;
+
+/// The parameters of one mount(2), however it is made.
+pub(crate) struct MountPlan<'r> {
+    /// Absolute, without symlinks.
+    pub(crate) mountpoint: PathBuf,
+    /// First field of `/proc/mounts`.
+    pub(crate) source: OsString,
+    pub(crate) options: &'r MountOptions,
+    /// Whether the kernel checks permissions.
+    pub(crate) default_permissions: bool,
+    /// Largest read, in bytes.
+    pub(crate) max_read: usize,
+}
+
+impl<'r> MountPlan<'r> {
+    pub(crate) fn new(
+        request: &'r MountRequest,
+        root: bool,
+        max_read: usize,
+    ) -> Result<Self, Error> {
+        let options = &request.options;
+        let mountpoint = usable_mountpoint(&request.mountpoint)?;
+        Ok(Self {
+            mountpoint,
+            source: options
+                .fsname
+                .clone()
+                .unwrap_or_else(|| source(&request.image)),
+            options,
+            default_permissions: options.kernel_checks(root),
+            max_read,
+        })
+    }
+}
+
+fn source(image: &Path) -> OsString {
+    if remote::url(image).is_some() {
+        return remote::shown(image).into();
+    }
+    std::fs::canonicalize(image)
+        .unwrap_or_else(|_| image.to_owned())
+        .into_os_string()
+}
+
+fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
+    if is_dead(path) {
+        let why = "a mount whose daemon died is still there: run erofast umount first";
+        return Err(Error::mountpoint(path, why));
+    }
+    let real = std::fs::canonicalize(path).map_err(|e| Error::no_mountpoint(path, &e))?;
+    let handle = table::handle(&real).ok();
+    let handle =
+        handle.filter(|at| fstat(at).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_dir()));
+    let Some(handle) = handle else {
+        return Err(Error::mountpoint(path, "is not a directory"));
+    };
+    if real == Path::new("/") {
+        let why = "is the root directory, which cannot be mounted over";
+        return Err(Error::mountpoint(path, why));
+    }
+    // A mount over them would be read before it is served: the server and the helper need them.
+    let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
+    if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
+        let why = "is in a filesystem of the kernel that the mount itself needs";
+        return Err(Error::mountpoint(path, why));
+    }
+    Ok(real)
+}
+
+/// Whether the daemon of the mount at `path` died. A child process asks: a thread that waits for a
+/// server that never answers would keep this process from ever creating another one.
+fn is_dead(path: &Path) -> bool {
+    let Some((end, _)) = std::io::pipe().ok().filter(|_| !table::has_no_mount(path)) else {
+        return false;
+    };
+    let ask = || {
+        // The process that waits for the mount reads standard output to its end.
+        let _ = rustix::stdio::dup2_stdout(rustix::stdio::stdin());
+        i32::from(table::says_dead(path))
+    };
+    let child = ChildProcess::fork(end.into(), &[], ask);
+    let status = child.and_then(|child| child.wait_for(table::ANSWER));
+    status.is_ok_and(|status| status.and_then(|status| status.code()) == Some(1))
+}

@@ -1,0 +1,54 @@
+//! The kernel's read-ahead of a mount.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::mounted::Mounted;
+use erofs_fuse::error::{Error, needs_root};
+use erofs_fuse::options::{MountOptions, READ_AHEAD_KB};
+
+/// While a profile is recorded, in KiB, as the kernel has it for any mount: of more a launch needs
+/// less.
+const RECORDED_KB: u32 = 128;
+
+/// Sets the read-ahead of a mount, which only root may do. Unless a value was requested, a refusal
+/// is not an error: everything works with smaller requests.
+pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error> {
+    let asked = options.read_ahead_kb;
+    let kib = asked.unwrap_or(match options.records() {
+        true => RECORDED_KB,
+        false => READ_AHEAD_KB,
+    });
+    match (write(mounted, kib), asked) {
+        (Err(error), Some(_)) => {
+            let why = needs_root(&error, "");
+            let why = format!("read_ahead_kb={kib} cannot be set: {why}");
+            Err(Error::mountpoint(&mounted.mountpoint, why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that sets it, in KiB; `None` if access is refused.
+pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
+    let file = OpenOptions::new().write(true).open(path(mounted));
+    file.ok().map(OwnedFd::from)
+}
+
+/// The read-ahead in bytes; 0 if unknown.
+pub(crate) fn bytes(mounted: &Mounted) -> u64 {
+    let kib = std::fs::read_to_string(path(mounted)).ok();
+    let kib = kib.and_then(|kib| kib.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1 << 10)
+}
+
+fn path(mounted: &Mounted) -> String {
+    format!("/sys/class/bdi/{}/read_ahead_kb", mounted.id.device)
+}
+
+fn write(mounted: &Mounted, kib: u32) -> io::Result<()> {
+    let path = path(mounted);
+    std::fs::write(&path, kib.to_string())
+        .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
+}

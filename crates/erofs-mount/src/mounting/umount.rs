@@ -1,0 +1,158 @@
+//! `erofast umount`.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::fusermount;
+use super::located::Located;
+use super::place;
+use super::table::{self, Entry};
+use super::turn::Turn;
+use super::users::Users;
+use erofs_fuse::error::Error;
+use erofs_fuse::request::FSTYPE;
+
+/// How long a program that reads a mount's counters uses the mount.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// How long a server may take to end after its helper was killed. A server still running then
+/// belongs to another mount.
+const DYING: Duration = Duration::from_secs(2);
+
+/// Unmounts an erofast mount; with `lazy` at once, even if it is busy. Returns `MAJOR:MINOR` of
+/// what was unmounted, and the user who mounted it.
+pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), Error> {
+    let entry = match place::top_mount(path)? {
+        None => {
+            let there = std::fs::symlink_metadata(path);
+            there.map_err(|error| Error::no_mountpoint(path, &error))?;
+            return Err(Error::mountpoint(path, "is not a mount point"));
+        }
+        Some(entry) if entry.fstype != FSTYPE => {
+            let why = format!("is a mount of type {}, not of erofast", entry.fstype);
+            return Err(Error::mountpoint(path, why));
+        }
+        Some(entry) => entry,
+    };
+    let outcome = match unmount(&entry, lazy) {
+        // Programs that keep a dead mount busy only get errors from it. The server is asked only
+        // now, since it may not answer.
+        Err(Error::Busy) if covering(&entry).is_none() && table::is_dead(path) => {
+            unmount(&entry, true)
+        }
+        Err(Error::Busy) => wait_for_users(path, &entry),
+        outcome => outcome,
+    };
+    outcome.map(|()| (entry.device, entry.user_id))
+}
+
+/// Whether the filesystem `MAJOR:MINOR` still exists, at any path or at none: overlays use their
+/// layers after these were unmounted.
+pub(crate) fn is_in_use(device: &str) -> bool {
+    Path::new("/sys/class/bdi").join(device).exists()
+}
+
+/// Unmounts once programs that use a mount only for a moment are gone: those of this name, such as
+/// `erofast stat`, and those that end before they are found.
+fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
+    let begin = Instant::now();
+    loop {
+        let users = Users::of(&entry.device);
+        let stay = covering(entry).is_some() || !users.have_this_name();
+        if !stay && Turn::is_stuck(&entry.device) {
+            // Nobody else uses it, and what asked its server cannot end before that does.
+            return unmount(entry, true);
+        }
+        if stay || begin.elapsed() > MOMENT {
+            return Err(busy(path, entry, &users));
+        }
+        match unmount(entry, false) {
+            Err(Error::Busy) => thread::sleep(Duration::from_millis(5)),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The mounts at a path now.
+pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
+    place::mounts_at(path).unwrap_or_default()
+}
+
+/// Unmounts the mounts added at a path since `before`, if their server is dead or dies soon, or if
+/// they are on the devices `given_up`: a server that was killed in a frozen cgroup is not dead.
+pub(crate) fn unmount_dead(path: &Path, before: &[Entry], given_up: &[String]) {
+    let begin = Instant::now();
+    let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);
+    // The topmost comes last; those below it cannot be asked whether they are dead.
+    while let Some(entry) = mounts_at(path).iter().rfind(|entry| is_new(entry)) {
+        if given_up.contains(&entry.device) || table::is_dead(&entry.mountpoint) {
+            if unmount(entry, true).is_err() {
+                return;
+            }
+        } else if begin.elapsed() > DYING {
+            return;
+        } else {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
+    let place = &entry.mountpoint;
+    if !rustix::process::geteuid().is_root() {
+        let user = rustix::process::getuid().as_raw();
+        if let Some(owner) = entry.user_id.filter(|owner| *owner != user) {
+            let why =
+                format!("was mounted by user {owner}: only that user and root can unmount it");
+            return Err(Error::mountpoint(place, why));
+        }
+        let arguments: &[&str] = if detach { &["-u", "-z"] } else { &["-u"] };
+        return fusermount::unmount(place, arguments);
+    }
+    let found = entry.clone();
+    let locate = move || Located::find(&found);
+    let Some(located) = place::answers(place, locate)?? else {
+        return Err(Error::mountpoint(place, "leads to another mount by now"));
+    };
+    let unmounted = match detach {
+        true => located.detach(),
+        false => located.unmount(),
+    };
+    unmounted.map_err(|errno| match errno {
+        Errno::BUSY => Error::Busy,
+        // A user namespace cannot uncover what is below the mounts that it was created with.
+        Errno::INVAL => {
+            let why = "was mounted in another mount namespace, which has to unmount it";
+            Error::mountpoint(place, why)
+        }
+        other => Error::mountpoint(place, other.to_string()),
+    })
+}
+
+/// The users that keep a mount busy, as far as this user may know.
+fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
+    if let Some(other) = covering(entry) {
+        return Error::covered(path, &other.mountpoint);
+    }
+    let is_here = || std::env::current_dir().is_ok_and(|place| place.starts_with(path));
+    let why = match users.is_empty() {
+        true if is_here() => {
+            "is busy: it has the working directory of this command; cd elsewhere first".to_owned()
+        }
+        true => format!(
+            "is busy: as root, fuser -m {} shows by what",
+            path.display()
+        ),
+        false => format!("is busy with {users}; umount --lazy unmounts it all the same"),
+    };
+    Error::mountpoint(path, why)
+}
+
+/// A mount on it or below it.
+fn covering(entry: &Entry) -> Option<Entry> {
+    let table = table::read().unwrap_or_default();
+    table.into_iter().find(|other| other.parent == entry.id)
+}

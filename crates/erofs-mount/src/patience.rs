@@ -1,0 +1,199 @@
+//! The wait for a mount. It ends if a process of the mount cannot run or does nothing; an image on
+//! a slow disk or behind a slow web server may take any time.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, ChildStdout, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use crate::outside::{Family, Look};
+use erofs_fuse::poll::first_ready;
+
+/// Interval between checks of the processes.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Number of checks at which a process has been stopped. Checks are counted rather than time, since
+/// this process may be stopped as well.
+const STOPPED: u32 = 10;
+
+/// Number of checks between which none of its threads has run. The fetcher of a URL gives up
+/// earlier.
+const IDLE: u32 = 60;
+
+/// How the wait ended.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Awaited {
+    /// The daemon has closed its pipe.
+    Closed,
+    /// A signal asks this process to end.
+    Signal,
+    /// The daemon is silent, and the reason.
+    Silent(String),
+}
+
+/// Starts a daemon. Another thread starts it, since a daemon that is stopped before exec keeps the
+/// starting thread in vfork(2). The inner error says why there is none.
+pub(crate) fn start(
+    mut command: Command,
+    signals: &OwnedFd,
+    longest: Duration,
+) -> io::Result<Result<Child, Awaited>> {
+    let (started, starting) = io::pipe()?;
+    let before = Family::started_since(&[]);
+    let thread = thread::Builder::new().spawn(move || {
+        let child = command.spawn();
+        drop(starting);
+        child
+    })?;
+    let mut patience = Patience::new(longest);
+    let given_up = |why| {
+        let children = Family::started_since(&before);
+        children.iter().for_each(Family::kill);
+        Ok(Err(why))
+    };
+    loop {
+        let watched = [started.as_fd(), signals.as_fd()].map(|fd| (fd, PollFlags::IN));
+        match first_ready(&watched, Some(INTERVAL)) {
+            Ok(Some(0)) => break,
+            Ok(Some(_)) => return given_up(Awaited::Signal),
+            Ok(None) | Err(_) => {
+                let children = Family::started_since(&before);
+                let looks = children.iter().map(Family::look);
+                let look = looks.reduce(Look::and).unwrap_or_default();
+                if let Some(why) = patience.after(look) {
+                    return given_up(Awaited::Silent(why));
+                }
+            }
+        }
+    }
+    let panicked = |_| io::Error::other("the thread that starts it has ended");
+    Ok(Ok(thread.join().map_err(panicked)??))
+}
+
+/// Reads the daemon's output. `longest`: how long one of its threads may wait for the image.
+pub(crate) fn read_from(
+    mut pipe: ChildStdout,
+    daemon: &Family,
+    signals: &OwnedFd,
+    longest: Duration,
+    said: &mut Vec<u8>,
+) -> Awaited {
+    let mut patience = Patience::new(longest);
+    loop {
+        let watched = [pipe.as_fd(), signals.as_fd()].map(|fd| (fd, PollFlags::IN));
+        match first_ready(&watched, Some(patience.left())) {
+            Ok(Some(0)) => {
+                let mut part = [0; 4096];
+                match pipe.read(&mut part) {
+                    Ok(0) | Err(_) => return Awaited::Closed,
+                    Ok(length) => said.extend(&part[..length]),
+                }
+            }
+            Ok(Some(_)) => return Awaited::Signal,
+            Ok(None) | Err(_) => {
+                if let Some(why) = patience.look(daemon) {
+                    return Awaited::Silent(why);
+                }
+            }
+        }
+    }
+}
+
+/// Checks the processes that a mount waits for.
+pub(crate) struct Patience {
+    /// When the next check is due.
+    next: Instant,
+    last: Look,
+    stopped: u32,
+    idle: u32,
+    most: u32,
+}
+
+impl Patience {
+    /// `longest`: how long a thread may wait for the image.
+    pub(crate) fn new(longest: Duration) -> Self {
+        let longest = longest.as_secs().try_into().unwrap_or(u32::MAX);
+        Self {
+            next: Instant::now() + INTERVAL,
+            last: Look::default(),
+            stopped: 0,
+            idle: 0,
+            most: longest.saturating_add(IDLE),
+        }
+    }
+
+    /// Time until the next check is due.
+    pub(crate) fn left(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// Checks if it is time. Returns the reason if the wait must end.
+    pub(crate) fn look(&mut self, family: &Family) -> Option<String> {
+        if !self.left().is_zero() {
+            return None;
+        }
+        self.next = Instant::now() + INTERVAL;
+        self.after(family.look())
+    }
+
+    /// The reason to end the wait at this check.
+    fn after(&mut self, look: Look) -> Option<String> {
+        self.stopped = match look.stopped {
+            Some(_) => self.stopped + 1,
+            None => 0,
+        };
+        self.idle = match look.switches == self.last.switches {
+            true => self.idle + 1,
+            false => 0,
+        };
+        self.last = look;
+        let seconds = u64::from(self.most) * INTERVAL.as_secs();
+        match &self.last.stopped {
+            Some(why) if self.stopped >= STOPPED => Some(why.clone()),
+            _ if self.idle >= self.most => {
+                Some(format!("its daemon has done nothing for {seconds} s"))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(looks: impl IntoIterator<Item = (u64, bool)>) -> (usize, Option<String>) {
+        let mut patience = Patience::new(Duration::from_secs(5));
+        let mut count = 0;
+        for (switches, stopped) in looks {
+            count += 1;
+            let stopped = stopped.then(|| "its process 7 is stopped".to_owned());
+            if let Some(why) = patience.after(Look { switches, stopped }) {
+                return (count, Some(why));
+            }
+        }
+        (count, None)
+    }
+
+    #[test]
+    fn a_daemon_that_runs_now_and_then_may_take_any_time() {
+        assert_eq!(looks((0..10_000).map(|look| (look / 50, false))).1, None);
+        let now_and_then = (0..10_000).map(|look| (look / 50, look % 10 > 0));
+        assert_eq!(looks(now_and_then).1, None);
+    }
+
+    #[test]
+    fn one_that_has_stopped_or_does_nothing_is_named() {
+        let (count, why) = looks((0..100).map(|look| (look, look >= 20)));
+        assert_eq!(
+            (count, why.unwrap().as_str()),
+            (30, "its process 7 is stopped")
+        );
+        let (count, why) = looks((0..100).map(|_| (9, false)));
+        let line = "its daemon has done nothing for 65 s";
+        assert_eq!((count, why.unwrap().as_str()), (66, line));
+    }
+}

@@ -1,0 +1,269 @@
+//! Starts this program again, as a daemon or to take over a mount, and defines the command line of
+//! such a process.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use erofs_fuse::error::Error;
+use erofs_fuse::options::MountOptions;
+use erofs_fuse::request::MountRequest;
+
+/// Environment variable that marks a process started here; its value is the [`Role`].
+pub(crate) const MARK: &str = "EROFAST_DAEMON";
+
+/// Marks a server whose mount helper is the process in the foreground.
+pub(crate) const FOREGROUND: &str = "EROFAST_FOREGROUND";
+
+/// Environment variable by which a mount helper announces that it has a companion.
+const COMPANION: &str = "EROFAST_COMPANION";
+
+/// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
+pub(crate) const OTHER_VERSION: u8 = 76;
+
+/// The role of a process started here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// The mount helper of a mount in the background.
+    Daemon,
+    /// Takes over the mount of a running server, as the program that is now installed.
+    Upgrade,
+}
+
+impl Role {
+    /// The value of [`MARK`].
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Daemon => "1",
+            // Includes the version of everything two programs must agree on: socket, memory and
+            // arguments.
+            Self::Upgrade => "mount-upgrade-2",
+        }
+    }
+
+    /// The role of this process; `None` for one that a user started.
+    pub(crate) fn of_this_process() -> Option<Result<Self, Error>> {
+        let mark = std::env::var_os(MARK)?;
+        let known = Self::ALL.into_iter().find(|role| mark == role.mark());
+        Some(known.ok_or_else(|| {
+            let mark = mark.display();
+            Error::Protocol(format!("{MARK}={mark} means nothing to this program"))
+        }))
+    }
+
+    const ALL: [Self; 2] = [Self::Daemon, Self::Upgrade];
+}
+
+/// A command that starts this program again in a role: by its own path, which names the process in
+/// `ps`, or by the kernel's link if that path is gone.
+pub(crate) fn command(role: Role) -> Command {
+    let path = std::env::current_exe().ok().filter(|path| path.exists());
+    command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
+}
+
+/// The path of the currently installed program: the path of this one.
+pub(crate) fn installed() -> PathBuf {
+    std::env::current_exe()
+        .map(installed_now)
+        .unwrap_or_default()
+}
+
+/// Names this process after its program, since it may have been started by a descriptor.
+pub(crate) fn name_process() {
+    let path = std::env::current_exe().ok().map(installed_now);
+    let name = path
+        .as_deref()
+        .and_then(Path::file_name)
+        .unwrap_or_default();
+    if let Ok(name) = CString::new(name.as_bytes()) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// A command that starts a program in a role.
+pub(crate) fn command_of(program: &Path, role: Role) -> Command {
+    let mut command = Command::new(program);
+    command.arg0(shown_name());
+    if role != Role::Daemon {
+        command.arg(role.mark());
+    }
+    command.env_clear().envs(environment(role));
+    command.env(MARK, role.mark());
+    if role == Role::Upgrade {
+        command.env(COMPANION, "1");
+    }
+    command
+}
+
+/// Whether this server's mount helper has a companion for it: a helper of the same program does,
+/// and so does one that announces this to the program of an upgrade.
+pub(crate) fn helper_has_companion() -> bool {
+    let is_upgrade = std::env::var_os(MARK).is_some_and(|mark| mark == Role::Upgrade.mark());
+    !is_upgrade || std::env::var_os(COMPANION).is_some()
+}
+
+/// The part of the caller's environment that a process needs. The rest may contain secrets, which
+/// would stay readable in the process as long as the mount exists.
+fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
+    let by_role: [&[&str]; 2] = match role {
+        Role::Daemon => [OF_HELPER, NETWORK],
+        Role::Upgrade => [&[]; 2],
+    };
+    let names = ALWAYS.iter().chain(by_role.into_iter().flatten());
+    names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
+}
+
+/// The program may need the first to start; the second controls what a crash prints.
+const ALWAYS: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "RUST_BACKTRACE",
+    #[cfg(feature = "fail-points")]
+    fuse_transport::FAIL_STEP,
+];
+
+/// Used by fusermount3, for the folder of launch profiles, and for the service manager.
+const OF_HELPER: &[&str] = &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"];
+
+/// Proxies, certificates and logins (of podman and docker) for the program that fetches images from
+/// URLs. The URL of a proxy may contain a password.
+pub(crate) const NETWORK: &[&str] = &[
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REGISTRY_AUTH_FILE",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "DOCKER_CONFIG",
+];
+
+/// Exists in every initramfs, by systemd's convention.
+const INITRAMFS: &str = "/etc/initrd-release";
+
+/// The name of this process, for `ps`. In an initramfs it begins with `@`: systemd kills all other
+/// processes when it switches to the root filesystem, which may be the one being served.
+fn shown_name() -> OsString {
+    let name = std::env::args_os().next();
+    let name = name.unwrap_or_else(|| "erofast".into());
+    marked(name, Path::new(INITRAMFS).exists())
+}
+
+fn marked(name: OsString, initramfs: bool) -> OsString {
+    let has_mark = name.as_encoded_bytes().starts_with(b"@");
+    if !initramfs || has_mark {
+        return name;
+    }
+    let mut marked = OsString::from("@");
+    marked.push(name);
+    marked
+}
+
+/// The program that replaced this one. The kernel's link says that this one is deleted.
+fn installed_now(path: PathBuf) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.strip_suffix(b" (deleted)") {
+        Some(place) if !path.exists() => OsStr::from_bytes(place).into(),
+        _ => path,
+    }
+}
+
+/// The command line that describes a mount to a process started again.
+pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["mount".into(), "-f".into()];
+    for list in &request.options.given {
+        arguments.extend(["-o".into(), list.clone()]);
+    }
+    arguments.extend([
+        "--".into(),
+        request.image.clone().into(),
+        request.mountpoint.clone().into(),
+    ]);
+    arguments
+}
+
+/// Reads the command line of this process, which [`command`] and [`arguments`] made.
+pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
+    let program_and_role = match role {
+        Role::Daemon => 1,
+        _ => 2,
+    };
+    let arguments: Vec<OsString> = std::env::args_os().skip(program_and_role).collect();
+    parse(&arguments)
+}
+
+/// The inverse of [`arguments`].
+fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
+    let mut lists = Vec::new();
+    let mut rest = arguments
+        .strip_prefix(&["mount".into(), "-f".into()])
+        .unwrap_or_default();
+    while let [flag, list, after @ ..] = rest
+        && flag == OsStr::new("-o")
+    {
+        lists.push(list.clone());
+        rest = after;
+    }
+    match rest {
+        [dashes, image, mountpoint] if dashes == OsStr::new("--") => Ok(MountRequest {
+            image: image.into(),
+            mountpoint: mountpoint.into(),
+            options: MountOptions::parse(&lists)?,
+            foreground: std::env::var_os(FOREGROUND).is_some(),
+        }),
+        _ => Err(Error::Protocol(format!(
+            "{MARK} is set, but this is not the command line of a daemon"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_parsed_as_it_was_written() {
+        let request = MountRequest {
+            image: "-image, odd".into(),
+            mountpoint: "/mnt".into(),
+            options: MountOptions::parse(&["cache=1M,device=/a\\,b", "nohipri"]).unwrap(),
+            foreground: false,
+        };
+        let parsed = parse(&arguments(&request)).unwrap();
+        assert_eq!(
+            (parsed.image, parsed.mountpoint),
+            (request.image, request.mountpoint)
+        );
+        assert_eq!(parsed.options.engine.cache_bytes, 1 << 20);
+        assert_eq!(
+            parsed.options.engine.devices,
+            request.options.engine.devices
+        );
+    }
+
+    #[test]
+    fn a_daemon_of_an_initramfs_has_the_mark_once() {
+        assert_eq!(marked("erofast".into(), false), "erofast");
+        assert_eq!(marked("erofast".into(), true), "@erofast");
+        assert_eq!(marked("@erofast".into(), true), "@erofast");
+    }
+
+    #[test]
+    fn any_other_command_line_is_refused() {
+        for line in [
+            &["mount", "-f", "image"][..],
+            &[],
+            &["mount", "-f", "-o", "ro"],
+        ] {
+            let line: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert!(parse(&line).is_err());
+        }
+    }
+}

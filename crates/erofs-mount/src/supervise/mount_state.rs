@@ -1,0 +1,394 @@
+//! The state of one mount in its helper: requested, mounted, served, unmounted.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use erofs_engine::Version;
+use fuse_transport::{RequestsInFlight, TakenRequest};
+use rustix::io::fcntl_dupfd_cloexec;
+
+use super::deaths::Death;
+use super::mount_fetcher::MountFetcher;
+use super::replaceable::Replaceable;
+use super::watcher;
+use crate::child::ChildProcess;
+use crate::companion::{
+    CompanionOfMount, DecodedFile, DecodedKeeper, ProfileFile, travelling_file,
+};
+use crate::mounting::{self, Connection, EnableUringGuard, Mounted, passed, read_ahead};
+use crate::outside::MountRecord;
+use erofs_fuse::error::Error;
+use erofs_fuse::options::ProfileLocation;
+use erofs_fuse::packets::socket_pair;
+use erofs_fuse::protocol::Request;
+use erofs_fuse::request::MountRequest;
+
+/// One mount, and what must be undone.
+pub(crate) struct MountState {
+    request: MountRequest,
+    mounted: Option<(Mounted, Connection)>,
+    /// Detached once: a compromised server must not be able to do it again later.
+    detached: bool,
+    /// The server is about to end: its end does not count as a death.
+    ending: bool,
+    replaceable: Replaceable,
+    /// With `profile=`, held until the companion has it.
+    profile: Option<ProfileFile>,
+    /// A profile that travels with the image, until the companion has it.
+    travelling: Option<OwnedFd>,
+    /// Exists since the handshake.
+    companion: Option<CompanionOfMount>,
+    /// The decoded bytes of launches until they are requested; then their writer, until its first
+    /// packet; then its process.
+    decoded: Option<DecodedFile>,
+    keeper: Option<DecodedKeeper>,
+    keeping: Option<ChildProcess>,
+    /// Held until the handshake is complete.
+    uring_guard: Option<EnableUringGuard>,
+    handshake_done: bool,
+    /// Shows the watcher, if there is one, that a process of the mount is alive.
+    alive: Option<OwnedFd>,
+    /// The process that serves.
+    server: Option<i32>,
+    /// Exists as long as the mount does.
+    record: Option<MountRecord>,
+    /// `/dev/null`, opened before anything was mounted.
+    null: OwnedFd,
+}
+
+impl MountState {
+    /// Creates the state. `null`: /dev/null; `ends`: see [`MountFetcher::new`].
+    pub(crate) fn new(request: MountRequest, null: OwnedFd, ends: Vec<OwnedFd>) -> Self {
+        let location = request.options.profile.clone();
+        let profile = location.map(|location| ProfileFile::new(location, &request.mountpoint));
+        let travelling = profile
+            .as_ref()
+            .and_then(|_| travelling_file::beside(&request));
+        Self {
+            profile,
+            travelling,
+            companion: None,
+            decoded: None,
+            keeper: None,
+            keeping: None,
+            null,
+            request,
+            mounted: None,
+            detached: false,
+            ending: false,
+            replaceable: Replaceable::new(MountFetcher::new(ends)),
+            uring_guard: None,
+            handshake_done: false,
+            alive: None,
+            server: None,
+            record: None,
+        }
+    }
+
+    pub(crate) fn handle(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
+        let passed = self.request.passed_device();
+        let replaceable = &mut self.replaceable;
+        match (request, &self.mounted) {
+            (Request::Open { file, .. }, _) => replaceable.file(&self.request, file).map(Some),
+            (Request::Mount { .. }, None) if passed.is_some() => {
+                let number = passed.unwrap_or_default();
+                passed::device(&self.request.mountpoint, number).map(Some)
+            }
+            _ if passed.is_some() => Ok(None),
+            (Request::Decoded, _) => self.decoded(),
+            (Request::InFlight, _) => replaceable.shared().map(Some),
+            (Request::Clone { number }, Some((_, connection))) => {
+                replaceable.clone(connection.device(), number).map(Some)
+            }
+            (Request::Resume, Some((_, connection))) if self.handshake_done => {
+                let device = fcntl_dupfd_cloexec(connection.device(), 0);
+                device.map(Some).map_err(Error::io("/dev/fuse"))
+            }
+            (Request::Served, Some(_)) if self.handshake_done => {
+                replaceable.served = true;
+                if self.is_replaceable() {
+                    self.note(MountRecord::offer_upgrades);
+                }
+                self.alive()
+            }
+            // The mount stays detached; a server that should end asks again.
+            (Request::Detach, _) if self.detached => Ok(None),
+            _ if self.detached => Err(out_of_order(request)),
+            (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
+            (Request::HandshakeDone, Some((mounted, _))) => {
+                self.uring_guard = None;
+                self.handshake_done = true;
+                self.alive.iter().for_each(watcher::handshake_done);
+                read_ahead::set(mounted, &self.request.options)?;
+                self.alive()
+            }
+            (Request::Events, Some(_)) => self.companion()?.events().map(Some),
+            (Request::Wake, Some(_)) => self.companion()?.wake().map(Some),
+            (Request::LookAhead, Some(_)) => {
+                self.companion()?;
+                if let Some(companion) = &mut self.companion {
+                    companion.start_once(&self.request);
+                }
+                Ok(None)
+            }
+            // The other end is closed: requests sent there are ignored.
+            (Request::Broker, Some(_)) => Ok(Some(socket_pair()?.1)),
+            (Request::KeepDecoded, _) => self.keep_decoded().map(Some),
+            (Request::ReadAhead, Some((mounted, _))) => Ok(read_ahead::open(mounted)),
+            (Request::Detach, Some(_)) => self.detach().map(|()| None),
+            (Request::Mark, Some((mounted, _))) => mounted.mark().map(|()| None),
+            (Request::Expire, Some((mounted, _))) => mounted.expire().map(|()| None),
+            _ => Err(out_of_order(request)),
+        }
+    }
+
+    /// The version of the requested file; `None` if it is not a file, or the server cannot take the
+    /// version.
+    pub(crate) fn version(&self, request: Request) -> Option<Version> {
+        match request {
+            Request::Open {
+                file,
+                versioned: true,
+            } => self.replaceable.version(file),
+            _ => None,
+        }
+    }
+
+    /// Only for an image in one file that is not verified while it is read.
+    fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
+        let request = &self.request;
+        let is_kept = request.keeps_decoded() && self.keeping.is_none();
+        let is_reachable = self.profile.as_ref().is_none_or(ProfileFile::is_reachable);
+        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
+        if !is_kept || !is_reachable || self.keeper.is_some() {
+            return Err(none());
+        }
+        let image = self.replaceable.file(request, 0)?;
+        let options = &request.options;
+        let decoded = DecodedFile::of(&image, options.engine.offset, options.decoded_bytes());
+        self.decoded = decoded;
+        Ok(self.decoded.as_ref().ok_or_else(none)?.open())
+    }
+
+    /// Only once: a server that asks again must not be able to write more often.
+    fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
+        let none = || Error::Protocol("decoded bytes of this image are not kept".into());
+        let file = self.decoded.take().ok_or_else(none)?;
+        let (keeper, theirs) = DecodedKeeper::new(file)?;
+        self.keeper = Some(keeper);
+        Ok(theirs)
+    }
+
+    /// The companion of the mount, whose process is started later.
+    fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
+        let none = || Error::Protocol("there is no mount".into());
+        let companion = match self.companion.take() {
+            Some(companion) => companion,
+            None => {
+                let (mounted, _) = self.mounted.as_ref().ok_or_else(none)?;
+                let (profile, travelling) = (self.profile.take(), self.travelling.take());
+                CompanionOfMount::new(mounted, profile, travelling, &self.null)?
+            }
+        };
+        Ok(self.companion.insert(companion))
+    }
+
+    /// Handles a child's change of state.
+    pub(crate) fn reap(&mut self) {
+        if let Some(companion) = &mut self.companion {
+            companion.reap();
+        }
+        self.keeping
+            .take_if(|keeping| !matches!(keeping.try_wait(), Ok(None)));
+    }
+
+    fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
+        let request = &self.request;
+        self.uring_guard = EnableUringGuard::new(&request.options)?;
+        if let Some(profile) = &request.options.profile
+            && *profile != ProfileLocation::Learned
+            && let Ok(mountpoint) = request.mountpoint.canonicalize()
+        {
+            ProfileFile::check_place(profile, &mountpoint)?;
+        }
+        let auto_unmount = request.options.auto_unmount;
+        let is_watched = auto_unmount || request.foreground;
+        let (null, alive) = (&self.null, &mut self.alive);
+        let made = mounting::mount(request, max_read, |expected| {
+            if is_watched {
+                *alive = Some(watcher::start(expected, null, auto_unmount)?);
+            }
+            Ok(())
+        });
+        let (mounted, device) = made.inspect_err(|_| drop(alive.take()))?;
+        alive.iter().for_each(watcher::is_mounted);
+        self.record = MountRecord::new(&mounted.id.device).ok();
+        let server = self.server;
+        self.note(|record| record.set_server(server));
+        self.mounted = Some((mounted, Connection::new(&device)?));
+        Ok(device)
+    }
+
+    /// The descriptor that the server holds while it is alive.
+    fn alive(&self) -> Result<Option<OwnedFd>, Error> {
+        let held = self.alive.as_ref();
+        let held = held.map(|held| fcntl_dupfd_cloexec(held, 0));
+        held.transpose().map_err(Error::io("a descriptor"))
+    }
+
+    /// Writes to the record. If there is no memory for it, the commands know less about the mount.
+    fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
+        if let Some(record) = &mut self.record {
+            let _ = write(record);
+        }
+    }
+
+    /// Notes that this process serves from now on.
+    pub(crate) fn is_served_by(&mut self, server: Option<i32>) {
+        self.server = server;
+        self.note(|record| record.set_server(server));
+    }
+
+    /// From now on the end of the server is not a death, and there is nothing to upgrade: the next
+    /// mount may get the number in the record.
+    pub(crate) fn ends(&mut self) {
+        self.ending = true;
+        self.record = None;
+    }
+
+    /// Detaches the mount from the tree, whatever the server does.
+    pub(crate) fn detach(&mut self) -> Result<(), Error> {
+        self.ends();
+        if let Some((mounted, _)) = self.mounted.as_ref().filter(|_| !self.detached) {
+            mounted.detach()?;
+            self.detached = true;
+        }
+        Ok(())
+    }
+
+    /// The device, which reports an error once the connection has ended.
+    pub(crate) fn device(&self) -> Option<&OwnedFd> {
+        let mounted = self.mounted.as_ref();
+        mounted.map(|(_, connection)| connection.device())
+    }
+
+    /// The process that fetches from URLs.
+    pub(crate) fn fetcher(&self) -> &MountFetcher {
+        &self.replaceable.fetcher
+    }
+
+    pub(crate) fn fetcher_mut(&mut self) -> &mut MountFetcher {
+        &mut self.replaceable.fetcher
+    }
+
+    /// Readable when the companion wants something or has work to do.
+    pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
+        let is_served = self.replaceable.served;
+        let companion = self.companion.as_ref().filter(|_| is_served);
+        companion.and_then(CompanionOfMount::watched)
+    }
+
+    /// Does the companion's work. Returns a line for the log.
+    pub(crate) fn attend_companion(&mut self) -> Option<String> {
+        self.companion.as_mut()?.attend(&self.request)
+    }
+
+    /// Takes a profile that travels with the image, if it has been fetched.
+    pub(crate) fn take_travelling(&mut self) {
+        let Some(file) = self.replaceable.fetcher.take_launches() else {
+            return;
+        };
+        match &mut self.companion {
+            Some(companion) => companion.has_come(file),
+            None => self.travelling = Some(file),
+        }
+    }
+
+    /// The keeper of decoded bytes, which starts when this is readable.
+    pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
+        self.keeper.as_ref()
+    }
+
+    pub(crate) fn wake_decoded(&mut self) {
+        let keeper = self.keeper.take();
+        // If it cannot start, the requests of the server fail.
+        self.keeping = keeper.and_then(|keeper| keeper.wake(&self.null).ok());
+    }
+
+    pub(crate) fn upgrade_begins(&mut self) {
+        self.note(MountRecord::begin);
+    }
+
+    pub(crate) fn upgrade_ends(&mut self, outcome: &Result<(), Error>) {
+        self.note(|record| record.end(outcome));
+    }
+
+    /// The launch profile that was requested.
+    pub(crate) fn profile(&self) -> Option<&ProfileLocation> {
+        self.request.options.profile.as_ref()
+    }
+
+    /// Whether another server can replace this one.
+    pub(crate) fn is_replaceable(&self) -> bool {
+        let alive = self
+            .mounted
+            .as_ref()
+            .map(|(_, connection)| connection.is_alive());
+        let ends = self.detached || self.ending;
+        !ends && alive == Some(true) && self.replaceable.in_flight().is_some()
+    }
+
+    /// The requests in flight, which the server of a mount shares.
+    fn in_flight(&self) -> Option<&RequestsInFlight> {
+        self.replaceable.in_flight()
+    }
+
+    /// The state that a server had reached when it died. Counts the death.
+    pub(crate) fn death(&self) -> Death {
+        self.in_flight().map_or_else(Death::default, |shared| {
+            shared.count_restart();
+            Death {
+                taken: shared.requests(),
+                last: shared.last(),
+                answered: shared.has_answered(),
+            }
+        })
+    }
+
+    /// Marks a request, so that it is answered with EIO when it is sent again; false if it already
+    /// is.
+    pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
+        let shared = self.in_flight();
+        shared.is_some_and(|shared| shared.refuse(request))
+    }
+
+    /// Called before a server takes over a mount: see [`RequestsInFlight::begin_again`].
+    pub(crate) fn begin_again(&self, one_by_one: bool) {
+        if let Some(shared) = self.in_flight() {
+            shared.begin_again(one_by_one);
+        }
+    }
+
+    /// Cleans up after the server exited or died.
+    pub(crate) fn server_exited(self) -> Result<(), Error> {
+        let Some((mounted, connection)) = self.mounted else {
+            return Ok(());
+        };
+        let aborted = connection.abort(&mounted);
+        // After it: a companion may be waiting for a dead server.
+        if let Some(companion) = self.companion {
+            companion.finish(&self.request);
+        }
+        let left_behind = self.request.options.auto_unmount || !self.handshake_done;
+        if left_behind && !self.detached {
+            mounted.detach()?;
+        }
+        aborted
+    }
+}
+
+fn out_of_order(request: Request) -> Error {
+    Error::Protocol(format!(
+        "request {request:?} to the mount helper is out of order"
+    ))
+}

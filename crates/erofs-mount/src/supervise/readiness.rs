@@ -1,0 +1,82 @@
+//! The news that programs can use the mount: for the process that waits for a mount in the
+//! background, for a service manager by the sd_notify(3) protocol (one datagram), and for any other
+//! receiver as a newline written to a descriptor.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use erofs_fuse::error::Error;
+
+/// The message for the process that waits for the mount, which reads it once or twice.
+pub(crate) const READY: &[u8] = b"ready\n";
+
+/// Informs the process that waits for the mount. It continues when every copy of the pipe is
+/// closed.
+pub(crate) fn report_ready(null: &OwnedFd) -> Result<(), Error> {
+    let mut pipe = std::io::stdout();
+    pipe.write_all(READY)
+        .and_then(|()| pipe.flush())
+        .map_err(Error::std_io("reply to the parent"))?;
+    rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))
+}
+
+/// The other receivers of the news.
+pub(crate) struct Readiness {
+    socket: Option<UnixDatagram>,
+    pipe: Option<OwnedFd>,
+}
+
+impl Readiness {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The descriptor is not open, or is a standard stream of a mount in the background, which the
+    /// mount itself uses.
+    pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
+        if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
+            let why = format!("ready_fd={number}: in the background it must be 3 or more");
+            return Err(Error::Server(why));
+        }
+        let pipe = ready_fd.map(|number| {
+            // Opened again by name: a bare number cannot be owned.
+            let path = format!("/proc/self/fd/{number}");
+            rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
+                |errno| match errno {
+                    Errno::NOENT => Error::ReadyFd { number },
+                    other => Error::io(format!("ready_fd={number}"))(other),
+                },
+            )
+        });
+        Ok(Self {
+            socket: connect(),
+            pipe: pipe.transpose()?,
+        })
+    }
+
+    /// Announces that the mount can be used. A failure does not affect the mount.
+    pub(crate) fn announce(&self) {
+        if let Some(socket) = &self.socket {
+            let _ = rustix::io::write(socket, b"READY=1");
+        }
+        if let Some(pipe) = &self.pipe {
+            let _ = rustix::io::write(pipe, b"\n");
+        }
+    }
+}
+
+fn connect() -> Option<UnixDatagram> {
+    let name = std::env::var_os("NOTIFY_SOCKET")?;
+    let address = match name.as_bytes() {
+        [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name),
+        _ => SocketAddr::from_pathname(&name),
+    };
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect_addr(&address.ok()?).ok()?;
+    Some(socket)
+}

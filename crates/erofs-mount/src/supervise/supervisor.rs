@@ -1,0 +1,571 @@
+//! The main loop of the mount helper process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fuse_transport::TakenRequest;
+use rustix::event::PollFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
+
+use super::deaths::Deaths;
+use super::mount_state::MountState;
+use super::readiness::{Readiness, report_ready};
+use super::server::{How, Serve, Server, Servers};
+use crate::inherited;
+use crate::outside::Family;
+use crate::patience::Patience;
+use crate::respawn;
+use erofs_fuse::error::Error;
+use erofs_fuse::log::Log;
+use erofs_fuse::poll::first_ready;
+use erofs_fuse::protocol::{self, Answer, Request};
+use erofs_fuse::request::MountRequest;
+
+/// Within this time a new server of an upgrade must have opened its image and asked for the mount.
+const UPGRADE: Duration = Duration::from_secs(60);
+
+/// Within this time the program of an upgrade must ask for the mount of a server that died. A
+/// program whose files are in the mount cannot.
+const REPLACEMENT: Duration = Duration::from_secs(5);
+
+/// Interval between checks of processes that are dying.
+const REAP: Duration = Duration::from_millis(100);
+
+/// Time for a server to end after its mount is gone. Programs that use the mount get two seconds of
+/// it.
+const END: Duration = Duration::from_secs(5);
+
+/// Starts the server of a mount, and acts as its mount helper until the mount ends. `serve` is
+/// called in a fork of this process.
+///
+/// # Errors
+/// The mount failed or did not end properly, and the reason.
+pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
+    let mut signals = Signals::block()?;
+    if request.is_remote() {
+        // These signals end the fetcher's work too.
+        signals.block_ending()?;
+    }
+    let log = Log::open(&request.options, !request.foreground)?;
+    let readiness = Readiness::new(request.options.ready_fd, request.foreground)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(Error::io("/dev/null"))?;
+    // In the background, the process that waits for the mount reads standard output.
+    let waiting = (!request.foreground).then(rustix::stdio::stdout);
+    let ends = signals.ending.iter().map(AsFd::as_fd).chain(waiting);
+    let ends = ends.map(|fd| fd.try_clone_to_owned()).collect();
+    let ends: Vec<OwnedFd> = Result::map_err(ends, Error::std_io("dup"))?;
+    let servers = Servers::new(request, log, serve, null);
+    let server = servers.start(&How::First)?;
+    let request = &servers.request;
+    let null = servers.null.try_clone().map_err(Error::std_io("dup"))?;
+    if !request.foreground {
+        rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
+        rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
+    }
+    let helper = Helper {
+        // In the background, the process that waits for the mount checks this one as well.
+        looks: server
+            .family()
+            .filter(|_| request.foreground)
+            .map(|family| {
+                let longest = request.options.engine.remote.timeout;
+                (family, Patience::new(longest))
+            }),
+        state: MountState::new(request.clone(), null, ends),
+        servers,
+        server,
+        signals,
+        readiness: Some(readiness),
+        next: How::Fork,
+        upgraded: Instant::now(),
+        deaths: Deaths::default(),
+        upgrade_wanted: false,
+        server_has_stopped: false,
+        kill_at: None,
+        failure: None,
+        signalled: false,
+    };
+    helper.run()
+}
+
+/// Signals do not end the helper of a mount: it outlives the server so that it can clean up.
+struct Signals {
+    /// Requests the end of the mount. `None`: there is nothing to clean up yet.
+    ending: Option<OwnedFd>,
+    /// Requests an upgrade.
+    upgrade: OwnedFd,
+    /// A child has ended, stopped or continued.
+    child: OwnedFd,
+}
+
+impl Signals {
+    fn block() -> Result<Self, Error> {
+        sys::fuse_signals::obey_ending_signals();
+        let upgrade = sys::fuse_signals::upgrade_signal().map_err(Error::std_io("signalfd"))?;
+        let child = sys::fuse_signals::child_signal().map_err(Error::std_io("signalfd"))?;
+        Ok(Self {
+            ending: None,
+            upgrade,
+            child,
+        })
+    }
+
+    fn block_ending(&mut self) -> Result<(), Error> {
+        if self.ending.is_none() {
+            let ending = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
+            self.ending = Some(ending);
+        }
+        Ok(())
+    }
+}
+
+struct Helper {
+    servers: Servers,
+    state: MountState,
+    server: Server,
+    signals: Signals,
+    /// Set until the mount is served.
+    readiness: Option<Readiness>,
+    looks: Option<(Family, Patience)>,
+    /// How the next server is started: as a fork of this process or, after an upgrade, as the
+    /// program that took over, unless that does not start again or dies twice.
+    next: How,
+    /// When the last upgrade completed.
+    upgraded: Instant,
+    deaths: Deaths,
+    /// An upgrade was requested; the server may not have the mount yet.
+    upgrade_wanted: bool,
+    /// The server is stopped: it cannot see the end of its mount, so this process polls the device.
+    /// Otherwise it does not, since each request would wake it.
+    server_has_stopped: bool,
+    /// When to kill the server: it was asked to end, or its mount is gone.
+    kill_at: Option<Instant>,
+    /// The reason why the server ended, in its own words.
+    failure: Option<String>,
+    /// A signal came before the mount was served: this process dies of it.
+    signalled: bool,
+}
+
+impl Helper {
+    fn run(mut self) -> Result<(), Error> {
+        self.serve();
+        let mut outcome = Ok(());
+        while outcome.is_ok() && self.state.is_replaceable() {
+            outcome = self.replace();
+            if outcome.is_ok() {
+                self.serve();
+            }
+        }
+        let is_unheard = self.is_served() && !self.servers.request.foreground;
+        // First: threads of a dead server may wait for requests, which this call ends.
+        let exited = self.state.server_exited();
+        if let Some(ending) = self.signals.ending.filter(|_| self.signalled) {
+            sys::fuse_signals::end_by(ending);
+        }
+        outcome?;
+        match self.failure {
+            Some(line) => {
+                if is_unheard {
+                    self.servers.report(&format!("the server ended: {line}"));
+                }
+                Err(Error::Daemon(line))
+            }
+            None => exited.and_then(|()| self.server.outcome()),
+        }
+    }
+
+    /// Whether programs can use the mount.
+    fn is_served(&self) -> bool {
+        self.readiness.is_none()
+    }
+
+    /// Handles requests until the server is gone.
+    fn serve(&mut self) {
+        self.state.is_served_by(self.server.number());
+        loop {
+            match self.wait() {
+                Event::Time => {}
+                Event::Companion => {
+                    if let Some(line) = self.state.attend_companion() {
+                        self.servers.report(&line);
+                    }
+                }
+                Event::Decoded => self.state.wake_decoded(),
+                Event::Fetcher => self.state.fetcher_mut().hear(&self.servers.log),
+                Event::End if !self.is_served() => {
+                    self.signalled = true;
+                    return self.give_up();
+                }
+                Event::End => self.end(),
+                Event::Gone => {
+                    self.state.ends();
+                    self.kill_at = Some(Instant::now() + END);
+                }
+                Event::Upgrade => self.upgrade_wanted = true,
+                Event::Child => {
+                    self.server_has_stopped = self.server.has_stopped();
+                    self.state.reap();
+                }
+                Event::Request => {
+                    if !self.answer_next() {
+                        return;
+                    }
+                }
+            }
+            if let Some((family, patience)) = &mut self.looks
+                && let Some(why) = patience.look(family)
+            {
+                let place = &self.servers.request.mountpoint;
+                let error = Error::mountpoint(place, format!("was not mounted: {why}"));
+                self.failure = Some(error.to_string());
+                return self.give_up();
+            }
+            self.state.fetcher_mut().attend(&self.servers.log);
+            self.state.take_travelling();
+            let refused = self.deaths.judge();
+            self.refuse(&refused);
+            if self.kill_at.is_some_and(|at| at <= Instant::now()) {
+                self.kill_late_server();
+                return;
+            }
+            if self.upgrade_wanted && self.state.is_replaceable() {
+                self.upgrade_wanted = false;
+                self.upgrade();
+            }
+        }
+    }
+
+    fn wait(&self) -> Event {
+        let reap = self.deaths.are_pending().then_some(REAP);
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        let fetcher = self.state.fetcher();
+        let look = self.looks.as_ref().map(|(_, patience)| patience.left());
+        let limits = [reap, self.kill_at.map(left), fetcher.limit(), look];
+        let limit = limits.into_iter().flatten().min();
+        // A mount known to be gone would end every wait.
+        let is_watched = self.server_has_stopped && self.kill_at.is_none();
+        let device = self.state.device().filter(|_| is_watched);
+        let signals = &self.signals;
+        let ending = signals.ending.as_ref().map(|fd| (Event::End, fd.as_fd()));
+        let mut sources: Vec<(Event, BorrowedFd<'_>)> = ending.into_iter().collect();
+        sources.extend([
+            (Event::Upgrade, signals.upgrade.as_fd()),
+            (Event::Child, signals.child.as_fd()),
+            (Event::Request, self.server.socket.as_fd()),
+        ]);
+        let companion = self.state.companion_socket();
+        sources.extend(companion.map(|fd| (Event::Companion, fd)));
+        let decoded = self.state.keeper();
+        sources.extend(decoded.map(|one| (Event::Decoded, one.as_fd())));
+        sources.extend(fetcher.watched().map(|fd| (Event::Fetcher, fd)));
+        sources.extend(device.map(|fd| (Event::Gone, fd.as_fd())));
+        let events = |event: &Event| match event {
+            // Only the end of the device matters.
+            Event::Gone => PollFlags::empty(),
+            _ => PollFlags::IN,
+        };
+        let watched = sources.iter().map(|(event, fd)| (*fd, events(event)));
+        let watched: Vec<_> = watched.collect();
+        match first_ready(&watched, limit) {
+            Ok(None) => Event::Time,
+            // Left for the code that ends this process.
+            Ok(Some(0)) if signals.ending.is_some() && !self.is_served() => Event::End,
+            Ok(Some(index)) => match sources[index] {
+                (event @ (Event::End | Event::Upgrade | Event::Child), signal) => {
+                    taken(signal, event)
+                }
+                (event, _) => event,
+            },
+            // If poll fails, waiting for a request still notices the end of the server.
+            Err(_) => Event::Request,
+        }
+    }
+
+    /// Detaches the mount from the tree, and ends the server: a stopped server can do neither by
+    /// itself.
+    fn end(&mut self) {
+        if let Err(error) = self.state.detach() {
+            self.servers.report(&error.to_string());
+        }
+        self.server.end();
+        self.kill_at.get_or_insert(Instant::now() + END);
+    }
+
+    /// Gives up: nobody waits for the mount any more.
+    fn give_up(&mut self) {
+        // On failure the mount stays in the tree, without a server.
+        let _ = self.state.detach();
+        let _ = self.server.kill();
+    }
+
+    fn kill_late_server(&mut self) {
+        let outcome = self.server.kill();
+        let seconds = END.as_secs();
+        self.servers.report(&match outcome {
+            Ok(()) => format!("the server did not end within {seconds} s and was killed"),
+            Err(error) => error.to_string(),
+        });
+    }
+
+    /// Answers the next request. False at the end of the server: it is killed if the request is
+    /// invalid or if it does not take the answer.
+    fn answer_next(&mut self) -> bool {
+        let answered = match protocol::receive(&self.server.socket) {
+            // Its end follows.
+            Ok((Request::Failed, line)) => {
+                self.failure = Some(String::from_utf8_lossy(&line).into_owned());
+                true
+            }
+            Ok((request, _)) => self.answer(request),
+            Err(_) => false,
+        };
+        if !answered && !self.server.has_ended() {
+            let _ = self.server.kill();
+        }
+        answered
+    }
+
+    /// Starts another server in place of one that died.
+    ///
+    /// # Errors
+    /// No server could be started; the error says why.
+    fn replace(&mut self) -> Result<(), Error> {
+        if let Some(line) = self.failure.take() {
+            self.servers.report(&format!("a server ended: {line}"));
+        }
+        let death = self.state.death();
+        let refused = self.deaths.add(self.server.take_child(), death);
+        self.refuse(&refused);
+        let started = match self.deaths.are_too_many() {
+            true => Err(Error::Server(self.deaths.describe())),
+            false => {
+                thread::sleep(self.deaths.pause());
+                self.start_replacement()
+            }
+        };
+        let asks = started.inspect_err(|error| self.servers.report(&error.to_string()))?;
+        // Before the new server gets the mount, which it must request from this thread.
+        self.state.begin_again(self.deaths.may_be_crash());
+        if asks {
+            // If it is dead by now, it is replaced.
+            self.answer(Request::Resume);
+        }
+        Ok(())
+    }
+
+    /// Starts a server while nobody serves the mount. Returns whether it has already asked for the
+    /// mount.
+    fn start_replacement(&mut self) -> Result<bool, Error> {
+        if let How::Program(_) = self.next {
+            let started = match self.deaths.came_twice_since(self.upgraded) {
+                true => Err(Error::Server(
+                    "the program of the upgrade died twice".into(),
+                )),
+                false => self.start_until_it_asks(&self.next.clone(), REPLACEMENT, false),
+            };
+            match started {
+                Ok(server) => {
+                    self.server = server;
+                    return Ok(true);
+                }
+                Err(error) => {
+                    let line = format!("{error}; the program that mounted serves on");
+                    self.servers.report(&line);
+                    self.next = How::Fork;
+                }
+            }
+        }
+        self.server = self.servers.start(&How::Fork)?;
+        Ok(false)
+    }
+
+    /// Ends a server that never had the mount, without waiting: a process that it started may hold
+    /// its socket. A server that this process may not kill ends when the socket closes.
+    fn discard(&mut self, mut server: Server) {
+        let child = server.take_child();
+        if let Some(child) = &child {
+            let _ = child.signal(Signal::KILL);
+        }
+        self.deaths.expect(child);
+    }
+
+    /// Refuses and logs each of these requests once: a third server may have died of the same
+    /// request before it was known how the second one died.
+    fn refuse(&self, requests: &[TakenRequest]) {
+        for request in requests
+            .iter()
+            .filter(|&&request| self.state.refuse(request))
+        {
+            self.servers.report(&format!(
+                "{request} was being served each time the server died, and is answered with EIO"
+            ));
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> bool {
+        let outcome = self.carry_out(request);
+        self.respond(&self.server, request, outcome)
+    }
+
+    fn carry_out(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
+        if matches!(request, Request::Mount { .. }) {
+            self.signals.block_ending()?;
+        }
+        let descriptor = self.state.handle(request)?;
+        match request {
+            // The mount point was resolved to an absolute path; the working directory must not be
+            // pinned.
+            Request::Mount { .. } => drop(rustix::process::chdir("/")),
+            Request::HandshakeDone => inherited::close_named(self.state.profile()),
+            Request::Served => self.announce()?,
+            _ => {}
+        }
+        Ok(descriptor)
+    }
+
+    /// Announces that programs can use the mount.
+    fn announce(&mut self) -> Result<(), Error> {
+        self.looks = None;
+        let Some(readiness) = self.readiness.take() else {
+            return Ok(());
+        };
+        self.state.fetcher_mut().is_served();
+        readiness.announce();
+        if self.servers.request.foreground {
+            return Ok(());
+        }
+        // Only now: at an automount, only the process group of the service manager gets past the
+        // mount point; every other process waits for the mount.
+        let _ = rustix::process::setsid();
+        report_ready(&self.servers.null)
+    }
+
+    /// Sends an answer; false if the server is gone.
+    fn respond(
+        &self,
+        server: &Server,
+        request: Request,
+        outcome: Result<Option<OwnedFd>, Error>,
+    ) -> bool {
+        let response = outcome.map(|descriptor| Answer {
+            descriptor,
+            version: self.state.version(request),
+        });
+        let response = response.map_err(|error| (&error).into());
+        protocol::respond(&server.socket, &response).is_ok()
+    }
+
+    /// Makes the program that is now installed serve the mount. If it does not get that far, the
+    /// current server continues. If that server died meanwhile, the next one is upgraded.
+    fn upgrade(&mut self) {
+        self.state.upgrade_begins();
+        let handed_over = self
+            .start_until_it_asks(&How::Installed, UPGRADE, true)
+            .and_then(|server| self.hand_over(server));
+        if handed_over.is_err() && self.server.has_ended() {
+            self.upgrade_wanted = true;
+            return;
+        }
+        if let Err(error) = &handed_over {
+            self.servers.report(&format!("the upgrade failed: {error}"));
+        }
+        self.state.upgrade_ends(&handed_over);
+    }
+
+    /// Starts a server and waits until it asks for the mount within this time. A program that
+    /// cannot do so ends, crashes or stays silent. `serving`: the current server is answered
+    /// meanwhile; its end, or a signal that requests the end of the mount, ends the wait.
+    fn start_until_it_asks(
+        &mut self,
+        how: &How,
+        limit: Duration,
+        serving: bool,
+    ) -> Result<Server, Error> {
+        let server = self.servers.start(how)?;
+        let deadline = Instant::now() + limit;
+        let mut why = None;
+        while self.state.is_replaceable() {
+            let ending = self.signals.ending.as_ref().map(AsFd::as_fd);
+            let old = serving.then(|| self.server.socket.as_fd());
+            let sockets = [Some(server.socket.as_fd()), old, ending].into_iter();
+            let watched: Vec<_> = sockets.flatten().map(|fd| (fd, PollFlags::IN)).collect();
+            let left = deadline.saturating_duration_since(Instant::now());
+            match first_ready(&watched, Some(left)) {
+                Ok(Some(0)) => match protocol::receive(&server.socket) {
+                    Ok((Request::Resume, _)) => return Ok(server),
+                    Ok((Request::Failed, line)) => {
+                        why = Some(String::from_utf8_lossy(&line).into_owned());
+                    }
+                    Ok((request, _)) => {
+                        let outcome = self.state.handle(request);
+                        if !self.respond(&server, request, outcome) {
+                            break;
+                        }
+                    }
+                    Err(_) => break,
+                },
+                Ok(Some(1)) if serving && self.answer_next() => {}
+                _ => break,
+            }
+        }
+        let why = why.unwrap_or_else(|| server.why_silent());
+        self.discard(server);
+        let program = match how {
+            How::Installed => respawn::installed(),
+            How::First | How::Fork | How::Program(_) => "the program of the last upgrade".into(),
+        };
+        let program = program.display();
+        Err(Error::Server(format!(
+            "the new server did not start: {program}: {why}"
+        )))
+    }
+
+    /// Kills the old server. The kernel sends its unanswered requests to the new one.
+    fn hand_over(&mut self, server: Server) -> Result<(), Error> {
+        if let Err(error) = self.server.kill() {
+            self.discard(server);
+            return Err(error);
+        }
+        self.state.begin_again(false);
+        self.next = server.program().unwrap_or(How::Fork);
+        self.upgraded = Instant::now();
+        let mut old = std::mem::replace(&mut self.server, server);
+        self.state.is_served_by(self.server.number());
+        self.deaths.expect(old.take_child());
+        // If it is dead by now, it is replaced.
+        self.answer(Request::Resume);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// A request, or the end of the server.
+    Request,
+    /// A signal requests the end of the mount; it is consumed if the mount is served.
+    End,
+    /// The mount is gone, or its connection was aborted, while the server is stopped.
+    Gone,
+    /// A child changed state.
+    Child,
+    /// The signal that requests an upgrade; it is consumed.
+    Upgrade,
+    /// The companion wants something or has work to do.
+    Companion,
+    /// There are decoded bytes to keep.
+    Decoded,
+    /// A message from the fetcher, or its end.
+    Fetcher,
+    Time,
+}
+
+fn taken(signal: BorrowedFd<'_>, event: Event) -> Event {
+    // Size of struct signalfd_siginfo.
+    match rustix::io::read(signal, &mut [0; 128]) {
+        Ok(_) => event,
+        Err(_) => Event::Time,
+    }
+}

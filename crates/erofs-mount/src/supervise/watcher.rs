@@ -1,0 +1,92 @@
+//! A process that cleans up once server and mount helper are both gone, however they ended: in the
+//! foreground, where one signal reaches both, and with `auto_unmount`.
+//!
+//! Both hold the writing end of a pipe, and the watcher holds the reading end: it wakes when the
+//! last of them has died. Then the connection is aborted, so that no reader waits, and the mount is
+//! detached from the tree if its handshake was never completed, or with `auto_unmount`. If the
+//! watcher is killed too, a dead mount remains.
+
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::child::ChildProcess;
+use crate::mounting::{ExpectedMount, Mounted, abort_file, read_table};
+use erofs_fuse::error::Error;
+
+/// Its name for `ps` and `pkill`, different from that of the others.
+const NAME: &std::ffi::CStr = c"erofs_unmount";
+
+/// Starts it before the mount is in the tree, with `null` as its output. As long as a process has
+/// the descriptor or a duplicate of it, the mount stays. From then on, no signal to the process
+/// group of this process reaches it.
+pub(crate) fn start(
+    mut expected: ExpectedMount,
+    null: &OwnedFd,
+    auto_unmount: bool,
+) -> Result<OwnedFd, Error> {
+    let (end, held) = std::io::pipe().map_err(Error::std_io("pipe"))?;
+    let wait = || {
+        let _ = rustix::thread::set_name(NAME);
+        let _ = rustix::process::setsid();
+        let _ = rustix::process::chdir("/");
+        // The process that waits for the mount reads standard output to its end.
+        let _ = rustix::stdio::dup2_stdout(null);
+        let _ = rustix::stdio::dup2_stderr(null);
+        let mut unmounts = true;
+        loop {
+            let (pipe, mut said) = (rustix::stdio::stdin(), [0]);
+            match rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut said)) {
+                Ok(0) => return clean_up(&expected, unmounts).map_or(1, |()| 0),
+                Ok(_) if said == MOUNTED => expected.made(),
+                Ok(_) => unmounts = auto_unmount,
+                Err(_) => return 1,
+            }
+        }
+    };
+    // Never waited for: it ends after this process, and init reaps it.
+    let child = ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait);
+    child.map_err(Error::std_io("fork"))?.leave_group();
+    Ok(held.into())
+}
+
+/// The mount is in the tree.
+const MOUNTED: [u8; 1] = *b"m";
+
+/// The handshake is complete.
+const SERVED: [u8; 1] = *b"s";
+
+/// Informs it that the mount is in the tree.
+pub(crate) fn is_mounted(held: &OwnedFd) {
+    let _ = rustix::io::write(held, &MOUNTED);
+}
+
+/// Informs it that the handshake is complete.
+pub(crate) fn handshake_done(held: &OwnedFd) {
+    let _ = rustix::io::write(held, &SERVED);
+}
+
+fn clean_up(expected: &ExpectedMount, unmounts: bool) -> Result<(), Error> {
+    match expected.mounted() {
+        Some(mounted) => abort(mounted, unmounts),
+        None => {
+            expected.unmount_dead();
+            Ok(())
+        }
+    }
+}
+
+fn abort(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
+    let is_there = mounted.id.find(&read_table()?).is_some();
+    if !is_there {
+        return Ok(());
+    }
+    // A thread of a killed server may wait for a read that nobody will answer.
+    let aborted = abort_file(&mounted.id.device).and_then(|mut file| file.write_all(b"1"));
+    if aborted.is_err() {
+        let _ = mounted.force_abort();
+    }
+    match unmounts {
+        true => mounted.detach(),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,54 @@
+//! `erofast umount`.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{mounting, outside};
+use erofs_fuse::error::Error;
+use erofs_fuse::note;
+
+/// Unmounts an erofast mount; with `lazy` at once, even if it is busy: programs keep what they have
+/// open. A notice names a server that stays because it has stopped and has no mount helper, or
+/// because something else uses the filesystem.
+///
+/// # Errors
+/// One line: nothing is mounted there, it is another filesystem or belongs to another user, or it
+/// is busy.
+pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
+    let (device, user) = mounting::umount(path, lazy)?;
+    if let Some(pid) = outside::stopped_holder(&device) {
+        let (path, pid) = (path.display(), pid.as_raw_nonzero());
+        note(format!(
+            "{path}: unmounted; its server (process {pid}) is stopped and ends when it continues: \
+             kill -CONT {pid}"
+        ));
+    } else if !lazy && stays(&device) {
+        let server = user.and_then(|user| outside::server_of(&device, user));
+        let server = server.map_or_else(String::new, |server| {
+            format!(" (process {})", server.pid.as_raw_nonzero())
+        });
+        note(format!(
+            "{}: unmounted; its server{server} serves on, for the filesystem is in use elsewhere: \
+             as a layer of an overlay, at another path or in another mount namespace",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Far longer than an unused mount takes to disappear: the mount helper may be looking up a name in
+/// its copy.
+const GONE: Duration = Duration::from_secs(2);
+
+/// Whether a filesystem is still used although it was unmounted.
+fn stays(device: &str) -> bool {
+    let begin = Instant::now();
+    while mounting::is_in_use(device) {
+        if begin.elapsed() > GONE {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    false
+}

@@ -1,0 +1,309 @@
+//! `erofast upgrade`: replaces the server of a mount with one of the program that is now installed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::mounting::{self, TableEntry};
+use crate::outside::{self, HelperProcess};
+use crate::stat::stat;
+use erofs_fuse::error::Error;
+use erofs_fuse::request::FSTYPE;
+
+/// How long a mount helper may take to begin.
+const BEGIN: Duration = Duration::from_secs(15);
+
+/// Longer than the mount helper waits for a new server.
+const END: Duration = Duration::from_secs(90);
+
+/// Longer than all mounts of a user take together, which are upgraded at the same time. Limits
+/// users whose processes keep this one waiting.
+const ALL: Duration = Duration::from_secs(120);
+
+/// Interval between checks for the outcome.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Characters in the longest reason shown: it comes from a process of the user who mounted.
+const REASON_CHARS: usize = 2500;
+
+/// How the upgrade of one mount ended.
+#[derive(Debug)]
+pub struct Upgraded {
+    /// The mount, as the caller or the mount table named it.
+    pub mountpoint: PathBuf,
+    /// One line: it is not an erofast mount, its server cannot be replaced, or the new one did not
+    /// start; in that case the old one still serves.
+    pub outcome: Result<(), Error>,
+    /// Whether a failure makes the command fail. It does not for mounts of other users that were
+    /// not named: a user can make a mount that looks like erofast's and cannot be upgraded.
+    pub counts: bool,
+}
+
+/// Makes the mount helper start the program that is now installed, which takes over the mount.
+/// Returns when it serves. A server that does not answer is replaced too.
+///
+/// # Errors
+/// The error of [`Upgraded::outcome`].
+pub fn upgrade(mountpoint: &Path) -> Result<(), Error> {
+    let upgraded = upgrade_each(&[mountpoint.to_owned()]).pop();
+    upgraded.map_or(Ok(()), |upgraded| upgraded.outcome)
+}
+
+/// Upgrades mounts at the same time; returns the outcomes in order.
+pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
+    let mounts = mountpoints
+        .iter()
+        .map(|path| (path.clone(), Mount::at(path)));
+    upgrade_mounts(mounts.collect())
+}
+
+/// Upgrades all mounts of this user, or of all users as root, including those that this mount
+/// namespace has only as layers of overlays. One that is unmounted meanwhile is not a failure.
+///
+/// # Errors
+/// One line: the mount table cannot be read.
+pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
+    let table = mounting::own_mounts()?;
+    let hidden = hidden_mounts(&table);
+    let listed = table.into_iter().map(|entry| Mount {
+        path: entry.mountpoint.clone(),
+        device: entry.device,
+        user: entry.user_id,
+        id: Some(entry.id),
+        named: false,
+    });
+    let mounts = listed.chain(hidden);
+    Ok(upgrade_mounts(
+        mounts
+            .map(|mount| (mount.path.clone(), Ok(mount)))
+            .collect(),
+    ))
+}
+
+/// Mounts of this user that have no path but are still in use, as an overlay uses its layers.
+fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
+    let user = rustix::process::getuid().as_raw();
+    // A user whose processes cannot be searched has none.
+    let helpers = outside::helpers_of(user).unwrap_or_default();
+    let is_listed = |device: &str| table.iter().any(|entry| entry.device == device);
+    let hidden = helpers.iter().filter(|helper| {
+        !is_listed(helper.device())
+            && helper.offers_upgrades()
+            && helper.is_in_this_namespace()
+            && mounting::is_in_use(helper.device())
+    });
+    let mut devices = HashSet::new();
+    let mounts = hidden.filter(|helper| devices.insert(helper.device()));
+    let mounts = mounts.map(|helper| Mount {
+        path: format!("(at no path, device {})", helper.device()).into(),
+        device: helper.device().to_owned(),
+        user: Some(user),
+        id: None,
+        named: false,
+    });
+    mounts.collect()
+}
+
+/// A mount to upgrade.
+struct Mount {
+    /// The path as it was named.
+    path: PathBuf,
+    /// `MAJOR:MINOR`
+    device: String,
+    /// The user who mounted it.
+    user: Option<u32>,
+    /// ID in the mount table, if it is listed.
+    id: Option<u64>,
+    /// The caller named it, and is told if it is gone.
+    named: bool,
+}
+
+/// The state of an upgrade.
+enum Upgrade<'h> {
+    /// The mount helper was asked; the number is that of its upgrade before.
+    Asked(&'h HelperProcess, u64),
+    Ended(Result<(), Error>),
+}
+
+impl Mount {
+    fn at(path: &Path) -> Result<Self, Error> {
+        let path = path.to_owned();
+        match mounting::top_mount(&path)? {
+            Some(entry) if entry.fstype == FSTYPE => Ok(Self {
+                path,
+                device: entry.device,
+                user: entry.user_id,
+                id: Some(entry.id),
+                named: true,
+            }),
+            _ => {
+                let why = "is not the mount point of an erofast mount";
+                Err(Error::mountpoint(&path, why))
+            }
+        }
+    }
+
+    /// Whether there is nothing left to upgrade.
+    fn is_gone(&self) -> bool {
+        let Some(id) = self.id else {
+            return !mounting::is_in_use(&self.device);
+        };
+        let is_there = |mounts: Vec<TableEntry>| mounts.iter().any(|it| it.id == id);
+        !self.named && mounting::own_mounts().is_ok_and(|mounts| !is_there(mounts))
+    }
+
+    /// Whether its failure makes the command fail.
+    fn counts(&self) -> bool {
+        self.named || self.user == Some(rustix::process::getuid().as_raw())
+    }
+
+    fn cannot(&self, error: &Error) -> Error {
+        Error::mountpoint(&self.path, format!("cannot be upgraded: {error}"))
+    }
+
+    /// Requests an upgrade.
+    fn begin<'h>(&self, helpers: &'h Result<Vec<HelperProcess>, Error>) -> Upgrade<'h> {
+        let helpers = match helpers {
+            Ok(helpers) => helpers,
+            Err(error) => return Upgrade::Ended(Err(self.cannot(error))),
+        };
+        let helper = HelperProcess::for_mount(helpers, &self.device);
+        let Some(helper) = helper.filter(|helper| helper.offers_upgrades()) else {
+            return Upgrade::Ended(Err(self.reason(helper)));
+        };
+        match helper.begin() {
+            Ok(before) => Upgrade::Asked(helper, before),
+            Err(error) => Upgrade::Ended(Err(self.cannot(&error))),
+        }
+    }
+
+    /// Why no helper can be asked.
+    fn reason(&self, helper: Option<&HelperProcess>) -> Error {
+        let own = rustix::process::getuid();
+        if let Some(user) = self
+            .user
+            .filter(|user| !own.is_root() && *user != own.as_raw())
+        {
+            let why = format!("was mounted by user {user}: only that user and root can upgrade it");
+            return Error::mountpoint(&self.path, why);
+        }
+        let why = match stat(&self.path) {
+            Err(error) => return error,
+            Ok(counters) => match counters["restart"]["reason"].as_str() {
+                Some(reason) => reason.to_owned(),
+                None if helper.is_some() => "its server cannot be replaced".to_owned(),
+                None => WITHOUT_RECORD.to_owned(),
+            },
+        };
+        self.cannot(&Error::Server(why))
+    }
+
+    /// The outcome of an upgrade requested at time `since`; `None` while there is none.
+    fn outcome(
+        &self,
+        helper: &HelperProcess,
+        before: u64,
+        since: Duration,
+    ) -> Option<Result<(), Error>> {
+        let cannot = |error: Error| self.cannot(&error);
+        match helper.outcome(before).map_err(cannot) {
+            Err(error) => Some(Err(error)),
+            Ok(Some(Ok(()))) => Some(Ok(())),
+            Ok(Some(Err(why))) => {
+                let why: String = why.chars().take(REASON_CHARS).collect();
+                let why = format!("was not upgraded: {why}; the old server serves on");
+                Some(Err(Error::mountpoint(&self.path, why)))
+            }
+            Ok(None) => {
+                let has_begun = helper.begun().is_ok_and(|begun| begun > before);
+                let is_late = since > if has_begun { END } else { BEGIN };
+                is_late.then(|| {
+                    let why = format!(
+                        "was not upgraded: {}; it is upgraded when that process goes on",
+                        helper.why_silent()
+                    );
+                    Err(Error::mountpoint(&self.path, why))
+                })
+            }
+        }
+    }
+}
+
+/// For a mount whose server says that it can be replaced.
+const WITHOUT_RECORD: &str = "its mount helper cannot be found or is not trusted (it was started \
+                              in another PID namespace, or by a set-user-ID program): mount again";
+
+/// The outcomes, in order. Each user's mounts get a separate thread: a user's processes can delay
+/// the search for that user's mounts, but no other.
+fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded> {
+    let deadline = Instant::now() + ALL;
+    let mut upgraded = Vec::new();
+    let mut users: BTreeMap<Option<u32>, Vec<(usize, Mount)>> = BTreeMap::new();
+    for (number, (mountpoint, mount)) in mounts.into_iter().enumerate() {
+        let counts = mount.as_ref().map_or(true, Mount::counts);
+        let outcome = match mount {
+            Ok(mount) => {
+                users.entry(mount.user).or_default().push((number, mount));
+                let why = "was not upgraded: the processes of its user do not answer";
+                Err(Error::mountpoint(&mountpoint, why))
+            }
+            Err(error) => Err(error),
+        };
+        upgraded.push(Upgraded {
+            mountpoint,
+            outcome,
+            counts,
+        });
+    }
+    let (sender, receiver) = mpsc::channel();
+    for (user, mounts) in users {
+        let sender = sender.clone();
+        let upgrade = move || {
+            upgrade_mounts_of(user, &mounts, |number, outcome| {
+                // Fails only after the time limit.
+                let _ = sender.send((number, outcome));
+            });
+        };
+        // If the thread cannot be created, the mounts of this user have no outcome.
+        let _ = thread::Builder::new().spawn(upgrade);
+    }
+    drop(sender);
+    let left = || deadline.saturating_duration_since(Instant::now());
+    while let Ok((number, outcome)) = receiver.recv_timeout(left()) {
+        upgraded[number].outcome = outcome;
+    }
+    upgraded
+}
+
+/// Requests all upgrades, then waits; each outcome is passed on with its number.
+fn upgrade_mounts_of(
+    user: Option<u32>,
+    mounts: &[(usize, Mount)],
+    mut ended: impl FnMut(usize, Result<(), Error>),
+) {
+    let helpers = user.map_or_else(|| Ok(Vec::new()), outside::helpers_of);
+    let begin = Instant::now();
+    let upgrades = mounts
+        .iter()
+        .map(|(number, mount)| (*number, mount, mount.begin(&helpers)));
+    let mut upgrades: Vec<_> = upgrades.collect();
+    while !upgrades.is_empty() {
+        upgrades.retain_mut(|(number, mount, upgrade)| {
+            let outcome = match upgrade {
+                Upgrade::Ended(outcome) => Some(std::mem::replace(outcome, Ok(()))),
+                Upgrade::Asked(helper, before) => mount.outcome(helper, *before, begin.elapsed()),
+            };
+            let is_running = outcome.is_none();
+            if let Some(outcome) = outcome {
+                ended(
+                    *number,
+                    outcome.or_else(|e| if mount.is_gone() { Ok(()) } else { Err(e) }),
+                );
+            }
+            is_running
+        });
+        thread::sleep(INTERVAL);
+    }
+}
