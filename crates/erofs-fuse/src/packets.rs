@@ -12,8 +12,8 @@ use rustix::net::{
 
 use crate::error::Error;
 
-/// Size of the longest packet. An error with [`HelperError`](crate::error::HelperError)'s longest line
-/// fits.
+/// Size of the longest packet. The longest line of a
+/// [`HelperError`](crate::error::HelperError) fits.
 pub const PACKET_BYTES: usize = 16 << 10;
 
 /// The two ends of a socket.
