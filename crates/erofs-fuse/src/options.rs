@@ -144,6 +144,8 @@ pub struct MountOptions {
     pub no_acl: bool,
     /// The mount is unmounted when the daemon dies.
     pub auto_unmount: bool,
+    /// Another process waits to replace the mount helper, in the background.
+    pub standby: bool,
     /// The daemon drops the rights it does not need.
     pub sandbox: SandboxMode,
     /// Owner of everything.
@@ -270,6 +272,7 @@ impl MountOptions {
             "default_permissions" => self.default_permissions = true,
             "idmap" => self.idmap = true,
             "auto_unmount" => self.auto_unmount = true,
+            "standby" => self.standby = true,
             "debug" => self.debug = true,
             "silent" => self.silent = true,
             "loud" => self.silent = false,

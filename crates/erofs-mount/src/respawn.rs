@@ -72,14 +72,17 @@ pub(crate) fn installed() -> PathBuf {
 
 /// Names this process after its program, since it may have been started by a descriptor.
 pub(crate) fn name_process() {
+    let _ = rustix::thread::set_name(&name_of_process());
+}
+
+/// The name of the program, as `ps` shows it.
+pub(crate) fn name_of_process() -> CString {
     let path = std::env::current_exe().ok().map(installed_now);
     let name = path
         .as_deref()
         .and_then(Path::file_name)
         .unwrap_or_default();
-    if let Ok(name) = CString::new(name.as_bytes()) {
-        let _ = rustix::thread::set_name(&name);
-    }
+    CString::new(name.as_bytes()).unwrap_or_default()
 }
 
 /// A command that starts a program in a role.

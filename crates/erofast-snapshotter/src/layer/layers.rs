@@ -299,8 +299,9 @@ impl Held<'_> {
         let mut options = logins.map_err(|error| format!("its login: {error}"))?;
         let plain = host.plain.map(|plain| if plain { "on" } else { "off" });
         options.extend(plain.map(|plain| format!("oci.plain_http={plain}")));
-        // For pods with user namespaces; and the name in /proc/mounts.
-        options.push("ro,idmap,silent".into());
+        // For pods with user namespaces; for containers that outlive any process of the mount; and
+        // the name in /proc/mounts.
+        options.push("ro,idmap,standby,silent".into());
         options.push(format!("fsname={}", self.digest));
         options.extend(layers.settings.options.iter().cloned());
         let options = options.join(",");

@@ -95,6 +95,7 @@ pub const KNOWN: &[KnownOption] = options! {
     "acl" "the kernel enforces POSIX ACLs where it checks permissions (default)";
     "noacl" "POSIX ACLs are not enforced";
     "auto_unmount" "unmount even when the daemon is killed";
+    "standby" "a third process replaces a mount helper that was killed; not with -f";
     "sandbox=on|off|strict"
         "the daemon drops every right that serving does not need; strict: or does not mount (on)";
     "uid=N" "owner of everything";

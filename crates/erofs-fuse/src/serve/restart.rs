@@ -11,6 +11,8 @@ use crate::request::MountRequest;
 pub(crate) struct Restart {
     /// If it cannot be on, that is an error.
     required: bool,
+    /// A process that replaces the mount helper requires it, too.
+    standby: bool,
     /// Why it is off; `None` if it is on.
     off: Option<String>,
     /// The process that starts servers.
@@ -39,6 +41,9 @@ impl Restart {
         if options.io_uring && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
         }
+        if options.standby && request.foreground {
+            return Err(Error::Standby("not with -f".to_owned()));
+        }
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
@@ -48,6 +53,7 @@ impl Restart {
         };
         let this = Self {
             required,
+            standby: options.standby,
             off: off.map(str::to_owned),
             helper: parent(),
         };
@@ -75,6 +81,7 @@ impl Restart {
     fn checked(self) -> Result<Self, Error> {
         match &self.off {
             Some(why) if self.required => Err(Error::Restart(why.clone())),
+            Some(why) if self.standby => Err(Error::Standby(why.clone())),
             _ => Ok(self),
         }
     }

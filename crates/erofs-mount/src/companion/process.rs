@@ -233,6 +233,12 @@ impl CompanionOfMount {
         self.gone();
     }
 
+    /// Ends the processes of a mount helper that is dead. What must be done next starts another.
+    pub(crate) fn is_orphaned(&mut self) {
+        self.errands.clear();
+        self.end_process();
+    }
+
     fn gone(&mut self) {
         self.reader.set_unattended(self.any);
         if self.starts >= STARTS {
@@ -262,7 +268,7 @@ impl CompanionOfMount {
     }
 
     /// The mount has ended: writes what was learned.
-    pub(crate) fn finish(mut self, request: &MountRequest) {
+    pub(crate) fn finish(&mut self, request: &MountRequest) {
         let deadline = Instant::now() + END;
         if let Some(running) = &mut self.running {
             running.end = None;

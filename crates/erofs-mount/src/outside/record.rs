@@ -82,6 +82,11 @@ impl MountRecord {
         self.write()
     }
 
+    /// Leaves the commands nothing to find in this process, until the next note.
+    pub(crate) fn hide(&mut self, null: &OwnedFd) -> io::Result<()> {
+        Ok(dup3(null, &mut self.file, DupFlags::CLOEXEC)?)
+    }
+
     fn write(&mut self) -> io::Result<()> {
         Ok(dup3(
             written(&self.record)?,

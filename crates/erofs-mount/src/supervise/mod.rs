@@ -21,6 +21,7 @@ mod mount_state;
 mod readiness;
 mod replaceable;
 mod server;
+mod standby;
 mod supervisor;
 mod watcher;
 

@@ -111,6 +111,14 @@ impl MountFetcher {
         Some(due.saturating_duration_since(Instant::now()))
     }
 
+    /// Has the next [`attend`](Self::attend) start another fetcher: the current one belongs to a
+    /// mount helper that is dead, and ends once its sockets are closed.
+    pub(crate) fn is_orphaned(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.due = Some(Instant::now());
+        }
+    }
+
     /// Takes its message, which may be a line for the log, once it is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };

@@ -369,14 +369,33 @@ impl MountState {
         }
     }
 
+    /// Leaves the record to the process that acts for the mount.
+    pub(crate) fn stands_by(&mut self) {
+        let Self { record, null, .. } = self;
+        if let Some(record) = record {
+            let _ = record.hide(null);
+        }
+    }
+
+    /// Takes over from a mount helper that is dead, and with it the processes that it started.
+    pub(crate) fn takes_over(&mut self) {
+        self.note(|record| record.set_server(None));
+        if let Some(companion) = &mut self.companion {
+            companion.is_orphaned();
+        }
+        self.keeper = None;
+        self.keeping = None;
+        self.replaceable.fetcher.is_orphaned();
+    }
+
     /// Cleans up after the server exited or died.
-    pub(crate) fn server_exited(self) -> Result<(), Error> {
-        let Some((mounted, connection)) = self.mounted else {
+    pub(crate) fn server_exited(&mut self) -> Result<(), Error> {
+        let Some((mounted, connection)) = self.mounted.take() else {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
         // After it: a companion may be waiting for a dead server.
-        if let Some(companion) = self.companion {
+        if let Some(companion) = &mut self.companion {
             companion.finish(&self.request);
         }
         let left_behind = self.request.options.auto_unmount || !self.handshake_done;

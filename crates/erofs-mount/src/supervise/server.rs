@@ -239,8 +239,8 @@ impl Server {
     }
 
     /// Waits for its end; returns an error if it died.
-    pub(super) fn outcome(self) -> Result<(), Error> {
-        let Some(child) = self.child else {
+    pub(super) fn outcome(&mut self) -> Result<(), Error> {
+        let Some(child) = self.child.take() else {
             return Ok(());
         };
         let status = child.wait().map_err(Error::std_io("the server"))?;

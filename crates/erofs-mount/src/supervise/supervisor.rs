@@ -13,6 +13,7 @@ use super::deaths::Deaths;
 use super::mount_state::MountState;
 use super::readiness::{Readiness, report_ready};
 use super::server::{How, Serve, Server, Servers};
+use super::standby::{Right, Standby, outlive_helper};
 use crate::inherited;
 use crate::outside::Family;
 use crate::patience::Patience;
@@ -65,7 +66,9 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
         rustix::stdio::dup2_stdin(&null).map_err(Error::io("/dev/null"))?;
         rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
     }
-    let helper = Helper {
+    let mut helper = Helper {
+        standby: None,
+        right: None,
         // In the background, the process that waits for the mount checks this one as well.
         looks: server
             .family()
@@ -123,6 +126,10 @@ impl Signals {
 }
 
 struct Helper {
+    /// Takes over when this process is killed.
+    standby: Option<Standby>,
+    /// What a standby needs to do so, with `-o standby`.
+    right: Option<Right>,
     servers: Servers,
     state: MountState,
     server: Server,
@@ -150,9 +157,13 @@ struct Helper {
 }
 
 impl Helper {
-    fn run(mut self) -> Result<(), Error> {
+    fn run(&mut self) -> Result<(), Error> {
         self.serve();
-        let mut outcome = Ok(());
+        self.run_on(Ok(()))
+    }
+
+    /// Replaces servers until the mount ends; `outcome` is an error if none could be started.
+    fn run_on(&mut self, mut outcome: Result<(), Error>) -> Result<(), Error> {
         while outcome.is_ok() && self.state.is_replaceable() {
             outcome = self.replace();
             if outcome.is_ok() {
@@ -162,11 +173,14 @@ impl Helper {
         let is_unheard = self.is_served() && !self.servers.request.foreground;
         // First: threads of a dead server may wait for requests, which this call ends.
         let exited = self.state.server_exited();
-        if let Some(ending) = self.signals.ending.filter(|_| self.signalled) {
+        if let Some(standby) = self.standby.take() {
+            standby.retire();
+        }
+        if let Some(ending) = self.signals.ending.take().filter(|_| self.signalled) {
             sys::fuse_signals::end_by(ending);
         }
         outcome?;
-        match self.failure {
+        match self.failure.take() {
             Some(line) => {
                 if is_unheard {
                     self.servers.report(&format!("the server ended: {line}"));
@@ -208,6 +222,9 @@ impl Helper {
                 Event::Child => {
                     self.server_has_stopped = self.server.has_stopped();
                     self.state.reap();
+                    if self.standby.as_ref().is_some_and(Standby::has_died) {
+                        self.renew_standby();
+                    }
                 }
                 Event::Request => {
                     if !self.answer_next() {
@@ -343,12 +360,20 @@ impl Helper {
             true => Err(Error::Server(self.deaths.describe())),
             false => {
                 thread::sleep(self.deaths.pause());
-                self.start_replacement()
+                Ok(())
             }
         };
-        let asks = started.inspect_err(|error| self.servers.report(&error.to_string()))?;
+        started
+            .and_then(|()| self.start_again(self.deaths.may_be_crash()))
+            .inspect_err(|error| self.servers.report(&error.to_string()))
+    }
+
+    /// Starts a server, which gets the mount. `one_by_one`: see
+    /// [`MountState::begin_again`](super::mount_state::MountState::begin_again).
+    fn start_again(&mut self, one_by_one: bool) -> Result<(), Error> {
+        let asks = self.start_replacement()?;
         // Before the new server gets the mount, which it must request from this thread.
-        self.state.begin_again(self.deaths.may_be_crash());
+        self.state.begin_again(one_by_one);
         if asks {
             // If it is dead by now, it is replaced.
             self.answer(Request::Resume);
@@ -407,7 +432,58 @@ impl Helper {
 
     fn answer(&mut self, request: Request) -> bool {
         let outcome = self.carry_out(request);
+        // Before the server has what the next mount helper must know.
+        if is_for_standby(request) && outcome.is_ok() {
+            self.renew_standby();
+        }
         self.respond(&self.server, request, outcome)
+    }
+
+    /// Starts a standby that knows what this process knows now, and then ends the last one.
+    fn renew_standby(&mut self) {
+        if !self.servers.request.options.standby || !self.state.is_replaceable() {
+            return;
+        }
+        let last = self.standby.take();
+        match self.start_standby(last.as_ref()) {
+            Ok(next) => self.standby = Some(next),
+            // The next request that matters starts one.
+            Err(error) => self.servers.report(&error.to_string()),
+        }
+        self.deaths.expect(last.map(Standby::retire));
+    }
+
+    fn start_standby(&mut self, last: Option<&Standby>) -> Result<Standby, Error> {
+        if self.right.is_none() {
+            self.right = Some(Right::new()?);
+        }
+        Standby::start(last, || {
+            self.state.stands_by();
+            outlive_helper();
+            let takes_over = self.right.take().is_some_and(Right::take);
+            if takes_over { self.take_over() } else { 0 }
+        })
+    }
+
+    /// Acts as the mount helper from now on, in place of one that is dead; returns the exit status.
+    fn take_over(&mut self) -> i32 {
+        let _ = rustix::stdio::dup2_stdin(&self.servers.null);
+        self.state.takes_over();
+        let killed = self.server.kill();
+        // Not a child of this process.
+        let _ = self.server.take_child();
+        let outcome = match killed {
+            Ok(()) if self.state.is_replaceable() => {
+                self.state.death();
+                self.servers
+                    .report("the mount helper was killed; its standby took over");
+                (self.deaths, self.kill_at, self.failure) = (Deaths::default(), None, None);
+                self.server_has_stopped = false;
+                self.start_again(false).map(|()| self.serve())
+            }
+            outcome => outcome,
+        };
+        i32::from(self.run_on(outcome).is_err())
     }
 
     fn carry_out(&mut self, request: Request) -> Result<Option<OwnedFd>, Error> {
@@ -539,6 +615,16 @@ impl Helper {
         self.answer(Request::Resume);
         Ok(())
     }
+}
+
+/// Whether the answer changes what a standby must know: the server that has the mount, its files,
+/// the descriptors of the device, the companion.
+fn is_for_standby(request: Request) -> bool {
+    use Request::{Clone, LookAhead, Open, Resume, Served};
+    matches!(
+        request,
+        Open { .. } | Clone { .. } | Resume | Served | LookAhead
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

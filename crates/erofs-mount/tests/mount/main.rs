@@ -46,6 +46,7 @@ mod remainder;
 mod restarted;
 mod sandboxed;
 mod soak;
+mod standby;
 #[path = "../../../fuse-transport/tests/mount/switch.rs"]
 mod switch;
 mod watchdog;
@@ -68,6 +69,7 @@ const TESTS: &[&[Test]] = &[
     hostile::TESTS,
     restarted::TESTS,
     soak::TESTS,
+    standby::TESTS,
     readonly::TESTS,
     random::TESTS,
     random_faults::TESTS,

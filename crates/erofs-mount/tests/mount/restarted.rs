@@ -34,13 +34,13 @@ const DEATHS_OF_A_MOUNT: usize = 4;
 
 const READERS: u64 = 6;
 
-fn number_of_deaths() -> u64 {
+pub fn number_of_deaths() -> u64 {
     let asked = std::env::var("EROFS_FUSE_SOAK").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)
 }
 
 /// Whether servers are replaced here.
-fn is_restarted(place: &Place) -> bool {
+pub fn is_restarted(place: &Place) -> bool {
     let restart = &stat(&place.path).unwrap()["restart"];
     if restart["on"] == false {
         println!("skipped: {}", restart["reason"]);
@@ -103,7 +103,7 @@ fn print(what: &str, mut pauses: Vec<Duration>) {
 
 /// Runs `work` under readers, which see no error and no wrong byte. `work` gets the time of their
 /// slowest read.
-fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
+pub fn under_readers<T>(place: &Place, seed: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let files = files(&place.path);
     let mappers = files[..2].iter().filter_map(|(file, _)| map(file));
     let mut mappers: Vec<Child> = mappers.collect();

@@ -1,0 +1,102 @@
+//! A process that takes over when the mount helper is killed (`-o standby`).
+//!
+//! It is a fork of the helper, made anew whenever the helper gets something that the next one would
+//! lack: a server, a file, a descriptor of the device. Until its helper dies it only waits at a
+//! pipe, so nothing that it knows can become untrue: it kills the server, whatever that was doing,
+//! and starts another one, as the helper does after a death of the server. So it makes no
+//! difference whether the server died, too.
+//!
+//! The next standby exists before the last one is retired. Should the helper die between the two,
+//! the one that gets the only byte of a second pipe takes over, and the other one ends.
+
+use std::io::pipe;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::Signal;
+
+use crate::child::ChildProcess;
+use crate::respawn;
+use erofs_fuse::error::Error;
+
+/// Its name for `ps`, until it takes over.
+const NAME: &std::ffi::CStr = c"erofs_standby";
+
+/// The standby of this mount helper.
+#[derive(Debug)]
+pub(super) struct Standby {
+    child: ChildProcess,
+    /// Only the helper has this end.
+    lifeline: OwnedFd,
+}
+
+impl Standby {
+    /// Starts one in place of `last`, as a fork that runs `child` with all descriptors that this
+    /// process has now, and exits with its result.
+    pub(super) fn start(
+        last: Option<&Standby>,
+        child: impl FnOnce() -> i32,
+    ) -> Result<Self, Error> {
+        let (end, lifeline) = pipe().map_err(Error::std_io("pipe"))?;
+        let not_kept = [
+            Some(end.as_raw_fd()),
+            Some(lifeline.as_raw_fd()),
+            last.map(|last| last.lifeline.as_raw_fd()),
+        ];
+        let mut kept = open_descriptors().map_err(Error::std_io("/proc/self/fd"))?;
+        kept.retain(|number| !not_kept.contains(&Some(*number)));
+        let child = ChildProcess::fork(end.into(), &kept, || {
+            let _ = rustix::thread::set_name(NAME);
+            let _ = rustix::process::setsid();
+            child()
+        });
+        Ok(Self {
+            child: child.map_err(Error::std_io("cannot start a standby"))?,
+            lifeline: lifeline.into(),
+        })
+    }
+
+    /// Ends it. The process is left to be reaped: in a frozen cgroup it ends late.
+    pub(super) fn retire(self) -> ChildProcess {
+        let _ = self.child.signal(Signal::KILL);
+        self.child
+    }
+
+    /// Whether it is dead. It is then reaped.
+    pub(super) fn has_died(&self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+/// Waits in a standby until its helper is dead.
+pub(super) fn outlive_helper() {
+    let name = respawn::name_of_process();
+    let _ = rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0]));
+    let _ = rustix::thread::set_name(&name);
+}
+
+/// The right to take over from one helper, which only one of its standbys gets.
+#[derive(Debug)]
+pub(super) struct Right(OwnedFd);
+
+impl Right {
+    pub(super) fn new() -> Result<Self, Error> {
+        let (right, giver) = pipe().map_err(Error::std_io("pipe"))?;
+        let right = OwnedFd::from(right);
+        rustix::io::write(&giver, b"1").map_err(Error::io("pipe"))?;
+        let flags = fcntl_getfl(&right).map_err(Error::io("pipe"))?;
+        fcntl_setfl(&right, flags | OFlags::NONBLOCK).map_err(Error::io("pipe"))?;
+        Ok(Self(right))
+    }
+
+    /// Takes it, in a standby whose helper is dead.
+    pub(super) fn take(self) -> bool {
+        rustix::io::read(&self.0, &mut [0]) == Ok(1)
+    }
+}
+
+fn open_descriptors() -> std::io::Result<Vec<RawFd>> {
+    let entries = std::fs::read_dir("/proc/self/fd")?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(numbers.collect())
+}

@@ -1,0 +1,118 @@
+//! With `-o standby` a mount outlives its mount helper, too, and no reader notices.
+//!
+//! `EROFS_FUSE_SOAK` is the number of kills (default 12).
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use erofs_mount::{mount, stat, umount};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::built::Random;
+use crate::place::{self, Place, image};
+use crate::restarted::{is_restarted, number_of_deaths, under_readers};
+use crate::{Test, request, soon};
+
+pub const TESTS: &[Test] = tests![
+    whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices,
+    a_standby_is_refused_where_it_could_replace_nothing,
+];
+
+/// The processes of a mount that matter for its life.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Processes {
+    helper: Pid,
+    server: Pid,
+    standby: Pid,
+}
+
+impl Processes {
+    /// `None` while one is missing.
+    fn of(place: &Place) -> Option<Self> {
+        let stat = stat(&place.path).ok()?;
+        let pid = |value: &serde_json::Value| Pid::from_raw(value.as_i64()?.try_into().ok()?);
+        let helper = pid(&stat["restart"]["helper"])?;
+        let raw = helper.as_raw_nonzero();
+        let children = fs::read_to_string(format!("/proc/{raw}/task/{raw}/children")).ok()?;
+        let is_standby = |child: &&str| {
+            let name = fs::read_to_string(format!("/proc/{child}/comm"));
+            name.is_ok_and(|name| name == "erofs_standby\n")
+        };
+        let standby = children.split_whitespace().rfind(is_standby)?;
+        Some(Self {
+            helper,
+            server: pid(&stat["pid"])?,
+            standby: Pid::from_raw(standby.parse().ok()?)?,
+        })
+    }
+
+    /// All of them, once none of `dead` is left.
+    fn without(place: &Place, dead: &[Pid]) -> Self {
+        let mut found = None;
+        soon("the replacement of what was killed", || {
+            found = Self::of(place).filter(|now| {
+                let all = [now.helper, now.server, now.standby];
+                all.iter()
+                    .all(|pid| !dead.contains(pid) && !place::is_gone(*pid))
+            });
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+/// One process, or two at once.
+fn whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices() {
+    let place = Place::new();
+    let options = "standby,cache=64M";
+    match mount(&request(&image("lzma-1m-dict8m"), &place, options)) {
+        Err(error) => return println!("skipped: {error}"),
+        Ok(()) => assert!(is_restarted(&place)),
+    }
+    let mut now = Processes::without(&place, &[]);
+    under_readers(&place, 11, |_| {
+        let mut random = Random::new(11);
+        for kill in 0..number_of_deaths() {
+            let Processes {
+                helper,
+                server,
+                standby,
+            } = now;
+            let kinds: [&[Pid]; 6] = [
+                &[helper],
+                &[helper, server],
+                &[standby],
+                &[server],
+                &[server, helper],
+                &[server, standby],
+            ];
+            let killed = kinds[kill as usize % kinds.len()];
+            thread::sleep(Duration::from_millis(random.below(100) as u64));
+            for pid in killed {
+                // A standby may just have been renewed.
+                let _ = kill_process(*pid, Signal::KILL);
+            }
+            now = Processes::without(&place, killed);
+        }
+    });
+    // Reading ahead may use the mount for a moment longer.
+    soon("the unmounting", || umount(&place.path, false).is_ok());
+    for pid in [now.helper, now.server, now.standby] {
+        soon("the end of its processes", || place::is_gone(pid));
+    }
+}
+
+fn a_standby_is_refused_where_it_could_replace_nothing() {
+    for (options, foreground, why) in [
+        ("standby", true, "standby: not with -f"),
+        ("standby,restart=off", false, "standby: restart=off"),
+    ] {
+        let place = Place::new();
+        let mut request = request(&image("kitchen-sink"), &place, options);
+        request.foreground = foreground;
+        let error = mount(&request).unwrap_err().to_string();
+        assert_eq!(error, why);
+        assert!(place.mount_line().is_none());
+    }
+}
