@@ -94,8 +94,8 @@ pub enum Notice {
         switches: u64,
         /// Runs after a sleep without a wake-up.
         unexplained: u64,
-        /// Wake-ups that led to a wait.
-        wakeups: u64,
+        /// Waits of these threads.
+        waits: u64,
     },
     /// The kernel lets a blocked thread lend its turn to the owner of the mutex.
     ProxyExecution,
@@ -232,10 +232,10 @@ impl fmt::Display for Notice {
             Self::MissingEvents {
                 switches,
                 unexplained,
-                wakeups,
+                waits,
             } => write!(
                 f,
-                "{switches} switches and {unexplained} wake-ups are missing beside {wakeups} wake-ups \
+                "{switches} switches and {unexplained} wake-ups are missing beside {waits} waits \
                  of all threads: more than 1 for each 100 in one recording make them not valid"
             ),
             Self::ProxyExecution => f.write_str(

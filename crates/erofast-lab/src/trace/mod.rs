@@ -237,20 +237,20 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: {} switches of these threads, which have {} wake-ups, are missing: the \
-             kernel did not write them, and the waits that they end are not among the figures",
-            missing.switches, missing.wakeups
+            "{file}: {} switches of these threads, which have {} waits, are missing: the kernel \
+             did not write them, and the waits that they end are not among the figures",
+            missing.switches, missing.waits
         ));
     }
     if missing.unexplained > 0 {
         note(format_args!(
-            "{file}: {} after a sleep without a wake-up in the trace, beside {} wake-ups: record \
+            "{file}: {} after a sleep without a wake-up in the trace, beside {} waits: record \
              sched_waking, too",
             match missing.unexplained {
                 1 => "a thread ran once".into(),
                 times => format!("threads ran {times} times"),
             },
-            missing.wakeups
+            missing.waits
         ));
     }
     if report.left_out > 0 {
@@ -268,9 +268,9 @@ fn validity(
     if report.misses_many(filter) {
         bail!(
             "{file}: the figures are not valid: {} switches and wake-ups of these threads are missing \
-             beside {} wake-ups, more than 1 for each 100",
+             beside {} waits, more than 1 for each 100",
             missing.switches + missing.unexplained,
-            missing.wakeups
+            missing.waits
         );
     }
     if !report.is_valid_for(filter) {

@@ -22,6 +22,7 @@ impl Report {
             "missing_switches": self.missing_switches,
             "missing_switches_of_threads": missing.switches,
             "wakeups_of_threads": missing.wakeups,
+            "waits_of_threads": missing.waits,
             "valid": self.is_valid_for(filter),
             "notices": notices,
             "format": self.format,

@@ -1,12 +1,12 @@
-//! Validity: missing switches and wake-ups are compared with the wake-ups of the threads concerned;
-//! and notices.
+//! Validity: missing switches and wake-ups are compared with all waits of the threads concerned; and
+//! notices.
 
 use super::filter::Filter;
-use super::report::{Concerned, Report, Wait, WaitKind};
+use super::report::{Concerned, Report, WaitKind};
 use crate::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More than one missing event per this many wake-ups makes the figures of a thread invalid.
+/// More than one missing event per this many waits makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
 /// The corresponding limit for a table of which some rows are valid, if the recorder counted all
@@ -22,6 +22,8 @@ pub struct Missing {
     pub unexplained: u64,
     /// Wake-ups of these threads that led to a wait.
     pub wakeups: u64,
+    /// All waits of these threads, after wake-ups and preemptions.
+    pub waits: u64,
 }
 
 impl Missing {
@@ -31,7 +33,7 @@ impl Missing {
     }
 
     fn exceeds(self, tolerated: u64) -> bool {
-        (self.switches + self.unexplained) * tolerated > self.wakeups
+        (self.switches + self.unexplained) * tolerated > self.waits
     }
 }
 
@@ -50,10 +52,11 @@ impl Tally {
     /// The tally of all threads.
     pub fn of(report: &Report) -> Self {
         let mut threads: BTreeMap<Concerned, Missing> = BTreeMap::new();
-        let of_kind = |wait: &&Wait| wait.kind == WaitKind::Wakeup;
-        for wait in report.waits.iter().filter(of_kind) {
+        for wait in &report.waits {
             let part = report.completeness.part(wait.end_ns);
-            threads.entry((part, wait.pid)).or_default().wakeups += 1;
+            let thread = threads.entry((part, wait.pid)).or_default();
+            thread.waits += 1;
+            thread.wakeups += u64::from(wait.kind == WaitKind::Wakeup);
         }
         for (of, count) in &report.missing {
             threads.entry(*of).or_default().switches += count;
@@ -99,6 +102,7 @@ impl Missing {
         self.switches += other.switches;
         self.unexplained += other.unexplained;
         self.wakeups += other.wakeups;
+        self.waits += other.waits;
     }
 }
 
@@ -154,7 +158,7 @@ impl Report {
         let few = |part: &Missing| !part.exceeds(TOLERATED_IN_TABLE);
         let in_table = self.completeness.is_counted
             && parts.iter().all(few)
-            && threads.any(|(_, thread)| thread.wakeups > 0 && !thread.spoils());
+            && threads.any(|(_, thread)| thread.waits > 0 && !thread.spoils());
         !in_table && parts.into_iter().any(Missing::spoils)
     }
 
@@ -163,13 +167,14 @@ impl Report {
         let Missing {
             switches,
             unexplained,
-            wakeups,
+            waits,
+            ..
         } = self.missing(|_| true);
         self.misses_many(&Filter::default())
             .then_some(Notice::MissingEvents {
                 switches,
                 unexplained,
-                wakeups,
+                waits,
             })
     }
 

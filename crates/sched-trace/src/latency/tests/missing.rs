@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Notice;
-use crate::latency::Filter;
+use crate::latency::{Filter, GroupBy};
 
 #[test]
 fn a_switch_that_is_not_in_the_trace_is_noticed() {
@@ -13,7 +13,7 @@ fn a_switch_that_is_not_in_the_trace_is_noticed() {
     let reason = Notice::MissingEvents {
         switches: 1,
         unexplained: 0,
-        wakeups: 0,
+        waits: 0,
     };
     assert_eq!(missing.notices, [reason]);
     let whole = report("10 0 7 S 0; 20 0 0 waking 7; 30 0 0 R+ 7; 30 1 8 S 0; 40 0 7 S 0");
@@ -34,13 +34,13 @@ fn one_switch_missing(waits: u64) -> Report {
 }
 
 #[test]
-fn missing_switches_are_judged_against_the_wakeups_of_the_threads_they_concern() {
+fn missing_switches_are_judged_against_the_waits_of_the_threads_they_concern() {
     let report = one_switch_missing(1000);
     assert_eq!(report.missing_switches, 1);
-    assert!(report.is_valid(), "1 of 1005 wake-ups");
+    assert!(report.is_valid(), "1 of 1005 waits");
     let of = |wanted: i32| report.missing(|pid| pid == wanted);
-    assert_eq!((of(7).switches, of(7).wakeups), (0, 1000));
-    assert_eq!((of(8).switches, of(8).wakeups), (1, 5));
+    assert_eq!((of(7).switches, of(7).waits), (0, 1000));
+    assert_eq!((of(8).switches, of(8).waits), (1, 5));
     assert!(of(8).spoils() && !of(7).spoils());
     let only_8 = |pid| pid == 8;
     let filter = Filter {
@@ -50,6 +50,25 @@ fn missing_switches_are_judged_against_the_wakeups_of_the_threads_they_concern()
     assert!(!report.is_valid_for(&filter));
     assert_eq!(report.to_json_filtered(&filter)["valid"], false);
     assert_eq!(report.to_json()["valid"], true);
+}
+
+#[test]
+fn a_busy_thread_that_nobody_wakes_is_judged_by_its_preemptions() {
+    // Thread 7 is preempted by thread 8 each time, and one switch to it is missing.
+    let turn = |us: u64| {
+        let (runs, sleeps) = (us + 2, us + 5);
+        format!("{us} 0 7 waking 8; {runs} 0 7 R+ 8; {sleeps} 0 8 S 7;")
+    };
+    let omitted = "9001 0 7 waking 8; 9005 0 8 S 7;";
+    let text = |turns: u64| (0..turns).map(|at| turn(10_000 + at * 10)).collect::<String>();
+    let rows = |turns: u64| {
+        let report = report(&("0 0 0 R 7; 5 0 7 R+ 8; 8 0 8 S 7;".to_owned() + omitted + &text(turns)));
+        let rows = report.group(GroupBy::Task, &Filter::default());
+        let row = rows.into_iter().find(|row| row.pid == 7).unwrap();
+        assert_eq!((row.wakeup.count, row.preempted.count as u64), (0, turns + 1));
+        row.valid
+    };
+    assert!(rows(200) && !rows(20));
 }
 
 #[test]
