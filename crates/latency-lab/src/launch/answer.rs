@@ -338,6 +338,13 @@ fn known(engine: &EngineReport, words: Vec<String>) -> String {
 /// Facts to know about an engine's samples, by its name.
 fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
     let mut lines: Vec<String> = launches(engine).into_iter().collect();
+    lines.extend(engine.times_alone.as_ref().map(|alone| {
+        let (left_out, all) = (alone.launches, engine.samples.len());
+        format!(
+            "{left_out} of {all} launches are in no figure of scheduling: {}",
+            alone.reason
+        )
+    }));
     if let Some(cost) = engine.recording.as_ref().filter(|_| valid) {
         let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
         let verdict = verdict(&cost.comparison, "us");

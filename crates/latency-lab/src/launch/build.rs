@@ -90,14 +90,17 @@ pub(super) fn build(
 
 /// Says for how many launches only the time counts.
 fn times_alone(engine: &EngineReport) -> Option<String> {
-    let reasons = engine.samples.iter();
-    let mut reasons = reasons.filter_map(|sample| sample.switches_missing.as_ref());
-    let first = reasons.next()?;
+    let alone = engine.times_alone.as_ref()?;
+    let others = match alone.too_many {
+        true => ", and no figure of scheduling is known",
+        false => "; they are left out of the figures of scheduling",
+    };
     Some(format!(
-        "{}: launch times alone: in {} of {} launches {first}",
+        "{}: launch times alone: in {} of {} launches {}{others}",
         engine.label(),
-        1 + reasons.count(),
-        engine.samples.len()
+        alone.launches,
+        engine.samples.len(),
+        alone.reason
     ))
 }
 
@@ -273,8 +276,69 @@ mod tests {
         let json = serde_json::to_value(&second.samples[1]).unwrap();
         assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
         let line = times_alone(second).unwrap();
-        assert!(line.contains("1 of 2 launches 3 of 200 switches"), "{line}");
+        assert!(
+            line.contains("1 of 2 launches 3 of 200 switches, and no"),
+            "{line}"
+        );
         assert_eq!(times_alone(first), None);
+    }
+
+    #[test]
+    fn a_launch_without_switches_is_left_out_and_counted() {
+        let mut engines = ["a", "b"].map(|name| {
+            let mut engine = EngineReport::of(name.into(), Vec::new());
+            for iteration in 0..20 {
+                let kept = kept(name == "b" && [3, 7].contains(&iteration)).sample;
+                let spread = kept.sched_latency_us + iteration as f64 / 10.0;
+                let sched_latency_us = spread * if name == "b" { 2.0 } else { 1.0 };
+                let idle_us = 500.0 + kept.idle_us;
+                engine.samples.push(Sample {
+                    iteration,
+                    sched_latency_us,
+                    idle_us,
+                    ..kept
+                });
+            }
+            engine
+        });
+        engines[1].samples[9].sched_latency_us = 900.0;
+        let mut report = LaunchReport {
+            iterations: 20,
+            valid: true,
+            engines: engines.into(),
+            ..LaunchReport::default()
+        };
+        report.environment.allowed_cpus = Some("0".into());
+        report.compute();
+        let second = &report.engines[1];
+        assert_eq!(second.column(|it| it.sched_latency_us).len(), 18);
+        assert_eq!(second.launch_us.unwrap().average, 1000.0);
+        let against = second.against_first.as_ref().unwrap();
+        let shift = against["sched_latency"].as_ref().unwrap();
+        assert!((shift.difference_percent.unwrap() - 100.0).abs() < 1e-6);
+        assert_eq!(
+            (second.outliers.sched_latency[0], second.idle_share),
+            (9, Some(0.5))
+        );
+        assert_eq!(
+            (second.by_thread()[0].total_us, second.wakeups()),
+            (10.0, Some(4.0))
+        );
+        let line = times_alone(second).unwrap();
+        assert!(
+            line.contains("2 of 20 launches 3 of 200 switches; they are left out"),
+            "{line}"
+        );
+        let alone = &serde_json::to_value(second).unwrap()["times_alone"];
+        assert_eq!(
+            (&alone["launches"], &alone["too_many"]),
+            (&2.into(), &false.into())
+        );
+        let text = crate::Report::Launch(Box::new(report)).table();
+        assert!(
+            text.contains("2 of 20 launches are in no figure of scheduling"),
+            "{text}"
+        );
     }
 
     #[test]

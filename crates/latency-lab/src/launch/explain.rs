@@ -33,8 +33,8 @@ whole path          how long the program's first thread was off the CPU, whateve
 queue               delay from queueing a work item to its start. It contains waits of the worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
-n/a                 not known, as the kernel left out switches of a launch, or no figure of this
-                    engine; 0 is known: nothing waited
+n/a                 not known, as the kernel left out switches of more than a quarter of the
+                    launches, or no figure of this engine; 0 is known: nothing waited
 launch time         from starting the program to the end of its last process
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
 shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
@@ -57,7 +57,8 @@ queue delay         from queueing a work item to its start, of the items that it
                     kernel's workers execute, added up
 preemptions         how often one of its threads was taken off the CPU, able to go on
 migrations          how often one of them was moved to the run queue of another CPU
-n/a                 not known, as the kernel left out switches of a launch
+n/a                 not known, as the kernel left out switches of more than a quarter of the
+                    launches
 load, idle          share of the load, and of idle CPUs, within the launches of that command
 shift               from the first command to this one within the rounds of the run (Hodges-Lehmann); in
                     parentheses when it is no claim. A difference is claimed if its interval excludes

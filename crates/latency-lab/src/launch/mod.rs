@@ -35,7 +35,9 @@ pub(crate) use options::{command_at, names_mount};
 pub use owner::Owner;
 pub use picture::{Blocked, Lane, Picture, Stretch, Waited};
 pub use program::QueueWaits;
-pub use report::{Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost};
+pub use report::{
+    Against, EngineReport, LaunchReport, Machine, Outliers, RecordingCost, TimesAlone,
+};
 pub use sample::{Sample, ThreadWaits};
 pub use side::{Scan, Side, commands};
 

@@ -17,7 +17,7 @@ use crate::statistics::{
 };
 
 /// The figures of an engine or command compared with the first one: `launch`, `sched_latency`,
-/// `program_off_cpu`, ... None if a figure is unknown for a launch.
+/// `program_off_cpu`, ... None if a figure is unknown for too many launches.
 pub type Against = BTreeMap<String, Option<Comparison>>;
 
 /// Launches with the recorder on, compared with interleaved launches of the same engine with it
@@ -43,6 +43,17 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
+/// Launches that count for the time alone, and are in no figure of scheduling.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimesAlone {
+    /// Their number.
+    pub launches: usize,
+    /// What the recording of the first of them lacks.
+    pub reason: String,
+    /// They are too many: nothing is known of the others' scheduling either.
+    pub too_many: bool,
+}
+
 /// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
@@ -60,8 +71,8 @@ pub struct EngineReport {
     pub number: usize,
     /// Every launch that counts.
     pub samples: Vec<Sample>,
-    /// Summary of the scheduling latencies; none if no launch counts, or if switches of one are
-    /// missing.
+    /// Summary of the scheduling latencies; none if no launch counts, or if switches of too many
+    /// are missing.
     pub sched_latency_us: Option<Summary>,
     /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
@@ -104,6 +115,9 @@ pub struct EngineReport {
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
+    /// The launches that are left out of all figures but the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_alone: Option<TimesAlone>,
     /// Discarded launches, with reason and duration.
     pub thrown_away: Vec<Thrown>,
 }
@@ -195,6 +209,7 @@ impl EngineReport {
         let column = |of| column(samples, of);
         let launch = column(|s| s.launch_us);
         let latency = column(|s| s.sched_latency_us);
+        let known = known(samples, |s| s.sched_latency_us);
         let off_cpu = column(Sample::program_off_cpu_us);
         self.against_first = first.map(|first| {
             let compared = measures.iter().filter(|it| !it.field.is_empty());
@@ -214,9 +229,10 @@ impl EngineReport {
         self.launch_modes = modes(&launch);
         self.sched_latency_modes = modes(&latency);
         self.outliers = Outliers {
-            sched_latency: outliers(&latency),
+            sched_latency: outliers(&latency).into_iter().map(|at| known[at]).collect(),
             launch: outliers(&launch),
         };
+        self.times_alone = times_alone(&self.samples);
         let with = column(|s| s.seen_us);
         if let Some(recording) = &mut self.recording {
             recording.compute(&with);
@@ -226,8 +242,9 @@ impl EngineReport {
     /// The load's share and the idle share of the time of `cpus` within the launches. Reports of
     /// early versions lack the times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
-        let known = self.samples.iter().any(|it| it.load_us + it.idle_us > 0.0);
-        let share = |time| share(&self.samples, cpus, time).filter(|_| known);
+        let traced = self.traced();
+        let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
+        let share = |time| share(&traced, cpus, time).filter(|_| known);
         (self.load_share, self.idle_share) = (share(|it| it.load_us), share(|it| it.idle_us));
         self.load_share = self.load_share.filter(|_| loaded);
     }
@@ -256,34 +273,49 @@ impl RecordingCost {
     }
 }
 
-/// A figure of every launch, or none if it is unknown for one: the others would be a biased
-/// selection.
-fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
-    let values: Vec<f64> = samples.iter().map(of).collect();
-    match values.iter().any(|value| value.is_nan()) {
+/// At most one launch in this many may lack a figure: if more do, the others are a biased selection.
+const LEFT_OUT: usize = 4;
+
+/// The places of the launches for which a figure is known; none if it is unknown for too many.
+fn known(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<usize> {
+    let is_known = |at: &usize| !of(&samples[*at]).is_nan();
+    let known: Vec<usize> = (0..samples.len()).filter(is_known).collect();
+    match (samples.len() - known.len()) * LEFT_OUT > samples.len() {
         true => Vec::new(),
-        false => values,
+        false => known,
     }
 }
 
-/// A figure of every launch with its round.
+/// A figure of every launch for which it is known.
+fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
+    let known = known(samples, of).into_iter();
+    known.map(|at| of(&samples[at])).collect()
+}
+
+/// The same with the round of each launch.
 fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
-    samples
-        .iter()
-        .map(|sample| (sample.iteration, of(sample)))
+    let known = known(samples, of).into_iter();
+    known
+        .map(|at| (samples[at].iteration, of(&samples[at])))
         .collect()
 }
 
-/// A figure compared with the first engine's. Figures of scheduling are compared if all values of
-/// both are known.
-fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
-    let known = |side: &[Sample]| !column(side, measure.value).is_empty();
-    (measure.field == TIME || known(&first.samples) && known(samples)).then(|| {
-        compare_rounds(
-            &in_rounds(&first.samples, measure.value),
-            &in_rounds(samples, measure.value),
-        )
+/// The launches of which the recordings lack too many switches.
+fn times_alone(samples: &[Sample]) -> Option<TimesAlone> {
+    let mut reasons = samples.iter().filter_map(|it| it.switches_missing.as_ref());
+    let reason = reasons.next()?.clone();
+    Some(TimesAlone {
+        launches: 1 + reasons.count(),
+        reason,
+        too_many: known(samples, |it| it.sched_latency_us).is_empty(),
     })
+}
+
+/// A figure compared with the first engine's, over the rounds in which both are known.
+fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
+    let sides = [&first.samples[..], samples].map(|side| in_rounds(side, measure.value));
+    let known = sides.iter().all(|side| !side.is_empty());
+    (measure.field == TIME || known).then(|| compare_rounds(&sides[0], &sides[1]))
 }
 
 /// Why an engine's launches are not valid: what spoilt each of them.
@@ -314,10 +346,10 @@ pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Ve
 }
 
 /// CPU time of all launches, as a fraction of all CPUs' time.
-fn share(samples: &[Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
+fn share(samples: &[&Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
     let all = length.sum::<f64>() * cpus as f64;
-    let share = samples.iter().map(time).sum::<f64>() / all;
+    let share = samples.iter().map(|it| time(it)).sum::<f64>() / all;
     share.is_finite().then_some(share)
 }
 
@@ -404,19 +436,26 @@ impl LaunchReport {
 }
 
 impl EngineReport {
-    /// The launches, or none if the scheduling of one is unknown.
-    fn traced(&self) -> &[Sample] {
-        match self.samples.iter().all(Sample::knows_scheduling) {
-            true => &self.samples,
-            false => &[],
-        }
+    /// The launches whose scheduling is known; none if it is unknown for too many.
+    fn traced(&self) -> Vec<&Sample> {
+        let figure = |it: &Sample| match it.knows_scheduling() {
+            true => it.sched_latency_us,
+            false => f64::NAN,
+        };
+        let known = known(&self.samples, figure).into_iter();
+        known.map(|at| &self.samples[at]).collect()
+    }
+
+    /// A sum over these launches as the average of one.
+    fn per_launch(&self, sum: f64) -> f64 {
+        sum / self.traced().len().max(1) as f64
     }
 
     /// Waits per launch by thread name and priority, greatest first; kworkers, and threads of a
     /// pool, count together.
     pub fn by_thread(&self) -> Vec<ThreadWaits> {
         let mut groups: BTreeMap<(String, i32), ThreadWaits> = BTreeMap::new();
-        for waits in self.traced().iter().flat_map(|sample| &sample.by_thread) {
+        for waits in self.traced().into_iter().flat_map(|it| &it.by_thread) {
             let comm = common_name(&waits.comm);
             let group = groups.entry((comm.into(), waits.priority)).or_default();
             group.comm = comm.into();
@@ -426,10 +465,9 @@ impl EngineReport {
             group.longest_us = group.longest_us.max(waits.longest_us);
         }
         let mut groups: Vec<ThreadWaits> = groups.into_values().collect();
-        let launches = self.samples.len().max(1) as f64;
         groups
             .iter_mut()
-            .for_each(|group| group.total_us /= launches);
+            .for_each(|group| group.total_us = self.per_launch(group.total_us));
         groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
         groups
     }
@@ -438,7 +476,7 @@ impl EngineReport {
     /// are averages.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
-        for queue in self.traced().iter().flat_map(|it| &it.by_workqueue) {
+        for queue in self.traced().into_iter().flat_map(|it| &it.by_workqueue) {
             let key = (queue.workqueue.as_str(), queue.function.as_str());
             let sum = queues.entry(key).or_insert_with(|| QueueWaits {
                 workqueue: queue.workqueue.clone(),
@@ -447,13 +485,10 @@ impl EngineReport {
             });
             sum.add(queue);
         }
-        let launches = self.samples.len().max(1) as f64;
         let average = |queue: QueueWaits| {
-            let delay_us = queue.delay_us / launches;
-            (
-                queue.items as f64 / launches,
-                QueueWaits { delay_us, ..queue },
-            )
+            let delay_us = self.per_launch(queue.delay_us);
+            let items = self.per_launch(queue.items as f64);
+            (items, QueueWaits { delay_us, ..queue })
         };
         let mut all: Vec<_> = queues.into_values().map(average).collect();
         all.sort_by(|a, b| b.1.delay_us.total_cmp(&a.1.delay_us));
@@ -463,16 +498,16 @@ impl EngineReport {
     /// The threads behind which the waits of a launch were spent, averaged over launches, longest
     /// first.
     pub fn behind(&self) -> Vec<Blocked> {
-        let launches = self.samples.len().max(1) as f64;
-        let all = self.traced().iter().flat_map(|sample| &sample.behind);
+        let all = self.traced().into_iter().flat_map(|it| &it.behind);
         let mut sums = summed(all.cloned());
-        sums.iter_mut().for_each(|sum| sum.total_us /= launches);
+        sums.iter_mut()
+            .for_each(|sum| sum.total_us = self.per_launch(sum.total_us));
         sums
     }
 
     /// The launch with the median scheduling latency, and the one with the greatest.
     pub fn median_and_worst(&self) -> Option<(&Sample, &Sample)> {
-        let mut order: Vec<&Sample> = self.traced().iter().collect();
+        let mut order = self.traced();
         order.sort_by(|a, b| a.sched_latency_us.total_cmp(&b.sched_latency_us));
         Some((
             *order.get(order.len().saturating_sub(1) / 2)?,
@@ -491,15 +526,15 @@ impl EngineReport {
         }
     }
 
-    /// One figure of every sample; none if it is unknown for one.
+    /// One figure of every sample for which it is known; none if it is unknown for too many.
     pub fn column(&self, of: fn(&Sample) -> f64) -> Vec<f64> {
         column(&self.samples, of)
     }
 
-    /// Average number of wake-ups per launch; none if it is unknown for one.
+    /// Average number of wake-ups per launch; none if it is unknown for too many.
     pub(crate) fn wakeups(&self) -> Option<f64> {
         let wakeups = |sample: &Sample| sample.wakeups as f64;
-        let wakeups: Vec<f64> = self.traced().iter().map(wakeups).collect();
+        let wakeups: Vec<f64> = self.traced().into_iter().map(wakeups).collect();
         Summary::of(&wakeups).map(|summary| summary.average)
     }
 }

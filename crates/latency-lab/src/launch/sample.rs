@@ -83,7 +83,8 @@ pub struct Sample {
     pub foreign_us: f64,
     /// The round it was measured in.
     pub iteration: usize,
-    /// The kernel omitted so many switches that only the launch time is known.
+    /// The kernel omitted so many switches that only the launch time is known: every other figure
+    /// leaves this launch out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
     /// Why it should not count, if so. A run with such samples is not valid.

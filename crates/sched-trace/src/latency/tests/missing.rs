@@ -60,12 +60,20 @@ fn a_busy_thread_that_nobody_wakes_is_judged_by_its_preemptions() {
         format!("{us} 0 7 waking 8; {runs} 0 7 R+ 8; {sleeps} 0 8 S 7;")
     };
     let omitted = "9001 0 7 waking 8; 9005 0 8 S 7;";
-    let text = |turns: u64| (0..turns).map(|at| turn(10_000 + at * 10)).collect::<String>();
+    let text = |turns: u64| {
+        (0..turns)
+            .map(|at| turn(10_000 + at * 10))
+            .collect::<String>()
+    };
     let rows = |turns: u64| {
-        let report = report(&("0 0 0 R 7; 5 0 7 R+ 8; 8 0 8 S 7;".to_owned() + omitted + &text(turns)));
+        let report =
+            report(&("0 0 0 R 7; 5 0 7 R+ 8; 8 0 8 S 7;".to_owned() + omitted + &text(turns)));
         let rows = report.group(GroupBy::Task, &Filter::default());
         let row = rows.into_iter().find(|row| row.pid == 7).unwrap();
-        assert_eq!((row.wakeup.count, row.preempted.count as u64), (0, turns + 1));
+        assert_eq!(
+            (row.wakeup.count, row.preempted.count as u64),
+            (0, turns + 1)
+        );
         row.valid
     };
     assert!(rows(200) && !rows(20));
