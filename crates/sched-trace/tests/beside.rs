@@ -1,10 +1,14 @@
 //! Recordings of this machine, read by us, by perf and by `workqueue_rows.py`, and recordings of
 //! trace-cmd, read by us and by that program from its text: each thread with five or more waits,
 //! and each work function, has the same count, total and maximum within 1 %, or a line says why
-//! not. Records for a while, as root, if PERFS names the programs:
+//! not. Records for a while, as root, if PERFS names the programs, `PIECES` times six seconds with
+//! each; a recording with rows that differ for no reason is kept. PERF_DATA compares one file, such
+//! as that, instead.
 //!
 //! ```sh
-//! PERFS="perf /path/to/another/perf" cargo test --locked -p sched-trace --test integration \
+//! PERFS="perf /path/to/another/perf" PIECES=10 cargo test --locked -p sched-trace \
+//!     --test integration beside -- --nocapture
+//! PERFS=perf PERF_DATA=kept.data cargo test --locked -p sched-trace --test integration \
 //!     beside -- --nocapture
 //! ```
 
@@ -15,6 +19,7 @@ use super::perf_text::{
 };
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{ReadOptions, TaskState, Trace, Wake, open};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,6 +27,9 @@ use std::process::{Command, Stdio};
 
 /// Threads with fewer waits are not compared.
 const WAITS: u64 = 5;
+
+/// A recording that lacks too much is made again this often.
+const TRIES: usize = 5;
 
 /// The load meanwhile: busy threads of four policies, sleepers, a pipe, synchronous writes, short
 /// processes.
@@ -91,39 +99,71 @@ fn exists(program: &str) -> bool {
     command.stderr(Stdio::null()).status().is_ok()
 }
 
-/// Compares our rows with another program's: a line with what was compared, and one for each row
-/// that differs. Returns the number of rows that differ for no reason.
-fn compare<K: Ord + std::fmt::Display>(
-    title: &str,
-    [ours, theirs]: [&BTreeMap<K, Row>; 2],
-    why: &dyn Fn(&K, Row, Row) -> Option<&'static str>,
-) -> usize {
-    let keys = ours.keys().chain(theirs.keys()).collect::<BTreeSet<_>>();
-    let row = |rows: &BTreeMap<K, Row>, key: &K| rows.get(key).copied().unwrap_or_default();
-    let pairs = keys
-        .into_iter()
-        .map(|key| (key, row(ours, key), row(theirs, key)));
-    let pairs: Vec<_> = pairs
-        .filter(|(_, a, b)| a.count.max(b.count) >= WAITS)
-        .collect();
-    let count: u64 = pairs.iter().map(|(_, own, _)| own.count).sum();
-    let total: f64 = pairs.iter().map(|(_, own, _)| own.total_ms).sum();
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for (key, own, other) in &pairs {
-        if own.is_near(*other) {
-            continue;
+/// The comparisons with one program, of all recordings.
+#[derive(Default)]
+struct Compared {
+    rows: usize,
+    waits: u64,
+    total_ms: f64,
+    /// Rows that differ, by reason.
+    reasons: BTreeMap<&'static str, usize>,
+}
+
+/// The comparisons, by title, in the order of the first of each.
+#[derive(Default)]
+struct Table(RefCell<Vec<(String, Compared)>>);
+
+const UNEXPLAINED: &str = "UNEXPLAINED";
+
+impl Table {
+    /// Compares our rows with another program's, and prints each that differs for no reason.
+    fn compare<K: Ord + std::fmt::Display>(
+        &self,
+        title: &str,
+        [ours, theirs]: [&BTreeMap<K, Row>; 2],
+        why: &dyn Fn(&K, Row, Row) -> Option<&'static str>,
+    ) {
+        let mut table = self.0.borrow_mut();
+        if !table.iter().any(|(known, _)| known == title) {
+            table.push((title.to_owned(), Compared::default()));
         }
-        let reason = why(key, *own, *other).unwrap_or("UNEXPLAINED");
-        *reasons.entry(reason).or_default() += 1;
-        if reason == "UNEXPLAINED" {
-            println!("{title}: {key}: {own:?}, theirs {other:?}");
+        let of_title = table.iter_mut().find(|(known, _)| known == title);
+        let (_, compared) = of_title.unwrap();
+        let row = |rows: &BTreeMap<K, Row>, key: &K| rows.get(key).copied().unwrap_or_default();
+        for key in ours.keys().chain(theirs.keys()).collect::<BTreeSet<_>>() {
+            let (own, other) = (row(ours, key), row(theirs, key));
+            if own.count.max(other.count) < WAITS {
+                continue;
+            }
+            compared.rows += 1;
+            compared.waits += own.count;
+            compared.total_ms += own.total_ms;
+            if !own.is_near(other) {
+                let reason = why(key, own, other).unwrap_or(UNEXPLAINED);
+                *compared.reasons.entry(reason).or_default() += 1;
+                if reason == UNEXPLAINED {
+                    println!("{title}: {key}: {own:?}, theirs {other:?}");
+                }
+            }
         }
     }
-    println!(
-        "| {title} | {} | {count} | {total:.1} | {reasons:?} |",
-        pairs.len()
-    );
-    reasons.remove("UNEXPLAINED").unwrap_or(0)
+
+    /// Number of rows that differ for no reason.
+    fn unexplained(&self) -> usize {
+        let all = self.0.borrow();
+        let counts = all.iter().map(|(_, it)| it.reasons.get(UNEXPLAINED));
+        counts.flatten().sum()
+    }
+
+    fn print(&self) {
+        println!("| tool | rows | waits | total ms | rows that differ |");
+        for (title, it) in self.0.borrow().iter() {
+            let reasons = it.reasons.iter().map(|(why, rows)| format!("{rows} {why}"));
+            let reasons = reasons.collect::<Vec<_>>().join(", ");
+            let (rows, waits, total) = (it.rows, it.waits, it.total_ms);
+            println!("| {title} | {rows} | {waits} | {total:.1} | {reasons} |");
+        }
+    }
 }
 
 /// Missing switches, by the threads that left without having entered, or the reverse.
@@ -270,7 +310,7 @@ fn queued(report: &Report) -> BTreeMap<String, Row> {
 }
 
 /// Threads and work items according to the second program, from the text of a tool.
-fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usize {
+fn beside_text(table: &Table, title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) {
     let report = analyse(trace);
     let threads = sums(report.waits.iter());
     let threads = threads
@@ -300,12 +340,10 @@ fn beside_text(title: &str, trace: &Trace, rows: &BTreeMap<String, Row>) -> usiz
     let left_out = |_: &String, own: Row, other: Row| {
         is_left_out(report.left_out, own, other).then_some("queued within missing events")
     };
+    let title_of_threads = format!("{title}, threads");
+    table.compare(&title_of_threads, [&threads, &of(rows, "thread")], &why);
     let title_of_items = format!("{title}, items");
-    compare(
-        &format!("{title}, threads"),
-        [&threads, &of(rows, "thread")],
-        &why,
-    ) + compare(&title_of_items, works.each_ref(), &left_out)
+    table.compare(&title_of_items, works.each_ref(), &left_out);
 }
 
 /// A version of perf.
@@ -350,18 +388,18 @@ impl<'a> Reader<'a> {
     }
 
     /// perf omits events now and then; a recording with few other waits says little.
-    fn recorded(&self, directory: &Directory) -> (Trace, Report) {
-        loop {
+    fn record_enough(&self, directory: &Directory) {
+        for _ in 0..TRIES {
             self.record(directory);
-            let trace = directory.read("perf.data");
-            let report = analyse(&trace);
+            let report = analyse(&directory.read("perf.data"));
             if report.left_out * 100 <= report.waits.len() as u64 {
-                return (trace, report);
+                return;
             }
             let (left_out, waits) = (report.left_out, report.waits.len());
             println!("{left_out} waits left out beside {waits}: recorded again");
             println!("{:?}", report.notices);
         }
+        panic!("{} leaves too many events out", self.name);
     }
 
     fn exited(&self, directory: &Directory) -> HashSet<i32> {
@@ -382,7 +420,7 @@ impl<'a> Reader<'a> {
         threads.collect()
     }
 
-    fn latency(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+    fn latency(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let new: HashSet<(i32, u64)> = begin_new(trace).collect();
         let left = left(trace);
         let counts = |wait: &&Wait| {
@@ -403,12 +441,12 @@ impl<'a> Reader<'a> {
             ""
         };
         let title = format!("{} sched latency{of}", self.name);
-        compare(&title, [&rows, &theirs], &|pid, own, other| {
+        table.compare(&title, [&rows, &theirs], &|pid, own, other| {
             all.why(*pid, own, other)
-        })
+        });
     }
 
-    fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+    fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let ends = run_ends(trace);
         // Shorter ones are truncated to 0.
         let shown = |wait: &&Wait| {
@@ -426,17 +464,17 @@ impl<'a> Reader<'a> {
         let theirs = perf_timehist(&self.run(directory, &["sched", "timehist"]));
         let of = if self.is_old { ", wake-ups" } else { "" };
         let title = format!("{} sched timehist{of}", self.name);
-        compare(&title, [&rows, &theirs], &|pid, own, other| {
+        table.compare(&title, [&rows, &theirs], &|pid, own, other| {
             shown.why(*pid, own, other)
-        })
+        });
     }
 
     /// Compares its text as read by the second program, and `kwork latency`.
-    fn others(&self, directory: &Directory, trace: &Trace, report: &Report) -> usize {
+    fn others(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let fields = ["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace"];
         self.run(directory, &fields);
         let rows = second_program(directory, "output.txt");
-        let wrong = beside_text(&format!("{} script", self.name), trace, &rows);
+        beside_text(table, &format!("{} script", self.name), trace, &rows);
         let activated = of(&rows, "activated");
         let kwork = self.run(directory, &["kwork", "-k", "workqueue", "latency"]);
         let mut theirs = BTreeMap::new();
@@ -459,34 +497,37 @@ impl<'a> Reader<'a> {
             }
         };
         let title = format!("{} kwork latency", self.name);
-        wrong + compare(&title, [&queued(report), &theirs], &why)
+        table.compare(&title, [&queued(report), &theirs], &why);
     }
 }
 
-fn beside_perf(directory: &Directory, readers: &[Reader<'_>]) -> usize {
-    let mut wrong = 0;
-    for recorder in readers {
-        let (trace, report) = recorder.recorded(directory);
-        let (lost, left_out) = (trace.lost_events, report.left_out);
-        let name = recorder.name;
-        println!("| recorded by {name}: {lost} lost, {left_out} waits left out | | | | |");
-        // 6.1 cannot read what 7.2 writes.
-        for reader in readers
-            .iter()
-            .filter(|reader| recorder.is_old || !reader.is_old)
-        {
-            wrong += reader.latency(directory, &trace, &report);
-            wrong += reader.timehist(directory, &trace, &report);
-            wrong += reader.others(directory, &trace, &report);
-        }
+/// Compares the recording with every reader; keeps it if rows differ for no reason.
+fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, table: &Table) {
+    let trace = directory.read("perf.data");
+    let report = analyse(&trace);
+    let (lost, left_out) = (trace.lost_events, report.left_out);
+    println!(
+        "{lost} lost, {left_out} waits left out of {}",
+        report.waits.len()
+    );
+    let before = table.unexplained();
+    // 6.1 cannot read what 7.2 writes.
+    for reader in readers.iter().filter(|reader| by_old || !reader.is_old) {
+        reader.latency(directory, &trace, &report, table);
+        reader.timehist(directory, &trace, &report, table);
+        reader.others(directory, &trace, &report, table);
     }
-    wrong
+    let wrong = table.unexplained();
+    if wrong > before {
+        let kept = directory.0.join(format!("unexplained-{wrong}.data"));
+        fs::rename(directory.0.join("perf.data"), &kept).unwrap();
+        println!("{} is kept", kept.display());
+    }
 }
 
 /// Compares its text of the other tests' recordings: some machines refuse settings that it insists
 /// on.
-fn beside_trace_cmd(directory: &Directory) -> usize {
-    let mut wrong = 0;
+fn beside_trace_cmd(directory: &Directory, table: &Table) {
     for name in [
         "trace-cmd-v6.dat",
         "trace-cmd-v7.dat",
@@ -499,25 +540,35 @@ fn beside_trace_cmd(directory: &Directory) -> usize {
             "output.txt",
         );
         let rows = second_program(directory, "output.txt");
-        wrong += beside_text(&format!("trace-cmd report, {name}"), &fixture.read(), &rows);
+        let title = format!("trace-cmd report, {name}");
+        beside_text(table, &title, &fixture.read(), &rows);
     }
-    wrong
 }
 
 #[test]
 fn each_thread_and_work_item_has_the_figures_of_other_tools_beside_it() {
-    let directory = Directory::new();
     let Ok(perfs) = std::env::var("PERFS") else {
         return println!("skipped: records for a while; set PERFS to the perf programs to compare");
     };
-    println!("| tool | rows | waits | total ms | rows that differ |");
-    let readers = perfs
-        .split_whitespace()
-        .filter_map(|name| Reader::new(&directory, name));
-    let mut wrong = beside_perf(&directory, &readers.collect::<Vec<_>>());
-    match exists("trace-cmd") {
-        true => wrong += beside_trace_cmd(&directory),
-        false => println!("skipped: no trace-cmd"),
+    let (directory, table) = (Directory::new(), Table::default());
+    let readers = perfs.split_whitespace();
+    let readers = readers.filter_map(|name| Reader::new(&directory, name));
+    let readers: Vec<Reader<'_>> = readers.collect();
+    if let Ok(file) = std::env::var("PERF_DATA") {
+        fs::copy(file, directory.0.join("perf.data")).unwrap();
+        beside_perf(&directory, &readers, true, &table);
+    } else {
+        let pieces = std::env::var("PIECES").map_or(1, |pieces| pieces.parse().unwrap());
+        for recorder in (0..pieces).flat_map(|_| &readers) {
+            recorder.record_enough(&directory);
+            println!("recorded by {}", recorder.name);
+            beside_perf(&directory, &readers, recorder.is_old, &table);
+        }
+        match exists("trace-cmd") {
+            true => beside_trace_cmd(&directory, &table),
+            false => println!("skipped: no trace-cmd"),
+        }
     }
-    assert_eq!(wrong, 0, "rows that differ for no reason");
+    table.print();
+    assert_eq!(table.unexplained(), 0, "rows that differ for no reason");
 }
