@@ -126,6 +126,8 @@ pub enum Kind {
         unique: u64,
         opcode: u32,
     },
+    /// `fuse_request_end`: the running thread, which serves the mount, has answered a request.
+    FuseDone { connection: u32, unique: u64 },
     /// `irq_handler_entry` or `softirq_entry`, which interrupt the running thread, or the events at
     /// their ends.
     Interrupt { source: Interrupt, begins: bool },

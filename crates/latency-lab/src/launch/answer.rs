@@ -192,7 +192,15 @@ impl LaunchReport {
     /// The parts of the scheduling latency, and the figures that are not part of it.
     fn parts(&self) -> Table {
         let title = "averages per launch; shares of all CPUs' time within the launches";
-        let heads = ["wake-up", "preempted", "queue", "wake-ups", "load", "idle"];
+        let heads = [
+            "wake-up",
+            "preempted",
+            "queue",
+            "reads ahead",
+            "wake-ups",
+            "load",
+            "idle",
+        ];
         let mut table = Table::keyed(title, &heads);
         for engine in &self.engines {
             let time = |of: Option<Summary>| of.map_or("n/a".into(), |of| amount(of.average, "us"));
@@ -201,6 +209,7 @@ impl LaunchReport {
                 time(engine.wakeup_us),
                 time(engine.preempted_us),
                 time(engine.queue_us),
+                time(engine.ahead_us),
                 engine
                     .wakeups()
                     .map_or("n/a".into(), |count| format!("{count:.0}")),

@@ -6,7 +6,8 @@
 //!   these are the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N`
 //!   kthreads if the kernel has them, as far as they work for the measured mount (`origin.rs`). For
 //!   a daemon they are all threads of its processes, including those that started during the
-//!   launch. An engine that decompresses in the program's own thread has none.
+//!   launch, except where they read ahead of the program (`requests.rs`). An engine that
+//!   decompresses in the program's own thread has none.
 //! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a
 //!   page fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a
 //!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
@@ -28,6 +29,7 @@ use super::origin::{DECOMPRESS, Origin, Origins, Queuer};
 use super::owner::{Owner, Threads, Waiting, owners};
 use super::picture::{behind, picture};
 use super::program::{self, Items, Times};
+use super::requests::Requests;
 use super::sample::{Sample, ThreadWaits};
 
 /// The name of the kernel's per-CPU threads, before the CPU number.
@@ -41,6 +43,7 @@ pub(super) struct Launch {
     timeline: Timeline,
     owners: HashMap<i32, Owner>,
     origins: Origins,
+    requests: Requests,
     /// Indices of each thread's work items, ordered by time.
     works: HashMap<i32, Vec<usize>>,
     waiting: Waiting,
@@ -79,6 +82,9 @@ impl Launch {
         Launch {
             times,
             origins: Origins::of(trace, &threads.mounts, &queuer),
+            requests: Requests::of(trace, &report, &|pid| {
+                owners.get(&pid).copied().unwrap_or(Owner::Other)
+            }),
             works,
             report,
             timeline,
@@ -145,6 +151,7 @@ impl Launch {
             preemptions: Some(self.preemptions()),
             migrations: Some(self.times.migrations),
             by_workqueue: items.by_workqueue(&self.report.names),
+            ahead_us: self.ahead_us(),
             wakeups,
             threads: threads.len() as u64,
             unfinished: self
@@ -275,9 +282,25 @@ impl Launch {
                     || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
                 decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
             }
-            Waiting::Daemon => self.owners.get(&wait.pid) == Some(&Owner::Engine),
+            Waiting::Daemon => self.is_daemons(wait) && !self.requests.is_ahead(wait),
             Waiting::Program => self.is_program(wait.pid),
         }
+    }
+
+    fn is_daemons(&self, wait: &Wait) -> bool {
+        self.owners.get(&wait.pid) == Some(&Owner::Engine)
+    }
+
+    /// Waits of the daemon's threads that the program did not wait for, if the kernel shows them.
+    fn ahead_us(&self) -> Option<f64> {
+        let waits = self.report.waits.iter().chain(&self.report.unfinished);
+        let ahead = waits.filter(|wait| {
+            self.window().contains(&wait.start_ns)
+                && self.is_daemons(wait)
+                && self.requests.is_ahead(wait)
+        });
+        let is_known = self.waiting == Waiting::Daemon && self.requests.are_known();
+        is_known.then(|| us(ahead.map(Wait::length_ns).sum::<u64>()))
     }
 
     /// The item during which its worker waited, or else the next one that the worker started.

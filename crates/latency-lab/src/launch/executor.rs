@@ -112,6 +112,8 @@ impl<'a> Launcher<'a> {
             drain: Drain::AtStop,
             // They distinguish the mounts that the kernel decompresses for.
             blocks: sides.iter().any(is_kernel),
+            // They distinguish the requests of the program from those of a daemon.
+            requests: sides.iter().any(is_daemon),
             ..RecordOptions::default()
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
@@ -415,6 +417,11 @@ impl Executor for Launcher<'_> {
 /// Whether the kernel itself decompresses for this side.
 fn is_kernel(side: &Side) -> bool {
     side.engine.as_ref().is_some_and(Engine::is_kernel)
+}
+
+/// Whether a process serves the mount of this side.
+fn is_daemon(side: &Side) -> bool {
+    side.engine.is_some() && !is_kernel(side)
 }
 
 /// Raises this thread above the load while it exists, so that it notices the end of the program

@@ -24,6 +24,7 @@ mod owner;
 mod picture;
 mod program;
 mod report;
+mod requests;
 mod sample;
 mod side;
 mod traces;

@@ -82,6 +82,9 @@ pub struct EngineReport {
     pub preempted_us: Option<Summary>,
     /// Not part of the scheduling latency.
     pub queue_us: Option<Summary>,
+    /// Waits for reads ahead, not part of the scheduling latency either.
+    #[serde(default)]
+    pub ahead_us: Option<Summary>,
     /// The source of the queue delay, or why there is none.
     pub queue_source: String,
     /// The program's first thread off the CPU, blocked and preempted: the whole path.
@@ -221,6 +224,7 @@ impl EngineReport {
         self.wakeup_us = Summary::of(&column(|s| s.wakeup_us));
         self.preempted_us = Summary::of(&column(|s| s.preempted_us));
         self.queue_us = Summary::of(&column(Sample::queue_us));
+        self.ahead_us = Summary::of(&column(Sample::ahead_us));
         self.program_off_cpu_us = Summary::of(&off_cpu);
         self.cpu_us = Summary::of(&column(|s| s.cpu_us));
         self.program_blocked_us = Summary::of(&column(|s| s.program_blocked_us));
@@ -273,7 +277,7 @@ impl RecordingCost {
     }
 }
 
-/// At most one launch in this many may lack a figure: if more do, the others are a biased selection.
+/// At most one launch in this many may lack a figure: the rest of fewer is a biased selection.
 const LEFT_OUT: usize = 4;
 
 /// The places of the launches for which a figure is known; none if it is unknown for too many.

@@ -27,6 +27,10 @@ pub struct Sample {
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
+    /// Waits of a daemon's threads for what it read ahead and the program did not wait for; no part
+    /// of the scheduling latency. None if the kernel does not trace requests to FUSE mounts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking in a page fault, a read or a wait
     /// of its own to running again, whichever threads served it.
     #[serde(deserialize_with = "or_unknown")]
@@ -145,6 +149,11 @@ impl Sample {
     /// The queue delay; NaN if the engine has none.
     pub fn queue_us(&self) -> f64 {
         self.queue_us.unwrap_or(f64::NAN)
+    }
+
+    /// The waits for what was read ahead; NaN if unknown.
+    pub(super) fn ahead_us(&self) -> f64 {
+        self.ahead_us.unwrap_or(f64::NAN)
     }
 
     /// Time of the mount and its first launch.

@@ -160,6 +160,7 @@ impl Machine {
             }
             Kind::Migrate { .. }
             | Kind::FuseSent { .. }
+            | Kind::FuseDone { .. }
             | Kind::BlockDone { .. }
             | Kind::Interrupt { .. }
             | Kind::SleptIn { .. }

@@ -1,5 +1,5 @@
-//! Validity: missing switches and wake-ups are compared with all waits of the threads concerned; and
-//! notices.
+//! Validity: missing switches and wake-ups are compared with all waits of the threads concerned;
+//! and notices.
 
 use super::filter::Filter;
 use super::report::{Concerned, Report, WaitKind};

@@ -7,8 +7,8 @@ pub struct RecordOptions {
     pub buffer_kib_per_cpu: usize,
     /// When the buffers are emptied.
     pub drain: Drain,
-    /// `fuse_request_send`, if the kernel has it (Linux 6.10): when programs sent requests to FUSE
-    /// mounts.
+    /// `fuse_request_send` and `fuse_request_end`, if the kernel has them (Linux 6.10): when
+    /// programs sent requests to FUSE mounts, and which threads answered them.
     pub requests: bool,
     /// `block_rq_complete` and `block_bio_complete`: which block device reads have completed.
     pub blocks: bool,

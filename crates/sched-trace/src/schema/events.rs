@@ -159,6 +159,10 @@ pub(crate) fn kind(
             unique: b.number()?,
             opcode: c.int()? as u32,
         },
+        What::FuseDone => Kind::FuseDone {
+            connection: a.int()? as u32,
+            unique: b.number()?,
+        },
         What::HandlerBegin | What::HandlerEnd => Kind::Interrupt {
             source: Interrupt::Handler {
                 irq: a.int()?,
@@ -278,6 +282,9 @@ pub(crate) fn values(kind: &Kind) -> (What, Values<'_>) {
         } => {
             let numbers = [of(*connection), of(*unique), of(*opcode)];
             (What::FuseSent, padded(&numbers, &[]))
+        }
+        Kind::FuseDone { connection, unique } => {
+            (What::FuseDone, padded(&[of(*connection), of(*unique)], &[]))
         }
         Kind::Interrupt { source, begins } => {
             let (at, values) = match source {

@@ -61,6 +61,7 @@ pub(crate) enum What {
     NewTask,
     Rename,
     FuseSent,
+    FuseDone,
     RequestDone,
     BioDone,
     HandlerBegin,
@@ -169,7 +170,7 @@ const fn event(
 /// All events that are read. The numbers are those of Perfetto's
 /// `protos/perfetto/trace/ftrace/*.proto`.
 #[rustfmt::skip]
-pub(crate) static EVENTS: [EventType; 24] = [
+pub(crate) static EVENTS: [EventType; 25] = [
     event(What::Switch, Always, ("sched", "sched_switch"), 4, &[
         text("prev_comm", 1), number("prev_pid", 2), number("prev_prio", 3),
         field("prev_state", 4, Form::State),
@@ -212,6 +213,10 @@ pub(crate) static EVENTS: [EventType; 24] = [
     event(What::FuseSent, Need::Requests, ("fuse", "fuse_request_send"), GENERIC, &[
         number("connection", 1).after("connection "), number("unique", 2).after(" req "),
         number("opcode", 3).after(" opcode "),
+    ]),
+    event(What::FuseDone, Need::Requests, ("fuse", "fuse_request_end"), GENERIC, &[
+        number("connection", 1).after("connection "), number("unique", 2).after(" req "),
+        ignored("len").after(" len "),
     ]),
     event(What::RequestDone, Need::Blocks, ("block", "block_rq_complete"), GENERIC,
         &[number("dev", 1)]),

@@ -5,7 +5,7 @@ use super::super::origin::Mounts;
 use super::*;
 use sched_trace::{Comm, Event, Task, TaskState, Wake};
 
-const THREADS: [(&str, i32); 9] = [
+const THREADS: [(&str, i32); 10] = [
     ("idle", 0),
     ("lab", 10),
     ("program", 20),
@@ -13,6 +13,7 @@ const THREADS: [(&str, i32); 9] = [
     ("thread", 22),
     ("worker", 30),
     ("young", 31),
+    ("companion", 32),
     ("fio", 40),
     ("rustc", 50),
 ];
@@ -33,8 +34,8 @@ fn task(name: &str) -> Task {
 }
 
 /// Events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons: a thread wakes or
-/// forks another, or queues, starts or ends the work of a function; or it leaves the CPU, in some
-/// state, to the other thread.
+/// forks another, or queues, starts or ends the work of a function, or sends or answers a request
+/// of a number; or it leaves the CPU, in some state, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -71,6 +72,15 @@ fn trace(text: &str) -> Trace {
                 work,
                 function: Some(function()),
                 kthread,
+            },
+            "asks" => Kind::FuseSent {
+                connection: 44,
+                unique: other.parse().unwrap(),
+                opcode: 15,
+            },
+            "answers" => Kind::FuseDone {
+                connection: 44,
+                unique: other.parse().unwrap(),
             },
             "completes" => Kind::BlockDone {
                 device: other.parse().unwrap(),
@@ -156,6 +166,88 @@ fn waits_of_a_daemons_threads_within_the_launch_count() {
         assert_eq!(
             (sample.launch_us, sample.queue_us),
             ((2000 - start) as f64, None)
+        );
+    }
+}
+
+#[test]
+fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
+    // The companion sends request 2, for which the worker waits as in `WAITS`.
+    let text = |asks: &str, wakes: &str, more: &str| {
+        format!(
+            "100 lab S worker; 110 worker S companion; 990 {asks} asks 2; 1000 {asks} wakes worker;
+             1005 companion S fio; 1300 fio R+ worker; 1400 worker R+ fio; 1600 fio R+ worker;
+             1650 worker answers 2; {wakes} 1700 worker S fio; {more}"
+        )
+    };
+    // Waits that count, and waits for reads ahead.
+    let cases = [
+        (text("companion", "", ""), 0.0, Some(500.0)),
+        (text("program", "", ""), 500.0, Some(0.0)),
+        // The companion waits, too.
+        (
+            text(
+                "companion",
+                "",
+                "1750 fio wakes companion; 1800 fio R+ companion; 1810 companion S fio",
+            ),
+            0.0,
+            Some(550.0),
+        ),
+        // The program slept until the page was there.
+        (
+            text(
+                "companion",
+                "1651 worker wakes program;",
+                "1710 fio R+ program; 1720 program S fio",
+            ),
+            500.0,
+            Some(0.0),
+        ),
+        // A request of the program was queued behind it during the second wait, ...
+        (
+            text("companion", "1680 worker answers 4;", "1500 program asks 4"),
+            200.0,
+            Some(300.0),
+        ),
+        // ... and was sent by a server, which is not known to be the program's.
+        (
+            text("companion", "1680 worker answers 4;", "1500 worker asks 4"),
+            200.0,
+            Some(300.0),
+        ),
+        // Another thread helps the worker.
+        (
+            text(
+                "companion",
+                "",
+                "1350 worker wakes young; 1710 fio R+ young; 1720 young S fio",
+            ),
+            0.0,
+            Some(860.0),
+        ),
+        (
+            text(
+                "program",
+                "",
+                "1350 worker wakes young; 1710 fio R+ young; 1720 young S fio",
+            ),
+            860.0,
+            Some(0.0),
+        ),
+        // Without these events (Linux 6.9) all of them count.
+        (WAITS.into(), 500.0, None),
+    ];
+    for (text, counted, ahead) in cases {
+        let mut trace = trace(&text);
+        trace.sort();
+        let mut threads = threads(false);
+        threads.engine.extend([31, 32]);
+        let sample = launch(&trace, threads, 200..2000).sample();
+        assert_eq!(
+            (sample.sched_latency_us, sample.ahead_us),
+            (counted, ahead),
+            "{text}"
         );
     }
 }

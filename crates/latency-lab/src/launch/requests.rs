@@ -1,0 +1,154 @@
+//! Waits of a FUSE daemon's threads that no program waited for: a daemon may read its own mount
+//! ahead of a launch, by a process that is a client like any other (the companion of erofast).
+//!
+//! Linux 6.10 and later write which thread sends a request, and which one answers it
+//! (`fuse_request_send`, `fuse_request_end`). A thread that is woken to serve requests of the
+//! daemon's own client alone serves nobody who waits, unless its answer wakes the program, which
+//! then slept until a page that was being read ahead was there.
+
+use std::collections::{HashMap, HashSet};
+
+use sched_trace::latency::{Report, Wait, WaitKind};
+use sched_trace::{Kind, Trace};
+
+use super::owner::Owner;
+
+/// A request that was answered.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    sent_ns: u64,
+    done_ns: u64,
+    /// The daemon's client sent it, and the program did not wait for it.
+    ahead: bool,
+}
+
+/// An answer, and time and thread of the sending of its request, if the trace has it.
+struct Answer {
+    server: i32,
+    done_ns: u64,
+    sent: Option<(u64, i32)>,
+}
+
+/// The requests that the measured daemon answered.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// By the thread that answered, ordered by time.
+    answered: HashMap<i32, Vec<Request>>,
+    /// Threads of the daemon's processes that are clients of a mount.
+    clients: HashSet<i32>,
+}
+
+impl Requests {
+    pub(super) fn of(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> Requests {
+        let mut sent: HashMap<(u32, u64), (u64, i32)> = HashMap::new();
+        let mut answers: Vec<Answer> = Vec::new();
+        for event in &trace.events {
+            match event.kind {
+                Kind::FuseSent {
+                    connection, unique, ..
+                } => {
+                    sent.insert((connection, unique), (event.time_ns, event.pid));
+                }
+                Kind::FuseDone { connection, unique } if owner(event.pid) == Owner::Engine => {
+                    answers.push(Answer {
+                        server: event.pid,
+                        done_ns: event.time_ns,
+                        sent: sent.remove(&(connection, unique)),
+                    });
+                }
+                _ => {}
+            }
+        }
+        let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
+        let senders = answers.iter().filter_map(|answer| answer.sent);
+        // A server that sends has made room in the kernel's queue for a request of somebody else.
+        let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
+        let clients = senders.map(|(_, pid)| pid).filter(is_client).collect();
+        let mut found = Requests {
+            clients: processes(clients, &servers, report, owner),
+            ..Requests::default()
+        };
+        for answer in answers {
+            let all = found.answered.entry(answer.server).or_default();
+            let before = all.last().map_or(0, |request| request.done_ns);
+            let by_client = |(_, pid): (u64, i32)| found.clients.contains(&pid);
+            all.push(Request {
+                sent_ns: answer.sent.map_or(before, |(sent_ns, _)| sent_ns),
+                done_ns: answer.done_ns,
+                ahead: answer.sent.is_some_and(by_client),
+            });
+        }
+        let of_program = report
+            .waits
+            .iter()
+            .filter(|wait| wait.kind == WaitKind::Wakeup && owner(wait.pid) == Owner::Program);
+        of_program.for_each(|wait| found.was_awaited(wait));
+        found
+    }
+
+    /// Whether the kernel wrote who sends and who answers.
+    pub(super) fn are_known(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
+    /// The program was woken: by an answer, if a server woke it.
+    fn was_awaited(&mut self, wait: &Wait) {
+        if let Some(all) = self.answered.get_mut(&wait.caused_by) {
+            let next = all.partition_point(|request| request.done_ns <= wait.start_ns);
+            if let Some(last) = next.checked_sub(1).and_then(|at| all.get_mut(at)) {
+                last.ahead = false;
+            }
+        }
+    }
+
+    /// Whether a thread of the daemon waited for requests of the daemon's own client alone.
+    pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
+        if self.clients.contains(&wait.pid) {
+            return true;
+        }
+        let own = self.serves_ahead(wait.pid, wait.end_ns);
+        let waker = match wait.kind {
+            WaitKind::Preempted => None,
+            // It may help the thread that woke it.
+            WaitKind::Wakeup if self.answered.contains_key(&wait.caused_by) => {
+                self.serves_ahead(wait.caused_by, wait.start_ns)
+            }
+            WaitKind::Wakeup => {
+                (own.is_none() && self.clients.contains(&wait.caused_by)).then_some(true)
+            }
+        };
+        match (own, waker) {
+            (None, None) => false,
+            (own, waker) => own.unwrap_or(true) && waker.unwrap_or(true),
+        }
+    }
+
+    /// Whether all requests that a thread has yet to answer at some time are ahead; none if it has
+    /// no requests to answer.
+    fn serves_ahead(&self, server: i32, at_ns: u64) -> Option<bool> {
+        let all = self.answered.get(&server)?;
+        let first = all.partition_point(|request| request.done_ns <= at_ns);
+        let open = all[first..].iter().filter(|it| it.sent_ns < at_ns);
+        open.map(|request| request.ahead).reduce(|a, b| a && b)
+    }
+}
+
+/// These threads, and all others of their processes, unless these serve as well.
+fn processes(
+    threads: HashSet<i32>,
+    servers: &HashSet<i32>,
+    report: &Report,
+    owner: &dyn Fn(i32) -> Owner,
+) -> HashSet<i32> {
+    let of = |pids: &HashSet<i32>| -> HashSet<i32> {
+        pids.iter().filter_map(|pid| report.process(*pid)).collect()
+    };
+    let (clients, serving) = (of(&threads), of(servers));
+    let waits = report.waits.iter().chain(&report.unfinished);
+    let all = waits.map(|wait| wait.pid).filter(|pid| {
+        let process = report.process(*pid);
+        let is_client = process.is_some_and(|it| clients.contains(&it) && !serving.contains(&it));
+        is_client && owner(*pid) == Owner::Engine
+    });
+    all.chain(threads.iter().copied()).collect()
+}
