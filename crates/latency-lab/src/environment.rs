@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::engine::Watch;
 use crate::process::{Machine, cgroup, in_path, machine_ticks, number_in, policy, value_in};
-use group::Quota;
+pub(crate) use group::Quota;
 pub use image::Image;
 use machine::line;
 

@@ -65,6 +65,8 @@ fn commands_have_times_waits_and_cpu_time_without_an_image() {
     for sample in &busy.samples {
         let waits = sample.sched_latency_us + sample.program_blocked_us;
         assert!(sample.cpu_us > 0.0 && sample.cpu_us + waits > 0.5 * sample.launch_us);
+        let interrupted: f64 = sample.interrupts.iter().map(|it| it.total_us).sum();
+        assert!(interrupted < sample.cpu_us, "{:?}", sample.interrupts);
     }
     let json = serde_json::to_value(&report).unwrap();
     crate::common::schema::check("lab-run", &json);

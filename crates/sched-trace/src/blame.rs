@@ -66,6 +66,8 @@ pub struct Blame {
     pub behind: Vec<Blocker>,
     /// The part spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
+    /// The part of `idle_us` in which the quota of the thread's cgroup was used up.
+    pub quota_us: f64,
     /// The part for which the trace does not show what ran.
     pub unknown_us: f64,
     /// Waits and time by the reason why the thread was not moved; longest first.
@@ -183,11 +185,14 @@ impl Sum {
 pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>) -> Blame {
     let mut blockers: HashMap<(Comm, i32, Option<Policy>, Option<Item>), Sum> = HashMap::new();
     let mut reasons: HashMap<Why, Sum> = HashMap::new();
-    let [mut total, mut idle, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 3];
+    let [mut total, mut idle, mut quota, mut unknown] = [const { Sum { waits: 0, ns: 0 } }; 4];
     for wait in waits {
         let behind = timeline.behind(wait);
         total.add(1, wait.length_ns());
         idle.add(1, behind.idle_ns);
+        if behind.why == Why::Quota {
+            quota.add(1, behind.idle_ns);
+        }
         unknown.add(1, behind.unknown_ns);
         reasons
             .entry(behind.why)
@@ -232,6 +237,7 @@ pub fn blame<'a>(timeline: &Timeline, waits: impl IntoIterator<Item = &'a Wait>)
         total_us: us(total.ns),
         behind,
         idle_us: us(idle.ns),
+        quota_us: us(quota.ns),
         unknown_us: us(unknown.ns),
         why,
     }

@@ -8,7 +8,7 @@ use crate::mounts::mountinfo;
 
 /// A quota that binds this process.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     pub(super) quota_us: i64,
     pub(super) period_us: i64,
     /// The group that imposes it.
@@ -17,7 +17,7 @@ pub(super) struct Quota {
 
 impl Quota {
     /// None if there is no quota.
-    pub(super) fn find() -> Option<Quota> {
+    pub(crate) fn find() -> Option<Quota> {
         let (mounts, groups) = (mountinfo(), fs::read_to_string("/proc/self/cgroup").ok()?);
         let first = Hierarchy::first(&mounts, &groups, "cpu");
         let Hierarchy { top, own } = first.or_else(|| Hierarchy::second(&mounts, &groups))?;
@@ -45,7 +45,7 @@ impl Quota {
     }
 
     /// How long it has stopped threads so far, in microseconds.
-    pub(super) fn throttled_us(&self) -> Option<u64> {
+    pub(crate) fn throttled_us(&self) -> Option<u64> {
         let text = fs::read_to_string(self.directory.join("cpu.stat")).ok()?;
         let number = |name: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once(' '));

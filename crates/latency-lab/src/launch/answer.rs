@@ -1,5 +1,6 @@
 //! The report as text and page: a sentence, a row per engine, and explanations.
 
+use super::elsewhere::Loss;
 use super::explain::{EXPLANATION, OF_COMMANDS};
 use super::measures::Experiment;
 use super::picture::Blocked;
@@ -92,6 +93,14 @@ impl LaunchReport {
             lines(
                 "work items of the program's threads, per launch: delays (us)",
                 work_items,
+            ),
+            lines(
+                "interrupts within the program's CPU time, per launch (us)",
+                |engine| losses(engine, |sample| &sample.interrupts),
+            ),
+            lines(
+                "uninterruptible sleeps of the program by kernel function, per launch (us)",
+                |engine| losses(engine, |sample| &sample.slept_in),
             ),
         ];
         // Commands all have the same one.
@@ -228,6 +237,8 @@ impl LaunchReport {
             "blocked",
             "preempted",
             "CPU time",
+            "interrupts",
+            "quota",
             "uninterruptible",
             "preemptions",
             "migrations",
@@ -241,6 +252,8 @@ impl LaunchReport {
                 time(|sample| sample.program_blocked_us),
                 time(|sample| sample.program_preempted_us),
                 time(|sample| sample.cpu_us),
+                time(Sample::interrupted_us),
+                time(Sample::throttled_us),
                 time(|sample| sample.uninterruptible_us),
                 count(Sample::preemptions),
                 count(Sample::migrations),
@@ -308,6 +321,19 @@ fn work_items(engine: &EngineReport) -> String {
         )
     };
     known(engine, queues.iter().take(5).map(word).collect())
+}
+
+/// "softirq NET_RX 120 in 3.5 (longest 80)".
+fn losses(engine: &EngineReport, of: fn(&Sample) -> &[Loss]) -> String {
+    let word = |(count, loss): &(f64, Loss)| {
+        let (name, total, longest) = (&loss.name, loss.total_us, loss.longest_us);
+        format!("{name} {total:.0} in {count:.1} (longest {longest:.0})")
+    };
+    let words: Vec<String> = engine.losses(of).iter().take(5).map(word).collect();
+    match words.is_empty() {
+        true => String::new(),
+        false => known(engine, words),
+    }
 }
 
 /// The commands that a row launches.

@@ -25,6 +25,7 @@ use sched_trace::timeline::{Run, Timeline};
 use sched_trace::{Kind, Trace};
 
 use super::cpu_time::{CpuTime, Judges, Ran, is_foreign};
+use super::elsewhere::Elsewhere;
 use super::origin::{DECOMPRESS, Origin, Origins, Queuer};
 use super::owner::{Owner, Threads, Waiting, owners};
 use super::picture::{behind, picture};
@@ -49,6 +50,7 @@ pub(super) struct Launch {
     waiting: Waiting,
     /// The times of the program's threads.
     times: Times,
+    elsewhere: Elsewhere,
     /// The CPUs on which the program may run.
     cpus_of_launch: BTreeSet<u32>,
     program: i32,
@@ -79,8 +81,10 @@ impl Launch {
         let end_ns = exit_time(trace, program, &owners, start_ns, end_ns);
         let timeline = Timeline::new(trace);
         let times = Times::of(trace, &timeline, &(start_ns..end_ns), &owners);
+        let window = start_ns..end_ns;
         Launch {
             times,
+            elsewhere: Elsewhere::of(trace, (&timeline, &report), &window, &owners),
             origins: Origins::of(trace, &threads.mounts, &queuer),
             requests: Requests::of(trace, &report, &|pid| {
                 owners.get(&pid).copied().unwrap_or(Owner::Other)
@@ -150,6 +154,9 @@ impl Launch {
             uninterruptible_us: us(self.times.uninterruptible_ns),
             preemptions: Some(self.preemptions()),
             migrations: Some(self.times.migrations),
+            interrupted_us: self.elsewhere.interrupted_us(),
+            interrupts: self.elsewhere.interrupts.clone().unwrap_or_default(),
+            slept_in: self.elsewhere.sleeps.clone(),
             by_workqueue: items.by_workqueue(&self.report.names),
             ahead_us: self.ahead_us(),
             wakeups,

@@ -21,6 +21,7 @@ use super::sample::Sample;
 use super::side::Side;
 use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
+use crate::environment::Quota;
 use crate::figure::{label, numbers};
 use crate::load::{Load, Spent};
 use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
@@ -47,6 +48,8 @@ pub(super) struct Launcher<'a> {
     /// Problems of the recorder, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
+    /// The quota that binds the lab and what it launches.
+    quota: Option<Quota>,
     pub(super) traces: Option<Traces>,
 }
 
@@ -114,7 +117,7 @@ impl<'a> Launcher<'a> {
             blocks: sides.iter().any(is_kernel),
             // They distinguish the requests of the program from those of a daemon.
             requests: sides.iter().any(is_daemon),
-            ..RecordOptions::default()
+            interrupts: true,
         };
         let mut recorder = Recorder::start(&record).map_err(recorder_fault)?;
         recorder.pause().map_err(recorder_fault)?;
@@ -128,6 +131,7 @@ impl<'a> Launcher<'a> {
             interrupt,
             trace_notices: BTreeSet::new(),
             began: Instant::now(),
+            quota: Quota::find(),
             traces: options
                 .keep_traces
                 .as_deref()
@@ -178,7 +182,7 @@ impl<'a> Launcher<'a> {
             mount_us,
         } = ready;
         let fetched = mounted.as_ref().and_then(Mounted::fetched);
-        let (run, trace, spent) = run?;
+        let (run, trace, spent, throttled) = run?;
         if run.interrupted {
             return Ok(Outcome::Interrupted);
         }
@@ -203,6 +207,7 @@ impl<'a> Launcher<'a> {
         let mut sample = launch.sample();
         (sample.seen_us, sample.mount_us) = (run.seen_us(), mount_us);
         sample.fetched = fetched;
+        sample.throttled_us = throttled.map(|us| us as f64);
         let time = launch.cpu_time();
         let missing = missing_switches(&time);
         let traced = missing.is_none();
@@ -293,18 +298,22 @@ impl<'a> Launcher<'a> {
         &mut self,
         side: usize,
         point: Option<&Path>,
-    ) -> Result<(Run, Trace, Option<Spent>)> {
+    ) -> Result<(Run, Trace, Option<Spent>, Option<u64>)> {
+        let before = self.quota.as_ref().and_then(Quota::throttled_us);
         self.recorder.resume().map_err(recorder_fault)?;
         // Around the launch alone, without the recorder's work before and after it.
         let window = self.load.as_ref().and_then(Load::window);
         let run = self.run_program(side, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
         self.recorder.pause().map_err(recorder_fault)?;
+        let throttled = self.quota.as_ref().and_then(Quota::throttled_us);
+        let throttled = throttled.zip(before);
+        let throttled = throttled.and_then(|(after, before)| after.checked_sub(before));
         let trace = self.recorder.take().map_err(recorder_fault)?;
         if let Some(load) = &mut self.load {
             load.check()?;
         }
-        Ok((run?, trace, spent))
+        Ok((run?, trace, spent, throttled))
     }
 
     fn run_program(&self, side: usize, point: Option<&Path>) -> Result<Run> {

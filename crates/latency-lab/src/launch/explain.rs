@@ -40,6 +40,10 @@ queue               delay from queueing a work item to its start. It contains wa
                     queue in the kernel; the whole path has that time.
 n/a                 not known, as the kernel left out switches of more than a quarter of the
                     launches, or no figure of this engine; 0 is known: nothing waited
+interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
+                    interrupts of x86 are not traced)
+quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped threads, all
+                    CPUs together; waits of these threads contain it
 launch time         from starting the program to the end of its last process
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
 shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
@@ -54,6 +58,10 @@ cold                a fresh mount each time, nothing decompressed; the image is 
 pub(super) const OF_COMMANDS: &str = "\
 time                from starting the command to the end of its last process
 CPU time            of all its threads, interrupts within it included
+interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
+                    interrupts of x86 are not traced)
+quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped threads, all
+                    CPUs together; waits of these threads contain it
 waits for a CPU     how long its threads could run and did not run, added up over all of them
   wake-up           the part from being woken to running
   preempted         the part from being taken off the CPU, able to go on, to running again

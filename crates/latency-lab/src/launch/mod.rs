@@ -15,6 +15,7 @@ mod answer;
 mod attribute;
 mod build;
 mod cpu_time;
+mod elsewhere;
 mod executor;
 mod explain;
 mod measures;
@@ -29,6 +30,7 @@ mod sample;
 mod side;
 mod traces;
 
+pub use elsewhere::Loss;
 pub use explain::EXPLANATION;
 pub use measures::Experiment;
 pub use options::LaunchOptions;

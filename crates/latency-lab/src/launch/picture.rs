@@ -90,8 +90,8 @@ impl fmt::Display for Blocked {
 }
 
 /// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was
-/// about to run the waiting thread is "idle CPU waking up"; time that the trace does not explain is
-/// "unknown".
+/// about to run the waiting thread is "idle CPU waking up", unless the quota of its cgroup kept it
+/// from running; time that the trace does not explain is "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
     let threads = blame.behind.iter().map(|blocker| Blocked {
@@ -100,7 +100,8 @@ pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
         total_us: blocker.total_us,
     });
     let others = [
-        ("idle CPU waking up", blame.idle_us),
+        ("idle CPU waking up", blame.idle_us - blame.quota_us),
+        ("quota of the cgroup (cpu.max)", blame.quota_us),
         ("unknown", blame.unknown_us),
     ];
     let others = others.map(|(comm, total_us)| Blocked {

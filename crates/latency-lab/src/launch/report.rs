@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::elsewhere::{self, Loss};
 use super::measures::{Experiment, Measure, TIME};
 use super::picture::{Blocked, Picture, common_name, summed};
 use super::program::QueueWaits;
@@ -93,6 +94,12 @@ pub struct EngineReport {
     /// fields.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
+    /// Interrupts and softirqs within it, if recorded.
+    #[serde(default)]
+    pub interrupted_us: Option<Summary>,
+    /// How long a CPU quota stopped threads, if there is one.
+    #[serde(default)]
+    pub throttled_us: Option<Summary>,
     /// Time that the program's first thread was asleep.
     #[serde(default)]
     pub program_blocked_us: Option<Summary>,
@@ -227,6 +234,8 @@ impl EngineReport {
         self.ahead_us = Summary::of(&column(Sample::ahead_us));
         self.program_off_cpu_us = Summary::of(&off_cpu);
         self.cpu_us = Summary::of(&column(|s| s.cpu_us));
+        self.interrupted_us = Summary::of(&column(Sample::interrupted_us));
+        self.throttled_us = Summary::of(&column(Sample::throttled_us));
         self.program_blocked_us = Summary::of(&column(|s| s.program_blocked_us));
         self.preemptions = Summary::of(&column(Sample::preemptions));
         self.migrations = Summary::of(&column(Sample::migrations));
@@ -474,6 +483,19 @@ impl EngineReport {
             .for_each(|group| group.total_us = self.per_launch(group.total_us));
         groups.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
         groups
+    }
+
+    /// Losses of a launch by name, longest first: their number and the times are averages.
+    pub(crate) fn losses(&self, of: fn(&Sample) -> &[Loss]) -> Vec<(f64, Loss)> {
+        let sums = elsewhere::summed(self.traced().into_iter().flat_map(of));
+        let average = |loss: Loss| {
+            let total_us = self.per_launch(loss.total_us);
+            (
+                self.per_launch(loss.count as f64),
+                Loss { total_us, ..loss },
+            )
+        };
+        sums.into_iter().map(average).collect()
     }
 
     /// The work items of a launch by work queue, longest delay first: their number and the delays

@@ -3,6 +3,7 @@
 use sched_trace::latency::{Wait, WaitKind};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::elsewhere::Loss;
 use super::picture::{Blocked, Picture};
 use super::program::QueueWaits;
 use crate::engine::Fetched;
@@ -41,6 +42,20 @@ pub struct Sample {
     /// CPU time of the program's threads, including interrupts within it.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
+    /// The interrupts and softirqs within `cpu_us`. None if they were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted_us: Option<f64>,
+    /// They by source, longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Loss>,
+    /// How long the quota of the lab's cgroup, or of one above it, stopped threads during the
+    /// launch, summed over all CPUs. None without a quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_us: Option<f64>,
+    /// Uninterruptible sleeps of the program's threads by kernel function, longest first, if the
+    /// kernel writes it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slept_in: Vec<Loss>,
     /// Total time that the program's threads were in uninterruptible sleep.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub uninterruptible_us: f64,
@@ -149,6 +164,16 @@ impl Sample {
     /// The queue delay; NaN if the engine has none.
     pub fn queue_us(&self) -> f64 {
         self.queue_us.unwrap_or(f64::NAN)
+    }
+
+    /// Interrupts within the CPU time; NaN if unknown.
+    pub(super) fn interrupted_us(&self) -> f64 {
+        self.interrupted_us.unwrap_or(f64::NAN)
+    }
+
+    /// How long a quota stopped threads; NaN without one.
+    pub(super) fn throttled_us(&self) -> f64 {
+        self.throttled_us.unwrap_or(f64::NAN)
     }
 
     /// The waits for what was read ahead; NaN if unknown.

@@ -60,7 +60,7 @@ pub struct Recorder {
     lost_before: u64,
     /// Kept until the first trace is taken.
     noted: policies::Noted,
-    /// The quotas when the recording, or the last trace, began.
+    /// The quotas when the recording began, was resumed, or the last trace was taken.
     quotas: quotas::Quotas,
 }
 
@@ -108,7 +108,8 @@ impl Recorder {
         self.lost_before = self.lost_before.max(lost);
         let noted = std::mem::take(&mut self.noted);
         let mut trace = self.read(&pages, new, noted);
-        self.quotas.fill_in(&mut trace);
+        let quotas = quotas::Quotas::now();
+        std::mem::replace(&mut self.quotas, quotas.clone()).fill_in(&quotas, &mut trace);
         Ok(trace)
     }
 
@@ -119,6 +120,7 @@ impl Recorder {
 
     /// Continues after [`Recorder::pause`].
     pub fn resume(&mut self) -> Result<()> {
+        self.quotas = quotas::Quotas::now();
         self.instance.switch(true)
     }
 

@@ -2,7 +2,7 @@
 //! either version of the interface.
 
 use crate::quotas::TRACK;
-use crate::{Slice, Trace};
+use crate::{Kind, Slice, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,25 +56,26 @@ impl Quotas {
         quotas
     }
 
-    /// Notes each thread of the trace that was in a group stopped since `self`.
-    pub(super) fn fill_in(&self, trace: &mut Trace) {
+    /// Notes each thread of the trace that was in a group stopped between `self` and `after`: those
+    /// of either time, and all that these created meanwhile.
+    pub(super) fn fill_in(&self, after: &Self, trace: &mut Trace) {
         if self.top.as_os_str().is_empty() {
             return;
         }
         let (start_ns, end_ns) = trace.span().unwrap_or_default();
-        for (directory, after) in Self::now().groups {
-            let before = self.groups.get(&directory);
+        for (directory, after) in &after.groups {
+            let before = self.groups.get(directory);
             let was = before.map(|group| group.account).unwrap_or_default();
             let Some(done) = after.account.since(was).filter(|done| done.stopped_us > 0) else {
                 continue;
             };
-            let path = directory.strip_prefix(&self.top).unwrap_or(&directory);
-            let name = title(&Path::new("/").join(path), &after, done);
+            let path = directory.strip_prefix(&self.top).unwrap_or(directory);
+            let name = title(&Path::new("/").join(path), after, done);
             let earlier = before
                 .map(|group| group.threads.clone())
                 .unwrap_or_default();
-            let threads = after.threads.union(&earlier);
-            let there = threads.filter(|pid| trace.threads.contains_key(pid));
+            let threads = with_children(&after.threads | &earlier, trace);
+            let there = threads.iter().filter(|pid| trace.threads.contains_key(pid));
             let slices = there.map(|pid| Slice {
                 name: name.clone(),
                 track: TRACK.into(),
@@ -82,6 +83,7 @@ impl Quotas {
                 end_ns,
                 pid: Some(*pid),
             });
+            let slices: Vec<Slice> = slices.collect();
             trace.slices.extend(slices);
         }
     }
@@ -111,6 +113,22 @@ impl Account {
                 .or_else(|| Some(number("throttled_time")? / 1000))?,
         })
     }
+}
+
+/// These threads, and those that they created in the trace: one that is gone has no group any more.
+fn with_children(mut threads: BTreeSet<i32>, trace: &Trace) -> BTreeSet<i32> {
+    for event in &trace.events {
+        if let Kind::Fork {
+            parent_pid,
+            child_pid,
+            ..
+        } = event.kind
+            && threads.contains(&parent_pid)
+        {
+            threads.insert(child_pid);
+        }
+    }
+    threads
 }
 
 /// "/build: 50 of 100 ms (cpu.max), its threads were stopped for 1203 ms in 12 of 20 periods".

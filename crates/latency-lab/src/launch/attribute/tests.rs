@@ -3,7 +3,7 @@
 use super::super::cpu_time::OTHER_MOUNT;
 use super::super::origin::Mounts;
 use super::*;
-use sched_trace::{Comm, Event, Task, TaskState, Wake};
+use sched_trace::{Comm, Event, Interrupt, Task, TaskState, Wake};
 
 const THREADS: [(&str, i32); 10] = [
     ("idle", 0),
@@ -35,7 +35,8 @@ fn task(name: &str) -> Task {
 
 /// Events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons: a thread wakes or
 /// forks another, or queues, starts or ends the work of a function, or sends or answers a request
-/// of a number; or it leaves the CPU, in some state, to the other thread.
+/// of a number, or is interrupted by a softirq, or returns from it, or is said to have slept in a
+/// function; or it leaves the CPU, in some state, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -72,6 +73,15 @@ fn trace(text: &str) -> Trace {
                 work,
                 function: Some(function()),
                 kthread,
+            },
+            "interrupted" | "returns" => Kind::Interrupt {
+                source: Interrupt::Softirq(other.parse().unwrap()),
+                begins: what == "interrupted",
+            },
+            "blamed" => Kind::SleptIn {
+                pid: task(by).pid,
+                caller: function(),
+                io_wait: true,
             },
             "asks" => Kind::FuseSent {
                 connection: 44,
@@ -492,6 +502,44 @@ fn of_command(text: &str) -> Sample {
     let mut trace = trace(text);
     trace.sort();
     launch(&trace, threads, 0..2000).sample()
+}
+
+#[test]
+fn what_a_command_lost_to_interrupts_and_where_it_slept_is_told() {
+    let sample = of_command(
+        "10 lab forks program; 20 lab R+ program; 30 program interrupted 3; 45 program returns 3;
+         50 program D fio; 60 fio interrupted 3; 90 fio returns 3; 100 program blamed filemap_fault;
+         101 fio wakes program; 120 fio R+ program; 130 program interrupted 1;
+         136 program returns 1; 200 program X fio; 1500 fio interrupted 1; 1600 fio returns 1",
+    );
+    assert_eq!(sample.interrupted_us, Some(21.0));
+    let loss = |it: &crate::launch::Loss| (it.name.clone(), it.count, it.total_us, it.longest_us);
+    assert_eq!(
+        sample.interrupts.iter().map(loss).collect::<Vec<_>>(),
+        [
+            ("softirq NET_RX".into(), 1, 15.0, 15.0),
+            ("softirq TIMER".into(), 1, 6.0, 6.0)
+        ]
+    );
+    assert_eq!(
+        sample.slept_in.iter().map(loss).collect::<Vec<_>>(),
+        [("filemap_fault".into(), 1, 50.0, 50.0)]
+    );
+    let unknown = of_command("20 lab R+ program; 200 program X fio");
+    assert_eq!((unknown.interrupted_us, unknown.slept_in.len()), (None, 0));
+}
+
+#[test]
+fn a_wait_on_an_idle_cpu_is_one_for_the_quota_of_the_cgroup() {
+    let sample = of_command("20 lab R+ program; 100 program R idle; 1900 idle R program");
+    let behind = sample
+        .behind
+        .iter()
+        .map(|it| (it.comm.as_str(), it.total_us));
+    assert_eq!(
+        behind.collect::<Vec<_>>(),
+        [("quota of the cgroup (cpu.max)", 1800.0)]
+    );
 }
 
 #[test]

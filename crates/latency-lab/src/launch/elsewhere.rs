@@ -1,0 +1,94 @@
+//! Time that the program's threads lost to what no run queue shows: interrupts and softirqs within
+//! their slices, and uninterruptible sleeps by kernel function, if the kernel writes these
+//! (`sched_blocked_reason` of Android's kernels).
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use sched_trace::Trace;
+use sched_trace::interrupts::{self, Interrupts};
+use sched_trace::latency::{Filter, Report};
+use sched_trace::sleeps;
+use sched_trace::timeline::Timeline;
+use serde::{Deserialize, Serialize};
+
+use super::owner::Owner;
+
+/// Time lost to one interrupt or softirq, or in one kernel function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// "virtio0-input.0 (irq 24)", "softirq NET_RX", or the function.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Total time.
+    pub total_us: f64,
+    /// The longest.
+    pub longest_us: f64,
+}
+
+/// What the program's threads lost within a launch.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Elsewhere {
+    /// Interrupts by source, longest first; none if the trace has no such events.
+    pub(super) interrupts: Option<Vec<Loss>>,
+    /// Sleeps by function, longest first.
+    pub(super) sleeps: Vec<Loss>,
+}
+
+impl Elsewhere {
+    pub(super) fn of(
+        trace: &Trace,
+        (timeline, report): (&Timeline, &Report),
+        window: &Range<u64>,
+        owners: &HashMap<i32, Owner>,
+    ) -> Elsewhere {
+        let is_program = |pid: i32| owners.get(&pid) == Some(&Owner::Program);
+        let filter = Filter {
+            from_ns: Some(window.start),
+            until_ns: Some(window.end),
+            pids: Some(&is_program),
+            ..Filter::default()
+        };
+        let lost = interrupts::lost(&Interrupts::of(trace), timeline, report, &filter);
+        let sources = lost.sources.into_iter().map(|source| Loss {
+            name: source.source,
+            count: source.count,
+            total_us: source.total_us,
+            longest_us: source.longest_us,
+        });
+        let places = sleeps::places(trace, report, &filter).into_iter();
+        let places = places.map(|place| Loss {
+            name: place.function,
+            count: place.count,
+            total_us: place.total_us,
+            longest_us: place.longest_us,
+        });
+        Elsewhere {
+            interrupts: lost.recorded.then(|| sources.collect()),
+            sleeps: places.collect(),
+        }
+    }
+
+    /// All interrupts; none if they were not recorded.
+    pub(super) fn interrupted_us(&self) -> Option<f64> {
+        let all = self.interrupts.as_ref()?;
+        // An empty sum is -0.
+        Some(all.iter().map(|it| it.total_us).sum::<f64>() + 0.0)
+    }
+}
+
+/// Losses of several launches by name, longest first.
+pub(super) fn summed<'a>(all: impl Iterator<Item = &'a Loss>) -> Vec<Loss> {
+    let mut sums: BTreeMap<&str, Loss> = BTreeMap::new();
+    for loss in all {
+        let sum = sums.entry(&loss.name).or_default();
+        sum.name.clone_from(&loss.name);
+        sum.count += loss.count;
+        sum.total_us += loss.total_us;
+        sum.longest_us = sum.longest_us.max(loss.longest_us);
+    }
+    let mut all: Vec<Loss> = sums.into_values().collect();
+    all.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
+    all
+}
