@@ -30,6 +30,7 @@ use crate::recording::Recording;
 use crate::replay::{Limits, Replay};
 use crate::surroundings::{Mount, Settings, Store};
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT, Travelling};
+use crate::turns::Turns;
 
 /// How often a profile is read again that another mount of the image writes at the same time.
 const TRIES: usize = 20;
@@ -110,6 +111,8 @@ pub struct Companion {
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
+    /// Programs that were launched by now, in this launch.
+    begun: HashSet<Vec<u8>>,
     /// The launch is of a program that was replayed before: any other work for it waits for a
     /// pause.
     is_behind: bool,
@@ -117,6 +120,7 @@ pub struct Companion {
     launched_once: bool,
     recording: Recording,
     replays: Vec<Arc<Replay>>,
+    turns: Arc<Turns>,
     /// Programs that are replayed.
     replayed: HashSet<Vec<u8>>,
     /// The knowledge that came with the image, and the replays based on it, until it is known
@@ -173,10 +177,12 @@ impl Companion {
             learned: Learned::default(),
             image,
             launch: None,
+            begun: HashSet::new(),
             is_behind: false,
             launched_once: false,
             recording: Recording::default(),
             replays: Vec::new(),
+            turns: Arc::default(),
             replayed: HashSet::new(),
             travelling: Travelling::default(),
             unproved: Vec::new(),
@@ -253,7 +259,9 @@ impl Companion {
             self.drain();
             self.end_launch(false);
             self.prove_replays();
-            if self.pauses() {
+            let pauses = self.pauses();
+            self.turns.hold(self.launch.is_some() && !pauses);
+            if pauses {
                 self.catch_up();
                 self.find_some_names();
             }
@@ -265,7 +273,7 @@ impl Companion {
         self.drain();
         self.end_launch(true);
         self.count_idle_mount();
-        self.replays.iter().for_each(|replay| replay.stop());
+        self.turns.stop();
         self.publish();
     }
 
@@ -405,9 +413,13 @@ impl Companion {
             return self.reader.stop_recording();
         }
         let path = self.place(program).map(|place| place.path);
-        let is_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
+        if let Some(path) = path.as_ref().filter(|_| self.begun.len() < MOST_REPLAYS) {
+            self.begun.insert(path.clone());
+            self.turns.launched(|replay| replay.program() == path);
+        }
         self.replay_one(path.as_deref());
         self.look_inside();
+        let is_replayed = path.is_some_and(|path| self.replayed.contains(&path));
         let is_only = self.settings.any_file && self.settings.one_launch;
         if self.launch.is_some() || is_only && self.launched_once {
             return;
@@ -533,6 +545,7 @@ impl Companion {
             self.find_names(&root, Instant::now() + LAST_NAMES);
         }
         self.launch = None;
+        self.begun.clear();
         let recording = std::mem::take(&mut self.recording);
         self.searched.clear();
         self.entries.clear();
@@ -671,10 +684,7 @@ impl Companion {
         let known = known.filter(is_new).map(Candidate::to_known);
         let room = MOST_REPLAYS.saturating_sub(self.replays.len());
         let known: Vec<Known> = known.take(room).collect();
-        let registrars: Vec<_> = (0..THREADS)
-            .map_while(|_| self.reader.registrar())
-            .collect();
-        if known.is_empty() || registrars.is_empty() {
+        if known.is_empty() {
             return;
         }
         let paths = known.iter().map(|known| known.program.path.clone());
@@ -684,35 +694,34 @@ impl Companion {
             budget: memory / 2 / known.len() as u64,
             at_a_time: self.settings.at_a_time.clamp(LEAST, MOST),
         };
-        let replays = known.iter().map(|Known { program, .. }| {
-            let threads = registrars.len();
-            Arc::new(Replay::new(
-                &program.profile,
-                &program.path,
-                limits,
-                threads,
-            ))
-        });
-        let replays: Vec<Arc<Replay>> = replays.collect();
-        self.replays.extend(replays.iter().cloned());
-        let with_replays = known.into_iter().zip(replays.iter().cloned());
-        let travelling = with_replays.filter(|(known, _)| known.origin != Origin::Here);
-        self.unproved.extend(travelling);
-        for (number, shared) in registrars.into_iter().enumerate() {
-            let replays_of_thread = replays.clone();
-            let (replays, mount) = (replays.clone(), Arc::clone(&self.mount));
-            let name = format!("erofs_replay/{number}");
-            let spawned = thread::Builder::new().name(name).spawn(move || {
-                shared.register();
-                for replay in &replays {
-                    replay.run(&*mount, &shared);
-                }
-            });
-            if spawned.is_err() {
-                replays_of_thread
-                    .iter()
-                    .for_each(|replay| replay.did_not_start());
+        for known in known {
+            let Program { profile, path, .. } = &known.program;
+            let replay = Arc::new(Replay::new(profile, path, limits));
+            self.replays.push(Arc::clone(&replay));
+            if known.origin != Origin::Here {
+                self.unproved.push((known, Arc::clone(&replay)));
             }
+            let is_launched = self.begun.contains(replay.program());
+            self.turns.add(replay, is_launched);
+        }
+        self.turns
+            .start_threads(THREADS)
+            .for_each(|number| self.start_thread(number));
+    }
+
+    /// Starts one of the threads that replay.
+    fn start_thread(&self, number: usize) {
+        let Some(registrar) = self.reader.registrar() else {
+            return self.turns.did_not_start();
+        };
+        let (turns, mount) = (Arc::clone(&self.turns), Arc::clone(&self.mount));
+        let name = format!("erofs_replay/{number}");
+        let spawned = thread::Builder::new().name(name).spawn(move || {
+            registrar.register();
+            turns.run(&*mount, &registrar);
+        });
+        if spawned.is_err() {
+            self.turns.did_not_start();
         }
     }
 

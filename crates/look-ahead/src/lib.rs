@@ -19,6 +19,7 @@ mod replay;
 mod shared;
 mod surroundings;
 mod travelling;
+mod turns;
 
 pub use companion::Companion;
 pub use events::{Events, Inode};

@@ -1,7 +1,7 @@
 //! Replays a launch profile as a client of the mount: the kernel then has names and pages before
 //! the launch requests them.
 //!
-//! A few threads take the steps in order. If a reader is faster, the replay skips its window and
+//! Its steps are done in their order, by the threads of [`Turns`](crate::turns::Turns). If a reader is faster, the replay skips its window and
 //! continues after it. A program that uses what is already there sends no request, so the use is
 //! invisible. Therefore some windows, the probes, are left out: a request for one shows that the
 //! launch still follows the profile.
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::client::{self, Room};
 use crate::reader::Registrar;
-use crate::surroundings::Mount;
 
 /// One window in this many is a probe, except for the first ones.
 const PROBE_EVERY: usize = 32;
@@ -47,6 +46,7 @@ const PROBE_HIT: u8 = 4;
 /// The replay of one profile.
 #[derive(Debug)]
 pub(crate) struct Replay {
+    program: Vec<u8>,
     items: Vec<Item>,
     files: Vec<File>,
     /// Set at start: indices of files by path.
@@ -57,13 +57,17 @@ pub(crate) struct Replay {
     /// Set at start.
     limits: Limits,
     stopped: AtomicBool,
-    /// Threads that have not ended.
-    running: AtomicUsize,
+    /// Threads that are doing a step.
+    inside: AtomicUsize,
     prefetched: AtomicU64,
     late: AtomicU64,
     refused: AtomicU64,
     listed: AtomicU64,
 }
+
+/// The file that a thread read last, which the next step often reads as well.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFile(Option<(usize, OwnedFd)>);
 
 /// The limits of reading ahead.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +110,7 @@ struct File {
 impl Replay {
     /// Creates the replay. The first page of `program` is left to its launch, which thereby shows
     /// that it begins.
-    pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits, threads: usize) -> Self {
+    pub(crate) fn new(profile: &Profile, program: &[u8], limits: Limits) -> Self {
         let files: Vec<File> = profile
             .files
             .iter()
@@ -123,6 +127,7 @@ impl Replay {
             .map(|(place, file)| (file.path.clone(), place))
             .collect();
         let mut this = Self {
+            program: program.to_vec(),
             items: Vec::new(),
             files,
             by_path,
@@ -130,7 +135,7 @@ impl Replay {
             next: AtomicUsize::new(0),
             limits,
             stopped: AtomicBool::new(false),
-            running: AtomicUsize::new(threads),
+            inside: AtomicUsize::new(0),
             prefetched: AtomicU64::new(0),
             late: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -198,12 +203,12 @@ impl Replay {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::Relaxed) > 0
+        self.has_steps() || self.inside.load(Ordering::Relaxed) > 0
     }
 
-    /// Call this if one of its threads could not start: the others do its work.
-    pub(crate) fn did_not_start(&self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+    /// The path of its program.
+    pub(crate) fn program(&self) -> &[u8] {
+        &self.program
     }
 
     /// A reader requested bytes of a file: windows of them that have not been read yet are no
@@ -266,45 +271,58 @@ impl Replay {
         })
     }
 
-    /// Runs one of the replay's threads until the replay or the mount ends.
-    pub(crate) fn run(&self, mount: &dyn Mount, tells: &Registrar) {
-        let (mut room, mut open) = (Room::new(), None);
-        while !self.stopped.load(Ordering::Relaxed)
-            && self.prefetched.load(Ordering::Relaxed) < self.limits.budget
-            && let place = self.next.fetch_add(1, Ordering::Relaxed)
-            && let Some(item) = self.items.get(place)
-            && let Some(root) = mount.root()
-        {
-            match item {
-                // If something cannot be found, the launch meets that again.
-                Item::List(path) => {
-                    let listed = client::list(&root, path, &mut room, |_, _| !self.is_stopped());
-                    self.listed
-                        .fetch_add(listed.is_ok().into(), Ordering::Relaxed);
-                }
-                Item::LookUp(path) => drop(client::look_up(&root, path)),
-                Item::Read(file, parts) => {
-                    let taken = parts.iter().filter(|part| part.change(PENDING, TAKEN));
-                    let mut taken: Vec<Window> = taken.map(|part| part.window).collect();
-                    if taken.is_empty() {
-                        self.find(*file, &root);
-                        continue;
-                    }
-                    taken.sort_unstable_by_key(|window| window.number);
-                    let read = self.read(*file, &taken, &root, &mut open, tells);
-                    let counted = match read {
-                        Ok(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
-                        Err(_) => {
-                            let windows = taken.len() as u64;
-                            self.refused.fetch_add(windows, Ordering::Relaxed)
-                        }
-                    };
-                    let _ = counted;
-                }
-                Item::Find(file) => self.find(*file, &root),
+    /// Whether there is anything left to do.
+    pub(crate) fn has_steps(&self) -> bool {
+        !self.is_stopped()
+            && self.prefetched() < self.limits.budget
+            && self.next.load(Ordering::Relaxed) < self.items.len()
+    }
+
+    /// A thread is about to do a step, until it [leaves](Self::leave).
+    pub(crate) fn enter(&self) {
+        self.inside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Does the next step.
+    pub(crate) fn step(
+        &self,
+        root: &OwnedFd,
+        room: &mut Room,
+        open: &mut OpenFile,
+        tells: &Registrar,
+    ) {
+        let place = self.next.fetch_add(1, Ordering::Relaxed);
+        match self.items.get(place) {
+            // If something cannot be found, the launch meets that again.
+            Some(Item::List(path)) => {
+                let listed = client::list(root, path, room, |_, _| !self.is_stopped());
+                self.listed
+                    .fetch_add(listed.is_ok().into(), Ordering::Relaxed);
             }
+            Some(Item::LookUp(path)) => drop(client::look_up(root, path)),
+            Some(Item::Read(file, parts)) => {
+                let taken = parts.iter().filter(|part| part.change(PENDING, TAKEN));
+                let mut taken: Vec<Window> = taken.map(|part| part.window).collect();
+                if taken.is_empty() {
+                    return self.find(*file, root);
+                }
+                taken.sort_unstable_by_key(|window| window.number);
+                let counted = match self.read(*file, &taken, root, open, tells) {
+                    Ok(bytes) => self.prefetched.fetch_add(bytes, Ordering::Relaxed),
+                    Err(_) => {
+                        let windows = taken.len() as u64;
+                        self.refused.fetch_add(windows, Ordering::Relaxed)
+                    }
+                };
+                let _ = counted;
+            }
+            Some(Item::Find(file)) => self.find(*file, root),
+            None => {}
         }
-        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn is_stopped(&self) -> bool {
@@ -319,16 +337,17 @@ impl Replay {
         }
     }
 
-    /// Returns the number of bytes. `open` holds the file of the last windows.
+    /// Returns the number of bytes.
     fn read(
         &self,
         number: usize,
         windows: &[Window],
         root: &OwnedFd,
-        open: &mut Option<(usize, OwnedFd)>,
+        open: &mut OpenFile,
         tells: &Registrar,
     ) -> rustix::io::Result<u64> {
         let file = &self.files[number];
+        let OpenFile(open) = open;
         if open.as_ref().is_none_or(|(last, _)| *last != number) {
             *open = None;
             let (opened, ino, size) = client::open_file(root, &file.path)?;
@@ -464,10 +483,10 @@ pub(crate) mod tests {
 
     fn replay(profile: &Profile, program: &str) -> Replay {
         let limits = Limits {
-            budget: 0,
+            budget: u64::MAX,
             at_a_time: WINDOW_BYTES,
         };
-        Replay::new(profile, program.as_bytes(), limits, 0)
+        Replay::new(profile, program.as_bytes(), limits)
     }
 
     /// With one window for each of these numbers, in the file `f`.
@@ -476,6 +495,13 @@ pub(crate) mod tests {
         let file = builder.file(1 << 40, b"f").unwrap();
         numbers.for_each(|number| builder.read(0, file, number, 0b11).unwrap());
         replay(&builder.finish(), program)
+    }
+
+    impl Replay {
+        /// As if the next step were done.
+        pub(crate) fn skip(&self) {
+            self.next.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// As if it had read this many bytes ahead.
