@@ -448,6 +448,77 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     assert_eq!(line, "erofast: new.erofs: no launches were learned of it\n");
 }
 
+/// The search for a profile is no request, and no byte of the image is read for it.
+#[test]
+fn a_mount_of_an_image_without_a_profile_reads_nothing_more() {
+    let make = |path: &Path| {
+        let mut image = Forged::default();
+        let data = image.add(0o100_644, &[b'd'; 3000]);
+        let root = data + 1;
+        let root = image.add_directory(&[(".", root, 2), ("..", root, 2), ("data", data, 1)]);
+        fs::write(path, image.bytes(root)).unwrap();
+    };
+    let Some(site) = Site::new(make) else { return };
+    let figures = ["profile=off", "profile=learn"].map(|profile| {
+        let mounted = site.run(&["mount", "-o", profile, "app.erofs", "mnt"]);
+        assert!(mounted.status.success(), "{mounted:?}");
+        assert_eq!(fs::read(site.point().join("data")).unwrap(), [b'd'; 3000]);
+        let shown = site.run(&["stat", "--json", "mnt"]);
+        site.umount();
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        (shown["engine"].clone(), shown["fuse"]["by_kind"].clone())
+    });
+    assert_eq!(figures[0], figures[1]);
+    assert!(figures[0].1["lookup"].as_u64() > Some(0), "{figures:?}");
+}
+
+/// `--lower` names the same tree for a mount and for what was learned of it.
+#[test]
+fn launches_of_a_tree_of_several_images_are_found() {
+    let Some(site) = Site::new(odd_tree) else {
+        return;
+    };
+    image_of_a_script(&site.0.path().join("low.erofs"));
+    let tree = ["--lower", "low.erofs", "app.erofs"];
+    let options = ["mount", "-o", "profile=learn"];
+    let mounted = site.run(&[&options, &tree[..], &["mnt"]].concat());
+    assert!(mounted.status.success(), "{mounted:?}");
+    has_content(&site);
+    assert!(fs::read(site.point().join("script")).is_ok());
+    site.umount();
+    let of = |command: &str, words: &[&str]| {
+        let output = site.run(&[&["profile", command], words].concat());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let both = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), both)
+    };
+    for command in ["list", "show", "export"] {
+        let (status, printed) = of(command, &tree);
+        assert_eq!(status, Some(0), "{command}: {printed}");
+        assert!(printed.contains("program"), "{command}: {printed}");
+        let (_, alone) = of(command, &["app.erofs"]);
+        assert!(alone.contains("no launches were learned"), "{alone}");
+    }
+    let missing = ["--lower", "none.erofs", "app.erofs"];
+    let (status, line) = of("show", &missing);
+    assert_eq!((status, line.lines().count()), (Some(1), 1), "{line}");
+    assert!(line.contains("none.erofs"), "{line}");
+    let command = ["-o", "recorded", "--", "{}/script"];
+    let (status, printed) = of("record", &[&tree[..], &command].concat());
+    match status {
+        Some(1) if printed.contains("denied") || printed.contains("not permitted") => {
+            println!("skipped: {printed}");
+        }
+        _ => {
+            let text = fs::read_to_string(site.0.path().join("recorded")).unwrap();
+            assert!(text.contains("program script\n"), "{printed}{text}");
+        }
+    }
+    let (status, printed) = of("remove", &tree);
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(of("list", &tree).1.contains("no launches were learned"));
+}
+
 fn mounts() -> usize {
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     table

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueHint};
-use erofast_cli::examples_help;
+use erofast_cli::{Usage, examples_help};
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -18,15 +18,34 @@ use super::flags::{RemoteArgs, VerityArgs};
 pub struct ImageArgs {
     /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
+    #[command(flatten)]
+    pub opening: OpeningArgs,
+    #[command(flatten)]
+    pub verity: VerityArgs,
+}
+
+/// How an image is opened: its place in its file, and its further files.
+#[derive(Args, Clone, Debug)]
+pub struct OpeningArgs {
     /// Where the image starts in its file: a number of bytes, or auto to search for it
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_offset)]
     pub offset: Offset,
     #[command(flatten)]
     pub files: FileArgs,
     #[command(flatten)]
-    pub verity: VerityArgs,
-    #[command(flatten)]
     pub remote: RemoteArgs,
+}
+
+impl OpeningArgs {
+    /// Applies them to the options of an image.
+    ///
+    /// # Errors
+    /// One line that names the flag.
+    pub fn apply(&self, options: &mut EngineOptions) -> Result<(), Usage> {
+        options.offset = self.offset;
+        self.files.apply(options)?;
+        self.remote.apply(options)
+    }
 }
 
 /// More threads than CPUs gain nothing, and each needs memory.
@@ -96,13 +115,9 @@ impl ImageArgs {
     }
 
     fn open(&self, options: EngineOptions) -> anyhow::Result<Arc<Engine>> {
-        let mut options = EngineOptions {
-            offset: self.offset,
-            ..options
-        };
-        self.files.apply(&mut options)?;
+        let mut options = options;
+        self.opening.apply(&mut options)?;
         self.verity.apply(&mut options)?;
-        self.remote.apply(&mut options)?;
         options.remote.gives_up = true;
         allow_many_files();
         Ok(Engine::open(&self.image, &options)?)

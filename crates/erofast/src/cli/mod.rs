@@ -25,12 +25,14 @@ pub use cache::{CacheCommand, CacheFetchArgs, CacheListArgs, CachePruneArgs};
 #[cfg(feature = "tools")]
 pub use erofs_utils::{DumpArgs, FsckArgs, TargetArgs};
 #[cfg(feature = "tools")]
-pub use flags::{RemoteArgs, set_flag};
+pub use flags::set_flag;
 pub use fuse_style::{FuseStyleArgs, is_fuse_style, option};
 #[cfg(feature = "tools")]
 pub use generate::{CompleteArgs, CompletionsArgs, ManArgs};
 #[cfg(feature = "tools")]
-pub use images::{CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs, allow_many_files};
+pub use images::{
+    CatArgs, CheckArgs, ExtractArgs, ImageArgs, InfoArgs, LsArgs, OpeningArgs, allow_many_files,
+};
 pub use mount::{HelperArgs, MountArgs, StatArgs, UmountArgs, UpgradeArgs};
 #[cfg(feature = "tools")]
 pub use profile::{

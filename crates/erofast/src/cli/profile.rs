@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use erofast_cli::examples_help;
 
-use super::flags::RemoteArgs;
+use super::files::FileArgs;
+use super::images::OpeningArgs;
 
 /// The subcommands of `profile`.
 #[derive(Debug, Subcommand)]
@@ -43,7 +44,7 @@ pub struct ProfileExportArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub remote: RemoteArgs,
+    pub opening: OpeningArgs,
 }
 
 /// Arguments of `profile merge`.
@@ -73,6 +74,8 @@ pub struct ProfileRecordArgs {
     /// Options of the mount, as `erofast mount -o` has them
     #[arg(short = 'O', long = "options", value_name = "OPTIONS")]
     pub options: Vec<OsString>,
+    #[command(flatten)]
+    pub files: FileArgs,
     /// File to write (default: IMAGE.launches; - for the standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -91,7 +94,7 @@ pub struct ProfileRemoveArgs {
     /// Programs of the image, as `profile list` names them; without any all of them
     pub programs: Vec<String>,
     #[command(flatten)]
-    pub remote: RemoteArgs,
+    pub opening: OpeningArgs,
 }
 
 /// Arguments of `profile list`.
@@ -106,7 +109,7 @@ pub struct ProfileListArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub remote: RemoteArgs,
+    pub opening: OpeningArgs,
 }
 
 /// Arguments of `profile show`.
@@ -126,7 +129,7 @@ pub struct ProfileShowArgs {
     #[arg(short = '0', long = "null", requires = "list")]
     pub null: bool,
     #[command(flatten)]
-    pub remote: RemoteArgs,
+    pub opening: OpeningArgs,
 }
 
 /// Arguments of `profile trim`.
@@ -148,5 +151,5 @@ pub struct ProfileTrimArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
-    pub remote: RemoteArgs,
+    pub opening: OpeningArgs,
 }

@@ -70,7 +70,7 @@ fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     };
     args.profile = with_home(&args.profile);
     let programs = move |typed: &OsStr| {
-        let programs = profile::programs(&args.profile, &args.remote).unwrap_or_default();
+        let programs = profile::programs(&args.profile, &args.opening).unwrap_or_default();
         let fits = |path: &String| path.as_bytes().starts_with(typed.as_bytes());
         let left = |path: &String| !args.programs.contains(path);
         let programs = programs.into_iter().filter(|path| fits(path) && left(path));

@@ -12,7 +12,7 @@ use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
 use launch_profile::{Error, ImageIdentity, Learned, limits};
 use rustix::fs::OFlags;
 
-use crate::cli::RemoteArgs;
+use crate::cli::{OpeningArgs, allow_many_files};
 
 /// Printed for an image that has none.
 pub(super) const NONE: &str = "no launches were learned of it";
@@ -48,9 +48,9 @@ pub(super) fn is_of_another_version(error: &anyhow::Error) -> bool {
 /// Like [`learned_of`], but fails if there are none.
 pub(super) fn named(
     path: &Path,
-    flags: &RemoteArgs,
+    opening: &OpeningArgs,
 ) -> anyhow::Result<(Option<ImageIdentity>, Files)> {
-    let (image, files) = learned_of(path, flags)?;
+    let (image, files) = learned_of(path, opening)?;
     ensure!(!files.is_empty(), "{}: {NONE}", remote::shown(path));
     Ok((image, files))
 }
@@ -59,13 +59,13 @@ pub(super) fn named(
 /// own.
 pub(super) fn learned_of(
     path: &Path,
-    flags: &RemoteArgs,
+    opening: &OpeningArgs,
 ) -> anyhow::Result<(Option<ImageIdentity>, Files)> {
     let shown = remote::shown(path);
     let image = match read(path) {
-        _ if remote::url(path).is_some() => image_at(path, flags)?,
+        _ if remote::url(path).is_some() => image_at(path, opening)?,
         Err(error) if !is_ours(path) && error.downcast_ref() == Some(&Error::Magic) => {
-            image_at(path, flags).with_context(|| format!("{shown}: not a launch profile"))?
+            image_at(path, opening).with_context(|| format!("{shown}: not a launch profile"))?
         }
         read => {
             let image = read.as_ref().ok().and_then(|one| one.image);
@@ -95,7 +95,7 @@ impl Found {
 }
 
 /// The profiles that travel with an image: beside it, if it is a file, and inside it.
-pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<Found>> {
+pub(super) fn travelling_of(image: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     let beside = erofs_mount::profile_beside(image);
     if remote::url(image).is_none() && beside.exists() {
@@ -105,7 +105,7 @@ pub(super) fn travelling_of(image: &Path, flags: &RemoteArgs) -> anyhow::Result<
             origin: Some("beside"),
         });
     }
-    let engine = engine_of(image, flags)?;
+    let engine = engine_of(image, opening)?;
     let name = erofs_mount::PROFILE_IN_MOUNT;
     let inside = engine.resolve(name.as_bytes(), false);
     if let Ok(inode) = inside.as_ref()
@@ -136,12 +136,12 @@ pub(super) fn is_ours(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "profile") && ours.is_some() && folder == ours
 }
 
-pub(super) fn image_at(path: &Path, flags: &RemoteArgs) -> anyhow::Result<ImageIdentity> {
-    let engine = engine_of(path, flags)?;
+pub(super) fn image_at(path: &Path, opening: &OpeningArgs) -> anyhow::Result<ImageIdentity> {
+    let engine = engine_of(path, opening)?;
     Ok(erofs_mount::profile_identity(&engine))
 }
 
-fn engine_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Arc<Engine>> {
+fn engine_of(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Arc<Engine>> {
     ensure!(
         !path.is_dir(),
         "{}: is a directory; profiles are named by the path of the image",
@@ -151,7 +151,8 @@ fn engine_of(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Arc<Engine>> {
         workers: WorkersMode::Inline,
         ..EngineOptions::default()
     };
-    flags.apply(&mut options)?;
+    opening.apply(&mut options)?;
+    allow_many_files();
     Ok(Engine::open(path, &options)?)
 }
 

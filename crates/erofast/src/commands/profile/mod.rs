@@ -18,7 +18,7 @@ use launch_profile::{Decoded, ImageIdentity, Learned, PAGE, Profile, Program, Re
 use serde_json::{Value, json};
 
 use crate::cli::{
-    ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs, RemoteArgs,
+    OpeningArgs, ProfileListArgs, ProfileRemoveArgs, ProfileShowArgs, ProfileTrimArgs,
 };
 use crate::text::{name, time};
 use files::{
@@ -36,11 +36,11 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         false => Vec::new(),
     };
     for image in &args.images {
-        let (_, learned) = learned_of(image, &args.remote)?;
+        let (_, learned) = learned_of(image, &args.opening)?;
         let is_profile = learned.iter().any(|(path, _)| path == image);
         let travelling = match is_profile {
             true => Vec::new(),
-            false => travelling_of(image, &args.remote)?,
+            false => travelling_of(image, &args.opening)?,
         };
         if learned.is_empty() && travelling.is_empty() && !args.json {
             outln!("{}: {NONE}", remote::shown(image));
@@ -124,7 +124,7 @@ fn note_other_versions(found: &[(PathBuf, anyhow::Error)]) {
 
 /// Runs `profile show`.
 pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
-    let (image, files) = named(&args.profile, &args.remote)?;
+    let (image, files) = named(&args.profile, &args.opening)?;
     let mut programs = Vec::new();
     for (_, learned) in files {
         programs.extend(learned?.programs);
@@ -159,7 +159,7 @@ pub fn show(args: &ProfileShowArgs) -> anyhow::Result<Outcome> {
 
 /// Runs `profile remove`.
 pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
-    let (image, found) = named(&args.profile, &args.remote)?;
+    let (image, found) = named(&args.profile, &args.opening)?;
     let mut files = Vec::new();
     for (file, learned) in found {
         let learned = match learned {
@@ -185,9 +185,9 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Programs as `profile list` names them, from a profile or from those learned of an image.
-pub fn programs(path: &Path, flags: &RemoteArgs) -> anyhow::Result<Vec<String>> {
+pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String>> {
     let mut programs = Vec::new();
-    for (_, learned) in learned_of(path, flags)?.1 {
+    for (_, learned) in learned_of(path, opening)?.1 {
         programs.extend(learned?.programs.iter().map(path_of));
     }
     Ok(programs)
@@ -271,7 +271,7 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
         until_ms: args.until.unwrap_or(u32::MAX),
         bytes: args.size.map_or(u64::MAX, mib),
     };
-    let (_, mut found) = named(&args.profile, &args.remote)?;
+    let (_, mut found) = named(&args.profile, &args.opening)?;
     if args.output.is_some() {
         let shown = remote::shown(&args.profile);
         found = vec![only(found, &shown, "-o takes one profile")?];

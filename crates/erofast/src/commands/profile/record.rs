@@ -29,7 +29,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::path_of;
 use super::travelling::{join, write};
-use crate::cli::ProfileRecordArgs;
+use crate::cli::{ProfileRecordArgs, option};
 
 /// Interval between checks for signals.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,7 +53,10 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
         Some(_) => args.image.clone(),
         None => std::path::absolute(&args.image).with_context(|| remote::shown(&args.image))?,
     };
-    let options = MountOptions::parse(&args.options)?;
+    let files = args.files.options();
+    let files = files.map(|(name, path)| option(name, path));
+    let options: Vec<OsString> = args.options.iter().cloned().chain(files).collect();
+    let options = MountOptions::parse(&options)?;
     sys::namespace::own_mounts_as_root()
         .context("a mount of its own (user namespaces may be forbidden: root can do it)")?;
     let ending = Ending::expect().context("signals")?;

@@ -15,7 +15,7 @@ use crate::cli::{ProfileExportArgs, ProfileMergeArgs};
 /// Runs `profile export`.
 pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
     let shown = remote::shown(&args.profile);
-    let (_, found) = named(&args.profile, &args.remote)?;
+    let (_, found) = named(&args.profile, &args.opening)?;
     let (_, learned) = only(found, &shown, "an export is of one profile")?;
     let mut programs = learned?.programs;
     // One that is being learned again has none yet.
