@@ -109,6 +109,48 @@ fn it_is_asked_for_together_with_the_image() {
     assert!(opening.join().unwrap().is_err());
 }
 
+/// Opens an image while questions about its profile, in paths with `held`, have no answer, reads
+/// all of it, and then gets the profile.
+fn opens_without_an_answer(server: &Server, url: &str, held: &'static str) {
+    let cache = cache();
+    server.state().held = Some(held);
+    let mut fetcher = start(url, &options_with_launches(&cache)).unwrap();
+    let file = RemoteFile::new(fetcher.client().unwrap());
+    assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
+    soon("the question", || {
+        asked(server).iter().any(|path| path.contains(held))
+    });
+    assert!(fetcher.take_launches().is_none());
+    server.state().held = None;
+    assert_eq!(comes(&mut fetcher), PROFILE);
+}
+
+#[test]
+fn no_byte_of_an_image_waits_for_an_answer_about_its_profile() {
+    let beside = server(Some(PROFILE));
+    opens_without_an_answer(&beside, &beside.url("/x.erofs"), ".launches");
+    // In a registry: the layer itself, and the list of what refers to the image.
+    let registry = Repository::new();
+    let layer = registry.put_blob(PROFILE, MEDIA_TYPE);
+    let layers = [registry.put_blob(&image(LENGTH), EROFS), layer.clone()];
+    registry.put_manifest("v1", &json!({ "layers": layers }));
+    let blob = Repository::blob_path(&digest(PROFILE)).leak();
+    opens_without_an_answer(&registry.0, &registry.url(":v1"), blob);
+    let registry = Repository::new();
+    let [subject, _] = registry.put_image("v1", &image(LENGTH));
+    registry.put_blob(PROFILE, MEDIA_TYPE);
+    let manifest = json!({ "artifactType": MEDIA_TYPE, "layers": [layer] });
+    let attached = json!({
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": registry.put_manifest("none", &manifest),
+        "size": 1,
+        "artifactType": MEDIA_TYPE,
+    });
+    let path = format!("/v2/tools/referrers/{subject}?artifactType={MEDIA_TYPE}");
+    put_answer(&registry, &path, &json!({ "manifests": [attached] }));
+    opens_without_an_answer(&registry.0, &registry.url(":v1"), "/referrers/");
+}
+
 #[test]
 fn that_there_is_none_is_remembered_as_long_as_the_image_is_the_same() {
     let (server, cache) = (server(None), cache());

@@ -89,6 +89,8 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Option<Fault>>,
     /// For all requests.
     pub(crate) always: Option<Fault>,
+    /// Requests whose paths contain this wait as long as it is here.
+    pub(crate) held: Option<&'static str>,
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,
     /// Time between request and answer.
@@ -180,6 +182,13 @@ impl Server {
                 (next.or_else(|| state.always.clone()), state.latency)
             };
             thread::sleep(latency);
+            let is_held = || {
+                let held = self.state().held;
+                held.is_some_and(|part| asked.path.contains(part))
+            };
+            while is_held() {
+                thread::sleep(Duration::from_millis(5));
+            }
             let whole = self.state().answer(&asked).filter(|_| fault.is_none());
             let answered = match whole {
                 Some(whole) => stream.get_mut().write_all(whole.as_bytes()).ok(),
