@@ -109,12 +109,14 @@ fn odd_tree(path: &Path) {
     let out = image.add(0o120_777, b"/etc/passwd");
     let up = image.add(0o120_777, b"../../../../..");
     let fifo = image.add(0o010_666, b"");
+    let device = image.add(0o020_666, b"");
     let own = fs::read("/proc/sys/kernel/random/uuid").unwrap();
     let folder = [("..", 1, 2), (".", 1, 2), ("data", data, 1)];
     let folder = image.add_directory(&folder);
     let root = image.add_directory(&[
         (".", folder + 1, 2),
         ("..", folder + 1, 2),
+        ("device", device, 3),
         ("fifo", fifo, 5),
         ("folder", folder, 2),
         ("out", out, 7),
@@ -296,6 +298,7 @@ fn hostile_profiles_lead_nowhere() {
         line("file 9 ../../etc/passwd\nread 0 0\n"),
         line("name 0 up/etc/passwd\nlist 0 up\nfile 4096 up/etc/passwd\nread 0 0\n"),
         line("file 4096 out\nread 0 0\nfile 0 fifo\nread 0 0\nfile 9 folder\nread 0 0\n"),
+        line("file 0 device\nread 0 0\nname 0 device\nlist 0 device\nname 0 device/x\n"),
         line("list 0 fifo\nlist 0 program\nlist 0 out\nname 0 fifo/x\nname 0 program/x\n"),
         line("file 18446744073709551615 program\nread 0 0-2097151\nread 0 4294967295\n"),
         line(&"read 0 0\n".repeat(1000)),
@@ -308,6 +311,7 @@ fn hostile_profiles_lead_nowhere() {
         line(&format!("name 0 {}\n", "a/".repeat(5000))),
         BEGIN.to_owned() + &"program program\nfile 3000 folder/data\nread 0 0\n".repeat(900),
         BEGIN.to_owned() + &"x\n".repeat(500_000) + GOOD,
+        BEGIN.to_owned() + &"\n".repeat(1_000_000) + GOOD,
     ];
     let before = fs::read("/etc/passwd").unwrap();
     for (number, attack) in attacks.iter().enumerate() {
