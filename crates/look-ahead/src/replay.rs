@@ -1,10 +1,10 @@
 //! Replays a launch profile as a client of the mount: the kernel then has names and pages before
 //! the launch requests them.
 //!
-//! Its steps are done in their order, by the threads of [`Turns`](crate::turns::Turns). If a reader is faster, the replay skips its window and
-//! continues after it. A program that uses what is already there sends no request, so the use is
-//! invisible. Therefore some windows, the probes, are left out: a request for one shows that the
-//! launch still follows the profile.
+//! Its steps are done in order, by the threads of [`Turns`](crate::turns::Turns). If a reader is
+//! faster, the replay skips its window and continues after it. A program that uses what is already
+//! there sends no request, so the use is invisible. Therefore some windows, the probes, are left
+//! out: a request for one shows that the launch still follows the profile.
 
 use std::collections::HashMap;
 use std::ops::Range;
