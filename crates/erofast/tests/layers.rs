@@ -30,6 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "erofs-mount",
         &[
+            "confinement",
             "erofs-engine",
             "erofs-fuse",
             "figures",

@@ -1,7 +1,7 @@
 //! Serves EROFS images through FUSE: joins [`erofs_engine`] and [`fuse_transport`].
 //!
 //! [`serve`] is the life of a server, the process that answers the kernel's requests. It reads the
-//! image, and in its [sandbox] it can do little else: it neither mounts nor unmounts, but asks the
+//! image, and in its sandbox it can do little else: it neither mounts nor unmounts, but asks the
 //! mount helper for that ([`protocol`]), which crate `erofs-mount` has.
 //!
 //! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
@@ -23,7 +23,7 @@ pub mod packets;
 pub mod poll;
 pub mod protocol;
 pub mod request;
-pub mod sandbox;
+mod sandbox;
 mod serve;
 pub mod text;
 mod threads;

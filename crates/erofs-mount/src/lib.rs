@@ -35,7 +35,7 @@ pub use erofs_fuse::options::{
 };
 pub use erofs_fuse::request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]
-pub use erofs_fuse::{ATTEMPTS_XATTR, CRASH_XATTR, sandbox::allowed_calls};
+pub use erofs_fuse::{ATTEMPTS_XATTR, CRASH_XATTR};
 pub use erofs_fuse::{MountFigures, note, profile_identity, set_version, text};
 pub use inherited::close_inherited;
 pub use look_ahead::PATH_IN_MOUNT as PROFILE_IN_MOUNT;

@@ -178,7 +178,8 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
         missing.push(described("Landlock", &error));
     }
     // Without it there would be a network.
-    calls::refuse().map_err(|error| described("no sandbox: seccomp", &error))?;
+    calls::restrict(calls::Process::Converter)
+        .map_err(|error| described("no sandbox: seccomp", &error))?;
     if !missing.is_empty() {
         eprintln!("{NOTE}the sandbox does without {}", missing.join(", "));
     }

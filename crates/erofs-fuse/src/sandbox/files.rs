@@ -1,7 +1,6 @@
 //! Landlock: the files that can still be opened. The image and its devices are already open and can
 //! no longer be opened by name, nor can any other file.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use confinement::files::{AccessFs, Landlock, beneath, restrict_to};
@@ -33,12 +32,4 @@ pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
     ];
     let rules = rules.map(|(path, access)| (Path::new(path), access));
     restrict_to(beneath(&rules))
-}
-
-/// Restricts a companion to the mount with this root, if there is one.
-pub(super) fn restrict_companion(root: Option<&OwnedFd>) -> Result<Landlock, String> {
-    let root = root.map(OwnedFd::try_clone).transpose();
-    let root = root.map_err(|error| error.to_string())?;
-    let access = AccessFs::ReadFile | AccessFs::ReadDir;
-    restrict_to(root.map(|root| (root, access)).into_iter().collect())
 }

@@ -14,43 +14,11 @@
 //! If the kernel or a container refuses one of these, it is left out, with a notice. Another
 //! process mounts and unmounts, the mount helper.
 
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-))]
-mod calls;
 mod files;
 mod limits;
-/// The filters exist for only a few architectures.
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-)))]
-mod calls {
-    pub(super) fn restrict(_: bool) -> Result<(), String> {
-        Err(format!("not for {}", std::env::consts::ARCH))
-    }
 
-    pub(super) fn restrict_companion() -> Result<(), String> {
-        restrict(false)
-    }
-
-    #[cfg(feature = "fail-points")]
-    pub fn allowed_calls() -> Vec<i64> {
-        Vec::new()
-    }
-}
-
-#[cfg(feature = "fail-points")]
-pub use calls::allowed_calls;
-
-use std::os::fd::OwnedFd;
-
-use confinement::{capabilities, user};
+use confinement::{calls, capabilities, user};
 use erofs_engine::Hipri;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
@@ -131,7 +99,7 @@ impl Sandbox {
             }
             Err(error) => self.misses("Landlock", &error),
         }
-        match calls::restrict(io_uring) {
+        match calls::restrict(calls::Process::Server { io_uring }) {
             Ok(()) => self.seccomp = true,
             Err(error) => self.misses("seccomp", &error),
         }
@@ -164,19 +132,6 @@ impl Sandbox {
             Some(line) => Err(Error::Sandbox(line)),
             None => Ok(()),
         }
-    }
-}
-
-/// Restricts the process of a companion, which has one thread, to the mount with this root, if
-/// there is one: it can open nothing else and write nothing at all. Unlike a server it remains the
-/// user who mounted, since only that user may use the mount. Steps that the kernel or a container
-/// refuses are left out: a companion reads no image.
-pub fn enter_as_companion(root: Option<&OwnedFd>) {
-    let _ = capabilities::keep(capabilities::READ_ANY);
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    if rustix::thread::set_no_new_privs(true).is_ok() {
-        let _ = files::restrict_companion(root);
-        let _ = calls::restrict_companion();
     }
 }
 

@@ -9,6 +9,7 @@ mod detached_copy;
 mod errands;
 mod process;
 mod profile_file;
+mod sandbox;
 pub(crate) mod travelling_file;
 
 pub use cache_folder::cache_folder as profile_folder;

@@ -20,6 +20,7 @@ use super::copied_mount::CopiedMount;
 use super::detached_copy;
 use super::errands::{self, Errands, LONGEST_NOTE, StoredProfile};
 use super::profile_file::ProfileFile;
+use super::sandbox;
 use crate::child::ChildProcess;
 use crate::inherited;
 use crate::mounting::{Mounted, read_ahead, read_table};
@@ -29,7 +30,6 @@ use erofs_fuse::packets::socket_pair;
 use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Request, receive, respond};
 use erofs_fuse::request::MountRequest;
-use erofs_fuse::sandbox;
 
 /// Its name for `ps`.
 const NAME: &std::ffi::CStr = c"erofs_companion";
@@ -352,7 +352,7 @@ impl CompanionOfMount {
         };
         let mount = CopiedMount::new(self.mounted.clone(), Arc::clone(&errands))?;
         if request.options.sandbox != SandboxMode::Off {
-            sandbox::enter_as_companion(root.as_ref());
+            sandbox::enter(root.as_ref());
         }
         mount.keep(root);
         let store = Box::new(StoredProfile {

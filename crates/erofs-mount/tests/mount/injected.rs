@@ -114,7 +114,7 @@ fn injected(place: &Place, bits: u32) -> Option<Value> {
     let mut sleeper = sleeper.env("SECRET", "x").spawn().unwrap();
     let others = json!({
         "bits": bits,
-        "allowed": erofs_mount::allowed_calls(),
+        "allowed": confinement::calls::allowed_calls(),
         "helper": crate::life::parent_of(pid_of(place)).as_raw_nonzero().get(),
         "sleeper": sleeper.id(),
         "image": image("lzma-1m-dict8m"),

@@ -1,31 +1,15 @@
-//! seccomp: the system calls that serving needs, and no others.
-//!
-//! Any other call fails with EPERM rather than killing the server. An attacker gains nothing from
-//! an error, while a call of a new C library that is missing below costs a feature instead of the
-//! mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then falls
-//! back to `clone`, whose flags it can see.
+//! The system calls that serving a mount needs; all others are refused.
 //!
 //! To add a call, add it below by its purpose. `strace -f -c` of a server shows which calls are
 //! used.
 
-use std::collections::BTreeMap;
-
 use libc::c_long;
-use rustix::io::Errno;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
-};
 
-use Argument::{Has, Is, Lacks, Null};
+use super::filter::Argument::{self, Has, Is, Lacks, Null};
+use super::filter::{Call, Filter, Outcome};
 
-/// Rules for one call: a match of any rule allows it; an empty list always allows it.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-type Outcome<T> = Result<T, seccompiler::Error>;
-
-/// Name and number of a call.
-type Call = (&'static str, c_long);
+/// A call by its name in the C library.
+type Named = (&'static str, c_long);
 
 /// Calls by their names in the C library.
 macro_rules! calls {
@@ -33,7 +17,7 @@ macro_rules! calls {
 }
 
 /// Calls that are allowed with any arguments.
-const ALWAYS: &[&[Call]] = &[
+const ALWAYS: &[&[Named]] = &[
     // Requests and replies, the image, wakers, logs, and the mount helper's socket. Sockets are
     // written with write(2), which takes no address: a call with an address could reach any other
     // datagram socket.
@@ -65,34 +49,8 @@ const ALWAYS: &[&[Call]] = &[
     calls! { SYS_epoll_wait SYS_poll SYS_dup2 SYS_time SYS_arch_prctl },
 ];
 
-/// A condition on the argument with this number. The kernel ignores the upper half of all but
-/// pointers.
-#[derive(Clone, Copy)]
-enum Argument {
-    Is(u8, u64),
-    /// All bits of the mask are 0.
-    Lacks(u8, u64),
-    /// All bits of the mask are 1.
-    Has(u8, u64),
-    /// A null pointer.
-    Null(u8),
-}
-
-impl Argument {
-    fn condition(self) -> Outcome<SeccompCondition> {
-        let (dword, equal) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-        let (at, length, comparison, value) = match self {
-            Is(at, value) => (at, dword, equal, value),
-            Lacks(at, mask) => (at, dword, SeccompCmpOp::MaskedEq(mask), 0),
-            Has(at, mask) => (at, dword, SeccompCmpOp::MaskedEq(mask), mask),
-            Null(at) => (at, SeccompCmpArgLen::Qword, equal, 0),
-        };
-        Ok(SeccompCondition::new(at, length, comparison, value)?)
-    }
-}
-
-/// A call and its rules: each rule requires all of its arguments to match.
-type Conditional = (Call, Vec<Vec<Argument>>);
+/// A call and its rules ([`Call`]).
+type Conditional = (Named, Vec<Vec<Argument>>);
 
 macro_rules! conditional {
     ($($(#[$when:meta])? $name:ident $([$($kind:ident($at:literal $(, $value:expr)?)),+])*;)*) => {
@@ -157,59 +115,29 @@ fn of_rings() -> Vec<Conditional> {
 
 /// Calls that a companion needs in addition to a server's: it is a client of the mount, lists its
 /// directories and resolves its names. Landlock decides what openat2 may open.
-const OF_COMPANION: &[Call] = calls! {
+const OF_COMPANION: &[Named] = calls! {
     SYS_openat2 SYS_newfstatat SYS_readlinkat SYS_getdents64 SYS_pwrite64
 };
 
-/// Restricts a server: the calling thread and those it creates.
-pub(super) fn restrict(io_uring: bool) -> Result<(), String> {
-    let rules = rules(io_uring, &[]);
-    apply(rules.map_err(|error| error.to_string())?)
-}
-
-/// Restricts a companion.
-pub(super) fn restrict_companion() -> Result<(), String> {
-    let rules = rules(false, OF_COMPANION);
-    apply(rules.map_err(|error| error.to_string())?)
-}
-
-fn apply(rules: Rules) -> Result<(), String> {
-    let describe = |error: seccompiler::Error| error.to_string();
-    let arch = TargetArch::try_from(std::env::consts::ARCH)
-        .map_err(|_| format!("not for {}", std::env::consts::ARCH))?;
-    let allow = SeccompAction::Allow;
-    let refuse = |errno: Errno| SeccompAction::Errno(errno.raw_os_error().unsigned_abs());
-    let no_clone3 = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    let make = |rules, other, listed| -> Outcome<BpfProgram> {
-        Ok(SeccompFilter::new(rules, other, listed, arch)?.try_into()?)
-    };
-    let newer = make(no_clone3, allow.clone(), refuse(Errno::NOSYS)).map_err(describe)?;
-    let allowed = make(rules, refuse(Errno::PERM), allow).map_err(describe)?;
-    // In this order: the second forbids installing another.
-    apply_filter(&newer).map_err(describe)?;
-    apply_filter(&allowed).map_err(describe)
-}
-
-/// Numbers of the calls that are allowed with any or some arguments, for tests.
-#[cfg(feature = "fail-points")]
-pub fn allowed_calls() -> Vec<i64> {
-    rules(true, &[]).map_or_else(|_| Vec::new(), |rules| rules.into_keys().collect())
-}
-
-/// `more` lists further calls that are allowed with any arguments.
-fn rules(io_uring: bool, more: &[Call]) -> Outcome<Rules> {
-    let always = ALWAYS.concat().into_iter().chain(more.iter().copied());
-    let always = always.map(|call| (call, Vec::new()));
+pub(super) fn of_server(io_uring: bool) -> Outcome<Filter> {
     let rings = if io_uring { of_rings() } else { Vec::new() };
-    let all = always.chain(conditional()).chain(rings);
-    all.map(|((_, number), rules)| {
-        let rules = rules.into_iter().map(|arguments| {
-            let conditions = arguments.into_iter().map(Argument::condition);
-            Ok(SeccompRule::new(conditions.collect::<Outcome<_>>()?)?)
-        });
-        Ok((number, rules.collect::<Outcome<_>>()?))
-    })
-    .collect()
+    Filter::allowing(always(ALWAYS.concat()).chain(with_rules(rings)))
+}
+
+pub(super) fn of_companion() -> Outcome<Filter> {
+    let calls = [&ALWAYS.concat(), OF_COMPANION].concat();
+    Filter::allowing(always(calls).chain(with_rules(Vec::new())))
+}
+
+/// Calls that are allowed with any arguments.
+fn always(calls: Vec<Named>) -> impl Iterator<Item = Call> {
+    calls.into_iter().map(|(_, number)| (number, Vec::new()))
+}
+
+/// Those of a server that are not, and some more.
+fn with_rules(more: Vec<Conditional>) -> impl Iterator<Item = Call> {
+    let calls = conditional().into_iter().chain(more);
+    calls.map(|((_, number), rules)| (number, rules))
 }
 
 #[cfg(test)]
@@ -234,7 +162,7 @@ mod tests {
             .collect()
     }
 
-    fn names(calls: impl IntoIterator<Item = Call>) -> BTreeSet<String> {
+    fn names(calls: impl IntoIterator<Item = Named>) -> BTreeSet<String> {
         let names = calls.into_iter().map(|(name, _)| name);
         names
             .map(|name| name.trim_start_matches("SYS_").to_owned())
@@ -267,7 +195,7 @@ mod tests {
 
     #[test]
     fn rings_are_allowed_over_io_uring_only() {
-        let allowed = |io_uring| BTreeSet::from_iter(rules(io_uring, &[]).unwrap().into_keys());
+        let allowed = |io_uring| BTreeSet::from_iter(of_server(io_uring).unwrap().calls());
         let more: Vec<_> = allowed(true).difference(&allowed(false)).copied().collect();
         assert_eq!(
             more,

@@ -1,0 +1,67 @@
+//! seccomp: the system calls that each kind of process may make.
+//!
+//! A refused call fails with EPERM rather than killing the process. An attacker gains nothing from
+//! an error, while a call of a new C library that is missing in a list costs a feature instead of a
+//! mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then falls
+//! back to `clone`, whose flags it can see.
+
+use cfg_if::cfg_if;
+
+/// A process that gives up system calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Process {
+    /// Serves a mount.
+    Server {
+        /// Whether requests arrive over it.
+        io_uring: bool,
+    },
+    /// Looks ahead of the readers of a mount, as its client.
+    Companion,
+    /// Becomes a program of another project that turns one file into another.
+    Converter,
+}
+
+/// Restricts the calling thread and those it creates, for good. Privileges cannot be gained
+/// afterwards either: set `no_new_privs` first.
+///
+/// # Errors
+/// One line: there is no filter for this machine, or the kernel or a container refuses it.
+pub fn restrict(process: Process) -> Result<(), String> {
+    install(process)
+}
+
+cfg_if! {
+    // The lists name calls of these architectures.
+    if #[cfg(any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64"
+    ))] {
+        mod allowed;
+        mod filter;
+        mod refused;
+
+        fn install(process: Process) -> Result<(), String> {
+            let filter = match process {
+                Process::Server { io_uring } => allowed::of_server(io_uring),
+                Process::Companion => allowed::of_companion(),
+                Process::Converter => refused::of_converter(),
+            };
+            filter.and_then(filter::Filter::install).map_err(|error| error.to_string())
+        }
+
+        /// Numbers of the calls that a server may make with any or some arguments.
+        pub fn allowed_calls() -> Vec<i64> {
+            allowed::of_server(true).map_or_else(|_| Vec::new(), filter::Filter::calls)
+        }
+    } else {
+        fn install(_: Process) -> Result<(), String> {
+            Err(format!("not for {}", std::env::consts::ARCH))
+        }
+
+        /// Numbers of the calls that a server may make; none: it is not restricted.
+        pub fn allowed_calls() -> Vec<i64> {
+            Vec::new()
+        }
+    }
+}
