@@ -125,6 +125,8 @@ async fn ask_registry(
             .collect(),
         layers: layers.below.iter().filter_map(url).collect(),
     };
+    let others = answer.devices.iter().chain(&answer.layers);
+    wanted.first_blocks.ask(&server, &wanted.options, others);
     match layers.top {
         Layer::Tar(layer) => {
             let none = || Failure::lasting("the layer has left the cache");
@@ -138,10 +140,12 @@ async fn ask_registry(
         }
         Layer::Image { digest, length } => {
             server.choose_blob(&digest)?;
-            let response = first_block_of_blob(&server, options).await;
-            let response = match response {
-                Ok(response) => response,
-                Err(failure) => return Err(with_scheme(&server, options, failure).await),
+            let (server, response) = match wanted.first_blocks.take(source, options).await {
+                Some(answered) => answered,
+                None => match first_block_of_blob(&server, options).await {
+                    Ok(response) => (server, response),
+                    Err(failure) => return Err(with_scheme(&server, options, failure).await),
+                },
             };
             let identity = identify(&response, digest, length)?;
             Ok(Found::Blob(Box::new(FirstBlock {

@@ -15,6 +15,7 @@ mod dispatch;
 mod endpoint;
 mod failure;
 mod fetch;
+mod first_blocks;
 mod given_up;
 mod http;
 mod launches;
@@ -48,6 +49,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use connections::Connections;
 use fetch::Fetch;
+use first_blocks::FirstBlocks;
 use readers::Readers;
 use wanted::Wanted;
 
@@ -123,6 +125,7 @@ async fn run(socket: OwnedFd, mut order: (Order, Vec<OwnedFd>)) -> ExitCode {
 struct Images {
     parent: Rc<OwnedFd>,
     connections: Rc<Connections>,
+    first_blocks: Rc<FirstBlocks>,
     readers: Rc<Readers>,
     open: Rc<RefCell<BTreeMap<usize, Rc<Fetch>>>>,
 }
@@ -132,6 +135,7 @@ impl Images {
         Images {
             parent: Rc::new(parent),
             connections: Rc::default(),
+            first_blocks: Rc::default(),
             readers: Rc::default(),
             open: Rc::default(),
         }
@@ -190,6 +194,7 @@ impl Images {
             options,
             parent: &self.parent,
             connections: &self.connections,
+            first_blocks: &self.first_blocks,
             readers: &self.readers,
         }
     }

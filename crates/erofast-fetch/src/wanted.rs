@@ -9,6 +9,7 @@ use remote_image::{ImageUrl, Options};
 use crate::connections::Connections;
 use crate::failure::Failure;
 use crate::fetch::Fetch;
+use crate::first_blocks::FirstBlocks;
 use crate::http::Server;
 use crate::readers::Readers;
 use crate::room::Room;
@@ -19,6 +20,7 @@ pub struct Wanted<'w> {
     pub options: Options,
     pub parent: &'w Rc<OwnedFd>,
     pub connections: &'w Connections,
+    pub first_blocks: &'w FirstBlocks,
     pub readers: &'w Rc<Readers>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
@@ -93,6 +93,10 @@ pub(crate) struct State {
     pub(crate) held: Option<&'static str>,
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,
+    /// Requests for blobs wait until so many of them do, and then no longer; one that waits for a
+    /// minute gets no answer.
+    pub(crate) together: usize,
+    waiting: usize,
     /// Time between request and answer.
     pub(crate) latency: Duration,
     /// Limit per connection.
@@ -128,6 +132,7 @@ impl State {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     state: Arc<Mutex<State>>,
+    came: Arc<Condvar>,
 }
 
 impl Server {
@@ -150,6 +155,7 @@ impl Server {
         let server = Server {
             address,
             state: Arc::new(Mutex::new(state)),
+            came: Arc::default(),
         };
         let (accept, serving) = (Arc::new(accept), server.clone());
         thread::spawn(move || {
@@ -189,6 +195,9 @@ impl Server {
             while is_held() {
                 thread::sleep(Duration::from_millis(5));
             }
+            if asked.path.contains("/blobs/") && !self.wait_for_others() {
+                return;
+            }
             let whole = self.state().answer(&asked).filter(|_| fault.is_none());
             let answered = match whole {
                 Some(whole) => stream.get_mut().write_all(whole.as_bytes()).ok(),
@@ -198,6 +207,21 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// Returns false if the others do not come.
+    fn wait_for_others(&self) -> bool {
+        let mut state = self.state();
+        state.waiting += 1;
+        if state.waiting >= state.together {
+            state.together = 0;
+            self.came.notify_all();
+        }
+        let limit = Duration::from_secs(60);
+        let waited = self
+            .came
+            .wait_timeout_while(state, limit, |state| state.together > 0);
+        waited.is_ok_and(|(_, waited)| !waited.timed_out())
     }
 
     /// None means that the connection must be closed.

@@ -103,6 +103,43 @@ fn layers_below_the_image_are_its_devices() {
 }
 
 #[test]
+fn the_layers_of_an_image_are_opened_in_one_round_trip() {
+    let (registry, cache) = (Repository::new(), cache());
+    let bytes: Vec<_> = (0..12).map(|layer| image(LENGTH + 8 * layer)).collect();
+    let layers = bytes.iter().map(|bytes| registry.put_blob(bytes, EROFS));
+    let layers: Vec<_> = layers.collect();
+    registry.put_manifest("v1", &json!({ "layers": layers }));
+    // The registry answers none of them before all are asked for.
+    registry.0.state().together = bytes.len();
+    let options = options(&cache);
+    let mut fetcher = start(&registry.url(":v1"), &options).unwrap();
+    let listed: Vec<_> = fetcher.listed(0).cloned().collect();
+    let mut files = vec![RemoteFile::new(fetcher.client().unwrap())];
+    for layer in listed {
+        let number = fetcher.open(&[], &layer, &options).unwrap();
+        files.push(RemoteFile::new(fetcher.client_of(number).unwrap()));
+    }
+    let mut asked = registry.asked();
+    assert_eq!(asked.remove(0), "/v2/tools/manifests/v1");
+    let blob = |bytes: &Vec<u8>| Repository::blob_path(&digest(bytes));
+    let mut blobs: Vec<_> = bytes.iter().map(blob).collect();
+    asked.sort();
+    blobs.sort();
+    assert_eq!(asked, blobs);
+    for (file, bytes) in files.iter().zip(bytes.iter().rev()) {
+        assert_eq!(read(file, 0..bytes.len()).unwrap(), *bytes);
+    }
+    // All of it is in the cache: nothing is asked for again.
+    registry.asked();
+    let mut fetcher = start(&registry.url(":v1"), &options).unwrap();
+    let listed: Vec<_> = fetcher.listed(0).cloned().collect();
+    for layer in &listed {
+        fetcher.open(&[], layer, &options).unwrap();
+    }
+    assert_eq!(registry.asked().len(), 2, "the manifest and the top layer");
+}
+
+#[test]
 fn a_digest_may_be_that_of_a_blob() {
     let (registry, cache) = (Repository::new(), cache());
     let [_, blob] = registry.put_image("v1", &image(LENGTH));
