@@ -1,5 +1,6 @@
 //! Which image a server has: what its first answers say.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use remote_image::Options;
@@ -111,6 +112,7 @@ async fn ask_registry(
         name,
     });
     let archives = archives.collect();
+    convert_next(wanted, &server, resolved.next);
     let kept = convert(source, &wanted.options, wanted.parent, &server, archives).await?;
     let url = |layer: &Layer| match layer {
         Layer::Image { digest, length } => source.blob(digest, length.unwrap_or(0)),
@@ -158,6 +160,23 @@ async fn ask_registry(
             })))
         }
     }
+}
+
+/// Begins to convert the archives that are asked for next. Nobody waits for them: whoever wants
+/// one of them finds it, or converts it and says what is wrong.
+fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLayer)>) {
+    let Some((_, first)) = next.first() else {
+        return;
+    };
+    let (source, options) = (wanted.source.clone(), wanted.options.clone());
+    let (parent, server) = (Rc::clone(wanted.parent), server.blob(&first.digest));
+    let next = next.into_iter().map(|(name, layer)| Named { layer, name });
+    let next: Vec<_> = next.collect();
+    tokio::task::spawn_local(async move {
+        if let Ok(server) = server {
+            let _ = convert(&source, &options, &parent, &server, next).await;
+        }
+    });
 }
 
 /// Whether a layer declared as an archive really is one: images occur under that type too.

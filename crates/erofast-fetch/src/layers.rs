@@ -118,7 +118,7 @@ impl Descriptor {
         })
     }
 
-    fn tar(&self, packing: Packing, diff_id: &str) -> Result<Layer, Failure> {
+    fn tar(&self, packing: Packing, diff_id: &str) -> Result<TarLayer, Failure> {
         let digest = self.digest()?;
         if !is_digest(diff_id) {
             let line = format!("the config: no sha256 diff ID: {diff_id}");
@@ -126,12 +126,12 @@ impl Descriptor {
         }
         match self.size {
             0 => Err(Failure::lasting(format!("the layer {digest} has no bytes"))),
-            bytes => Ok(Layer::Tar(TarLayer {
+            bytes => Ok(TarLayer {
                 digest,
                 bytes,
                 packing,
                 diff_id: diff_id.to_owned(),
-            })),
+            }),
         }
     }
 }
@@ -177,7 +177,8 @@ impl Layers {
         let plain = Kind::Tar(Packing::Plain);
         match &kinds[..] {
             [(Kind::Tar(Packing::Plain), layer)] => {
-                let layers = Layers::of(layer.tar(Packing::Plain, &layer.digest)?);
+                let layer = layer.tar(Packing::Plain, &layer.digest)?;
+                let layers = Layers::of(Layer::Tar(layer));
                 return Ok(Layers {
                     may_be_image: true,
                     ..layers
@@ -203,6 +204,45 @@ impl Layers {
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
         };
         merged(&kinds, &diff_ids)
+    }
+}
+
+impl Layers {
+    /// The layer whose blob has this digest, alone, and the packed archives above it, the lowest
+    /// first, with their names in messages.
+    pub async fn one(
+        listed: &[Descriptor],
+        digest: &str,
+        diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
+    ) -> Result<(Layers, Vec<(String, TarLayer)>), Failure> {
+        let at = listed.iter().position(|layer| layer.digest == digest);
+        let at =
+            at.ok_or_else(|| Failure::lasting(format!("the manifest has no layer {digest}")))?;
+        let is_packed =
+            |layer: &Descriptor| matches!(layer.kind(), Kind::Tar(it) if it != Packing::Plain);
+        let diff_ids = match listed[at..].iter().any(is_packed) {
+            true => diff_ids().await?,
+            false => listed.iter().map(|layer| layer.digest.clone()).collect(),
+        };
+        check_diff_ids(listed.len(), &diff_ids)?;
+        let tar = |at: usize| match listed[at].kind() {
+            Kind::Tar(packing) => Some(listed[at].tar(packing, &diff_ids[at])),
+            _ => None,
+        };
+        let layers = match (tar(at).transpose()?, listed[at].kind()) {
+            (Some(layer), kind) => Layers {
+                may_be_image: kind == Kind::Tar(Packing::Plain),
+                ..Layers::of(Layer::Tar(layer))
+            },
+            (None, Kind::Compressed) => return Err(Failure::lasting(unsuitable(&listed[at..=at]))),
+            (None, _) => Layers::of(listed[at].image()?),
+        };
+        let above = (at + 1..listed.len()).filter(|above| is_packed(&listed[*above]));
+        let above = above.filter_map(|above| {
+            let name = format!("layer {} of {}", above + 1, listed.len());
+            Some(tar(above)?.map(|layer| (name, layer)))
+        });
+        Ok((layers, above.collect::<Result<_, _>>()?))
     }
 }
 
@@ -258,17 +298,11 @@ impl Layers {
 
 /// The manifest begins with the lowest layer.
 fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, Failure> {
-    if diff_ids.len() != kinds.len() {
-        return Err(Failure::lasting(format!(
-            "the config lists {} diff IDs for {} layers",
-            diff_ids.len(),
-            kinds.len()
-        )));
-    }
+    check_diff_ids(kinds.len(), diff_ids)?;
     let mut layers = Vec::new();
     for ((kind, layer), diff_id) in kinds.iter().zip(diff_ids).rev() {
         match kind {
-            Kind::Tar(packing) => layers.push(layer.tar(*packing, diff_id)?),
+            Kind::Tar(packing) => layers.push(Layer::Tar(layer.tar(*packing, diff_id)?)),
             Kind::Image => layers.push(layer.image()?),
             _ => {}
         }
@@ -283,6 +317,16 @@ fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, 
         below: layers.collect(),
         ..Layers::of(top)
     })
+}
+
+fn check_diff_ids(layers: usize, diff_ids: &[String]) -> Result<(), Failure> {
+    match diff_ids.len() == layers {
+        true => Ok(()),
+        false => Err(Failure::lasting(format!(
+            "the config lists {} diff IDs for {layers} layers",
+            diff_ids.len()
+        ))),
+    }
 }
 
 fn unsuitable(listed: &[Descriptor]) -> String {

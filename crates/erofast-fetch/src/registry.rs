@@ -36,6 +36,9 @@ pub struct Resolved {
     pub manifest: Option<String>,
     /// Where its launch profile may be.
     pub attached: Attached,
+    /// Archives that are asked for next, with their names in messages: those of the layers above,
+    /// if one layer is asked for.
+    pub next: Vec<(String, TarLayer)>,
 }
 
 /// Where the launch profile of an image may be.
@@ -95,6 +98,7 @@ impl Resolved {
             }),
             manifest: None,
             attached: Attached::default(),
+            next: Vec::new(),
         }
     }
 
@@ -115,14 +119,18 @@ impl Resolved {
 
 /// Follows a reference to its blobs.
 pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved, Failure> {
-    let (digest, mut manifest) = match &reference.version {
+    let (digest, manifest) = match &reference.version {
         Version::Blob(digest, length) => return Ok(Resolved::alone(digest, *length)),
         Version::Tar(layer) => {
             return Ok(Resolved {
                 layers: Layers::of(Layer::Tar(layer.clone())),
                 manifest: None,
                 attached: Attached::default(),
+                next: Vec::new(),
             });
+        }
+        Version::Layer(manifest, layer) => {
+            return one_layer(server, manifest, layer).await;
         }
         version => match (fetch(server, version).await, version) {
             // Some registries answer 500 if a blob has the digest.
@@ -134,19 +142,27 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
     };
     let pinned = matches!(reference.version, Version::Tag(_)).then(|| digest.clone());
     let mut subjects = vec![digest];
+    let manifest = of_machine(server, manifest, &mut subjects).await?;
+    let (launches, layers) = manifest.layers();
+    let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
+    let layer = launches.first().map(Descriptor::digest).transpose()?;
+    Ok(Resolved {
+        layers: Layers::choose(&layers, diff_ids).await?,
+        manifest: pinned,
+        attached: Attached { layer, subjects },
+        next: Vec::new(),
+    })
+}
+
+/// The manifest of this machine's image. Digests of those that lead to it are added to `subjects`.
+async fn of_machine(
+    server: &Server,
+    mut manifest: Manifest,
+    subjects: &mut Vec<String>,
+) -> Result<Manifest, Failure> {
     for _ in 0..DEPTH {
         if manifest.manifests.is_empty() {
-            let (launches, layers): (Vec<_>, Vec<_>) = manifest
-                .layers
-                .into_iter()
-                .partition(Descriptor::is_launches);
-            let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
-            let layer = launches.first().map(Descriptor::digest).transpose()?;
-            return Ok(Resolved {
-                layers: Layers::choose(&layers, diff_ids).await?,
-                manifest: pinned,
-                attached: Attached { layer, subjects },
-            });
+            return Ok(manifest);
         }
         let chosen = choose_platform(&manifest)?.digest()?;
         // Referrers of this machine's image come before referrers of the index.
@@ -154,6 +170,29 @@ pub async fn resolve(server: &Server, reference: &Reference) -> Result<Resolved,
         (_, manifest) = fetch(server, &Version::Digest(chosen)).await?;
     }
     Err(Failure::lasting("indexes in indexes in indexes"))
+}
+
+/// A layer alone, and the archives above it.
+async fn one_layer(server: &Server, manifest: &str, layer: &str) -> Result<Resolved, Failure> {
+    let (_, manifest) = fetch(server, &Version::Digest(manifest.to_owned())).await?;
+    let manifest = of_machine(server, manifest, &mut Vec::new()).await?;
+    let (_, listed) = manifest.layers();
+    let diff_ids = async || diff_ids(server, manifest.config.as_ref()).await;
+    let (layers, next) = Layers::one(&listed, layer, diff_ids).await?;
+    Ok(Resolved {
+        layers,
+        manifest: None,
+        attached: Attached::default(),
+        next,
+    })
+}
+
+impl Manifest {
+    /// Launch profiles, and the layers of the image.
+    fn layers(&self) -> (Vec<Descriptor>, Vec<Descriptor>) {
+        let layers = self.layers.iter().cloned();
+        layers.partition(Descriptor::is_launches)
+    }
 }
 
 /// Digests of the uncompressed layers.

@@ -21,7 +21,7 @@ use erofast_snapshotter::layer::layers::{Layers, Settings};
 use erofast_snapshotter::layer::login::Logins;
 use erofast_snapshotter::layer::program::Program;
 use erofast_snapshotter::metrics::Metrics;
-use erofast_snapshotter::options::Options;
+use erofast_snapshotter::options::{Options, Switch};
 use erofast_snapshotter::page::{self, Page};
 use erofast_snapshotter::snapshot::snapshotter::Snapshotter;
 use erofast_snapshotter::snapshot::store::Store;
@@ -29,6 +29,9 @@ use erofast_snapshotter::socket;
 
 /// The time for calls in progress when the program is told to end.
 const GOODBYE: Duration = Duration::from_secs(5);
+
+/// Makes images of archives.
+const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -80,11 +83,22 @@ fn parts(options: &Options) -> Result<Parts, String> {
     let logins = logins.map_err(|error| format!("--run={}: {error}", options.run.display()))?;
     let (logins, metrics) = (Arc::new(logins), Arc::new(Metrics::default()));
     let program = Program::find(options.erofast.as_deref());
+    if options.erofast.is_some() {
+        program.check().map_err(|why| format!("--erofast: {why}"))?;
+    }
+    program.check_options(&options.mount_options, &options.run)?;
+    let convert = (options.convert == Switch::On).then_some(options.convert_limit);
+    if convert.is_some() && !is_in_path(MKFS) {
+        return Err(format!(
+            "--convert=on: {MKFS} is not in PATH (erofs-utils 1.7 or later)"
+        ));
+    }
     let settings = Settings {
         root: root.clone(),
         hosts: options.hosts_dir.clone(),
         program: program.clone(),
         options: options.mount_options.clone(),
+        convert: convert.map(Duration::from_secs),
     };
     let shared = (
         Arc::clone(&store),
@@ -100,6 +114,11 @@ fn parts(options: &Options) -> Result<Parts, String> {
         metrics,
         program,
     })
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 async fn run(options: Options) -> Result<(), String> {

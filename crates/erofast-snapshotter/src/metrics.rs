@@ -16,6 +16,8 @@ pub enum Outcome {
     Mounted,
     /// It was already mounted.
     Shared,
+    /// It was converted, and mounted.
+    Converted,
     /// It is not EROFS: containerd unpacks it.
     Unpacked,
     /// It could not be mounted: containerd tries to unpack it.
@@ -23,9 +25,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [(Self, &str); 4] = [
+    const ALL: [(Self, &str); 5] = [
         (Self::Mounted, "mounted"),
         (Self::Shared, "shared"),
+        (Self::Converted, "converted"),
         (Self::Unpacked, "unpacked"),
         (Self::Failed, "failed"),
     ];

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 /// A snapshotter of containerd: layers that are EROFS images are mounted from their registry, and
-/// read when a container reads them. Other layers are unpacked by containerd.
+/// read when a container reads them. Other layers are converted, or unpacked by containerd.
 #[derive(Debug, Parser)]
 #[command(name = "erofast-snapshotter", version)]
 pub struct Options {
@@ -53,9 +53,30 @@ pub struct Options {
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub time_limit: u64,
 
+    /// Whether ordinary layers are converted: tar, tar+gzip, tar+zstd
+    ///
+    /// mkfs.erofs of erofs-utils 1.7 or later, in PATH, makes an image of each, once, in the cache.
+    /// containerd unpacks a layer that cannot be converted.
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    pub convert: Switch,
+
+    /// Most seconds until a layer is converted and mounted
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+        value_parser = clap::value_parser!(u64).range(1..=36_000))]
+    pub convert_limit: u64,
+
     /// Serve figures for Prometheus at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
 }
 
 #[cfg(test)]

@@ -113,3 +113,34 @@ fn requests_that_make_no_sense_are_one_line() {
     let long = node.prepare(&"k".repeat(100_000), "", &Labels::new());
     assert!(long.is_ok());
 }
+
+#[test]
+fn options_that_are_wrong_are_one_line_at_the_start() {
+    if !mounts() {
+        return;
+    }
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let node = Node::new();
+        let output = std::process::Command::new(crate::node::program())
+            .args(&node.arguments)
+            .args(arguments)
+            .env("PATH", node.place.path())
+            .output()
+            .unwrap();
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(
+            words.iter().all(|word| line.contains(word)),
+            "{words:?}: {line}"
+        );
+    };
+    refused(&["-o", "profil=auto"], &["-o ", "profil"]);
+    refused(&["-o", "ro", "-o", "cache_size=much"], &["cache_size=much"]);
+    refused(&["-o", "io_uring=on"], &["io_uring"]);
+    refused(
+        &["--erofast", "/none/erofast"],
+        &["--erofast: cannot start /none/erofast"],
+    );
+    refused(&["--convert=on"], &["mkfs.erofs is not in PATH"]);
+}

@@ -2,6 +2,7 @@
 //! itself.
 
 mod containerd;
+mod converted;
 mod credentials;
 mod deaths;
 mod faults;

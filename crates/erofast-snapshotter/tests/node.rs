@@ -295,6 +295,25 @@ pub fn labels(chain: &str, image: &str, digest: &str) -> Labels {
     .into()
 }
 
+/// Also the digest of the image's manifest.
+pub fn labels_of(chain: &str, image: &str, digest: &str, manifest: &str) -> Labels {
+    let mut labels = labels(chain, image, digest);
+    let name = "containerd.io/snapshot/cri.manifest-digest";
+    labels.insert(name.into(), manifest.into());
+    labels
+}
+
+/// Whether archives can be converted here.
+pub fn converts() -> bool {
+    let output = Command::new("mkfs.erofs").arg("--version").output();
+    let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let is_recent = String::from_utf8_lossy(&text).contains("(erofs-utils) 1.");
+    if !is_recent {
+        println!("skipped: no mkfs.erofs of erofs-utils 1.7 or later in PATH");
+    }
+    is_recent
+}
+
 fn fixture(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
     fs::read(folder.join(name)).unwrap()

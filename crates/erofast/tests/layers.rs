@@ -77,8 +77,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     // A client of the mount: it uses nothing of the image.
     ("look-ahead", &["launch-profile", "sys"]),
     ("dm-verity", &[]),
-    // No network code in a program that parses images, and no parser where the network is.
-    ("erofast-fetch", &["confinement", "remote-image"]),
+    // No network code in a program that parses images, and no parser where the network is: what
+    // reads archives is another process, without a network.
+    (
+        "erofast-fetch",
+        &["confinement", "remote-image", "tar-layer"],
+    ),
+    ("tar-layer", &[]),
     ("confinement", &[]),
     // Starts programs; speaks with containerd and the cluster's kubelet.
     ("erofast-snapshotter", &["sys"]),

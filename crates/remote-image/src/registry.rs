@@ -26,6 +26,8 @@ pub enum Version {
     Blob(String, Option<u64>),
     /// A blob that becomes an image.
     Tar(TarLayer),
+    /// One layer of the manifest with this digest: its blob's digest.
+    Layer(String, String),
 }
 
 /// A layer that is a tar archive, from which an image is made in the cache.
@@ -95,16 +97,19 @@ impl TarLayer {
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Version::{Blob, Digest, Tag, Tar};
-        let (Tag(text) | Digest(text) | Blob(text, _) | Tar(TarLayer { digest: text, .. })) = self;
-        f.write_str(text)
+        f.write_str(match self {
+            Version::Tag(text) | Version::Digest(text) | Version::Blob(text, _) => text,
+            Version::Tar(layer) => &layer.digest,
+            Version::Layer(manifest, _) => manifest,
+        })
     }
 }
 
 impl Reference {
     /// Parses `HOST[:PORT]/NAME:TAG`, `HOST[:PORT]/NAME@DIGEST` or, for a layer, the latter
-    /// followed by `#blob[=BYTES]` or `#tar[+gzip|+zstd]=BYTES,DIFF_ID`. A tag before a digest is
-    /// ignored, as in other programs. The error says what is wrong with the text.
+    /// followed by `#blob[=BYTES]`, `#tar[+gzip|+zstd]=BYTES,DIFF_ID` or, if the digest is that of
+    /// a manifest, `#layer=DIGEST`. A tag before a digest is ignored, as in other programs. The
+    /// error says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Reference, String> {
         let (text, fragment) = match text.split_once('#') {
             Some((text, fragment)) => (text, Some(fragment)),
@@ -154,8 +159,11 @@ fn is_fragment(text: &str) -> bool {
     layer(&any, text).is_some()
 }
 
-/// The blob with this digest, as the fragment describes it.
+/// The blob with this digest, as the fragment describes it, or one of the manifest's blobs.
 fn layer(digest: &str, fragment: &str) -> Option<Version> {
+    if let Some(layer) = fragment.strip_prefix("layer=") {
+        return is_digest(layer).then(|| Version::Layer(digest.to_owned(), layer.to_owned()));
+    }
     match fragment.strip_prefix("blob") {
         Some("") => Some(Version::Blob(digest.to_owned(), None)),
         Some(rest) => {
@@ -205,6 +213,10 @@ mod tests {
             let expected = Ok(("h".into(), "a".into(), blob));
             assert_eq!(of(&format!("h/a@{digest}{mark}")), expected);
         }
+        let layer = format!("sha256:{}", "c2".repeat(32));
+        let of_manifest = Version::Layer(digest.clone(), layer.clone());
+        let expected = Ok(("h".into(), "a".into(), of_manifest));
+        assert_eq!(of(&format!("h/a@{digest}#layer={layer}")), expected);
         for packing in Packing::ALL {
             let layer = TarLayer {
                 digest: digest.clone(),
@@ -231,6 +243,7 @@ mod tests {
             ("h/a:v1#b", "no query"),
             ("h/a:v1#blob=x", "no query"),
             ("h/a:v1#blob", "#blob belongs behind a digest"),
+            ("h/a:v1#layer=sha256:12", "no query"),
             ("h/a@sha256:12#tar=7", "no query"),
         ] {
             let error = of(text).unwrap_err();

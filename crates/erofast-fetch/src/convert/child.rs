@@ -1,13 +1,16 @@
 //! The two processes that convert a layer: one unpacks it and computes its diff ID, the other
 //! becomes mkfs.erofs. They are this program started again, with a pipe between them.
 //!
+//! The first one also rewrites the archive (see [`tar_layer`]), so that the layer is what containerd
+//! makes of it, whatever mkfs.erofs would.
+//!
 //! Both receive bytes that a registry chose, so each first gives up what it can: it has no network
-//! and creates no processes; the first can open no files at all, the second only programs and
-//! libraries of the system, and the contents of its working directory. As root, they become
-//! processes of nobody.
+//! and creates no processes; the first can open no files at all, and has one without a name for the
+//! contents of the archive; the second opens only programs and libraries of the system, and the
+//! contents of its working directory. As root, they become processes of nobody.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -16,9 +19,11 @@ use confinement::files::{AccessFs, BitFlags};
 use confinement::{calls, capabilities, files, user};
 use flate2::bufread::MultiGzDecoder;
 use remote_image::registry::Packing;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 use sha2::{Digest, Sha256};
+use tar_layer::{Error, Limits};
 
 use super::zstandard;
 
@@ -32,6 +37,9 @@ pub const NOTE: &str = "note: ";
 
 /// Bytes that are unpacked at once.
 const STEP: usize = 256 << 10;
+
+/// The most bytes of memory for the names of a layer: those of a million files and more.
+const NAMES: u64 = 512 << 20;
 
 /// Programs, and the libraries that they are linked with.
 const PROGRAMS: [&str; 8] = [
@@ -83,42 +91,97 @@ pub fn run() -> Option<ExitCode> {
     })
 }
 
-/// Unpacks standard input to standard output. Returns the digest of the output.
+/// Unpacks standard input and rewrites the archive to standard output. Returns the digest of what
+/// was unpacked, of which `most` bytes are accepted.
 fn unpack(packing: &str, most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
-    let [Ok(input), Ok(mut output)] = files else {
+    let [Ok(input), Ok(output)] = files else {
         return Err("no standard input or output".into());
     };
+    let contents = unnamed_file().map_err(|error| format!("a file for contents: {error}"))?;
     confine(&[])?;
     let packings = Packing::ALL.into_iter();
     let mut packings = packings.filter(|known| known.media_type() == packing);
-    let mut input: Box<dyn Read> = match packings.next() {
+    let input: Box<dyn Read> = match packings.next() {
         Some(Packing::Plain) => Box::new(input),
         Some(Packing::Gzip) => Box::new(MultiGzDecoder::new(BufReader::with_capacity(STEP, input))),
         Some(Packing::Zstd) => Box::new(zstandard::Reader::new(input)),
         None => return Err(format!("{packing}: not a packing")),
     };
-    let (mut hash, mut buffer, mut length) = (Sha256::new(), vec![0; STEP], 0);
-    let mut wanted = true;
-    loop {
-        let read = match input.read(&mut buffer) {
-            Ok(0) => return Ok(format!("sha256:{:x}", hash.finalize())),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(format!("cannot be unpacked as {packing}: {error}")),
-        };
-        length += read as u64;
-        if length > most {
-            return Err(format!(
-                "unpacks to more than {most} bytes, the size of the cache (cache_size=)"
-            ));
+    let mut archive = Unpacked {
+        input,
+        hash: Sha256::new(),
+        length: 0,
+        most,
+    };
+    let limits = Limits {
+        content: most,
+        names: NAMES,
+    };
+    let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
+    let rest = match rewritten {
+        // A reader that is gone says itself why.
+        Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
+        Err(Error::Read(error)) => Err(error),
+        Err(error) if archive.is_too_long() || matches!(error, Error::Content(_)) => {
+            Err(archive.too_long())
         }
-        hash.update(&buffer[..read]);
-        if wanted {
-            // The reader of an archive may stop at its end, before the end of its padding.
-            wanted = output.write_all(&buffer[..read]).is_ok();
+        Err(error) => return Err(error.to_string()),
+    };
+    match rest {
+        Ok(()) => Ok(format!("sha256:{:x}", archive.hash.finalize())),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error.to_string()),
+        Err(error) => Err(format!("cannot be unpacked as {packing}: {error}")),
+    }
+}
+
+/// A file in the working directory that no other process can open.
+fn unnamed_file() -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match openat(CWD, ".", flags | OFlags::TMPFILE, mode) {
+        Ok(file) => Ok(file.into()),
+        // Not every filesystem has files without a name.
+        Err(_) => {
+            let name = "contents";
+            let created = openat(CWD, name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+            std::fs::remove_file(name)?;
+            Ok(created.into())
         }
+    }
+}
+
+/// The unpacked layer, whose digest is computed as it is read.
+struct Unpacked {
+    input: Box<dyn Read>,
+    hash: Sha256,
+    length: u64,
+    most: u64,
+}
+
+impl Unpacked {
+    fn is_too_long(&self) -> bool {
+        self.length > self.most
+    }
+
+    fn too_long(&self) -> io::Error {
+        let most = self.most;
+        let line =
+            format!("unpacks to more than {most} bytes, the size of the cache (cache_size=)");
+        io::Error::new(io::ErrorKind::FileTooLarge, line)
+    }
+}
+
+impl Read for Unpacked {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(bytes)?;
+        self.length += read as u64;
+        if self.is_too_long() {
+            return Err(self.too_long());
+        }
+        self.hash.update(&bytes[..read]);
+        Ok(read)
     }
 }
 

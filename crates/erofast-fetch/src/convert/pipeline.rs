@@ -79,9 +79,7 @@ impl Mkfs {
     fn options(&self, diff_id: &str) -> Vec<String> {
         let digits = diff_id.trim_start_matches("sha256:");
         let uuid = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or(""));
-        let mut options = ["--quiet", "--tar=f", "--aufs", "-zlz4"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut options = ["--quiet", "--tar=f", "-zlz4"].map(str::to_owned).to_vec();
         options.push(format!("-U{}", uuid.join("-")));
         if self.version >= HAS_MKFS_TIME {
             options.extend(["-T0", "--mkfs-time"].map(str::to_owned));
@@ -218,6 +216,7 @@ impl Pipeline {
         let maker = Process::start(command)?;
         let (packed, sender) = io::pipe()?;
         let mut command = own();
+        command.current_dir(directory);
         command.args([UNPACK, layer.packing.media_type(), &most.to_string()]);
         command
             .stdin(Stdio::from(packed))

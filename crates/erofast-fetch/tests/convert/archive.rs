@@ -8,6 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use remote_image::cache as image_cache;
 use serde_json::{Value, json};
+use tar_core::EntryType;
+use tar_core::builder::EntryBuilder;
 
 use crate::repository::{EROFS, Repository, digest};
 use crate::*;
@@ -20,12 +22,24 @@ pub(crate) const COPY: &str = "\
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
 exec dd of=image bs=64k status=none";
 
-/// The beginning of an archive, followed by bytes that differ in each block.
+/// An archive of a file with bytes that differ in each block, in the form in which archives are
+/// rewritten. It has at least `length` bytes.
 pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
     let mut bytes = image(length);
     bytes[0] ^= seed;
-    bytes[257..262].copy_from_slice(b"ustar");
-    bytes
+    let header = |path: &str, mode: u32, kind: EntryType, size: usize| {
+        let mut header = EntryBuilder::new_ustar();
+        header.path(path).entry_type(kind);
+        let set = header.mode(mode).and_then(|header| header.uid(0));
+        let set = set.and_then(|header| header.gid(0));
+        let set = set.and_then(|header| header.mtime(0));
+        set.and_then(|header| header.size(size as u64)).unwrap();
+        header.finish_bytes()
+    };
+    let root = header("./", 0o755, EntryType::Directory, 0);
+    let file = header("file", 0o644, EntryType::Regular, length);
+    bytes.resize(length.next_multiple_of(512) + 1024, 0);
+    [root, file, bytes].concat()
 }
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -139,14 +153,15 @@ impl Place {
     }
 
     /// Stores an image with these layers, the lowest first, and these diff IDs in its config.
-    pub(crate) fn put_image(&self, tag: &str, layers: &[Value], diff_ids: &[String]) {
+    /// Returns the digest of its manifest.
+    pub(crate) fn put_image(&self, tag: &str, layers: &[Value], diff_ids: &[String]) -> String {
         let config = json!({ "rootfs": { "type": "layers", "diff_ids": diff_ids } });
         let media_type = "application/vnd.oci.image.config.v1+json";
         let config = self
             .registry
             .put_blob(config.to_string().as_bytes(), media_type);
         let manifest = json!({ "config": config, "layers": layers });
-        self.registry.put_manifest(tag, &manifest);
+        self.registry.put_manifest(tag, &manifest)
     }
 
     /// Stores archives as the layers of an image.

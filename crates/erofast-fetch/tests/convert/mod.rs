@@ -97,6 +97,60 @@ fn an_image_may_have_layers_of_erofs_and_archives() {
     assert_eq!(found, [b"top", b"low"]);
 }
 
+/// As erofast-snapshotter names it. The layers above are wanted next.
+#[test]
+fn a_layer_is_named_by_its_manifest() {
+    let place = Place::new(COPY);
+    let (low, middle, top) = (archive(LENGTH, 1), archive(LENGTH, 2), archive(LENGTH, 3));
+    let layers = [
+        place.put(&low, GZIP),
+        place.put(&middle, ZSTD),
+        put_erofs(&place, &image(LENGTH)),
+        place.put(&top, GZIP),
+    ];
+    let diff_ids = [&low, &middle, &image(LENGTH), &top].map(|bytes| digest(bytes));
+    let manifest = place.put_image("v1", &layers, &diff_ids);
+    let blob = |layer: usize| layers[layer]["digest"].as_str().unwrap();
+    let version = |layer: &str| format!("@{manifest}#layer={layer}");
+    let read_one = |layer: usize| {
+        let mut fetcher = place.start(&version(blob(layer))).unwrap();
+        let found = read_layers(&mut fetcher, &place.options());
+        assert_eq!(found.len(), 1);
+        (fetcher, found.into_iter().next().unwrap())
+    };
+    let (first, found) = read_one(1);
+    assert_eq!(found, middle);
+    let begun = std::time::Instant::now();
+    while place.left().len() < 2 || place.left().iter().any(|entry| entry.join("new").exists()) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "the top layer is not converted"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(
+        place.asked_blobs().len(),
+        3,
+        "the config, the layer and the one above"
+    );
+    assert_eq!(read_one(3).1, top);
+    assert_eq!(place.asked_blobs().len(), 1, "the config");
+    assert_eq!(read_one(2).1, image(LENGTH));
+    place.asked_blobs();
+    drop(first);
+    // A digest asks nobody, once all of it is there.
+    assert_eq!(read_one(1).1, middle);
+    assert!(place.registry.asked().is_empty());
+    let line = place
+        .start(&version(&digest(b"none")))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        line.ends_with(&format!("the manifest has no layer {}", digest(b"none"))),
+        "{line}"
+    );
+}
+
 #[test]
 fn progress_is_noted() {
     let place = Place::new(COPY);
@@ -461,7 +515,12 @@ fn a_disk_that_is_full_in_the_middle_is_one_line() {
         return;
     };
     let place = Place::new(COPY);
-    let (old, new, large) = (archive(LENGTH, 1), archive(LENGTH, 2), archive(700_000, 3));
+    // A layer takes twice its size until it is converted.
+    let (old, new, large) = (
+        archive(200_000, 1),
+        archive(200_000, 2),
+        archive(400_000, 3),
+    );
     for (tag, archive) in [("old", &old), ("new", &new), ("large", &large)] {
         place.put_archives(tag, &[(archive, GZIP)]);
     }

@@ -28,6 +28,10 @@ const NO_EROFS: &str = "not an EROFS image";
 /// The number of blobs remembered not to be EROFS.
 const REMEMBERED: usize = 10_000;
 
+/// The attribute of a converted layer's root with the number of directories that its archive has
+/// files of and does not contain.
+const IMPLIES: &str = "trusted.overlay.erofast.implies";
+
 /// The settings for mounting layers.
 #[derive(Debug)]
 pub struct Settings {
@@ -39,6 +43,8 @@ pub struct Settings {
     pub program: Program,
     /// More mount options.
     pub options: Vec<String>,
+    /// How long converting an archive may take; none if archives are left to containerd.
+    pub convert: Option<Duration>,
 }
 
 /// Whether a layer is mounted.
@@ -61,6 +67,8 @@ pub struct Layers {
     busy: Mutex<HashSet<String>>,
     free: Condvar,
     no_erofs: Mutex<HashSet<String>>,
+    /// Archives whose directories have attributes that only containerd knows.
+    implying: Mutex<HashSet<String>>,
     /// Images with a layer that was not ready in time, and when their other layers are tried again.
     slow: Mutex<HashMap<String, Instant>>,
 }
@@ -102,6 +110,7 @@ impl Layers {
             busy: Mutex::default(),
             free: Condvar::new(),
             no_erofs: Mutex::default(),
+            implying: Mutex::default(),
             slow: Mutex::default(),
         })
     }
@@ -154,6 +163,19 @@ impl Layers {
         self.lock(&self.no_erofs).contains(digest)
     }
 
+    /// When a layer that begins to be converted now must be ready; none if archives are left to
+    /// containerd.
+    pub fn conversion_deadline(&self) -> Option<Instant> {
+        Some(Instant::now() + self.settings.convert?)
+    }
+
+    /// Whether the layer is an archive that cannot lie above others: overlayfs shows attributes of
+    /// the upper of two directories, and this archive has files of a directory without saying what
+    /// its attributes are. containerd copies those of the layer below when it unpacks.
+    pub fn is_for_containerd(&self, digest: &str) -> bool {
+        self.lock(&self.implying).contains(digest)
+    }
+
     /// Whether another layer of the image was just not ready in time: the time limit is not spent
     /// on each of them.
     pub fn is_slow(&self, image: &str) -> bool {
@@ -192,8 +214,14 @@ impl Layers {
 }
 
 impl Held<'_> {
-    /// Mounts the layer, unless it is mounted already.
-    pub fn mount(&self, image: &str, deadline: Instant) -> Result<Mounted, Failure> {
+    /// Mounts the layer, unless it is mounted already. With the manifest's digest an archive is
+    /// converted.
+    pub fn mount(
+        &self,
+        image: &str,
+        manifest: Option<&str>,
+        deadline: Instant,
+    ) -> Result<Mounted, Failure> {
         let layers = self.layers;
         if let Some(known) = layers.store.layer(&self.digest)?
             && let Some(point) = self.usable(layers.point(known.id), image)?
@@ -201,7 +229,7 @@ impl Held<'_> {
             return Ok(Mounted::At(point));
         }
         // Recorded first: a mount without an owner is removed.
-        let record = layers.store.insert_layer(&self.digest, image)?;
+        let record = layers.store.insert_layer(&self.digest, image, manifest)?;
         let point = layers.point(record.id);
         let begun = Instant::now();
         let mounted = self.mount_from_hosts(&record, &point, deadline);
@@ -275,11 +303,29 @@ impl Held<'_> {
     }
 
     fn remember_as_other(&self) {
-        let mut known = self.layers.lock(&self.layers.no_erofs);
+        self.remember(&self.layers.no_erofs);
+    }
+
+    fn remember(&self, digests: &Mutex<HashSet<String>>) {
+        let mut known = self.layers.lock(digests);
         if known.len() >= REMEMBERED {
             known.clear();
         }
         known.insert(self.digest.clone());
+    }
+
+    /// Whether only containerd knows the attributes of all directories of the converted layer that
+    /// is mounted here, as in [`Layers::is_for_containerd`]; one line of the log says so.
+    pub fn needs_containerd(&self, image: &str, point: &Path) -> bool {
+        let mut value = [0; 20];
+        let Ok(length) = rustix::fs::getxattr(point, IMPLIES, &mut value[..]) else {
+            return false;
+        };
+        let count = String::from_utf8_lossy(&value[..length]).into_owned();
+        let why = format!("left to containerd: its archive lacks directories: {count}");
+        self.layers.metrics.log_once(&self.line(image, &why));
+        self.remember(&self.layers.implying);
+        true
     }
 
     fn mount_from(
@@ -294,7 +340,11 @@ impl Held<'_> {
         let Host {
             address, prefix, ..
         } = host;
-        let url = format!("oci://{address}/{prefix}{repository}@{}#blob", self.digest);
+        let layer = match &record.manifest {
+            Some(manifest) => format!("{manifest}#layer={}", self.digest),
+            None => format!("{}#blob", self.digest),
+        };
+        let url = format!("oci://{address}/{prefix}{repository}@{layer}");
         let logins = layers.logins.options(record.id, &record.image, host);
         let mut options = logins.map_err(|error| format!("its login: {error}"))?;
         let plain = host.plain.map(|plain| if plain { "on" } else { "off" });

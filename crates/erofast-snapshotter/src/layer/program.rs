@@ -1,5 +1,6 @@
 //! The program `erofast`: started with a time limit; and its output.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -14,6 +15,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// Time between the signal to end and the one that kills.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How long checking the options may take; then they are not known to be wrong.
+const CHECK: Duration = Duration::from_secs(20);
+
+/// An image that no cache has, for a mount that asks no server.
+const NO_IMAGE: &str = "oci://127.0.0.1:1/none@sha256:\
+    0000000000000000000000000000000000000000000000000000000000000000#blob";
 
 /// The most bytes of its output that are read.
 const MOST: u64 = 16 << 20;
@@ -31,6 +39,32 @@ impl Program {
         };
         let named = named.map(Path::to_owned).or_else(beside);
         Self(named.unwrap_or_else(|| "erofast".into()))
+    }
+
+    /// Checks that the program can be started.
+    pub fn check(&self) -> Result<(), String> {
+        let version = self.run(&[OsStr::new("--version")], Instant::now() + CHECK);
+        version.map(drop)
+    }
+
+    /// Checks mount options: the program is asked for a mount that cannot come about. The error is
+    /// one line.
+    pub fn check_options(&self, options: &[String], folder: &Path) -> Result<(), String> {
+        let all = [options, &["offline=on".into()]].concat().join(",");
+        let arguments = ["mount", "-o", &all, NO_IMAGE].map(OsStr::new);
+        let arguments = [&arguments[..], &[folder.as_os_str()]].concat();
+        let Err(line) = self.run(&arguments, Instant::now() + CHECK) else {
+            return Ok(());
+        };
+        // What else is wrong may be right when a layer is mounted.
+        let is_of_word = |byte: char| byte.is_ascii_alphanumeric() || "._".contains(byte);
+        let words: HashSet<_> = line.split(|byte| !is_of_word(byte)).collect();
+        let given = options.iter().flat_map(|options| options.split(','));
+        let mut names = given.filter_map(|option| option.split('=').next());
+        match names.any(|name| words.contains(name) && !name.is_empty()) {
+            true => Err(format!("-o {}: {line}", options.join(","))),
+            false => Ok(()),
+        }
     }
 
     /// Runs it until `deadline` at most. Returns its standard output, or one line that says why it

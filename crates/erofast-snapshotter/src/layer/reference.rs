@@ -16,6 +16,9 @@ const LABELS: [(&str, &str); 2] = [
     ),
 ];
 
+/// The label with the digest of the image's manifest for this machine, which converting takes.
+const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
+
 /// Docker Hub's name in image names, and its registry.
 const HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
@@ -26,6 +29,8 @@ pub struct Wanted {
     pub image: String,
     /// `sha256:...`
     pub digest: String,
+    /// The manifest's digest, if a label has it.
+    pub manifest: Option<String>,
 }
 
 impl Wanted {
@@ -42,8 +47,12 @@ impl Wanted {
                 "image {image}: layer {digest:?}: its digest is not sha256: and 64 hexadecimal digits"
             )));
         }
-        let (image, digest) = (normalised(image), digest.clone());
-        Ok(Some(Self { image, digest }))
+        let manifest = labels.get(MANIFEST).filter(|digest| is_digest(digest));
+        Ok(Some(Self {
+            image: normalised(image),
+            digest: digest.clone(),
+            manifest: manifest.cloned(),
+        }))
     }
 }
 

@@ -77,6 +77,9 @@ pub struct LayerRecord {
     pub id: u64,
     /// The image that it came with, which names the registry.
     pub image: String,
+    /// The digest of the image's manifest, if the layer is an archive that was converted.
+    #[serde(default)]
+    pub manifest: Option<String>,
 }
 
 /// The time since 1970.

@@ -12,7 +12,7 @@ use super::mounts::{Mappings, Mount, Upper, mounts};
 use super::record::{Kind, Labels, Record, TARGET, Usage};
 use super::store::{Store, must_be_active};
 use crate::failure::Failure;
-use crate::layer::layers::{Layers, Mounted};
+use crate::layer::layers::{Held, Layers, Mounted};
 use crate::layer::reference::Wanted;
 use crate::metrics::{Metrics, Outcome};
 
@@ -67,8 +67,8 @@ impl Snapshotter {
         self.store.snapshot(key)
     }
 
-    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, there is none: the
-    /// layer is mounted and committed, and the error says that it exists.
+    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, or that is converted,
+    /// there is none: the layer is mounted and committed, and the error says that it exists.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -96,31 +96,30 @@ impl Snapshotter {
         labels: &Labels,
         deadline: Instant,
     ) -> Result<bool> {
-        let Some(Wanted { image, digest }) = Wanted::of(labels)? else {
+        let Some(wanted) = Wanted::of(labels)? else {
             return Ok(false);
         };
         if self.has_target(target, parent)? {
             self.metrics.pulled(Outcome::Shared);
             return Ok(true);
         }
-        if self.layers.is_known_as_other(&digest) {
+        let Wanted { image, digest, .. } = &wanted;
+        let conversion = self.conversion(&wanted, parent);
+        if self.layers.is_known_as_other(digest) && conversion.is_none() {
             self.metrics.pulled(Outcome::Unpacked);
             return Ok(false);
         }
-        if self.layers.is_slow(&image) {
+        if self.layers.is_slow(image) {
             self.metrics.pulled(Outcome::Failed);
             return Ok(false);
         }
-        let held = self.layers.hold(&digest, deadline)?;
-        let mounted = held.mount(&image, deadline);
-        self.metrics.pulled(match &mounted {
-            Ok(Mounted::At(_)) => Outcome::Mounted,
-            Ok(Mounted::NotErofs) => Outcome::Unpacked,
-            Err(_) => Outcome::Failed,
-        });
+        let last = conversion.map_or(deadline, |(_, last)| last.max(deadline));
+        let held = self.layers.hold(digest, last)?;
+        let (mounted, outcome) = self.mount(&held, &wanted, parent, (deadline, conversion));
+        self.metrics.pulled(outcome);
         let committed = match mounted {
             Ok(Mounted::At(_)) => self
-                .insert_layer(target, parent, labels, &digest)
+                .insert_layer(target, parent, labels, digest)
                 .map(|()| true),
             other => other.map(|_| false),
         };
@@ -128,9 +127,49 @@ impl Snapshotter {
             held.release_if_unused()?;
         }
         if committed.is_err() && Instant::now() >= deadline {
-            self.layers.note_slow(&image, self.limit);
+            self.layers.note_slow(image, self.limit);
         }
         committed
+    }
+
+    /// The manifest of which a layer may be converted, and until when.
+    fn conversion<'w>(&self, wanted: &'w Wanted, parent: &str) -> Option<(&'w str, Instant)> {
+        let manifest = wanted.manifest.as_deref()?;
+        let is_left = !parent.is_empty() && self.layers.is_for_containerd(&wanted.digest);
+        let last = self.layers.conversion_deadline().filter(|_| !is_left)?;
+        Some((manifest, last))
+    }
+
+    /// Mounts a layer as it is, or else converted.
+    fn mount(
+        &self,
+        held: &Held<'_>,
+        wanted: &Wanted,
+        parent: &str,
+        (deadline, conversion): (Instant, Option<(&str, Instant)>),
+    ) -> (Result<Mounted>, Outcome) {
+        let Wanted { image, digest, .. } = wanted;
+        let as_it_is = match self.layers.is_known_as_other(digest) {
+            true => Ok(Mounted::NotErofs),
+            false => held.mount(image, None, deadline),
+        };
+        let (mounted, outcome) = match (as_it_is, conversion) {
+            (Ok(Mounted::NotErofs), Some((manifest, last))) => {
+                let converted = held.mount(image, Some(manifest), last);
+                (converted, Outcome::Converted)
+            }
+            (mounted, _) => (mounted, Outcome::Mounted),
+        };
+        match mounted {
+            Ok(Mounted::At(point))
+                if !parent.is_empty() && held.needs_containerd(image, &point) =>
+            {
+                (Ok(Mounted::NotErofs), Outcome::Unpacked)
+            }
+            Ok(Mounted::NotErofs) => (Ok(Mounted::NotErofs), Outcome::Unpacked),
+            Err(error) => (Err(error), Outcome::Failed),
+            at => (at, outcome),
+        }
     }
 
     fn has_target(&self, target: &str, parent: &str) -> Result<bool> {
@@ -233,8 +272,11 @@ impl Snapshotter {
     fn mounted(&self, digest: &str, deadline: Instant) -> Result<PathBuf> {
         let known = self.store.layer(digest)?;
         let known = known.ok_or_else(|| Failure::NotFound(format!("layer {digest}")))?;
+        let converts = known.manifest.as_ref();
+        let last = converts.and_then(|_| self.layers.conversion_deadline());
+        let deadline = last.map_or(deadline, |last| last.max(deadline));
         let held = self.layers.hold(digest, deadline)?;
-        match held.mount(&known.image, deadline)? {
+        match held.mount(&known.image, known.manifest.as_deref(), deadline)? {
             Mounted::At(path) => Ok(path),
             Mounted::NotErofs => Err(Failure::Unavailable(format!(
                 "image {}: layer {digest}: not an EROFS image any more",

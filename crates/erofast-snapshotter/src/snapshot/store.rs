@@ -109,13 +109,21 @@ impl Store {
     }
 
     /// The layer with this digest, which is recorded first if it is not known. The image of the
-    /// last call is kept.
-    pub fn insert_layer(&self, digest: &str, image: &str) -> Result<LayerRecord> {
+    /// last call is kept, and its manifest.
+    pub fn insert_layer(
+        &self,
+        digest: &str,
+        image: &str,
+        manifest: Option<&str>,
+    ) -> Result<LayerRecord> {
         self.write(|_, layers, numbers| {
             let known: Option<LayerRecord> = found(layers, digest)?;
             let id = known.map_or_else(|| next(numbers), |known| Ok(known.id))?;
-            let image = image.to_owned();
-            let record = LayerRecord { id, image };
+            let record = LayerRecord {
+                id,
+                image: image.to_owned(),
+                manifest: manifest.map(str::to_owned),
+            };
             put(layers, digest, &record)?;
             Ok(record)
         })

@@ -120,6 +120,11 @@ fn quiet(command: &mut Command, log: &Path) -> Child {
 impl Machine {
     /// Returns none, and prints a line, if something is missing.
     pub fn start() -> Option<Machine> {
+        Machine::start_with(&[])
+    }
+
+    /// The snapshotter has these arguments as well.
+    pub fn start_with(arguments: &[&str]) -> Option<Machine> {
         if !mounts() {
             return None;
         }
@@ -127,7 +132,10 @@ impl Machine {
             println!("skipped: {missing}");
             return None;
         }
-        let node = Node::started();
+        let mut node = Node::new();
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+        node.arguments.extend(arguments);
+        node.start();
         let (registry, address) = start_registry(&node);
         configure(&node, &address);
         let containerd = start_containerd(&node);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use machine::{Machine, containerd_version, runc_maps_owners};
 
-use crate::node::LONG;
+use crate::node::{LONG, converts};
 
 /// The command of a pod that prints the checksums of its files.
 const SUMS: [&str; 4] = [
@@ -104,6 +104,40 @@ fn pods_run_from_the_registry_and_do_not_notice_that_the_snapshotter_dies() {
         .unwrap()
         .count();
     assert_eq!(left, 0);
+}
+
+/// All of its layers are archives; containerd downloads none of them.
+#[test]
+fn an_ordinary_image_is_converted_and_runs() {
+    if !converts() {
+        return;
+    }
+    let Some(mut machine) = Machine::start_with(&["--convert=on"]) else {
+        return;
+    };
+    let image = machine.push_tar("converted", &["/bin/busybox", "sleep", "1000000"]);
+    machine
+        .cri
+        .pull(&image)
+        .unwrap_or_else(|error| panic!("{error}\n{}", machine.logs()));
+    assert_eq!(machine.node.points().len(), 2, "{}", machine.logs());
+    let below = 100_000;
+    let downloaded = machine.downloaded();
+    assert!(
+        downloaded < below,
+        "containerd downloaded {downloaded} bytes"
+    );
+    let pod = machine.cri.run("converted", &image);
+    let pod = pod.unwrap_or_else(|error| panic!("{error}\n{}", machine.logs()));
+    for round in 0..2 {
+        machine.compare(&machine.cri.exec(&pod, &SUMS).unwrap());
+        let printed = machine.cri.exec(&pod, &["/bin/busybox", "cat", "/above"]);
+        assert_eq!(printed.unwrap(), "mixed\n");
+        if round == 0 {
+            machine.node.restart();
+        }
+    }
+    machine.cri.remove(&pod).unwrap();
 }
 
 /// `ctr pull` tells a snapshotter nothing about registries: layers are unpacked, and run.

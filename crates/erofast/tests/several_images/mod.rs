@@ -6,7 +6,9 @@ mod compare;
 mod deaths;
 mod generate;
 mod registry;
+mod stacks;
 mod tar;
+mod unpacked;
 mod urls;
 
 use std::fs;

@@ -106,13 +106,28 @@ impl Engine {
             return Ok(None);
         }
         let own = self.read_own_inode(request, inode.nid)?;
-        if !overlay::is_implied(&own) {
+        if !self.is_implied(request, &own)? {
             return Ok(None);
         }
         let directory = self.merged_directory(request, inode.nid)?;
-        let mut parts = directory.iter().flat_map(|directory| &directory.parts);
-        let stated = parts.find(|part| !overlay::is_implied(&part.inode));
-        Ok(stated.map(|part| Arc::clone(&part.inode)))
+        for part in directory.iter().flat_map(|directory| &directory.parts) {
+            if !self.is_implied(request, &part.inode)? {
+                return Ok(Some(Arc::clone(&part.inode)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an archive has files of a directory and not the directory.
+    fn is_implied(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
+        let is_marked = || {
+            let marked = self.stored_xattr(request, inode, overlay::IMPLIED);
+            marked.map(|marked| marked.is_some())
+        };
+        match overlay::may_be_marked(inode) {
+            true => is_marked(),
+            false => Ok(overlay::is_implied(inode)),
+        }
     }
 
     /// The directory of the tree with this number; `None` if there is a single image.

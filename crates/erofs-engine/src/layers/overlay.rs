@@ -37,6 +37,10 @@ pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 /// Marks a file without content, whose content is in a layer below.
 pub(crate) const METACOPY: &[u8] = b"metacopy";
 
+/// Marks a directory that an archive implies, in images of which `erofast-fetch` has rewritten the
+/// archive.
+pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
+
 /// The full names of an overlayfs attribute.
 pub(crate) fn attributes(name: &[u8]) -> [Vec<u8>; 2] {
     ATTRIBUTES.map(|prefix| [prefix, name].concat())
@@ -106,6 +110,13 @@ pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
 pub(crate) fn is_implied(inode: &Inode) -> bool {
     let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
     inode.file_type() == FileType::Directory && attributes == (0o777, 0, 0) && inode.uid != 0
+}
+
+/// Whether a directory may have [`IMPLIED`]: it then has the attributes that nothing is said about.
+pub(crate) fn may_be_marked(inode: &Inode) -> bool {
+    let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
+    let is_plain = attributes == (0o755, 0, 0) && inode.uid == 0;
+    inode.file_type() == FileType::Directory && is_plain && inode.xattr_icount > 0
 }
 
 #[cfg(test)]

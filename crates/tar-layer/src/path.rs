@@ -1,0 +1,54 @@
+//! Names of archives, which lead to no place outside of the layer.
+
+/// The longest name of a file in bytes.
+pub(crate) const LONGEST_NAME: usize = 255;
+/// The longest path in bytes: that of Linux, without its end.
+pub(crate) const LONGEST_PATH: usize = 4095;
+
+/// The components of a path after `a/..`, `.` and `//` were removed without looking at any file,
+/// as containerd does. What leads above the root stays at the root.
+pub(crate) fn clean(path: &[u8]) -> Vec<&[u8]> {
+    let mut components: Vec<&[u8]> = Vec::new();
+    for component in split(path) {
+        match component {
+            b".." => drop(components.pop()),
+            name => components.push(name),
+        }
+    }
+    components
+}
+
+/// The components of a path, without those that say nothing.
+pub(crate) fn split(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    let components = path.split(|byte| *byte == b'/');
+    components.filter(|component| !matches!(*component, b"" | b"."))
+}
+
+/// A path as one piece.
+pub(crate) fn join<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Vec<u8> {
+    let names: Vec<_> = names.into_iter().collect();
+    names.join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_leads_out_of_the_layer() {
+        for (path, expected) in [
+            ("a/b", "a/b"),
+            ("./a//b/", "a/b"),
+            ("/etc/x", "etc/x"),
+            ("../../x", "x"),
+            ("a/../../../b", "b"),
+            ("a/./../b/..", ""),
+            ("", ""),
+            (".", ""),
+            ("...", "..."),
+        ] {
+            let found = join(clean(path.as_bytes()));
+            assert_eq!(found, expected.as_bytes(), "{path}");
+        }
+    }
+}

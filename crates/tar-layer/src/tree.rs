@@ -1,0 +1,282 @@
+//! The layer as its directory would be after unpacking.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::path::{LONGEST_NAME, LONGEST_PATH, join, split};
+
+/// An inode of the layer. The root has the number 0.
+pub(crate) type Number = usize;
+
+pub(crate) const ROOT: Number = 0;
+
+/// The most symbolic links in one path, as in containerd.
+const MOST_LINKS: usize = 255;
+/// The most components of symbolic links that are followed for all entries together.
+const MOST_STEPS: usize = 10_000_000;
+
+/// Seconds and nanoseconds since 1970.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Time {
+    pub seconds: u64,
+    pub nanoseconds: u32,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// Permissions, with the bits for the user, the group and sticky ones.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub mtime: Time,
+    /// Extended attributes by their full names.
+    pub extended: BTreeMap<Box<str>, Box<[u8]>>,
+}
+
+/// A part of a file that is no hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Where it is in the file.
+    pub offset: u64,
+    /// Where it is in the file with contents.
+    pub stored: u64,
+    pub length: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Directory(Directory),
+    File { size: u64, extents: Box<[Extent]> },
+    Symlink(Box<[u8]>),
+    Device { is_block: bool, numbers: [u32; 2] },
+    Fifo,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Directory {
+    pub children: BTreeMap<Box<[u8]>, Number>,
+    /// Hides the directories below.
+    pub is_opaque: bool,
+    /// The archive has files in it, but not the directory.
+    pub is_implied: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inode {
+    pub attributes: Attributes,
+    pub kind: Kind,
+    /// Names that it has.
+    pub links: usize,
+}
+
+/// All names of a layer.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    inodes: Vec<Option<Inode>>,
+    steps: usize,
+}
+
+/// A path without symbolic links: each name, and its inode if it has one.
+type Real = Vec<(Box<[u8]>, Option<Number>)>;
+
+impl Tree {
+    /// The root is what containerd makes, whatever an archive says.
+    pub(crate) fn new() -> Tree {
+        let mut tree = Tree {
+            inodes: Vec::new(),
+            steps: 0,
+        };
+        let root = tree.add(
+            directory_attributes(),
+            Kind::Directory(Directory::default()),
+        );
+        tree.inode_mut(root).links = 1;
+        tree
+    }
+
+    pub(crate) fn inode(&self, number: Number) -> &Inode {
+        self.inodes[number].as_ref().expect("an inode with names")
+    }
+
+    pub(crate) fn inode_mut(&mut self, number: Number) -> &mut Inode {
+        self.inodes[number].as_mut().expect("an inode with names")
+    }
+
+    /// Adds an inode, which has no name yet.
+    pub(crate) fn add(&mut self, attributes: Attributes, kind: Kind) -> Number {
+        let links = 0;
+        self.inodes.push(Some(Inode {
+            attributes,
+            kind,
+            links,
+        }));
+        self.inodes.len() - 1
+    }
+
+    pub(crate) fn directory(&self, number: Number) -> Option<&Directory> {
+        match &self.inode(number).kind {
+            Kind::Directory(directory) => Some(directory),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn directory_mut(&mut self, number: Number) -> Option<&mut Directory> {
+        match &mut self.inode_mut(number).kind {
+            Kind::Directory(directory) => Some(directory),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn child(&self, parent: Number, name: &[u8]) -> Option<Number> {
+        self.directory(parent)?.children.get(name).copied()
+    }
+
+    /// Names an inode. The name must be free, and the parent a directory.
+    pub(crate) fn link(&mut self, parent: Number, name: &[u8], number: Number) {
+        self.inode_mut(number).links += 1;
+        if let Some(directory) = self.directory_mut(parent) {
+            directory.children.insert(name.into(), number);
+        }
+    }
+
+    /// Removes a name with all below it.
+    pub(crate) fn remove(&mut self, parent: Number, name: &[u8]) {
+        let directory = self.directory_mut(parent);
+        let removed = directory.and_then(|directory| directory.children.remove(name));
+        let mut removed = Vec::from_iter(removed);
+        while let Some(number) = removed.pop() {
+            let inode = self.inode_mut(number);
+            inode.links -= 1;
+            if inode.links == 0
+                && let Some(inode) = self.inodes[number].take()
+                && let Kind::Directory(directory) = inode.kind
+            {
+                removed.extend(directory.children.into_values());
+            }
+        }
+    }
+
+    /// The directory to which names lead, through symbolic links within the layer. Directories that
+    /// do not exist are made, as implied ones. The error says what is in the way.
+    pub(crate) fn make_parents(&mut self, names: &[&[u8]]) -> Result<Number, String> {
+        let mut parent = ROOT;
+        for (name, number) in self.real(names.iter().copied())? {
+            let next = number.or_else(|| self.child(parent, &name));
+            parent = match next {
+                Some(number) if self.directory(number).is_some() => number,
+                Some(_) => return Err(format!("{} is no directory", name.escape_ascii())),
+                None if name.starts_with(b".wh.") => {
+                    return Err("a directory whose name begins with .wh.".into());
+                }
+                None => {
+                    let directory = Directory {
+                        is_implied: true,
+                        ..Directory::default()
+                    };
+                    let made = self.add(directory_attributes(), Kind::Directory(directory));
+                    self.link(parent, &name, made);
+                    made
+                }
+            };
+        }
+        Ok(parent)
+    }
+
+    /// The inode to which names lead, if there is one.
+    pub(crate) fn find(&mut self, names: &[&[u8]]) -> Result<Option<Number>, String> {
+        let real = self.real(names.iter().copied())?;
+        Ok(real.last().map_or(Some(ROOT), |(_, number)| *number))
+    }
+
+    /// Follows symbolic links; the root of the layer is theirs, too.
+    fn real<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> Result<Real, String> {
+        let mut waiting: VecDeque<Box<[u8]>> = names.map(Box::from).collect();
+        let (mut real, mut links): (Real, usize) = (Vec::new(), 0);
+        while let Some(name) = waiting.pop_front() {
+            if *name == *b".." {
+                real.pop();
+                continue;
+            }
+            if name.len() > LONGEST_NAME {
+                return Err(format!("a name of {} bytes", name.len()));
+            }
+            let parent = real.last().map_or(Some(ROOT), |(_, number)| *number);
+            if let Some(parent) = parent
+                && self.directory(parent).is_none()
+            {
+                let last = real.last().map_or(&b"/"[..], |(name, _)| name);
+                return Err(format!("{} is no directory", last.escape_ascii()));
+            }
+            let number = parent.and_then(|parent| self.child(parent, &name));
+            let Some(Kind::Symlink(target)) = number.map(|number| &self.inode(number).kind) else {
+                real.push((name, number));
+                continue;
+            };
+            links += 1;
+            if target.starts_with(b"/") {
+                real.clear();
+            }
+            let components: Vec<Box<[u8]>> = split(target).map(Box::from).collect();
+            self.steps += components.len() + 1;
+            if links > MOST_LINKS || self.steps > MOST_STEPS {
+                return Err("too many symbolic links".into());
+            }
+            for component in components.into_iter().rev() {
+                waiting.push_front(component);
+            }
+        }
+        let length: usize = real.iter().map(|(name, _)| name.len() + 1).sum();
+        match length > LONGEST_PATH {
+            true => Err(format!("a path of {length} bytes")),
+            false => Ok(real),
+        }
+    }
+
+    /// Each name with its inode: directories before their contents, in the order of names, beginning
+    /// with the root, whose path is empty.
+    pub(crate) fn walk(
+        &self,
+        mut visit: impl FnMut(&[u8], Number) -> Result<(), crate::Error>,
+    ) -> Result<(), crate::Error> {
+        visit(b"", ROOT)?;
+        let mut names: Vec<&[u8]> = Vec::new();
+        let children = |number| {
+            self.directory(number)
+                .map(|directory| directory.children.iter())
+        };
+        let mut open = Vec::from_iter(children(ROOT));
+        while let Some(last) = open.last_mut() {
+            match last.next() {
+                None => {
+                    open.pop();
+                    names.pop();
+                }
+                Some((name, &number)) => {
+                    names.push(name);
+                    visit(&join(names.iter().copied()), number)?;
+                    match children(number) {
+                        Some(below) => open.push(below),
+                        None => drop(names.pop()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of directories that are implied.
+    pub(crate) fn implied(&self) -> usize {
+        let inodes = self.inodes.iter().flatten();
+        let kinds = inodes.map(|inode| &inode.kind);
+        kinds
+            .filter(|kind| matches!(kind, Kind::Directory(directory) if directory.is_implied))
+            .count()
+    }
+}
+
+/// Those of a directory that nothing is said about.
+fn directory_attributes() -> Attributes {
+    Attributes {
+        mode: 0o755,
+        ..Attributes::default()
+    }
+}

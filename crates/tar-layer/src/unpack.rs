@@ -1,0 +1,548 @@
+//! Reads an archive as containerd does when it unpacks a layer for overlayfs.
+//!
+//! Facts: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
+//! specification, Documentation/filesystems/overlayfs.rst of the kernel. Where containerd fails and
+//! the archive's meaning is plain, as with old sparse files of GNU tar, it is unpacked all the same.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use tar_core::parse::{Limits as HeaderLimits, ParseEvent, ParsedEntry, Parser};
+use tar_core::{EntryType, PaxExtensions, SparseEntry};
+
+use crate::path::{LONGEST_NAME, LONGEST_PATH, clean, split};
+use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Time, Tree};
+use crate::{Error, Limits};
+
+/// Bytes that are read at once.
+const STEP: usize = 256 << 10;
+/// Tar has blocks of this size.
+const BLOCK: u64 = 512;
+/// The most bytes of extensions of one entry.
+const LONGEST_EXTENSIONS: u32 = 4 << 20;
+/// The most parts of a sparse file.
+const MOST_EXTENTS: usize = 1 << 20;
+/// Memory of an entry beside its names and attributes, roughly.
+const ENTRY: u64 = 256;
+/// containerd replaces times beyond by 0: nanoseconds must fit in 63 bits.
+const LATEST: u64 = i64::MAX as u64 / 1_000_000_000;
+
+const WHITEOUT: &[u8] = b".wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// The kernel removes it when the owner of a file is set.
+const CAPABILITY: &str = "security.capability";
+
+/// An entry's header, with everything that says something about it.
+struct Entry {
+    path: Box<[u8]>,
+    target: Box<[u8]>,
+    kind: EntryKind,
+    attributes: Attributes,
+    devices: [u32; 2],
+    /// Bytes in the archive.
+    stored: u64,
+    /// Bytes of the file.
+    size: u64,
+    /// Its parts in the archive; none if it is not sparse.
+    map: Option<Vec<SparseEntry>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    Directory,
+    File,
+    Symlink,
+    HardLink,
+    Device { is_block: bool },
+    Fifo,
+}
+
+/// The layer of an archive. Contents of its files are appended to `contents`.
+pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Result<Tree, Error> {
+    let mut layer = Layer {
+        tree: Tree::new(),
+        contents,
+        stored: 0,
+        limits,
+        content: 0,
+        names: 0,
+        directories: Vec::new(),
+    };
+    let mut input = Input::new(archive);
+    let limits = HeaderLimits {
+        max_metadata_size: LONGEST_EXTENSIONS,
+        max_path_len: Some(LONGEST_PATH as u32),
+        max_sparse_entries: MOST_EXTENTS,
+        ..HeaderLimits::default()
+    };
+    let mut parser = Parser::new(limits);
+    parser.set_ignore_pax_errors(true);
+    while let Some(entry) = input.next_entry(&mut parser)? {
+        layer.take(entry, &mut input)?;
+    }
+    layer.date_directories()?;
+    Ok(layer.tree)
+}
+
+/// The archive, and what was read of it.
+struct Input<R> {
+    archive: R,
+    buffer: Vec<u8>,
+    begin: usize,
+    is_over: bool,
+}
+
+impl<R: Read> Input<R> {
+    fn new(archive: R) -> Input<R> {
+        Input {
+            archive,
+            buffer: Vec::new(),
+            begin: 0,
+            is_over: false,
+        }
+    }
+
+    fn there(&self) -> &[u8] {
+        &self.buffer[self.begin..]
+    }
+
+    /// Reads until there are at least so many bytes, or the archive ends.
+    fn fill(&mut self, wanted: usize) -> Result<(), Error> {
+        if self.there().len() >= wanted || self.is_over {
+            return Ok(());
+        }
+        self.buffer.drain(..self.begin);
+        self.begin = 0;
+        let mut length = self.buffer.len();
+        self.buffer.resize(wanted.max(STEP), 0);
+        while length < wanted && !self.is_over {
+            match self.archive.read(&mut self.buffer[length..]) {
+                Ok(0) => self.is_over = true,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::Read(error)),
+            }
+        }
+        self.buffer.truncate(length);
+        Ok(())
+    }
+
+    /// The next entry's header; its content comes next. None at the end of the archive.
+    fn next_entry(&mut self, parser: &mut Parser) -> Result<Option<Entry>, Error> {
+        self.fill(BLOCK as usize)?;
+        loop {
+            let there = &self.buffer[self.begin..];
+            // An archive may end without the blocks that say so.
+            if self.is_over && (there.is_empty() || is_end(there)) {
+                return Ok(None);
+            }
+            let event = parser.parse(there);
+            let event = event.map_err(|error| Error::Archive(error.to_string()))?;
+            match event {
+                ParseEvent::NeedData { min_bytes } => {
+                    if self.is_over {
+                        return Err(Error::Archive("it ends within a header".into()));
+                    }
+                    self.fill(min_bytes)?;
+                }
+                ParseEvent::Entry { consumed, entry } => {
+                    let entry = Entry::new(&entry, None)?;
+                    self.begin += consumed;
+                    return Ok(Some(entry));
+                }
+                ParseEvent::SparseEntry {
+                    consumed,
+                    entry,
+                    sparse_map,
+                    real_size,
+                } => {
+                    let entry = Entry::new(&entry, Some((sparse_map, real_size)))?;
+                    self.begin += consumed;
+                    return Ok(Some(entry));
+                }
+                // containerd ignores what they say.
+                ParseEvent::GlobalExtensions { consumed, .. } => {
+                    self.begin += consumed;
+                    self.fill(BLOCK as usize)?;
+                }
+                ParseEvent::End { .. } => return Ok(None),
+            }
+        }
+    }
+
+    /// Moves bytes of the archive to a file, and passes over the rest of their last block.
+    fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<(), Error> {
+        let mut left = length;
+        while left > 0 {
+            self.fill(1)?;
+            let there = self.there();
+            if there.is_empty() {
+                return Err(Error::entry(path, "the archive ends within it"));
+            }
+            let part = there.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            to.write_all(&there[..part]).map_err(Error::Contents)?;
+            self.begin += part;
+            left -= part as u64;
+        }
+        let padding = (length.next_multiple_of(BLOCK) - length) as usize;
+        self.fill(padding)?;
+        self.begin += padding.min(self.there().len());
+        Ok(())
+    }
+}
+
+/// Whether it is the rest of an archive whose last blocks are missing.
+fn is_end(rest: &[u8]) -> bool {
+    rest.len() < 2 * BLOCK as usize && rest.iter().all(|byte| *byte == 0)
+}
+
+impl Entry {
+    fn new(
+        parsed: &ParsedEntry<'_>,
+        sparse: Option<(Vec<SparseEntry>, u64)>,
+    ) -> Result<Entry, Error> {
+        let path: Box<[u8]> = (*parsed.path).into();
+        let target: Box<[u8]> = parsed.link_target.as_deref().unwrap_or_default().into();
+        if path.contains(&0) || target.contains(&0) {
+            return Err(Error::entry(&path, "a name with a zero byte"));
+        }
+        let number = |what, number: u64| {
+            let fits = u32::try_from(number)
+                .ok()
+                .filter(|number| *number < u32::MAX);
+            fits.ok_or_else(|| Error::entry(&path, format!("{what} {number} is too large")))
+        };
+        let attributes = Attributes {
+            mode: parsed.mode & 0o7777,
+            uid: number("its owner", parsed.uid)?,
+            gid: number("its group", parsed.gid)?,
+            mtime: time(parsed),
+            extended: extended(parsed),
+        };
+        let kind = kind(parsed, &path)?;
+        let (map, size) = match sparse {
+            Some((map, size)) => (Some(map), size),
+            None => (None, parsed.size),
+        };
+        // Other entries have no content, whatever size their headers state.
+        let is_file = kind == EntryKind::File;
+        let only_file = |bytes| if is_file { bytes } else { 0 };
+        Ok(Entry {
+            devices: [parsed.dev_major, parsed.dev_minor].map(Option::unwrap_or_default),
+            stored: only_file(parsed.size),
+            size: only_file(size),
+            map: map.filter(|_| is_file),
+            path,
+            target,
+            kind,
+            attributes,
+        })
+    }
+
+    /// Bytes of memory, roughly.
+    fn weight(&self) -> u64 {
+        let extended = self.attributes.extended.iter();
+        let extended: usize = extended.map(|(name, value)| name.len() + value.len()).sum();
+        let map = self
+            .map
+            .as_ref()
+            .map_or(0, |map| map.len() * size_of::<Extent>());
+        ENTRY + (2 * self.path.len() + self.target.len() + extended + map) as u64
+    }
+}
+
+fn kind(parsed: &ParsedEntry<'_>, path: &[u8]) -> Result<EntryKind, Error> {
+    // Of archives before POSIX, which have no type for directories.
+    const TYPE: usize = 156;
+    let is_old_directory = parsed.header.as_bytes()[TYPE] == 0 && path.ends_with(b"/");
+    Ok(match parsed.entry_type {
+        EntryType::Regular if is_old_directory => EntryKind::Directory,
+        EntryType::Regular | EntryType::GnuSparse => EntryKind::File,
+        EntryType::Directory => EntryKind::Directory,
+        EntryType::Symlink => EntryKind::Symlink,
+        EntryType::Link => EntryKind::HardLink,
+        EntryType::Char => EntryKind::Device { is_block: false },
+        EntryType::Block => EntryKind::Device { is_block: true },
+        EntryType::Fifo => EntryKind::Fifo,
+        other => {
+            let kind = char::from(other.to_byte()).escape_default();
+            return Err(Error::entry(
+                path,
+                format!("an entry of unknown type '{kind}'"),
+            ));
+        }
+    })
+}
+
+/// The time of the last change; 1970 if containerd does not take it.
+fn time(parsed: &ParsedEntry<'_>) -> Time {
+    let pax = parsed
+        .pax
+        .and_then(|pax| PaxExtensions::new(pax).get("mtime"));
+    let stated = pax.and_then(decimal);
+    let time = stated.unwrap_or(Time {
+        seconds: if pax.is_some_and(|text| text.starts_with('-')) {
+            0
+        } else {
+            parsed.mtime
+        },
+        nanoseconds: 0,
+    });
+    if time.seconds >= LATEST {
+        Time::default()
+    } else {
+        time
+    }
+}
+
+/// `SECONDS[.FRACTION]`, of which nanoseconds are taken.
+fn decimal(text: &str) -> Option<Time> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit).take(9);
+    let digits = digits.chain(std::iter::repeat(b'0')).take(9);
+    Some(Time {
+        seconds: seconds.parse().ok()?,
+        nanoseconds: digits.fold(0, |sum, digit| 10 * sum + u32::from(digit - b'0')),
+    })
+}
+
+/// Attributes that containerd sets. Those of overlayfs would be marks of the layer, and no readers'.
+fn extended(parsed: &ParsedEntry<'_>) -> std::collections::BTreeMap<Box<str>, Box<[u8]>> {
+    let is_settable = |name: &str| {
+        let acl = ["system.posix_acl_access", "system.posix_acl_default"];
+        let is_known = ["user.", "security."]
+            .iter()
+            .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix));
+        let is_long = name.len() > LONGEST_NAME;
+        (is_known || acl.contains(&name)) && !name.starts_with("user.overlay.") && !is_long
+    };
+    let named = parsed.xattrs.iter().filter_map(|(name, value)| {
+        let name = std::str::from_utf8(name).ok()?;
+        is_settable(name).then(|| (name.into(), (**value).into()))
+    });
+    named.collect()
+}
+
+/// A layer that is being unpacked.
+struct Layer<'c> {
+    tree: Tree,
+    contents: &'c File,
+    /// Bytes in `contents`.
+    stored: u64,
+    limits: Limits,
+    /// Bytes of all files.
+    content: u64,
+    /// Memory of all names.
+    names: u64,
+    /// Directories with their times, in the order of the archive.
+    directories: Vec<(Box<[u8]>, Time)>,
+}
+
+impl Layer<'_> {
+    fn take(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<(), Error> {
+        self.names += entry.weight();
+        if self.names > self.limits.names {
+            return Err(Error::Names(self.limits.names));
+        }
+        let names = clean(&entry.path);
+        let Some((&base, parents)) = names.split_last() else {
+            // containerd makes the root of a layer, and has its own attributes for it.
+            self.tree.inode_mut(ROOT).attributes.mtime = entry.attributes.mtime;
+            return input.copy(entry.stored, io::sink(), &entry.path);
+        };
+        let wrong = |why: String| Error::entry(&entry.path, why);
+        if base.len() > LONGEST_NAME {
+            return Err(wrong(format!("a name of {} bytes", base.len())));
+        }
+        let parent = self.tree.make_parents(parents).map_err(wrong)?;
+        if let Some(hidden) = base.strip_prefix(WHITEOUT) {
+            self.hide(parent, base, hidden, &entry)?;
+            return input.copy(entry.stored, io::sink(), &entry.path);
+        }
+        let is_directory = entry.kind == EntryKind::Directory;
+        let known = self.tree.child(parent, base);
+        let merges = known.filter(|&known| is_directory && self.tree.directory(known).is_some());
+        if merges.is_none() {
+            self.tree.remove(parent, base);
+        }
+        if is_directory {
+            self.directories
+                .push((entry.path.clone(), entry.attributes.mtime));
+        }
+        match (merges, entry.kind) {
+            (Some(known), _) => {
+                self.change(known, entry.attributes);
+                if let Some(directory) = self.tree.directory_mut(known) {
+                    directory.is_implied = false;
+                }
+            }
+            (None, EntryKind::HardLink) => {
+                let linked = self.linked(&entry)?;
+                self.tree.link(parent, base, linked);
+                self.change(linked, entry.attributes);
+            }
+            (None, _) => {
+                let (base, mut attributes) = (Box::<[u8]>::from(base), entry.attributes.clone());
+                let kind = self.create(entry, input)?;
+                if matches!(kind, Kind::Symlink(_)) {
+                    attributes.mode = 0o777;
+                }
+                drop_unsettable(&kind, &mut attributes);
+                let number = self.tree.add(attributes, kind);
+                self.tree.link(parent, &base, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a whiteout, or the mark of an opaque directory.
+    fn hide(
+        &mut self,
+        parent: Number,
+        base: &[u8],
+        hidden: &[u8],
+        entry: &Entry,
+    ) -> Result<(), Error> {
+        if base == OPAQUE {
+            // overlayfs looks at no such mark of the root.
+            if let Some(directory) = self.tree.directory_mut(parent)
+                && parent != ROOT
+            {
+                directory.is_opaque = true;
+            }
+            return Ok(());
+        }
+        if matches!(hidden, b"" | b"." | b"..") {
+            let why = format!("a whiteout of '{}'", hidden.escape_ascii());
+            return Err(Error::entry(&entry.path, why));
+        }
+        // A reader could not tell it from a mark.
+        if hidden.starts_with(WHITEOUT) {
+            return Ok(());
+        }
+        self.tree.remove(parent, hidden);
+        let attributes = Attributes {
+            mode: 0,
+            mtime: Time::default(),
+            extended: Default::default(),
+            ..entry.attributes
+        };
+        let kind = Kind::Device {
+            is_block: false,
+            numbers: [0, 0],
+        };
+        let number = self.tree.add(attributes, kind);
+        self.tree.link(parent, hidden, number);
+        Ok(())
+    }
+
+    /// The inode to which a hard link leads.
+    fn linked(&mut self, entry: &Entry) -> Result<Number, Error> {
+        let wrong = |why: String| Error::entry(&entry.path, why);
+        let target = || entry.target.escape_ascii();
+        let mut names: Vec<_> = split(&entry.target).collect();
+        let base = names.pop().unwrap_or_default();
+        let parent = self.tree.find(&names).map_err(wrong)?;
+        let found = parent.and_then(|parent| self.tree.child(parent, base));
+        match found {
+            Some(found) if self.tree.directory(found).is_some() => {
+                Err(wrong(format!("a hard link to {}, a directory", target())))
+            }
+            Some(found) => Ok(found),
+            None => Err(wrong(format!(
+                "a hard link to {}, which is not there",
+                target()
+            ))),
+        }
+    }
+
+    /// Gives an inode the attributes of one more entry; extended ones are added.
+    fn change(&mut self, number: Number, attributes: Attributes) {
+        let inode = self.tree.inode_mut(number);
+        let own = &mut inode.attributes;
+        let is_link = matches!(inode.kind, Kind::Symlink(_));
+        if !matches!(inode.kind, Kind::Directory(_)) {
+            own.extended.remove(CAPABILITY);
+        }
+        own.extended.extend(attributes.extended);
+        own.mode = if is_link { own.mode } else { attributes.mode };
+        (own.uid, own.gid) = (attributes.uid, attributes.gid);
+        own.mtime = attributes.mtime;
+        drop_unsettable(&inode.kind, &mut inode.attributes);
+    }
+
+    fn create(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind, Error> {
+        Ok(match entry.kind {
+            EntryKind::Directory => Kind::Directory(Default::default()),
+            EntryKind::File => self.store(entry, input)?,
+            EntryKind::Symlink if entry.target.is_empty() => {
+                return Err(Error::entry(&entry.path, "a symbolic link to nothing"));
+            }
+            EntryKind::Symlink => Kind::Symlink(entry.target),
+            EntryKind::Device { is_block } => Kind::Device {
+                is_block,
+                numbers: entry.devices,
+            },
+            // A hard link has no inode of its own.
+            EntryKind::Fifo | EntryKind::HardLink => Kind::Fifo,
+        })
+    }
+
+    /// Moves the content of a file.
+    fn store(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind, Error> {
+        self.content = self.content.saturating_add(entry.size);
+        if self.content > self.limits.content {
+            return Err(Error::Content(self.limits.content));
+        }
+        let begin = self.stored;
+        input.copy(entry.stored, self.contents, &entry.path)?;
+        self.stored += entry.stored;
+        let map = entry.map.unwrap_or_else(|| {
+            Vec::from([SparseEntry {
+                offset: 0,
+                length: entry.size,
+            }])
+        });
+        let (mut extents, mut stored, mut end) = (Vec::new(), begin, 0);
+        for part in map {
+            let is_in_order = part.offset >= end;
+            end = part.offset.checked_add(part.length).unwrap_or(u64::MAX);
+            if !is_in_order || end > entry.size || part.length > self.stored - stored {
+                return Err(Error::entry(&entry.path, "its map of holes is not valid"));
+            }
+            if part.length > 0 {
+                extents.push(Extent {
+                    offset: part.offset,
+                    stored,
+                    length: part.length,
+                });
+            }
+            stored += part.length;
+        }
+        Ok(Kind::File {
+            size: entry.size,
+            extents: extents.into(),
+        })
+    }
+
+    /// containerd sets the times of directories last, by their names: what has replaced a directory
+    /// gets its time.
+    fn date_directories(&mut self) -> Result<(), Error> {
+        for (path, time) in std::mem::take(&mut self.directories) {
+            let found = self.tree.find(&clean(&path));
+            if let Some(number) = found.map_err(|why| Error::entry(&path, why))? {
+                self.tree.inode_mut(number).attributes.mtime = time;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only regular files and directories have attributes of users.
+fn drop_unsettable(kind: &Kind, attributes: &mut Attributes) {
+    if !matches!(kind, Kind::File { .. } | Kind::Directory(_)) {
+        attributes
+            .extended
+            .retain(|name, _| !name.starts_with("user."));
+    }
+}

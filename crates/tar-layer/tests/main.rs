@@ -1,0 +1,5 @@
+//! What containerd makes of an archive, entry by entry.
+
+mod hostile;
+mod layer;
+mod unpacking;

@@ -1,0 +1,247 @@
+//! What becomes of the entries.
+
+use tar_core::builder::EntryBuilder;
+use tar_core::{EntryType, SparseEntry};
+
+use crate::layer::{Archive, entry, list};
+
+const ROOT: &str = "5 755 0:0 @0 ./";
+
+/// The lines after that of the root.
+fn below(archive: &Archive) -> Vec<String> {
+    let mut lines = archive.lines();
+    let root = lines.remove(0);
+    assert!(root.starts_with("5 755 0:0 "), "{root}");
+    lines
+}
+
+fn with(path: &str, kind: EntryType, name: &str, value: &str) -> EntryBuilder {
+    let mut builder = entry(path, kind);
+    builder.add_pax(&format!("SCHILY.xattr.{name}"), value);
+    builder
+}
+
+#[test]
+fn what_comes_out_goes_in_and_comes_out_the_same() {
+    let long = "n".repeat(150);
+    let archive = Archive::default()
+        .file("z", "last")
+        .directory("d", 0o2755)
+        .file(&format!("d/{long}/{long}"), "long")
+        .link("d/s", EntryType::Symlink, &"../".repeat(60))
+        .link("d/h", EntryType::Link, "z");
+    let once = archive.rewritten().unwrap();
+    // The end of the archive comes with it.
+    let again = Archive(once[..once.len() - 1024].to_vec());
+    let lines = list(&once);
+    assert_eq!(
+        lines[0],
+        format!("{ROOT} trusted.overlay.erofast.implies=1")
+    );
+    assert!(
+        lines.iter().any(|line| line.ends_with(" z -> d/h")),
+        "{lines:?}"
+    );
+    // The mark of an implied directory is not taken from an archive.
+    let stated: Vec<_> = lines
+        .iter()
+        .map(|line| line.split(" trusted.").next())
+        .collect();
+    let found = again.lines();
+    assert!(found.iter().map(|line| Some(&**line)).eq(stated));
+}
+
+#[test]
+fn a_directory_that_is_implied_is_roots_and_marked() {
+    let archive = Archive::default()
+        .file("a/b/file", "x")
+        .directory("a", 0o700);
+    assert_eq!(
+        archive.lines(),
+        [
+            "5 755 0:0 @0 ./ trusted.overlay.erofast.implies=1",
+            "5 700 0:0 @1 a/",
+            "5 755 0:0 @0 a/b/ trusted.overlay.erofast.implied=y",
+            "0 644 0:0 @1 a/b/file \"x\"",
+        ]
+    );
+}
+
+#[test]
+fn the_root_is_that_of_containerd() {
+    let mut root = entry("./", EntryType::Directory);
+    root.mode(0o700).unwrap().uid(7).unwrap();
+    let archive = Archive::default()
+        .put(root, b"")
+        .file("..", "")
+        .file("/", "");
+    assert_eq!(archive.lines(), ["5 755 0:0 @1 ./"]);
+}
+
+#[test]
+fn a_later_entry_replaces_an_earlier_one_and_directories_merge() {
+    let archive = Archive::default()
+        .file("file", "first")
+        .file("file", "second")
+        .directory("d", 0o700)
+        .file("d/kept", "")
+        .put(with("d", EntryType::Directory, "user.a", "1"), b"")
+        .directory("gone", 0o755)
+        .file("gone/x", "")
+        .file("gone", "a file")
+        .file("dir", "")
+        .directory("dir", 0o711);
+    assert_eq!(
+        below(&archive),
+        [
+            "5 644 0:0 @1 d/ user.a=1",
+            "0 644 0:0 @1 d/kept",
+            "5 711 0:0 @1 dir/",
+            "0 644 0:0 @1 file \"second\"",
+            "0 644 0:0 @1 gone \"a file\"",
+        ]
+    );
+}
+
+#[test]
+fn whiteouts_are_those_of_overlayfs() {
+    let archive = Archive::default()
+        .file("a/.wh.gone", "")
+        .file(".wh.again", "")
+        .file("again", "new")
+        .file("now", "old")
+        .file(".wh.now", "")
+        .directory("o", 0o755)
+        .file("o/.wh..wh..opq", "")
+        .file("o/.wh..wh.plnk", "")
+        .file(".wh..wh..opq", "");
+    assert_eq!(
+        archive.lines(),
+        [
+            "5 755 0:0 @0 ./ trusted.overlay.erofast.implies=1",
+            "5 755 0:0 @0 a/ trusted.overlay.erofast.implied=y",
+            "3 0 0:0 @0 a/gone 0:0",
+            "0 644 0:0 @1 again \"new\"",
+            "3 0 0:0 @0 now 0:0",
+            "5 755 0:0 @1 o/ trusted.overlay.opaque=y",
+        ]
+    );
+}
+
+#[test]
+fn symbolic_links_are_followed_within_the_layer() {
+    let archive = Archive::default()
+        .link("s", EntryType::Symlink, "/real/../../target")
+        .file("s/file", "x")
+        .link("up", EntryType::Symlink, "../../../s")
+        .file("up/other", "y")
+        .link("up", EntryType::Symlink, "nowhere");
+    assert_eq!(
+        below(&archive),
+        [
+            "2 777 0:0 @1 s -> /real/../../target",
+            "5 755 0:0 @0 target/ trusted.overlay.erofast.implied=y",
+            "0 644 0:0 @1 target/file \"x\"",
+            "0 644 0:0 @1 target/other \"y\"",
+            "2 777 0:0 @1 up -> nowhere",
+        ]
+    );
+}
+
+#[test]
+fn a_hard_link_gives_its_attributes_to_the_file() {
+    let mut link = entry("b", EntryType::Link);
+    link.link_name("./a").mode(0o4755).unwrap().uid(9).unwrap();
+    let archive = Archive::default()
+        .put(
+            with("a", EntryType::Regular, "security.capability", "c"),
+            b"",
+        )
+        .put(link, b"")
+        .link("l", EntryType::Symlink, "a")
+        .link("m", EntryType::Link, "/l");
+    assert_eq!(
+        below(&archive),
+        [
+            "0 4755 9:0 @1 a",
+            "1 4755 9:0 @1 b -> a",
+            "2 777 0:0 @1 l -> a",
+            "1 777 0:0 @1 m -> l",
+        ]
+    );
+}
+
+#[test]
+fn attributes_that_containerd_does_not_set_are_left_out() {
+    let mut all = entry("file", EntryType::Regular);
+    for name in [
+        "trusted.a",
+        "trusted.overlay.opaque",
+        "user.overlay.opaque",
+        "system.other",
+        "other",
+        "user.",
+    ] {
+        all.add_pax(&format!("SCHILY.xattr.{name}"), "x");
+    }
+    all.add_pax("SCHILY.xattr.user.b", "two\nlines");
+    all.add_pax("SCHILY.xattr.security.ima", "x");
+    all.add_pax("LIBARCHIVE.xattr.user.c", "eA==");
+    let archive = Archive::default()
+        .put(all, b"")
+        .put(with("pipe", EntryType::Fifo, "user.a", "x"), b"");
+    assert_eq!(
+        below(&archive),
+        [
+            "0 644 0:0 @1 file security.ima=x user.b=two\\nlines",
+            "6 644 0:0 @1 pipe"
+        ]
+    );
+}
+
+#[test]
+fn devices_have_their_numbers_and_times_their_fractions() {
+    let mut device = entry("device", EntryType::Block);
+    device
+        .device(8, 300)
+        .unwrap()
+        .add_pax("mtime", "1700000000.5");
+    let mut early = entry("early", EntryType::Regular);
+    early.add_pax("mtime", "-1.5");
+    let mut late = entry("late", EntryType::Regular);
+    late.add_pax("mtime", "9300000000");
+    let archive = Archive::default()
+        .put(device, b"")
+        .put(early, b"")
+        .put(late, b"");
+    assert_eq!(
+        below(&archive),
+        [
+            "4 644 0:0 @1700000000.500000000 device 8:300",
+            "0 644 0:0 @0 early",
+            "0 644 0:0 @0 late",
+        ]
+    );
+}
+
+#[test]
+fn holes_become_zeros() {
+    let map = [(1, 2), (600, 3)].map(|(offset, length)| SparseEntry { offset, length });
+    let mut expected = vec![0; 1000];
+    expected[1..3].copy_from_slice(b"ab");
+    expected[600..603].copy_from_slice(b"cde");
+    let text = String::from_utf8(expected).unwrap();
+    for new in [EntryBuilder::new_gnu, EntryBuilder::new_ustar] {
+        let mut sparse = new();
+        sparse.path("sparse").entry_type(EntryType::Regular);
+        sparse.mode(0o644).unwrap().uid(0).unwrap().gid(0).unwrap();
+        sparse.mtime(1).unwrap().size(5).unwrap();
+        sparse.sparse(&map, 1000);
+        let archive = Archive::default().put(sparse, b"abcde").file("z", "next");
+        let expected = [
+            format!("0 644 0:0 @1 sparse {text:?}"),
+            "0 644 0:0 @1 z \"next\"".to_owned(),
+        ];
+        assert_eq!(below(&archive), expected);
+    }
+}
