@@ -231,8 +231,8 @@ impl Tree {
         }
     }
 
-    /// Each name with its inode: directories before their contents, in the order of names, beginning
-    /// with the root, whose path is empty.
+    /// Visits each name with its inode: directories before their contents, in the order of names,
+    /// beginning with the root, whose path is empty.
     pub(crate) fn walk(
         &self,
         mut visit: impl FnMut(&[u8], Number) -> Result<(), crate::Error>,

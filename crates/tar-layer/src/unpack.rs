@@ -2,7 +2,7 @@
 //!
 //! Facts: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
 //! specification, Documentation/filesystems/overlayfs.rst of the kernel. Where containerd fails and
-//! the archive's meaning is plain, as with old sparse files of GNU tar, it is unpacked all the same.
+//! the archive's meaning is plain, as with old sparse files of GNU tar, it is unpacked anyway.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -306,7 +306,7 @@ fn decimal(text: &str) -> Option<Time> {
     })
 }
 
-/// Attributes that containerd sets. Those of overlayfs would be marks of the layer, and no readers'.
+/// Attributes that containerd sets. Those of overlayfs would be taken for marks of the layer.
 fn extended(parsed: &ParsedEntry<'_>) -> std::collections::BTreeMap<Box<str>, Box<[u8]>> {
     let is_settable = |name: &str| {
         let acl = ["system.posix_acl_access", "system.posix_acl_default"];

@@ -2,4 +2,5 @@
 
 mod hostile;
 mod layer;
+mod mutants;
 mod unpacking;

@@ -1,8 +1,8 @@
 //! The two processes that convert a layer: one unpacks it and computes its diff ID, the other
 //! becomes mkfs.erofs. They are this program started again, with a pipe between them.
 //!
-//! The first one also rewrites the archive (see [`tar_layer`]), so that the layer is what containerd
-//! makes of it, whatever mkfs.erofs would.
+//! The first one also rewrites the archive (see [`tar_layer`]), so that the layer is what
+//! containerd makes of it, whatever mkfs.erofs would.
 //!
 //! Both receive bytes that a registry chose, so each first gives up what it can: it has no network
 //! and creates no processes; the first can open no files at all, and has one without a name for the
@@ -124,9 +124,7 @@ fn unpack(packing: &str, most: u64) -> Result<String, String> {
         // A reader that is gone says itself why.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
-        Err(error) if archive.is_too_long() || matches!(error, Error::Content(_)) => {
-            Err(archive.too_long())
-        }
+        Err(Error::Content(_)) => Err(archive.too_long()),
         Err(error) => return Err(error.to_string()),
     };
     match rest {
@@ -161,10 +159,6 @@ struct Unpacked {
 }
 
 impl Unpacked {
-    fn is_too_long(&self) -> bool {
-        self.length > self.most
-    }
-
     fn too_long(&self) -> io::Error {
         let most = self.most;
         let line =
@@ -177,7 +171,7 @@ impl Read for Unpacked {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(bytes)?;
         self.length += read as u64;
-        if self.is_too_long() {
+        if self.length > self.most {
             return Err(self.too_long());
         }
         self.hash.update(&bytes[..read]);

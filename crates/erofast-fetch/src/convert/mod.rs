@@ -1,8 +1,8 @@
 //! Turns layers that are tar archives into images in the cache, each of them once.
 //!
 //! The fetcher streams a blob to a process that unpacks it, rewrites the archive and passes it to
-//! mkfs.erofs; the result is kept if digest, diff ID and both processes are fine. The fetcher itself
-//! reads no archive.
+//! mkfs.erofs; the result is kept if digest, diff ID and both processes are fine. The fetcher
+//! itself reads no archive.
 
 mod blob;
 pub mod child;

@@ -67,8 +67,8 @@ impl Snapshotter {
         self.store.snapshot(key)
     }
 
-    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, or that is converted,
-    /// there is none: the layer is mounted and committed, and the error says that it exists.
+    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, or becomes it, there
+    /// is none: the layer is mounted and committed, and the error says that it exists.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}

@@ -191,12 +191,8 @@ impl Writer<'_> {
     fn content(&mut self) -> Vec<u8> {
         let length = [0, 1, 511, 512, 5000, 40_000][self.numbers.below(6) as usize];
         let step = 1 + self.numbers.below(250) as u8;
-        let next = |byte: &mut u8| {
-            *byte = byte.wrapping_add(step);
-            Some(*byte)
-        };
-        std::iter::successors(Some(step), |byte| next(&mut byte.clone()))
-            .take(length)
+        (0..length)
+            .map(|at| (at as u8).wrapping_mul(step))
             .collect()
     }
 
@@ -284,6 +280,10 @@ impl Writer<'_> {
         let path = match self.numbers.below(4) {
             0 if self.hides_directories => {
                 let folder = self.folder();
+                // containerd dates directories last, and fails where one is gone.
+                if self.known.contains_key(&folder) {
+                    return;
+                }
                 if let Some((parent, _)) = folder.rsplit_once('/') {
                     let parent = parent.to_owned();
                     self.imply(&parent);
@@ -363,7 +363,12 @@ impl Writer<'_> {
             if self.known.get(&path) == Some(&Known::Whiteout) && self.numbers.below(2) == 0 {
                 continue;
             }
-            match self.numbers.below(3) {
+            // For the same reason no link that leads nowhere replaces a directory.
+            let kinds = match self.known.get(&path) {
+                Some(Known::Directory) => [0, 2, 2],
+                _ => [0, 1, 2],
+            };
+            match kinds[self.numbers.below(3) as usize] {
                 0 => {
                     let entry = self.header(&path, EntryType::Directory);
                     self.put(entry, b"");
