@@ -506,7 +506,7 @@ impl Layer<'_> {
         let (mut extents, mut stored, mut end) = (Vec::new(), begin, 0);
         for part in map {
             let is_in_order = part.offset >= end;
-            end = part.offset.checked_add(part.length).unwrap_or(u64::MAX);
+            end = part.offset.saturating_add(part.length);
             if !is_in_order || end > entry.size || part.length > self.stored - stored {
                 return Err(Error::entry(&entry.path, "its map of holes is not valid"));
             }

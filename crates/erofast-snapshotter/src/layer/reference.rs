@@ -149,7 +149,17 @@ mod tests {
         let digest = format!("sha256:{}", "0f".repeat(32));
         labels.insert(LABELS[0].1.into(), digest.clone());
         let image = "docker.io/library/tools:v1".into();
-        assert_eq!(Wanted::of(&labels), Ok(Some(Wanted { image, digest })));
+        let mut wanted = Wanted {
+            image,
+            digest: digest.clone(),
+            manifest: None,
+        };
+        assert_eq!(Wanted::of(&labels), Ok(Some(wanted.clone())));
+        for (manifest, is_one) in [("sha256:0f", false), (&*digest, true)] {
+            labels.insert(MANIFEST.into(), manifest.into());
+            wanted.manifest = is_one.then(|| manifest.to_owned());
+            assert_eq!(Wanted::of(&labels), Ok(Some(wanted.clone())));
+        }
         for bad in [
             "sha256:0f",
             "../../etc",
