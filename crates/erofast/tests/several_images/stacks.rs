@@ -33,7 +33,6 @@ pub fn stack(seed: u64) -> Vec<Layer> {
             archive: Vec::new(),
             known: BTreeMap::new(),
             is_lowest: number == 0,
-            // containerd fails where a directory is implied below one that a layer has hidden.
             hides_directories: seed.is_multiple_of(2),
         };
         for _ in 0..12 + writer.numbers.below(25) {
@@ -96,20 +95,24 @@ impl Writer<'_> {
         }
     }
 
+    /// Makes a directory part of the layer. containerd fails where a directory is implied below one
+    /// that a layer has hidden, and where a whiteout of it is in the way.
     fn imply(&mut self, folder: &str) {
         let ends = folder.match_indices('/').map(|(end, _)| end);
         for end in ends.chain([folder.len()]) {
-            let known = self.known.entry(folder[..end].to_owned());
-            let known = known.or_insert(Known::Implied);
-            if *known == Known::Whiteout {
-                *known = Known::Implied;
-                // The whiteout would be in the way.
-                let path = folder[..end].to_owned();
-                let mut directory = self.header(&path, EntryType::Directory);
-                directory.mode(0o755).expect("it fits");
-                self.put(directory, b"");
-                self.known.insert(path, Known::Directory);
+            let path = folder[..end].to_owned();
+            let is_stated = match self.known.get(&path) {
+                Some(Known::Whiteout) => true,
+                None => self.hides_directories && path.contains('/'),
+                Some(_) => continue,
+            };
+            if !is_stated {
+                self.known.insert(path, Known::Implied);
+                continue;
             }
+            let directory = self.header(&path, EntryType::Directory);
+            self.put(directory, b"");
+            self.known.insert(path, Known::Directory);
         }
     }
 
