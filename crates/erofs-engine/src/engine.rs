@@ -32,7 +32,7 @@ use crate::read::buffers::Buffers;
 use crate::read::kept::{DecodedSink, DecodedSource};
 use crate::read::map::Stored;
 use crate::read::page_cache::{PageCacheWriter, SMALL_READ};
-use crate::read::share::{self, Help};
+use crate::read::share::Help;
 use crate::read::{Common, File, FileReader, Through};
 use crate::request::budget::{Exceeded, ReadContext, Request};
 use crate::request::{RequestKey, Requests};
@@ -263,7 +263,7 @@ impl Engine {
     fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let numbers = self.images.numbers();
         if numbers.image(nid) >= self.image_count() {
-            let (what, errno) = ("is in none of the images", errno::EUCLEAN);
+            let (what, errno) = ("is not in any of the images", errno::EUCLEAN);
             return Err(self.error(nid, FileFault::Kind { what, errno }));
         }
         let own = numbers.own(nid);
@@ -396,24 +396,6 @@ impl Engine {
     pub fn has_idle_cpus(&self) -> bool {
         let several = |workers: &Workers| workers.count() > 1;
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
-    }
-
-    /// Number of CPUs whose pinned workers are idle, at most `most`, without the caller's own.
-    pub fn idle_helpers(&self, most: usize) -> usize {
-        let here = rustix::thread::sched_getcpu();
-        let workers = self.pinned_workers();
-        workers.map_or(0, |workers| workers.idle_helpers(here, most).count())
-    }
-
-    /// Calls `work` on the calling thread and on those of [`idle_helpers`](Self::idle_helpers), the
-    /// nearest first; returns when all of them have returned.
-    pub fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
-        let Some(workers) = self.pinned_workers() else {
-            return work();
-        };
-        let here = rustix::thread::sched_getcpu();
-        let helpers = workers.idle_helpers(here, most).map(Some);
-        share::spread(workers, helpers, work, work);
     }
 
     /// Whether other programs keep the CPUs busy, as far as is known.

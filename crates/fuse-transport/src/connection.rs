@@ -18,7 +18,6 @@ use crate::filesystem::Filesystem;
 use crate::handshake::Protocol;
 use crate::in_flight::RequestsInFlight;
 use crate::message;
-use crate::rings::Entries;
 use crate::wait_order::WaitOrder;
 use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 
@@ -67,7 +66,7 @@ impl Connection {
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
         max_request: usize,
-        entries: &[Entries],
+        queues: u16,
     ) -> io::Result<Self> {
         Ok(Self {
             device,
@@ -78,7 +77,7 @@ impl Connection {
             ended: AtomicBool::new(false),
             end: EventFd::new()?,
             wait_order: WaitOrder::new(),
-            entry_order: EntryOrder::new(entries)?,
+            entry_order: EntryOrder::new(queues)?,
             sent_to_self: AtomicU64::new(0),
             in_flight: OnceLock::new(),
             clones: PiMutex::default(),

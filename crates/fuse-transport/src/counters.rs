@@ -174,7 +174,7 @@ figures::figures! {
         pub by_cpu: Vec<u64>,
         /// Time from taking a request to its reply.
         pub run_ns: Histogram => histogram "request_run_seconds",
-        /// The same by kind of request.
+        /// Requests by kind.
         pub run_ns_by_kind: BTreeMap<&'static str, Histogram>,
         /// Sizes of the replies to reads, in bytes.
         pub read_bytes: Histogram,

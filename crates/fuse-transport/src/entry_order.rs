@@ -18,15 +18,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use sys::eventfd::EventFd;
 
-use crate::rings::Entries;
 use sys::clock::now_ns;
 
 /// Waking a sleeping thread takes some 10 us, on a virtual machine 50; here two are woken.
@@ -61,8 +58,6 @@ pub(crate) struct EntryOrder {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Queue {
-    /// Set at start: number of entries of the overflow channel.
-    overflow: usize,
     /// Atomic: the worker has an entry. Written by it.
     is_served: AtomicBool,
     /// Atomic: number of requests that the worker began and ended. Written by it.
@@ -72,28 +67,20 @@ pub(crate) struct Queue {
     turn: AtomicU8,
     /// Atomic: a regular file that the kernel knows; 0: none yet.
     file: AtomicU64,
-    /// Atomic: number of requests that take the worker's entry out.
-    requests: AtomicUsize,
 }
 
 /// A worker's entry that should be taken out.
 pub(crate) struct Asked {
     pub(crate) cpu: usize,
-    /// By requests about this file,
+    /// By a request about this file.
     pub(crate) file: u64,
-    /// as many as this.
-    pub(crate) requests: usize,
 }
 
 impl EntryOrder {
-    /// Creates it; `overflow` is the number of the overflow channel's entries in each queue.
-    pub(crate) fn new(overflow: &[Entries]) -> io::Result<Self> {
-        let queue = |&(_, overflow): &Entries| Queue {
-            overflow,
-            ..Queue::default()
-        };
+    /// Creates it, for so many queues.
+    pub(crate) fn new(queues: u16) -> io::Result<Self> {
         Ok(Self {
-            queues: overflow.iter().map(queue).collect(),
+            queues: (0..queues).map(|_| Queue::default()).collect(),
             asked: Arc::new(EventFd::new()?),
             thread: AtomicI32::new(0),
         })
@@ -131,7 +118,6 @@ impl EntryOrder {
         Some(Asked {
             cpu,
             file: queue.file.load(Ordering::Relaxed),
-            requests: queue.requests.load(Ordering::Relaxed),
         })
     }
 
@@ -180,16 +166,13 @@ impl Queue {
         self.file.store(file, Ordering::Relaxed);
     }
 
-    /// Has the worker's entry taken out by this many requests, and waits until the worker has it.
-    /// False if that takes too long.
-    fn ask(&self, asked: &EventFd, requests: usize) -> bool {
-        self.requests.store(requests, Ordering::Relaxed);
-        if !self.change(NONE, ASKED) {
-            return false;
+    /// Has the worker's entry taken out, and waits until the worker has it or that takes too long.
+    fn ask(&self, asked: &EventFd) {
+        if self.change(NONE, ASKED) {
+            asked.wake();
+            self.wait_while(|turn| turn == ASKED || turn == TAKING);
+            self.change(ASKED, NONE);
         }
-        asked.wake();
-        self.wait_while(|turn| turn == ASKED || turn == TAKING);
-        !self.change(ASKED, NONE) && self.turn.load(Ordering::Relaxed) == TAKEN
     }
 
     /// Notes that the overflow channel has returned its entry.
@@ -235,8 +218,6 @@ pub(crate) struct Turns {
     idle: Option<u32>,
     /// Earliest time of the next turn, in ns.
     next_ns: u64,
-    /// The last turn had no effect.
-    failed: bool,
 }
 
 /// A turn in progress.
@@ -267,11 +248,8 @@ impl Turns {
         }
         queue.remember(order.file(queue)?);
         let began_ns = now_ns();
-        // Other entries of this channel may precede the worker's. All of them are taken out only
-        // after a failed turn: they are returned after the worker's, and precede it again.
-        let requests = if self.failed { queue.overflow } else { 1 };
         order.pin(number.into());
-        self.failed = !queue.ask(&order.asked, requests);
+        queue.ask(&order.asked);
         Some(Turn { queue, began_ns })
     }
 
@@ -297,7 +275,7 @@ mod tests {
 
     /// One queue, whose worker has an entry.
     fn order() -> EntryOrder {
-        let order = EntryOrder::new(&[(0, 1)]).unwrap();
+        let order = EntryOrder::new(1).unwrap();
         let queue = order.queue(0).unwrap();
         queue.set_served(true);
         queue.remember(7);
@@ -309,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_idle_between_requests_and_while_it_has_an_entry() {
-        let order = EntryOrder::new(&[(0, 1)]).unwrap();
+        let order = EntryOrder::new(1).unwrap();
         let queue = order.queue(0).unwrap();
         assert_eq!(queue.idle_since(), None, "there is no worker");
         queue.set_served(true);

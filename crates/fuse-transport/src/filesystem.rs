@@ -119,18 +119,6 @@ pub trait Filesystem: Send + Sync {
     /// The kernel drops `count` lookups of `node`. There is nothing to do if nodes have no state.
     fn forget(&self, _node: u64, _count: u64) {}
 
-    /// Number of threads of other CPUs, at most `most`, that would take part in
-    /// [`spread`](Self::spread) now; none by default.
-    fn idle_helpers(&self, _most: usize) -> usize {
-        0
-    }
-
-    /// Calls `work` on this thread and on at most `most` idle threads of other CPUs; returns when
-    /// all of them have returned. By default only on this thread.
-    fn spread(&self, _most: usize, work: &(dyn Fn() + Sync)) {
-        work();
-    }
-
     /// Whether to call [`seen`](Self::seen), for debugging.
     fn watches(&self) -> bool {
         false

@@ -48,7 +48,7 @@ impl Default for Config {
 }
 
 figures::figures! {
-    /// What was agreed.
+    /// The agreed protocol.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
     pub struct Protocol {
         /// Always 7.

@@ -4,11 +4,10 @@
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
 //!   returned last; `entry_order.rs` makes sure that this is the one of this channel;
-//! * the overflow channel, with one or two entries in the queue of **every possible** CPU. It
-//!   completes the rings: without that the kernel would make every request wait. It takes requests
-//!   that a busy CPU's entries cannot, and if several wait, with the help of idle CPUs. And it
-//!   stands in for CPUs whose thread has not started yet or is gone, so that every queue always has
-//!   a thread.
+//! * the overflow channel, with an entry in the queue of **every possible** CPU. It completes the
+//!   rings: without that the kernel would make every request wait. It takes requests that a busy
+//!   CPU's entry cannot, and stands in for CPUs whose thread has not started yet or is gone, so that
+//!   every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -24,11 +23,8 @@ use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::entry_order::{Queue, Turns};
 use crate::fail_points;
-use crate::ring_message::{Answered, answer_all, answer_message, is_sent_to_self};
+use crate::ring_message::{Answered, answer_message, is_sent_to_self};
 use crate::rings::{ENTRIES, Entries, Rings};
-
-/// Most idle CPUs that help with a burst.
-const MOST_HELPERS: usize = 16;
 
 /// Most rounds of serving remaining requests before a ring closes, in case it never becomes quiet.
 const LAST_ROUNDS: usize = 1000;
@@ -52,7 +48,7 @@ pub(crate) struct RingChannel {
 enum Part {
     /// The queue of a CPU.
     Cpu(u16),
-    /// All queues. A burst of requests is also served by idle CPUs.
+    /// All queues.
     Overflow(Turns),
 }
 
@@ -167,15 +163,14 @@ impl Serve for RingChannel {
         }
     }
 
-    /// Answers the request that `wait` found; in the overflow channel also those waiting after it,
-    /// if idle CPUs help.
+    /// Answers the request that `wait` found.
     fn serve(&mut self) -> State {
         let Some(first) = self.next.take() else {
             return State::Nothing;
         };
         match self.part {
             Part::Cpu(_) => self.serve_own(first),
-            Part::Overflow(_) => self.serve_any(first),
+            Part::Overflow(_) => self.serve_entry(first),
         }
         State::Served
     }
@@ -202,18 +197,6 @@ impl RingChannel {
         }
     }
 
-    /// Serves a request of any CPU.
-    fn serve_any(&mut self, first: usize) {
-        let helpers = match self.ring.has_request() {
-            true => self.connection.filesystem().idle_helpers(MOST_HELPERS),
-            false => 0,
-        };
-        match helpers {
-            0 => self.serve_entry(first),
-            helpers => self.serve_burst(first, helpers),
-        }
-    }
-
     fn serve_entry(&mut self, number: usize) {
         if let Part::Overflow(turns) = &mut self.part {
             turns.take(self.connection.entry_order(), self.ring.queue(number));
@@ -221,7 +204,7 @@ impl RingChannel {
         let message = self.ring.message(number);
         let answered = answer_message(&self.connection, message, &mut self.rest);
         match self.part {
-            Part::Cpu(_) => self.commit(&answered),
+            Part::Cpu(_) => commit(&mut self.ring, &self.counters, &answered),
             Part::Overflow(_) => self.return_in_turn(&answered),
         }
         if let (Some(file), Some(queue)) = (answered.file, self.queue_of(&answered)) {
@@ -251,18 +234,6 @@ impl RingChannel {
             let _ = self.ring.flush();
             turns.end(&turn);
         }
-    }
-
-    /// Answers this request and as many of those after it as there are helpers.
-    fn serve_burst(&mut self, first: usize, helpers: usize) {
-        let mut numbers = self.ring.take_requests(helpers);
-        numbers.push(first);
-        let answered = answer_all(&self.connection, self.ring.messages(&numbers));
-        answered.iter().for_each(|answered| self.commit(answered));
-    }
-
-    fn commit(&mut self, answered: &Answered) {
-        commit(&mut self.ring, &self.counters, answered);
     }
 
     /// Sleeps after a temporary error.

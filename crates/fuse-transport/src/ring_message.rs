@@ -3,7 +3,6 @@
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use sys::fuse_ring::Message;
-use sys::pi_mutex::PiMutex;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::connection::Connection;
@@ -115,23 +114,4 @@ fn regular_file(reply: &[u8]) -> Option<u64> {
     let (entry, _) = EntryOut::read_from_prefix(reply).ok()?;
     let is_regular = FileType::from_raw_mode(entry.attr.mode).is_file();
     (is_regular && entry.nodeid != 0).then_some(entry.nodeid)
-}
-
-/// Answers several requests at once: this thread and those of idle CPUs take one after another.
-pub(crate) fn answer_all(connection: &Connection, messages: Vec<Message<'_>>) -> Vec<Answered> {
-    // One of them is for this thread.
-    let helpers = messages.len().saturating_sub(1);
-    let (left, answered) = (PiMutex::new(messages), PiMutex::new(Vec::new()));
-    let take = || left.lock().pop();
-    let work = || {
-        let mut rest = Vec::new();
-        while let Some(message) = take() {
-            let outcome = answer_message(connection, message, &mut rest);
-            answered.lock().push(outcome);
-        }
-    };
-    connection.filesystem().spread(helpers, &work);
-    // Even if the filesystem did not call it.
-    work();
-    answered.into_inner()
 }

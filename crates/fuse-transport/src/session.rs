@@ -118,8 +118,8 @@ impl Session {
         restartable: Option<impl FnOnce() -> Result<Restartable, E>>,
     ) -> Result<Arc<Self>, E> {
         let page = rustix::param::page_size();
-        let entries = rings.as_ref().map_or(&[][..], Rings::entries);
-        let connection = Connection::new(device, filesystem, config.max_request(page), entries);
+        let queues = rings.as_ref().map_or(0, Rings::queues);
+        let connection = Connection::new(device, filesystem, config.max_request(page), queues);
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
         let prepare = |rings| PreparedChannel::overflow(&connection, rings);
         let overflow = rings.as_ref().map(prepare).transpose();
@@ -144,7 +144,7 @@ impl Session {
         protocol: Protocol,
         restartable: Restartable,
     ) -> Result<Arc<Self>, Error> {
-        let connection = Connection::new(device, filesystem, protocol.max_request, &[]);
+        let connection = Connection::new(device, filesystem, protocol.max_request, 0);
         let connection = Arc::new(connection.map_err(Error::eventfd)?);
         connection.agreed(protocol);
         connection.make_restartable(restartable);

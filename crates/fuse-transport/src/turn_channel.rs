@@ -52,9 +52,7 @@ impl Serve for TurnChannel {
         let order = connection.entry_order();
         while let Some(asked) = order.take() {
             // The kernel puts a request into the queue of the CPU that it comes from.
-            let mut all = 0..asked.requests;
-            let sent = all.try_for_each(|_| connection.send_to_self(asked.file));
-            if sent.is_err() {
+            if connection.send_to_self(asked.file).is_err() {
                 order.give_up(asked.cpu);
             }
         }

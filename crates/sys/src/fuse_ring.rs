@@ -7,7 +7,7 @@
 //! Facts from `include/uapi/linux/fuse.h`, protocol 7.42: an entry is registered by a command in a
 //! 128-byte submission entry, whose address points to two iovecs, for header and payload.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -249,27 +249,6 @@ impl FuseRing {
         self.entries[number].queue
     }
 
-    /// Whether another request is available.
-    pub fn has_request(&mut self) -> bool {
-        self.take_completions();
-        let is_request = |event: &Event| matches!(event, Event::Request(_));
-        self.events.iter().any(is_request)
-    }
-
-    /// Takes up to `most` requests; other events stay queued.
-    pub fn take_requests(&mut self, most: usize) -> Vec<usize> {
-        self.take_completions();
-        let mut taken = Vec::new();
-        self.events.retain(|event| match event {
-            Event::Request(number) if taken.len() < most => {
-                taken.push(*number);
-                false
-            }
-            _ => true,
-        });
-        taken
-    }
-
     /// An entry that holds a request.
     ///
     /// # Panics
@@ -277,21 +256,6 @@ impl FuseRing {
     pub fn message(&mut self, number: usize) -> Message<'_> {
         // SAFETY: one message, for as long as `&mut self` excludes all other users.
         unsafe { self.ours(number) }
-    }
-
-    /// Messages of several entries at once. Other threads may work on them.
-    ///
-    /// # Panics
-    /// If an entry is not ours at present, or is named twice.
-    pub fn messages(&mut self, numbers: &[usize]) -> Vec<Message<'_>> {
-        let mut seen = BTreeSet::new();
-        let message = |&number: &usize| {
-            assert!(seen.insert(number), "entry {number} is named twice");
-            // SAFETY: one message for each entry, for as long as `&mut self` excludes all other
-            // users.
-            unsafe { self.ours(number) }
-        };
-        numbers.iter().map(message).collect()
     }
 
     /// # Panics

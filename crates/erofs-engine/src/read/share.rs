@@ -160,7 +160,7 @@ pub(crate) fn decompress_here(
 
 /// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns once no thread
 /// is inside either; a worker that has not begun by then never does.
-pub(crate) fn spread(
+fn spread(
     workers: &Workers,
     cpus: impl Iterator<Item = Option<usize>>,
     help: &(dyn Fn() + Sync),

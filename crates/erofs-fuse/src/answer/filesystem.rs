@@ -42,12 +42,12 @@ const BEHIND_BROKEN: u64 = 1 << 61;
 const LONGEST_NAME: usize = 255;
 
 figures::figures! {
-    /// What the filesystem of a mount counts.
+    /// Counters of the filesystem of a mount.
     #[derive(Debug, Serialize)]
     pub(crate) struct FilesystemFigures {
         /// Requests that failed by a fault of the image.
         faults: FaultFigures,
-        /// What was learned of launches, and read ahead of them.
+        /// Launches that were learned, and data read ahead of them.
         #[serde(skip_serializing_if = "Option::is_none")]
         profile: Option<LaunchFigures>,
         /// Small files and directories stored ahead of their readers.
@@ -675,14 +675,6 @@ impl Filesystem for ErofsFilesystem {
                 queries::SPANS => trace_spans::value(spans, caller).map_err(Failure::from),
                 _ => Err(Errno::NOTTY.into()),
             })
-    }
-
-    fn idle_helpers(&self, most: usize) -> usize {
-        self.engine.idle_helpers(most)
-    }
-
-    fn spread(&self, most: usize, work: &(dyn Fn() + Sync)) {
-        self.engine.spread(most, work);
     }
 
     fn watches(&self) -> bool {

@@ -317,39 +317,6 @@ fn many_readers_get_the_right_bytes() {
     });
 }
 
-/// The overflow queue has an entry in each CPU's queue: requests that wait in several of them are
-/// served at the same time.
-#[test]
-fn bursts_are_served_by_idle_cpus_too() {
-    with_each_transport("bursts", |mount, transport| {
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        thread::scope(|scope| {
-            for reader in 0..8_usize {
-                let path = mount.path("leisurely");
-                scope.spawn(move || {
-                    let mut only = rustix::thread::CpuSet::new();
-                    only.set(reader % 2);
-                    let _ = rustix::thread::sched_setaffinity(None, &only);
-                    let file = File::open(path).unwrap();
-                    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
-                    let mut bytes = vec![0; 4096];
-                    for turn in 0..20 {
-                        let offset = (reader as u64 * 20 + turn) * 8192;
-                        file.read_exact_at(&mut bytes, offset).unwrap();
-                        assert_big(&bytes, offset);
-                    }
-                });
-            }
-        });
-        let counters = mount.end();
-        let bursts = counters["bursts"].as_u64();
-        match transport {
-            Transport::IoUring if cpus > 1 => assert!(bursts > Some(0), "{counters}"),
-            _ => assert_eq!(bursts, Some(0), "{counters}"),
-        }
-    });
-}
-
 /// Reads from the file on the first CPU, 4 KiB in each of `turns` pages that have not been read.
 fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     let mut only = rustix::thread::CpuSet::new();

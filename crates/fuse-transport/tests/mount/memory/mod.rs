@@ -4,7 +4,6 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -48,8 +47,6 @@ const ROOT: [(&str, u64); 7] = [
 
 struct Memory {
     big: Arc<Vec<u8>>,
-    /// Number of bursts that were served on two threads.
-    bursts: Arc<AtomicUsize>,
     /// Number of reads of "hello".
     greetings: Arc<(Mutex<u64>, Condvar)>,
 }
@@ -153,18 +150,6 @@ impl Filesystem for Memory {
         Ok(())
     }
 
-    fn idle_helpers(&self, most: usize) -> usize {
-        most.min(1)
-    }
-
-    fn spread(&self, _: usize, work: &(dyn Fn() + Sync)) {
-        self.bursts.fetch_add(1, Ordering::Relaxed);
-        thread::scope(|scope| {
-            scope.spawn(work);
-            work();
-        });
-    }
-
     fn read_directory(
         &self,
         _: Caller,
@@ -253,10 +238,8 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let config = Config::default();
     let cpus = cpu_workers::plugged_in_cpus().unwrap();
     let rings = ring.map(|_| Rings::new(&cpus, true, 1).unwrap());
-    let bursts = Arc::new(AtomicUsize::new(0));
     let memory = Memory {
         big,
-        bursts: Arc::clone(&bursts),
         greetings: Default::default(),
     };
     let session = Session::start(device, Arc::new(memory), &config, rings).unwrap();
@@ -279,9 +262,7 @@ pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     for thread in threads {
         thread.join().unwrap();
     }
-    let mut counters = serde_json::to_value(session.statistics()).unwrap();
-    counters["bursts"] = bursts.load(Ordering::Relaxed).into();
-    println!("{counters}");
+    println!("{}", serde_json::to_value(session.statistics()).unwrap());
 }
 
 fn say(word: &str) {
