@@ -2,7 +2,6 @@
 
 mod complete;
 mod inside;
-mod markdown;
 mod pages;
 #[cfg(test)]
 mod tests;

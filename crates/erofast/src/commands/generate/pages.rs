@@ -9,7 +9,6 @@ use clap_mangen::Man;
 use erofs_mount::{KNOWN, KnownOption};
 use roff::Roff;
 
-use super::markdown;
 use crate::cli::{Cli, DumpArgs, FsckArgs, HelperArgs};
 use crate::text;
 
@@ -141,7 +140,7 @@ fn page(mut command: Command, section: u8, rest: &str) -> io::Result<File> {
     if has_commands {
         man.render_subcommands_section(&mut out)?;
     }
-    markdown::render(rest).to_writer(&mut out)?;
+    man_page::render(rest).to_writer(&mut out)?;
     Ok(File {
         name: man.get_filename(),
         section,

@@ -1,4 +1,5 @@
-//! Converts Markdown to the text of a man page.
+//! Converts a page in Markdown to the text of a man page.
+#![forbid(unsafe_code)]
 
 use std::mem::take;
 
