@@ -127,12 +127,20 @@ fn mounted_or_skipped(name: &str, options: &str) -> Option<Place> {
 }
 
 /// Waits for something that happens soon after its cause.
-fn soon(what: &str, mut happened: impl FnMut() -> bool) {
+fn soon(what: &str, happened: impl FnMut() -> bool) {
+    assert!(happens(happened), "{what} did not happen");
+}
+
+/// Waits for it; false: it does not happen.
+fn happens(mut happened: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !happened() {
-        assert!(begin.elapsed() < LONG, "{what} did not happen");
+        if begin.elapsed() > LONG {
+            return false;
+        }
         thread::sleep(Duration::from_millis(20));
     }
+    true
 }
 
 fn pid_of(place: &Place) -> rustix::process::Pid {
