@@ -26,7 +26,7 @@ pub struct Landlock {
     pub complete: bool,
 }
 
-/// What may be done at and below a place.
+/// A place, and the accesses allowed at and below it.
 pub type Rule = (OwnedFd, BitFlags<AccessFs>);
 
 /// Rules of paths. A path that does not exist needs no permission.

@@ -1,4 +1,4 @@
-//! What a process gives up for good before it touches bytes that others chose: its
+//! Rights that a process gives up for good before it touches untrusted bytes: its
 //! [capabilities], [root](user), [files] and [system calls](calls).
 //!
 //! Each step says why the kernel or a container refuses it; the caller decides what that means. The

@@ -51,7 +51,7 @@ impl Layout {
                 .and_then(|size| start.checked_add(size))
                 .ok_or_else(|| {
                     Error::Format(format!(
-                        "{} data blocks: their tree has no end",
+                        "a tree over {} data blocks would have no end",
                         parameters.data_blocks
                     ))
                 })?;

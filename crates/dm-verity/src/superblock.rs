@@ -86,7 +86,7 @@ fn text(field: &[u8]) -> Result<&str, Error> {
     let (name, rest) = field.split_at(end);
     match std::str::from_utf8(name) {
         Ok(name) if rest.iter().all(|byte| *byte == 0) => Ok(name),
-        _ => refuse("the name of the hash algorithm is not a name".into()),
+        _ => refuse("the name of the hash algorithm is not valid".into()),
     }
 }
 

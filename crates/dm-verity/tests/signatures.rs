@@ -62,26 +62,26 @@ fn signatures_of_every_key_and_form_are_accepted() {
 fn what_is_no_trusted_signature_is_refused_with_its_reason() {
     let zeros = "0".repeat(64);
     let cases: [(&str, &str, &[&str], &str); 16] = [
-        ("rsa", &zeros, &["rsa"], "has not signed this root hash"),
-        ("p256", &zeros, &["p256"], "has not signed this root hash"),
-        ("p384", &zeros, &["p384"], "has not signed this root hash"),
+        ("rsa", &zeros, &["rsa"], "did not sign this root hash"),
+        ("p256", &zeros, &["p256"], "did not sign this root hash"),
+        ("p384", &zeros, &["p384"], "did not sign this root hash"),
         (
             "rsa-attributes",
             &zeros,
             &["rsa"],
-            "not one of this root hash",
+            "does not sign this root hash",
         ),
         (
             "rsa-of-newline",
             ROOT,
             &["rsa"],
-            "has not signed this root hash",
+            "did not sign this root hash",
         ),
         (
             "rsa",
             ROOT,
             &["other"],
-            "other.crt has not signed this root hash",
+            "other.crt did not sign this root hash",
         ),
         (
             "rsa",
@@ -109,7 +109,7 @@ fn what_is_no_trusted_signature_is_refused_with_its_reason() {
             "has the signer's serial number 10:01",
         ),
         ("rsa", ROOT, &[], "there is no certificate (*.crt) in "),
-        ("rsa", ROOT, &["ed25519"], "is none of RSA"),
+        ("rsa", ROOT, &["ed25519"], "is not RSA"),
         ("rsa-pss", ROOT, &["rsa"], "is not that of the key in"),
         ("rsa-sha1", ROOT, &["rsa"], "is not SHA-256, -384 or -512"),
         ("rsa-attached", ROOT, &["rsa"], "not detached"),

@@ -188,7 +188,7 @@ fn another_root_hash_opens_nothing() {
     let recipe = Recipe::new("sha256", 1024, b"");
     let (area, _) = recipe.write(&crate::writer::data(40, 1024));
     let error = open(&area, &"00".repeat(32)).unwrap_err().to_string();
-    assert_eq!(error, "the root hash given is not that of the tree");
+    assert_eq!(error, "the given root hash is not that of the tree");
     let error = open(&area, "0011").unwrap_err().to_string();
     assert_eq!(
         error,
@@ -245,7 +245,7 @@ fn hostile_superblocks_get_one_line() {
             b"md5\0\0\0".to_vec(),
             "\"md5\" is not supported",
         ),
-        ("algorithm of bytes", 32, vec![0xff; 32], "not a name"),
+        ("algorithm of bytes", 32, vec![0xff; 32], "not valid"),
         ("data block 0", 64, vec![0; 4], "data block size 0"),
         (
             "data block of 4 GiB",

@@ -54,7 +54,7 @@ pub struct LabEngineArgs {
     pub engines: Vec<String>,
 }
 
-/// What becomes of the report of an experiment.
+/// Forms of the report of an experiment.
 #[derive(Args, Debug)]
 pub struct LabOutputArgs {
     /// Write the report as one HTML file too
@@ -69,7 +69,7 @@ pub struct LabOutputArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab suite"))]
 pub struct LabSuiteArgs {
-    /// What is compared.
+    /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
     /// Launches of each program that count; trees are read at most 14 times
@@ -91,7 +91,7 @@ pub struct LabSuiteArgs {
     /// Seed of the order, and of the places of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -162,7 +162,7 @@ pub struct LabPressureArgs {
     /// Seed of the order, and of the files that are read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// The last program; {} stands for the mount point (default: one that reads files)
@@ -176,7 +176,7 @@ pub struct LabPressureArgs {
 pub struct LabReadArgs {
     /// Image to read
     pub image: PathBuf,
-    /// What is compared.
+    /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
     /// Samples of each test (default: as many as a claim needs, or 5 of one engine)
@@ -194,7 +194,7 @@ pub struct LabReadArgs {
     /// Seed of the order, and of the places of random reads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -220,7 +220,7 @@ pub struct LabHotplugArgs {
     /// What keeps the machine busy
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program to launch while the CPU is offline; {} stands for the mount point
@@ -278,7 +278,7 @@ pub struct LabKernelArgs {
     /// Print all figures after the answer, as is done where standard output is no terminal
     #[arg(long)]
     pub details: bool,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
     /// Program and arguments; {} stands for the mount point
@@ -313,7 +313,7 @@ pub struct LabRoundsArgs {
     /// Print all figures after the answer, as is done where standard output is no terminal
     #[arg(long)]
     pub details: bool,
-    /// What becomes of the report.
+    /// Forms of the report.
     #[command(flatten)]
     pub output: LabOutputArgs,
 }
@@ -324,7 +324,7 @@ pub struct LabRoundsArgs {
 pub struct LabLaunchArgs {
     /// Image to launch from
     pub image: PathBuf,
-    /// What is compared.
+    /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
     /// Launches of each engine that count

@@ -17,7 +17,7 @@ macro_rules! outln {
 pub fn check_stdout() -> anyhow::Result<()> {
     anyhow::ensure!(
         !sys::inherited::stdout_was_closed(),
-        "the standard output is closed"
+        "standard output is closed"
     );
     Ok(())
 }

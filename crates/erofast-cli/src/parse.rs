@@ -151,10 +151,10 @@ fn line(message: &str) -> String {
 }
 
 /// Many tools take paths in an archive after its name.
-const PATHS: &str = "paths of the image are given with --path";
+const PATHS: &str = "give paths of the image with --path";
 
 /// hyperfine and others take the program without a separator.
-const PROGRAM: &str = "a program and its arguments stand behind --";
+const PROGRAM: &str = "give a program and its arguments after --";
 
 /// Whether there was one argument too many that is not an option.
 fn is_extra(error: &str) -> bool {

@@ -128,7 +128,7 @@ pub struct TraceLatencyArgs {
     pub json: bool,
 }
 
-/// What a row of `trace latency` stands for.
+/// Meaning of a row of `trace latency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// One thread
@@ -141,7 +141,7 @@ pub enum By {
     Workqueue,
 }
 
-/// What the rows of `trace latency` are sorted by.
+/// Sort order of the rows of `trace latency`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// Sum of all waits, after wake-ups and after preemptions

@@ -66,7 +66,9 @@ impl Challenge {
     ) -> Result<HeaderValue, Failure> {
         match self {
             Challenge::Basic => user.ok_or_else(|| {
-                Failure::lasting(format!("the registry wants user and password; {remedy}"))
+                Failure::lasting(format!(
+                    "the registry requires a user and password; {remedy}"
+                ))
             }),
             Challenge::Bearer { realm, parameters } => {
                 let realm = Url::parse_with_params(realm, parameters);

@@ -165,7 +165,7 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     if let Some(path) = &options.header_file {
         for (number, line) in (1..).zip(read("header", path)?.lines()) {
             let header = header(line.trim());
-            let place = || format!("{}:{number}: no header `Name: value`", path.display());
+            let place = || format!("{}:{number}: is not a header `Name: value`", path.display());
             let (name, value) = match line.trim().is_empty() {
                 true => continue,
                 false => header.ok_or_else(|| Failure::lasting(place()))?,
@@ -214,5 +214,5 @@ fn authorization(
     scheme: impl Fn(&str) -> String,
 ) -> Result<HeaderValue, Failure> {
     let value = secret(&scheme(read(option, path)?.trim()));
-    value.ok_or_else(|| Failure::lasting(format!("{}: not one line of text", path.display())))
+    value.ok_or_else(|| Failure::lasting(format!("{}: must be one line of text", path.display())))
 }

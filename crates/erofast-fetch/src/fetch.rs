@@ -200,7 +200,8 @@ impl Fetch {
             .missing
             .iter()
             .for_each(|&block| self.room.forget(block));
-        let why = "damaged in the cache; the next to open the image converts the layer again";
+        let why =
+            "damaged in the cache; the layer is converted again when the image is next opened";
         let text = self.about(&asked, why);
         self.answer(asked, Errno::IO.raw_os_error(), text);
     }

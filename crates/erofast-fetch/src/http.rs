@@ -160,7 +160,7 @@ impl Server {
         if answered {
             return match response.headers().get(CONTENT_ENCODING) {
                 Some(encoding) if encoding != "identity" => {
-                    Err(Failure::new("the server compresses what it sends"))
+                    Err(Failure::new("the server sent compressed data"))
                 }
                 _ => Ok(response),
             };
@@ -197,7 +197,7 @@ fn is_redirect(status: StatusCode) -> bool {
 
 fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     let location =
-        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect to nowhere"))?;
+        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect without a target"))?;
     let next = url
         .join(&location)
         .map_err(|error| Failure::lasting(format!("a redirect: {error}")))?;
@@ -225,7 +225,7 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
     };
     let length = length.ok_or_else(|| Failure::new("the server does not send the length"))?;
     if length > LONGEST {
-        let line = format!("the server announces {length} bytes; images have 16 TiB at most");
+        let line = format!("the server announces {length} bytes; images have at most 16 TiB");
         return Err(Failure::lasting(line));
     }
     Ok(Identity {
@@ -245,7 +245,7 @@ fn validator_of(
     let value = text(headers, name);
     match value.as_ref().map_or(0, String::len) {
         bytes if bytes > LONGEST_TAG => Err(Failure::lasting(format!(
-            "the server sends {what} of {bytes} bytes; {LONGEST_TAG} are the most"
+            "the server sends {what} of {bytes} bytes; the limit is {LONGEST_TAG}"
         ))),
         _ => Ok(value),
     }
@@ -277,7 +277,7 @@ pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failur
     let headers = response.headers();
     let range = content_range(headers).map(|(range, _)| range);
     if range.as_ref() != Some(bytes) {
-        return Err(Failure::new("the server answers with another range"));
+        return Err(Failure::new("the server answered with a different range"));
     }
     match text(headers, CONTENT_LENGTH).and_then(|value| value.parse::<u64>().ok()) {
         Some(length) if length != bytes.end - bytes.start => {

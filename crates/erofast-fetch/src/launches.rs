@@ -72,7 +72,7 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
     });
 }
 
-/// The same of an image that is opened without its server.
+/// The launch profile of an image that is opened without its server.
 pub fn deliver_known(fetch: &Fetch) {
     let is_wanted = fetch.options.launches;
     let find = || known(&fetch.source, &fetch.options, &fetch.identity);

@@ -169,7 +169,7 @@ impl Layers {
         diff_ids: impl AsyncFnOnce() -> Result<Vec<String>, Failure>,
     ) -> Result<Layers, Failure> {
         if listed.len() > LAYERS.max(DEVICES + 2) {
-            let line = format!("has {} layers; {LAYERS} are the most", listed.len());
+            let line = format!("has {} layers; the limit is {LAYERS}", listed.len());
             return Err(Failure::lasting(line));
         }
         let kinds: Vec<_> = listed.iter().map(|layer| (layer.kind(), layer)).collect();
@@ -308,7 +308,7 @@ fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, 
         }
     }
     if layers.len() > LAYERS {
-        let line = format!("has {} layers; {LAYERS} are the most", layers.len());
+        let line = format!("has {} layers; the limit is {LAYERS}", layers.len());
         return Err(Failure::lasting(line));
     }
     let mut layers = layers.into_iter();

@@ -27,7 +27,7 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, \
      application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// What a reference leads to.
+/// The manifest or blob to which a reference leads.
 #[derive(Debug)]
 pub struct Resolved {
     /// The layers that make up the image.
@@ -169,7 +169,7 @@ async fn of_machine(
         subjects.insert(0, chosen.clone());
         (_, manifest) = fetch(server, &Version::Digest(chosen)).await?;
     }
-    Err(Failure::lasting("indexes in indexes in indexes"))
+    Err(Failure::lasting("image indexes are nested too deeply"))
 }
 
 /// A layer alone, and the archives above it.

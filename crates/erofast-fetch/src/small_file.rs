@@ -15,7 +15,7 @@ const LONGEST: u64 = 64 << 10;
 /// Reads a regular file: another kind may make its reader wait, or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read_at_most(option, path, LONGEST)?);
-    text.map_err(|_| about(option, path, "is not a text in UTF-8"))
+    text.map_err(|_| about(option, path, "is not UTF-8 text"))
 }
 
 /// A failure of a file that an option names.

@@ -29,7 +29,7 @@ use crate::small_file::{about, read_at_most};
 /// Size limit of a file of certificates: the system's is a fifth of that.
 const LONGEST: u64 = 1 << 20;
 /// For a file that should be in PEM.
-const IN_DER: &str = "is a certificate in DER, not in PEM: openssl x509 -inform der converts it";
+const IN_DER: &str = "is a DER certificate, not PEM: openssl x509 -inform der converts it";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
@@ -84,8 +84,8 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let why = match read {
         Ok(read) if !read.is_empty() => return Ok(read),
         Ok(_) if Certificate::from_der(&bytes).is_ok() => IN_DER.to_owned(),
-        Ok(_) => "has no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned(),
-        Err(error) => format!("is no file of certificates in PEM: {error}"),
+        Ok(_) => "contains no PEM certificate (-----BEGIN CERTIFICATE-----)".to_owned(),
+        Err(error) => format!("is not a file of PEM certificates: {error}"),
     };
     Err(about("ca", path, why))
 }

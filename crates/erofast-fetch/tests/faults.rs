@@ -107,9 +107,9 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
     let cases = [
         (Fault::Status(404), "404"),
         (Fault::Status(500), "500"),
-        (Fault::Short, "broke off"),
+        (Fault::Short, "was cut off"),
         (Fault::Long, "the server announces "),
-        (Fault::OtherRange, "another range"),
+        (Fault::OtherRange, "a different range"),
         (Fault::Whole, "no ranges"),
         (Fault::Stalled, ""),
         (Fault::Drip, "less than a block of 16 KiB in time"),
@@ -195,7 +195,7 @@ fn what_cannot_be_opened_is_one_line() {
     server.state().always = Some(Fault::Length(1 << 62));
     let error = start(&server.url("/a"), &options(&cache)).unwrap_err();
     assert!(
-        error.to_string().ends_with("images have 16 TiB at most"),
+        error.to_string().ends_with("images have at most 16 TiB"),
         "{error}"
     );
     (server.state().always, server.state().etag) = (None, Some("x".repeat(60_000)));

@@ -108,7 +108,7 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     };
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
     let line = format!(
-        "{}: {}:2: no header `Name: value`",
+        "{}: {}:2: is not a header `Name: value`",
         server.url("/a"),
         path.display()
     );

@@ -155,18 +155,18 @@ fn a_file_of_certificates_that_has_none_is_named() {
         line()
     );
     std::fs::write(&path, "none").unwrap();
-    let none = format!("{begin}has no certificate in PEM (-----BEGIN CERTIFICATE-----)");
+    let none = format!("{begin}contains no PEM certificate (-----BEGIN CERTIFICATE-----)");
     assert_eq!(line(), none);
     std::fs::write(&path, b"\xff\xfe none either").unwrap();
     assert_eq!(line(), none);
     certificate(cache.path(), "IP:127.0.0.1");
     let certificate = CertificateDer::from_pem_file(cache.path().join("cert.pem")).unwrap();
     std::fs::write(&path, &certificate).unwrap();
-    let der = "is a certificate in DER, not in PEM: openssl x509 -inform der converts it";
+    let der = "is a DER certificate, not PEM: openssl x509 -inform der converts it";
     assert_eq!(line(), format!("{begin}{der}"));
     let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
     std::fs::write(&path, broken).unwrap();
-    let begin = format!("{begin}is no file of certificates in PEM: ");
+    let begin = format!("{begin}is not a file of PEM certificates: ");
     assert!(line().starts_with(&begin), "{}", line());
 }
 
@@ -180,7 +180,7 @@ fn credentials_that_are_no_text_are_named() {
         ..options(&cache)
     };
     let line = open(&server.url("/a"), &named).unwrap_err().to_string();
-    let end = format!("http.token_file={}: is not a text in UTF-8", path.display());
+    let end = format!("http.token_file={}: is not UTF-8 text", path.display());
     assert!(line.ends_with(&end), "{line}");
 }
 

@@ -45,7 +45,7 @@ fn a_closed_standard_output_is_an_error_before_anything_is_done() {
         .arg(env!("CARGO_BIN_EXE_erofast-lab"))
         .output()
         .expect("sh starts");
-    fails(&output, 1, "the standard output is closed");
+    fails(&output, 1, "standard output is closed");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_cannot_be_printed_or_buffered_is_one_line_with_its_name() {
     fails(
         &output,
         1,
-        "--buffer 99999999999: no room for so many KiB on each CPU",
+        "--buffer 99999999999: there is no memory for that many KiB per CPU",
     );
 }
 
@@ -155,9 +155,9 @@ fn without_root_the_lab_and_the_recorder_say_that_they_need_it() {
 fn a_program_without_its_separator_and_an_unwritable_report_are_refused_before_the_run() {
     let image = image().display().to_string();
     let output = erofast_lab(&["lab", "launch", &image, "{}/bin/app"]);
-    fails(&output, 2, "a program and its arguments stand behind --");
+    fails(&output, 2, "give a program and its arguments after --");
     let output = erofast_lab(&["lab", "launch", &image, "--", "/bin/app"]);
-    fails(&output, 2, "the command has no {}");
+    fails(&output, 2, "the command does not contain {}");
     for option in ["--html", "--svg"] {
         let file = "/nonexistent/report";
         let output = erofast_lab(&["lab", "launch", &image, option, file, "--", "{}/app"]);
@@ -166,7 +166,7 @@ fn a_program_without_its_separator_and_an_unwritable_report_are_refused_before_t
     let output = erofast_lab(&["trace", "record", "-o", "/nonexistent/t", "--", "true"]);
     fails(&output, 1, "cannot write /nonexistent/t");
     let output = erofast_lab(&["lab", "hotplug", &image, "--", "/bin/app"]);
-    fails(&output, 2, "the command has no {}");
+    fails(&output, 2, "the command does not contain {}");
 }
 
 #[test]

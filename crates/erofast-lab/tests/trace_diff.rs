@@ -165,7 +165,7 @@ fn work_items_have_their_queue_delays() {
     assert_eq!(unmatched.status.code(), Some(1));
     let line = String::from_utf8(unmatched.stderr).unwrap();
     assert!(
-        line.contains("a, b: no wait and no work item is selected"),
+        line.contains("a, b: no waits or work items are selected"),
         "{line}"
     );
 }

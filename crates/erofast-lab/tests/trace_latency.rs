@@ -343,7 +343,7 @@ fn rows_are_sorted_limited_and_selected() {
             let errors = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(1), "{nothing:?}");
             assert!(
-                errors.contains("no wait and no work item is selected"),
+                errors.contains("no waits or work items are selected"),
                 "{errors}"
             );
         }

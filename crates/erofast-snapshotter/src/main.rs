@@ -74,7 +74,7 @@ fn parts(options: &Options) -> Result<Parts, String> {
         .find(|mark| root.display().to_string().contains(**mark))
     {
         return Err(format!(
-            "--root={}: overlayfs takes no directory with {mark:?}",
+            "--root={}: overlayfs cannot use a directory with {mark:?} in its name",
             root.display()
         ));
     }

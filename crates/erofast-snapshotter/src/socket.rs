@@ -12,7 +12,7 @@ use std::path::Path;
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(old) if old.file_type().is_socket() => fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("it is there, and is no socket")),
+        Ok(_) => return Err(io::Error::other("it exists and is not a socket")),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }

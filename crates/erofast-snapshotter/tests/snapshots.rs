@@ -183,8 +183,11 @@ fn what_cannot_be_started_is_one_line() {
             "another erofast-snapshotter has it open",
         ),
         (vec!["--root", &file], &*file),
-        (vec!["--root", &comma], "overlayfs takes no directory with"),
-        (vec!["--root", &root, "--socket", &file], "is no socket"),
+        (
+            vec!["--root", &comma],
+            "overlayfs cannot use a directory with",
+        ),
+        (vec!["--root", &root, "--socket", &file], "is not a socket"),
         (
             vec!["--root", &root, "--metrics", "192.0.2.1:1"],
             "--metrics=192.0.2.1:1",

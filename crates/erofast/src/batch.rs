@@ -17,7 +17,7 @@ const AHEAD: usize = 4;
 
 /// The receiver is gone.
 #[derive(Debug, thiserror::Error)]
-#[error("all worker threads are gone")]
+#[error("all worker threads have ended")]
 pub struct Closed;
 
 /// The sending end. Entries that are not flushed before it is dropped are lost: see
@@ -58,7 +58,7 @@ pub fn threads<'scope, R: Send + 'scope>(
         match thread::Builder::new().spawn_scoped(scope, work) {
             Ok(thread) => threads.push(thread),
             Err(error) if threads.is_empty() => {
-                return Err(anyhow::Error::new(error).context("no thread can be started"));
+                return Err(anyhow::Error::new(error).context("cannot start a thread"));
             }
             Err(_) => break,
         }

@@ -91,7 +91,7 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
     found.dedup_by(|a, b| a.path == b.path && a.inode.is_ok() == b.inode.is_ok());
     if found.is_empty() {
         let pattern = text::name(pattern);
-        bail!("{}: {pattern}: nothing has a name like that", engine.name());
+        bail!("{}: {pattern}: no name matches", engine.name());
     }
     if follow {
         for entry in &mut found {
@@ -141,7 +141,7 @@ impl Search<'_> {
         match self.found.len() {
             0..MATCHES => self.found.push(Found::of(path, inode)),
             MATCHES => {
-                let error = anyhow::anyhow!("more than {MATCHES} names fit the pattern");
+                let error = anyhow::anyhow!("more than {MATCHES} names match the pattern");
                 self.found.push(Found::of(path, Err(error)));
             }
             _ => {}

@@ -183,7 +183,7 @@ impl Listing {
         let broke_off = match outcome {
             Err(error) => Some(error.to_string()),
             Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(
-                "nid {}: {} names out of order: the listing ends here",
+                "nid {}: {} names are out of order: the listing ends here",
                 self.directory.nid, self.read.out_of_order
             )),
             Ok(()) => None,

@@ -122,7 +122,7 @@ impl Walk<'_> {
         let directory = inode.file_type() == FileType::Directory;
         if directory && !first {
             let error = format!(
-                "nid {}: this directory is in the tree more than once",
+                "nid {}: this directory appears more than once in the tree",
                 inode.own_nid()
             );
             return self.fault(inode.nid, error);

@@ -180,7 +180,7 @@ fn a_manifest_that_is_none_is_one_line_and_status_1() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr.lines().count() == 1 && stderr.contains(":1: is not a line of sha256sum"),
+        stderr.lines().count() == 1 && stderr.contains(":1: is not a line as sha256sum"),
         "{stderr}"
     );
 }

@@ -160,11 +160,7 @@ fn a_target_that_is_a_file_or_lacks_its_parent_is_said_to_be_so() {
     let output = erofast(&["extract", &image, &image]);
     fails(&output, 1, "meta.erofs: is not a directory");
     let output = erofast(&["extract", &image, below.to_str().expect("text")]);
-    fails(
-        &output,
-        1,
-        "the directory it should be made in does not exist",
-    );
+    fails(&output, 1, "its parent directory does not exist");
     assert!(!folder.path().join("no").exists());
 }
 
@@ -277,7 +273,7 @@ fn directories_in_the_place_of_files_are_named() {
     fails(
         &erofast(&["profile", "list", "/"]),
         1,
-        "/: is a directory; profiles are named by the path of the image",
+        "/: is a directory; name a profile by the path of its image",
     );
     let all = erofast(&["ls", "-la", &image]);
     assert_eq!(all.stdout, erofast(&["ls", "-l", &image]).stdout);
@@ -426,7 +422,7 @@ fn wrong_use_of_urls_names_what_was_typed() {
         ),
         (
             &["cache", "fetch", "a.erofs"],
-            "a.erofs: is no http://, https:// or oci:// URL",
+            "a.erofs: is not an http://, https:// or oci:// URL",
         ),
     ] {
         fails(&erofast(arguments), 2, line);

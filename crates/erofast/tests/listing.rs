@@ -127,7 +127,11 @@ fn what_is_left_out_of_a_listing_is_named_and_makes_it_fail() {
             out.contains("entry-04") && out.contains("entry-06"),
             "{path}: {out}"
         );
-        assert_eq!(err.matches("is no name").count(), 1, "{path}: {err}");
+        assert_eq!(
+            err.matches("is not a valid name").count(),
+            1,
+            "{path}: {err}"
+        );
     }
 }
 
@@ -138,7 +142,7 @@ fn a_name_that_may_be_a_broken_one_is_no_missing_file() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert!(
-            error.contains("is no name") && error.lines().count() == 1,
+            error.contains("is not a valid name") && error.lines().count() == 1,
             "{error}"
         );
     }
@@ -153,7 +157,7 @@ fn an_extraction_that_leaves_entries_out_keeps_the_others_and_fails() {
     for output in [&to_tree, &to_stream] {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert_eq!(error.matches("is no name").count(), 1, "{error}");
+        assert_eq!(error.matches("is not a valid name").count(), 1, "{error}");
     }
     assert!(tree.join("dir/sub/entry-06").exists());
     let name = b"dir/sub/entry-06";

@@ -345,7 +345,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     };
     let (status, _, line) = profile("show", &[]);
     assert!(
-        status == Some(1) && line.contains("no launches were learned of it"),
+        status == Some(1) && line.contains("no launches from it have been learned"),
         "{line}"
     );
 
@@ -419,7 +419,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
         .unwrap()
         .replace("read ", "read x");
     let damaged = [
-        ("erofast-", "cut short"),
+        ("erofast-", "truncated"),
         ("Dear reader", "not a launch profile"),
     ];
     let damaged = damaged.map(|(text, why)| (text.as_bytes(), why));
@@ -444,7 +444,10 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert!(!file.is_symlink() && real.exists());
     std::fs::write(file, bytes).unwrap();
     assert_eq!(profile("remove", &["script"]).0, Some(0));
-    let none = format!("{}: no launches were learned of it\n", image.display());
+    let none = format!(
+        "{}: no launches from it have been learned\n",
+        image.display()
+    );
     assert_eq!(profile("list", &[]), (Some(0), none, String::new()));
     assert!(!file.exists());
 }

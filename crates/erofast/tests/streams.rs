@@ -196,6 +196,6 @@ fn a_standard_output_that_is_no_descriptor_is_an_error_before_anything_is_done()
             .expect("a shell");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{command}: {stderr}");
-        assert_eq!(stderr, "erofast: the standard output is closed\n");
+        assert_eq!(stderr, "erofast: standard output is closed\n");
     }
 }

@@ -279,7 +279,7 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
         (long, "at most 1048576 are read"),
         (
             format!("{BEGIN}{gone}"),
-            "fits no more: program: 1 of 1 windows",
+            "no longer fits: program: 1 of 1 windows",
         ),
     ] {
         fs::write(site.beside(), &text).unwrap();
@@ -466,7 +466,10 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     let output = run(&["profile", "export", "new.erofs"]);
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(line, "erofast: new.erofs: no launches were learned of it\n");
+    assert_eq!(
+        line,
+        "erofast: new.erofs: no launches from it have been learned\n"
+    );
 }
 
 /// The search for a profile is no request, and no byte of the image is read for it.
@@ -628,7 +631,7 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
         (
             &["app.erofs", "--", "test", "-d", "{}"],
             1,
-            "read no file of it",
+            "read none of its files",
         ),
         (
             &["none.erofs", "--", "{}/script"],

@@ -39,7 +39,7 @@ pub(crate) fn read(
         request.need(missing)?;
     }
     Err(io::Error::other(
-        "fetched blocks leave the cache before they are read",
+        "fetched blocks are evicted from the cache before they are read",
     ))
 }
 

@@ -151,7 +151,7 @@ fn parse_lz4(record: &[u8], block_size: u32) -> Result<Lz4Config> {
     let blocks = u16_at(record, 2).max(1);
     if u64::from(blocks) * u64::from(block_size) > MAX_PCLUSTER {
         return corrupted!(
-            "lz4 pclusters of {blocks} blocks of {block_size} bytes, 1 MiB is the limit"
+            "lz4 pclusters of {blocks} blocks of {block_size} bytes; the limit is 1 MiB"
         );
     }
     Ok(Lz4Config {

@@ -144,7 +144,7 @@ impl Image {
     pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
         match block.checked_mul(self.superblock.block_size.into()) {
             Some(address) => Ok(address),
-            None => corrupted!("block address {block:#x} is no address at all"),
+            None => corrupted!("block address {block:#x} is not an address"),
         }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
 pub(crate) fn structure<T: FromBytes>(bytes: &[u8]) -> T {
     match T::read_from_bytes(bytes) {
         Ok(value) => value,
-        Err(_) => unreachable!("{} bytes are no such structure", bytes.len()),
+        Err(_) => unreachable!("{} bytes cannot be this structure", bytes.len()),
     }
 }
 

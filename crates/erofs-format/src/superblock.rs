@@ -163,12 +163,12 @@ fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
 fn check_shape(raw: &RawSuperblock) -> Result<()> {
     if !BLOCK_BITS.contains(&raw.blkszbits) {
         let bits = raw.blkszbits;
-        return unsupported!("block size of 2^{bits} bytes (2^9 to 2^16 are)");
+        return unsupported!("block size of 2^{bits} bytes (2^9 to 2^16 are supported)");
     }
     let size = superblock_size(raw);
     if size > MAX_SUPERBLOCK {
         return corrupted!(
-            "superblock of {size} bytes ({} extension slots), {MAX_SUPERBLOCK} are possible",
+            "superblock of {size} bytes ({} extension slots), at most {MAX_SUPERBLOCK} are possible",
             raw.sb_extslots
         );
     }

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// Another user's mount, which the kernel shows only to that user.
     #[error(
-        "{mountpoint}: only the user that mounted it sees it, without allow_root or allow_other"
+        "{mountpoint}: only the user who mounted it can see it, unless it has allow_root or allow_other"
     )]
     Private {
         /// The mount point.
@@ -161,7 +161,7 @@ impl Error {
         let by = by.display();
         Self::mountpoint(
             mountpoint,
-            format!("not unmounted: another filesystem is mounted at {by}; umount that first"),
+            format!("not unmounted: another filesystem is mounted at {by}; unmount that first"),
         )
     }
 }
@@ -213,6 +213,6 @@ pub fn needs_root(error: &io::Error, or: &str) -> String {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => OPEN_TO_EVERYONE,
-        _ => "FUSE is needed: modprobe fuse, or pass the device into the container",
+        _ => "FUSE is needed: run modprobe fuse, or pass the device into the container",
     }
 }

@@ -384,7 +384,7 @@ fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     if wanted <= memory {
         return Ok(());
     }
-    let must = format!("{wanted} MiB are more than this machine has ({memory} MiB)");
+    let must = format!("{wanted} MiB is more than this machine has ({memory} MiB)");
     Err(OptionError::Value(format!(
         "reserved_pages={pages}: {must}"
     )))

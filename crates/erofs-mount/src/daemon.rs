@@ -72,7 +72,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let longest = request.options.engine.remote.timeout;
     let started = patience::start(command, &signals, longest).map_err(Error::std_io(
-        "cannot start the daemon, which takes /proc and /dev/null",
+        "cannot start the daemon, which needs /proc and /dev/null",
     ))?;
     let mut daemon = match started {
         Ok(daemon) => daemon,
@@ -136,7 +136,7 @@ fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
         true => format!(
-            "{line}; a limit of processes or memory is reached (ulimit -u, ulimit -v, pids.max)"
+            "{line}; a limit on processes or memory was reached (ulimit -u, ulimit -v, pids.max)"
         ),
         false => line,
     }

@@ -213,7 +213,7 @@ impl Mount {
             Ok(Some(Ok(()))) => Some(Ok(())),
             Ok(Some(Err(why))) => {
                 let why: String = why.chars().take(REASON_CHARS).collect();
-                let why = format!("was not upgraded: {why}; the old server serves on");
+                let why = format!("was not upgraded: {why}; the old server keeps serving");
                 Some(Err(Error::mountpoint(&self.path, why)))
             }
             Ok(None) => {
@@ -221,7 +221,7 @@ impl Mount {
                 let is_late = since > if has_begun { END } else { BEGIN };
                 is_late.then(|| {
                     let why = format!(
-                        "was not upgraded: {}; it is upgraded when that process goes on",
+                        "was not upgraded: {}; it will be upgraded when that process continues",
                         helper.why_silent()
                     );
                     Err(Error::mountpoint(&self.path, why))

@@ -120,7 +120,7 @@ fn a_command_that_fails_is_quoted_unless_that_counts() {
     }
     let missing = options(&["no-such-program", "x"], &[], &[]);
     let error = run(&missing, &mut Silent).unwrap_err().to_string();
-    assert_eq!(error, "lab run: no-such-program: there is no such program");
+    assert_eq!(error, "lab run: no-such-program: no such program");
 }
 
 #[test]

@@ -5,13 +5,15 @@
 #[non_exhaustive]
 pub enum Error {
     /// It does not begin like a profile.
-    #[error("not a launch profile: it does not begin as one")]
+    #[error("not a launch profile: its first line is wrong")]
     Magic,
     /// It has another version of the format.
-    #[error("launch profile of version {0}, which this program does not read: it is learned anew")]
+    #[error(
+        "launch profile of version {0}, which this program cannot read: launches are learned anew"
+    )]
     Version(u16),
     /// It has more bytes than any profile.
-    #[error("a launch profile of {have} bytes or more; at most {limit} are read")]
+    #[error("launch profile of {have} bytes or more; the limit is {limit}")]
     TooLarge {
         /// Number of bytes.
         have: usize,
@@ -19,9 +21,7 @@ pub enum Error {
         limit: usize,
     },
     /// It ends too soon, or has something after its end.
-    #[error(
-        "launch profile is cut short or has bytes behind its end: {have} bytes, {want} expected"
-    )]
+    #[error("launch profile is truncated or has trailing bytes: {have} bytes, {want} expected")]
     Length {
         /// Bytes that are present.
         have: usize,

@@ -167,7 +167,7 @@ impl Learned {
         match version {
             Some(VERSION) => {}
             Some(other) => return Err(Error::Version(other)),
-            None => return Err(wrong(1, "cut short")),
+            None => return Err(wrong(1, "truncated")),
         }
         let mut this = Self::default();
         let (mut reader, mut windows) = (Reader::default(), 0);
@@ -395,7 +395,7 @@ mod tests {
         );
         for cut in ["", "ero", "erofast-launches "] {
             let error = parse(cut).unwrap_err().to_string();
-            assert!(error.contains("cut short"), "{cut}: {error}");
+            assert!(error.contains("truncated"), "{cut}: {error}");
         }
         assert_eq!(parse("Dear reader"), Err(Error::Magic));
         assert!(Learned::parse_any(b"erofast-launches 4\n\xff").is_err());
@@ -445,7 +445,7 @@ mod tests {
             launches: 1,
             ..note.clone()
         };
-        assert!(!launched.is_note(), "it is learned anew");
+        assert!(!launched.is_note(), "learned anew");
         let learned = Learned {
             image: None,
             programs: vec![note],

@@ -304,7 +304,7 @@ impl Builder {
             let next = self.profile.directories.len();
             let depth = place.map_or(0, |parent: u32| self.depths[parent as usize]) + 1;
             if next == NAMES || depth > DEPTH {
-                return Err("directories lie too deep, or there are too many");
+                return Err("directories are nested too deeply, or there are too many");
             }
             self.depths.push(depth);
             self.profile.directories.push(Directory {

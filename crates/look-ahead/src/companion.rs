@@ -518,8 +518,7 @@ impl Companion {
             if 2 * refused > windows {
                 self.travelling.forget(&program.path);
                 self.complain(format!(
-                    "{} fits no more: {}: {refused} of {windows} windows are of files that are not \
-                     there or have other sizes",
+                    "{} no longer fits: {}: {refused} of {windows} windows belong to files that are missing or have other sizes",
                     origin.subject(),
                     escaped(&program.path),
                 ));
@@ -853,7 +852,7 @@ impl Companion {
         };
         let written = self.store.write(&learned.to_text());
         if let Err(line) = &written {
-            self.trouble = Some(format!("nothing is kept: {line}"));
+            self.trouble = Some(format!("nothing was kept: {line}"));
         }
         self.learned = learned;
         written.unwrap_or(true)

@@ -216,8 +216,8 @@ mod tests {
         for (text, why) in [
             ("Dear reader", "not a launch profile"),
             ("erofast-launches 9\n", "version 9"),
-            ("", "cut short"),
-            (&long, "bytes or more; at most"),
+            ("", "truncated"),
+            (&long, "bytes or more; the limit"),
             ("erofast-launches 4\nprogram a\nname 0 ../x\n", "line 3"),
         ] {
             let line = travelling.add(file(text), Origin::Registry).unwrap_err();

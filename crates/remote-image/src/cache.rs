@@ -24,7 +24,7 @@ use crate::store::{BLOCK, Store};
 use crate::{ImageUrl, Options, last_use};
 
 /// The error if [`default_directory`] finds none.
-pub const NO_DIRECTORY: &str = "HOME is not set, and no directory of the cache is given";
+pub const NO_DIRECTORY: &str = "HOME is not set, and no cache directory is given";
 
 /// The parent of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
@@ -232,7 +232,7 @@ impl Folder {
         }
     }
 
-    /// Of files that are made in it.
+    /// Mode of files that are made in it.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
@@ -254,7 +254,7 @@ impl Folder {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.descriptor, name, flags, self.mode)?);
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{name} is no regular file")));
+            return Err(io::Error::other(format!("{name} is not a regular file")));
         }
         if made && self.mode.contains(Mode::ROTH) {
             // Independent of the umask.
@@ -559,7 +559,7 @@ mod tests {
             fs::remove_file(entry.join(name)).unwrap();
             let pipe = (FileType::Fifo, Mode::RUSR | Mode::WUSR);
             mknodat(CWD, entry.join(name), pipe.0, pipe.1, 0).unwrap();
-            refused("is no regular file");
+            refused("is not a regular file");
             assert!(list(place.path()).unwrap().is_empty());
             fs::remove_file(entry.join(name)).unwrap();
         }

@@ -62,7 +62,7 @@ pub enum Class {
 }
 
 figures::figures! {
-    /// What a fetcher did since it was started.
+    /// Counters of a fetcher since it was started.
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Counters {
         /// Bytes of blocks that came over the network.
@@ -263,7 +263,7 @@ pub fn send(socket: impl AsFd, message: &impl Serialize, files: &[BorrowedFd]) -
     let text = serde_json::to_vec(message)?;
     if text.len() > MESSAGE {
         let bytes = text.len();
-        let line = format!("a message of {bytes} bytes; {MESSAGE} are the most");
+        let line = format!("a message of {bytes} bytes; the limit is {MESSAGE}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, line));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];

@@ -205,7 +205,7 @@ impl Conversation {
             }
             let Some(left) = limit.checked_sub(heard.elapsed()) else {
                 state.given_up = Some(Instant::now());
-                let text = format!("no word from the fetcher for {} s", limit.as_secs());
+                let text = format!("the fetcher has been silent for {} s", limit.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             };
             let most = end.saturating_duration_since(Instant::now());

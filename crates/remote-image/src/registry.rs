@@ -138,7 +138,7 @@ impl Reference {
             (Some(_), _) => return Err("the digest must be sha256: and 64 hex digits".into()),
             _ if fragment.is_some() => {
                 let fragment = fragment.unwrap_or_default();
-                return Err(format!("#{fragment} belongs behind a digest"));
+                return Err(format!("#{fragment} must follow a digest"));
             }
             (None, Some(tag)) if is_tag(tag) => Version::Tag(tag.into()),
             (None, Some(_)) => return Err("the tag is not valid".into()),
@@ -242,8 +242,8 @@ mod tests {
             ("h/a:v1?b", "no query"),
             ("h/a:v1#b", "no query"),
             ("h/a:v1#blob=x", "no query"),
-            ("h/a:v1#blob", "#blob belongs behind a digest"),
             ("h/a:v1#layer=sha256:12", "no query"),
+            ("h/a:v1#blob", "#blob must follow a digest"),
             ("h/a@sha256:12#tar=7", "no query"),
         ] {
             let error = of(text).unwrap_err();

@@ -38,14 +38,13 @@ impl ImageUrl {
         }
         if text.len() > LONGEST {
             let bytes = text.len();
-            let line = format!("{scheme}://: a URL of {bytes} bytes; {LONGEST} are the most");
+            let line = format!("{scheme}://: a URL of {bytes} bytes; the limit is {LONGEST}");
             return Some(Err(line));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         Some(match authority.split_once('@') {
             Some((_, host)) => Err(format!(
-                "{scheme}://{host}: user and password in a URL are seen by other users; \
-                 http.user_file= takes them"
+                "{scheme}://{host}: other users can see a user and password in a URL; use http.user_file="
             )),
             None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
             None if known[2] => match Reference::parse(rest) {
@@ -238,7 +237,7 @@ mod tests {
         assert_eq!(error, format!("ftp://: {known}"));
         let long = format!("http://host/x?{}", "s".repeat(20_000));
         let error = ImageUrl::parse(&long).unwrap().unwrap_err();
-        assert_eq!(error, "http://: a URL of 20014 bytes; 8192 are the most");
+        assert_eq!(error, "http://: a URL of 20014 bytes; the limit is 8192");
         let source = ImageUrl::parse("HTTPS://host:1/a/b.erofs?sign=secret")
             .unwrap()
             .unwrap();

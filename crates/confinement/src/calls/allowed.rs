@@ -134,7 +134,7 @@ fn always(calls: Vec<Named>) -> impl Iterator<Item = Call> {
     calls.into_iter().map(|(_, number)| (number, Vec::new()))
 }
 
-/// Those of a server that are not, and some more.
+/// Calls that are allowed only with some arguments: those of a server, and some more.
 fn with_rules(more: Vec<Conditional>) -> impl Iterator<Item = Call> {
     let calls = conditional().into_iter().chain(more);
     calls.map(|((_, number), rules)| (number, rules))

@@ -38,7 +38,7 @@ fn check_by(
     let refuse = |what: String| Err(Error::Signature(what));
     let Some(key) = PublicKey::new(certificate.public_key()) else {
         return refuse(format!(
-            "the key in {path} is none of RSA (4096 bits at most), P-256 and P-384"
+            "the key in {path} is not RSA (4096 bits at most), P-256 or P-384"
         ));
     };
     let algorithm = signer.signature_algorithm.oid;
@@ -49,7 +49,7 @@ fn check_by(
     }
     match key.verifies(digest, hash, signer.signature.as_bytes()) {
         true => Ok(()),
-        false => refuse(format!("the key in {path} has not signed this root hash")),
+        false => refuse(format!("the key in {path} did not sign this root hash")),
     }
 }
 
@@ -70,7 +70,7 @@ fn signed_hash(
         .is_some_and(|value| value.as_bytes() == hash);
     match attributes.to_der() {
         Ok(bytes) if of_data && of_content => Ok(digest.hash(&bytes)),
-        _ => Err(Error::Signature("it is not one of this root hash".into())),
+        _ => Err(Error::Signature("it does not sign this root hash".into())),
     }
 }
 

@@ -122,7 +122,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
         StatusCode::PARTIAL_CONTENT => check_range(response, &(done..length)),
         _ if done > 0 => Err(Failure::lasting(
-            "the answer broke off, and the server has no ranges to go on from there",
+            "the answer was cut off, and the server has no ranges to go on from there",
         )),
         _ => match response.content_length() {
             Some(found) if found != length => Err(Failure::lasting(format!(

@@ -238,7 +238,7 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     calls::restrict(calls::Process::Converter)
         .map_err(|error| described("no sandbox: seccomp", &error))?;
     if !missing.is_empty() {
-        eprintln!("{NOTE}the sandbox does without {}", missing.join(", "));
+        eprintln!("{NOTE}the sandbox lacks {}", missing.join(", "));
     }
     Ok(())
 }

@@ -210,7 +210,9 @@ impl Shared {
         }
         let diff_id = pipeline.end(|line| self.note(line)).await?;
         if sent == Sent::Unread {
-            return Err(Failure::lasting("unpacking ended before the layer did"));
+            return Err(Failure::lasting(
+                "unpacking ended before the end of the layer",
+            ));
         }
         if diff_id != layer.diff_id {
             let line = format!("unpacks to another diff ID: {diff_id}");

@@ -69,7 +69,7 @@ impl Mkfs {
             None => {
                 let last = last.lines().find(|line| !line.trim().is_empty());
                 let last = last.map_or_else(String::new, |line| format!(" ({line})"));
-                let line = format!("{shown} does not say its version{last}: {INSTALL}");
+                let line = format!("{shown} does not print its version{last}: {INSTALL}");
                 Err(Failure::lasting(line))
             }
         }

@@ -252,7 +252,7 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
     place
         .registry
         .put_manifest("v1", &json!({ "layers": many }));
-    ends("has 10000 layers; 128 are the most");
+    ends("has 10000 layers; the limit is 128");
     place
         .registry
         .put_manifest("v1", &json!({ "layers": [layer] }));
@@ -312,7 +312,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
                by erofs-utils 1.7 or later (Debian 13";
     assert!(line.contains(why), "{line}");
     place.program("echo usage; exit 1");
-    assert!(place.refused(":v1").contains("does not say its version"));
+    assert!(place.refused(":v1").contains("does not print its version"));
     let version = COPY.lines().next().unwrap();
     place.program(&format!(
         "{version}\necho '<E> erofs: invalid chksum @ 0' >&2; exit 1"
@@ -421,7 +421,7 @@ fn a_conversion_that_is_killed_is_made_anew() {
     }
     drop(writer);
     let error = waiting.join().unwrap().to_string();
-    assert!(error.contains("nobody waits"), "{error}");
+    assert!(error.contains("nobody is waiting"), "{error}");
     place.program(COPY);
     let fetcher = &mut place.start(":v1").unwrap();
     assert_eq!(read_layers(fetcher, &place.options()), [bytes]);
@@ -440,7 +440,7 @@ fn a_block_that_was_damaged_is_an_error_and_the_layer_is_converted_anew() {
     std::fs::write(place.left()[0].join("data"), damaged).unwrap();
     let line = read(&file, 0..LENGTH).unwrap_err().to_string();
     assert!(
-        line.contains(": damaged in the cache; the next to open"),
+        line.contains(": damaged in the cache; the layer is converted again"),
         "{line}"
     );
     assert_eq!(read(&file, 0..16_384).unwrap(), bytes[..16_384]);

@@ -163,7 +163,7 @@ fn debians_registry_wants_a_password() {
     let cache = cache();
     registry.put_image(&[registry.put_blob(&image(LENGTH), EROFS)]);
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(line.contains("wants user and password"), "{line}");
+    assert!(line.contains("requires a user and password"), "{line}");
     let path = cache.path().join("user");
     std::fs::write(&path, "me:secret\n").unwrap();
     let user = Options {

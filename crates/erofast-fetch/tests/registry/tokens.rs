@@ -81,7 +81,7 @@ fn basic_is_answered_where_it_is_wanted() {
     let challenge = "Basic realm=\"registry\"".to_owned();
     registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(line.contains("wants user and password; "), "{line}");
+    assert!(line.contains("requires a user and password; "), "{line}");
     let netrc = cache.path().join("netrc");
     let text = format!("machine {} login me password secret", registry.0.address);
     std::fs::write(&netrc, text).unwrap();

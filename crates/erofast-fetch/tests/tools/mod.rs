@@ -290,7 +290,7 @@ fn a_launch_profile_is_found_by_a_url_that_wants_a_token() {
         let line = site.refused(&[&["profile", command, &url], &flag[..]].concat());
         assert_eq!(
             line,
-            format!("erofast: {shown}: no launches were learned of it\n")
+            format!("erofast: {shown}: no launches from it have been learned\n")
         );
     }
     site.printed(&[&["profile", "list", &url], &flag[..]].concat());

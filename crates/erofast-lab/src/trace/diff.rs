@@ -9,7 +9,7 @@ use super::table::group_by;
 
 /// `erofast trace diff`
 pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
-    ensure!(args.top > 0, Usage("--top 0: no row is compared".into()));
+    ensure!(args.top > 0, Usage("--top 0 would compare no rows".into()));
     if let Some(file) = &args.html {
         crate::lab::writable_file(file)?;
     }
@@ -36,7 +36,7 @@ pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
     let outcome = crate::lab::outcome(args.json, &report.not_valid_because);
     ensure!(
         !report.rows.is_empty(),
-        "{}, {}: no wait and no work item is selected",
+        "{}, {}: no waits or work items are selected",
         names[0],
         names[1]
     );

@@ -36,7 +36,7 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match is_buffer {
         true => error.context(format!(
-            "--buffer {kib}: no room for so many KiB on each CPU"
+            "--buffer {kib}: there is no memory for that many KiB per CPU"
         )),
         false => error,
     }
@@ -150,7 +150,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             }
         };
         let Some(longest) = longest else {
-            bail!("--html {}: there is no such wait to draw", file.display());
+            bail!("--html {}: no such wait to draw", file.display());
         };
         let is_it = |pid: i32| pid == longest.pid;
         let of_thread = Filter {
@@ -278,7 +278,7 @@ fn validity(
     }
     ensure!(
         report.selects(filter),
-        "{file}: no wait and no work item is selected"
+        "{file}: no waits or work items are selected"
     );
     Ok(Outcome::Fine)
 }

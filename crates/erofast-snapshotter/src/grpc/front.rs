@@ -51,7 +51,7 @@ impl Service<Request<Body>> for Front {
             let images = self.images.clone();
             return Box::pin(async move { Ok(images.pass(request).await) });
         }
-        let unknown = Status::unimplemented(format!("{path}: there is no such call here"));
+        let unknown = Status::unimplemented(format!("{path}: this call is not supported"));
         Box::pin(std::future::ready(Ok(unknown.into_http())))
     }
 }

@@ -99,7 +99,7 @@ impl Snapshots for Service {
     async fn update(&self, request: Request<UpdateRequest>) -> Answer<InfoResponse> {
         let asked = request.into_inner();
         let Some(new) = asked.info else {
-            return Err(Status::invalid_argument("update: no snapshot is named"));
+            return Err(Status::invalid_argument("update: the snapshot has no name"));
         };
         let paths = asked.update_mask.map(|mask| mask.paths);
         let changed = self

@@ -156,7 +156,7 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
     let (plain, rest) = match url.split_once("://") {
         Some(("http", rest)) => (true, rest),
         Some(("https", rest)) => (false, rest),
-        Some(_) => return Err("only http and https are known"),
+        Some(_) => return Err("only http and https are supported"),
         None => (false, url),
     };
     if settings.client.is_some() {
@@ -168,7 +168,7 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let is_host = |b: u8| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b);
     if address.is_empty() || !address.bytes().all(is_host) {
-        return Err("its address is no host and port");
+        return Err("its address is not a host and port");
     }
     let path = path.trim_matches('/');
     // containerd puts /v2 behind the path unless that is overridden; erofast begins with it.

@@ -135,7 +135,7 @@ impl Layers {
         while busy.contains(digest) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = format!("layer {digest}: another mount of it is not ready in time");
+                let why = format!("layer {digest}: another mount of it was not ready in time");
                 return Err(Failure::Unavailable(why));
             }
             let waited = self.free.wait_timeout(busy, left);

@@ -14,14 +14,14 @@ const LABELS: [&str; 2] = [
 /// Owners of files as a user namespace maps them: `CONTAINER:HOST:SIZE`, several with commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mappings {
-    /// Of users.
+    /// Mapping of user IDs.
     pub users: String,
-    /// Of groups.
+    /// Mapping of group IDs.
     pub groups: String,
 }
 
 impl Mappings {
-    /// Those of a snapshot, if it has both.
+    /// The mappings of a snapshot, if it has both.
     pub fn of(labels: &Labels) -> Option<Self> {
         let [users, groups] = LABELS.map(|label| labels.get(label).cloned());
         let (users, groups) = (users?, groups?);

@@ -12,7 +12,7 @@ pub type Labels = HashMap<String, String>;
 /// this name.
 pub const TARGET: &str = "containerd.io/snapshot.ref";
 
-/// What a snapshot is.
+/// The kind of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Read-only, for a container or a command.
@@ -37,7 +37,7 @@ pub struct Usage {
 pub struct Record {
     /// The number of its directory, which no other snapshot ever gets.
     pub id: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The name of the snapshot below; empty if there is none.
     pub parent: String,

@@ -229,7 +229,7 @@ impl Snapshotter {
         let record = self.store.snapshot(key)?;
         if record.kind == Kind::Committed {
             return Err(Failure::Precondition(format!(
-                "snapshot {key} is Committed: no container has it"
+                "snapshot {key} is Committed: it belongs to no container"
             )));
         }
         self.mounts_of(&record, self.deadline())
@@ -279,7 +279,7 @@ impl Snapshotter {
         match held.mount(&known.image, known.manifest.as_deref(), deadline)? {
             Mounted::At(path) => Ok(path),
             Mounted::NotErofs => Err(Failure::Unavailable(format!(
-                "image {}: layer {digest}: not an EROFS image any more",
+                "image {}: layer {digest}: no longer an EROFS image",
                 known.image
             ))),
         }

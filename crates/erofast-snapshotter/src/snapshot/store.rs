@@ -167,7 +167,7 @@ impl Store {
             let above = all::<Record>(snapshots)?;
             let above = above.iter().find(|(_, other)| other.parent == key);
             if let Some((child, _)) = above {
-                let why = format!("cannot remove snapshot {key}: {child} lies above it");
+                let why = format!("cannot remove snapshot {key}: {child} depends on it");
                 return Err(Failure::Precondition(why));
             }
             snapshots.remove(key).map_err(broken)?;

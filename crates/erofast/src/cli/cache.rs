@@ -41,7 +41,7 @@ pub struct CachePruneArgs {
     /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// Of the cache that root keeps for all users: remove what was fetched longest ago
+    /// In the cache that root keeps for all users: remove what was fetched longest ago
     #[arg(long, conflicts_with = "cache_dir")]
     pub shared: bool,
     /// Where that is [default: /var/cache/erofast-shared]

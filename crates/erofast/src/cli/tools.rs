@@ -8,7 +8,7 @@ use super::generate::{CompleteArgs, CompletionsArgs, ManArgs};
 use super::images::{CatArgs, CheckArgs, ExtractArgs, InfoArgs, LsArgs};
 use super::profile::ProfileCommand;
 
-/// What reads images, measures and documents.
+/// Commands that read images, measure and document.
 #[derive(Debug, Subcommand)]
 pub enum ToolCommand {
     /// Show an image: superblock, features, codecs, sizes, ratios

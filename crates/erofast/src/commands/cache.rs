@@ -137,7 +137,11 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
 pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     allow_many_files();
     let shown = args.url.display();
-    let no_url = || Usage(format!("{shown}: is no http://, https:// or oci:// URL"));
+    let no_url = || {
+        Usage(format!(
+            "{shown}: is not an http://, https:// or oci:// URL"
+        ))
+    };
     let source = remote::url(&args.url).ok_or_else(no_url)?;
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();

@@ -19,7 +19,10 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     fs::remove_file(tree.join("gone")).expect("ours");
 
     let again = stderr(&extract(&[]));
-    assert!(again.contains("--continue goes on with it"), "{again}");
+    assert!(
+        again.contains("--continue resumes an extraction"),
+        "{again}"
+    );
     let output = extract(&["--continue"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(number(), before, "written again");
@@ -66,7 +69,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
     assert!(kill.expect("kill").success());
     let output = child.wait_with_output().expect("it ends");
     let line =
-        "tree: interrupted, the tree is incomplete; the same command with --continue goes on";
+        "tree: interrupted, the tree is incomplete; repeat the command with --continue to resume";
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
     // Existing files are complete.
@@ -115,8 +118,7 @@ fn a_full_disk_ends_it_with_one_line_and_more_room_lets_it_go_on() {
         _ => return println!("skipped: no right to mount a tmpfs"),
     };
     let lines = stderr(&output);
-    let full = "full/tree: No space left on device (os error 28), the tree is incomplete; the same \
-                command with --continue goes on\n1\n";
+    let full = "full/tree: No space left on device (os error 28), the tree is incomplete; repeat the command with --continue to resume\n1\n";
     assert!(
         lines.contains(full) && lines.matches("full/tree").count() == 1,
         "{lines}"

@@ -254,6 +254,6 @@ fn a_terminal_gets_no_tar_stream() {
     };
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert_eq!(shown.status.code(), Some(1), "{text}");
-    let line = "erofast: a tar stream is not for a terminal: redirect the standard output";
+    let line = "erofast: will not write a tar stream to a terminal: redirect standard output";
     assert_eq!(text.trim(), line);
 }

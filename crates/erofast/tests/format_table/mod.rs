@@ -261,7 +261,7 @@ rows! {
     compact_index_large_lclusters: RefusedPerFile,
         patched("lzma-lc0lp2pb0").body("text-40000", 7, &[3]).refuses("text-40000", "lclusters of 2^15 bytes");
     pcluster_limit: RefusedPerFile,
-        patched("lz4-full-index-64k").body("text-40000", 16 + 8 + 4, &[0xff, 0x0f]).refuses("text-40000", "1 MiB for 12 MiB is the limit");
+        patched("lz4-full-index-64k").body("text-40000", 16 + 8 + 4, &[0xff, 0x0f]).refuses("text-40000", "the limit is 1 MiB for 12 MiB");
     pcluster_beyond_device: RefusedPerFile,
         patched("lz4-full-index-64k").body("text-40000", 16 + 4, &[0xff, 0xff, 0xff, 0x7f]).refuses("text-40000", "beyond the end");
     pcluster_plain_too_short: RefusedPerFile,

@@ -195,13 +195,13 @@ fn commands_beside(code: &str, file: &Path, stands: impl FnOnce() -> Option<Stop
     fine(&ends(&mut site.command(&["upgrade", "mnt"])));
     impostor.was_left_alone();
     let second = site.pid();
-    assert_ne!(first, second, "the old server serves on");
+    assert_ne!(first, second, "the old server keeps serving");
     let printed = postinst(&site);
     fine(&printed);
     assert_eq!(String::from_utf8_lossy(&printed.stderr), "");
     impostor.was_left_alone();
     let third = site.pid();
-    assert_ne!(second, third, "the old server serves on");
+    assert_ne!(second, third, "the old server keeps serving");
     signal("-STOP", third);
     let stat = ends(&mut site.command(&["stat", "mnt"]));
     let stderr = String::from_utf8_lossy(&stat.stderr);

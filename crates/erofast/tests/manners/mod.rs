@@ -334,7 +334,7 @@ fn a_mount_over_another_one_is_said() {
     let second = site.run(&["mount", "image.erofs", "mnt"]);
     fine(&second);
     let stderr = String::from_utf8_lossy(&second.stderr);
-    let notice = "image.erofs is mounted there already; this mount covers it";
+    let notice = "image.erofs is already mounted there; this mount covers it";
     assert_eq!(stderr.matches(notice).count(), 1, "{stderr}");
     fine(&site.run(&["umount", "mnt"]));
     fine(&site.run(&["umount", "mnt"]));

@@ -136,7 +136,9 @@ fn a_layer_that_was_unmounted_is_named_and_upgraded() {
     assert_eq!(lines.len(), 2, "{printed}");
     let said = "erofast: mnt: unmounted; its server (process ";
     assert!(lines[0].starts_with(said), "{printed}");
-    assert!(lines[0].contains(") serves on, for the filesystem is in use elsewhere: as a layer"));
+    assert!(
+        lines[0].contains(") keeps running because the filesystem is in use elsewhere: as a layer")
+    );
     let (before, after) = lines[1].split_once(" after: ").unwrap();
     assert_ne!(before.trim_start_matches("before: "), after, "{printed}");
     assert!(!after.is_empty(), "{printed}");

@@ -85,7 +85,8 @@ fn a_user_that_would_cover_a_mount_gets_the_reason() {
     };
     fine(&output);
     let errors = String::from_utf8_lossy(&output.stderr);
-    let named = errors.contains("/mnt: an image is mounted there already; erofast umount first");
+    let named =
+        errors.contains("/mnt: an image is already mounted there; run erofast umount first");
     assert!(named && errors.lines().count() == 1, "{errors}");
 }
 
@@ -201,7 +202,7 @@ fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
         fine(&output);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let [listed, series, one] = answers;
-        let why = "only the user that mounted it sees it";
+        let why = "only the user who mounted it can see it";
         let line = text(&listed.stdout);
         let line = line
             .lines()
@@ -257,7 +258,7 @@ fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
     }
     let listed = as_nobody(&site, "\"$0\" stat").unwrap();
     let listed = String::from_utf8_lossy(&listed.stdout);
-    assert!(listed.starts_with("no mount of this user; "), "{listed}");
+    assert!(listed.starts_with("this user has no mounts, "), "{listed}");
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn without_proc_the_error_names_it() {
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let line = "erofast: cannot start the daemon, which takes /proc and /dev/null: ";
+    let line = "erofast: cannot start the daemon, which needs /proc and /dev/null: ";
     assert!(
         stderr.starts_with(line) && stderr.lines().count() == 1,
         "{stderr}"

@@ -77,7 +77,7 @@ fn redirects_that_lead_nowhere_or_in_circles_end() {
         if !is_valid {
             let lines = String::from_utf8_lossy(&output.stdout).into_owned();
             assert!(
-                lines.contains("a redirect that is no path"),
+                lines.contains("a redirect that is not a path"),
                 "{value}: {output:?}"
             );
         }

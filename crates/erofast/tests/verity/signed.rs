@@ -62,7 +62,7 @@ fn every_command_asks_for_the_signature_and_a_mount_as_well() {
         (&rsa, None),
         (&p256, None),
         (&foreign, Some("none of the 3 certificates in ")),
-        (&other, Some("other.crt has not signed this root hash")),
+        (&other, Some("other.crt did not sign this root hash")),
         (&no_signature, Some("it is not PKCS#7 in DER")),
     ];
     for (n, (signature, refused)) in cases.into_iter().enumerate() {

@@ -339,7 +339,7 @@ fn read_whole(
     while !buf.is_empty() {
         match read(buf, offset) {
             Ok(0) => {
-                let what = "the file was cut short since it was opened";
+                let what = "the file has been truncated since it was opened";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
             }
             Ok(done) => {
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(
             error.to_string(),
-            "the file was cut short since it was opened"
+            "the file has been truncated since it was opened"
         );
     }
 }

@@ -24,9 +24,7 @@ impl RootHashSignature {
     ) -> Result<Option<Self>, String> {
         let Some(path) = &options.root_hash_signature else {
             return match &options.certificates {
-                Some(_) => {
-                    Err("verity.certificates= is of use with verity.roothashsig= only".into())
-                }
+                Some(_) => Err("verity.certificates= needs verity.roothashsig=".into()),
                 None => Ok(None),
             };
         };

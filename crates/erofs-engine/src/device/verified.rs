@@ -75,7 +75,7 @@ impl HashArea {
             return refuse("a hash tree covers one device, so device= cannot be verified".into());
         }
         if options.offset == Offset::Auto {
-            return refuse("offset=auto reads before it verifies: say where the image is".into());
+            return refuse("offset=auto would read before verifying: give the offset".into());
         }
         let (device, offset) = match (&verity.hash_device, verity.hash_offset) {
             (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),

@@ -450,7 +450,12 @@ impl Engine {
         };
         if let Some(value) = redirect {
             let redirect = overlay::redirect(&value);
-            let invalid = || self.fault(inode.nid, "a redirect that is no path (overlay.redirect)");
+            let invalid = || {
+                self.fault(
+                    inode.nid,
+                    "a redirect that is not a path (overlay.redirect)",
+                )
+            };
             marks.redirect = Some(redirect.ok_or_else(invalid)?);
         }
         let has_tar_marks = self.has_tar_marks(request, &inode)?;

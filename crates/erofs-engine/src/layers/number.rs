@@ -30,7 +30,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Of a tree of so many images.
+    /// For a tree of this many images.
     pub fn of_images(count: usize) -> Self {
         let mask = if count > 1 { IMAGE } else { 0 };
         let count = count as u64;

@@ -58,7 +58,7 @@ impl EngineOptions {
     /// There are too many, or only one of them would be verified.
     pub(crate) fn check_images(&self, top: &Path, count: usize) -> Result<(), Error> {
         if count > MOST_IMAGES {
-            let what = format!("a tree of {count} images, {MOST_IMAGES} are the most");
+            let what = format!("a tree of {count} images; at most {MOST_IMAGES} are supported");
             return Err(Error::layers(remote::shown(top), what));
         }
         let is_of_each = VerityOptions {
@@ -67,8 +67,7 @@ impl EngineOptions {
             ..VerityOptions::default()
         };
         if count > 1 && self.verity != is_of_each {
-            let what = "these options verify one image, and there are others below: verity=auto \
-                        takes the files beside each";
+            let what = "these options verify one image, but there are others below it: verity=auto uses the files beside each";
             return Err(Error::verity(remote::shown(top), what.to_owned()));
         }
         Ok(())
@@ -125,7 +124,7 @@ mod tests {
         let error = check(&[("lower", "b"); MOST_IMAGES]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "top: a tree of 129 images, 128 are the most"
+            "top: a tree of 129 images; at most 128 are supported"
         );
     }
 }

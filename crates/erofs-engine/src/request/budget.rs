@@ -34,13 +34,13 @@ const STEP_COST: u64 = 12 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Exceeded {
     /// Too many reads of metadata.
-    #[error("the request takes more than {MAX_STEPS} reads of metadata")]
+    #[error("the request needs more than {MAX_STEPS} reads of metadata")]
     Steps,
     /// Too many bytes.
-    #[error("the request takes more than {MAX_BYTES} fetched and decoded bytes")]
+    #[error("the request needs more than {MAX_BYTES} fetched and decoded bytes")]
     Bytes,
     /// Another request is using more than half of its budget.
-    #[error("another request takes too much work already")]
+    #[error("another expensive request is already running")]
     Busy,
     /// The engine is shutting down.
     #[error("interrupted: the image is being closed")]

@@ -85,7 +85,7 @@ impl<'a> Block<'a> {
                 file_type: raw.file_type,
             }),
             Some(name) => corrupted!(
-                "entry {index} of the directory block at {}: \"{}\" is no name",
+                "entry {index} of the directory block at {}: \"{}\" is not a valid name",
                 self.start,
                 shown(name)
             ),

@@ -64,7 +64,7 @@ pub fn read(
         };
         if broken > MAX_BROKEN {
             return corrupted!(
-                "directory: no sound entry in {MAX_BROKEN} blocks before the one at {start}"
+                "directory: no valid entry in the {MAX_BROKEN} blocks before the one at {start}"
             );
         }
         if flow.is_break() {

@@ -173,7 +173,9 @@ impl Directory<'_> {
 fn scan(content: &dyn ReadAt, block_size: u32, name: &[u8]) -> Result<Option<(Nid, u8)>> {
     let blocks = content.size().div_ceil(block_size.into());
     if blocks > MAX_SCAN {
-        return corrupted!("directory of {blocks} blocks out of order, {MAX_SCAN} are searched");
+        return corrupted!(
+            "directory of {blocks} blocks is out of order; at most {MAX_SCAN} are searched"
+        );
     }
     let (mut found, mut gap) = (None, Gap::default());
     read(content, block_size, 0, &mut |item| {

@@ -40,7 +40,7 @@ pub(super) fn compressed(
     let decoded_length = decoded_end - logical;
     if length > MAX_PCLUSTER || decoded_length > MAX_DECODED {
         return unsupported!(
-            "{length} stored bytes for {decoded_length}, 1 MiB for 12 MiB is the limit ({at})"
+            "{length} stored bytes for {decoded_length}, the limit is 1 MiB for 12 MiB ({at})"
         );
     }
     match coding {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 figures::figures! {
-    /// What was learned of launches, and read ahead of them.
+    /// Launches that were learned, and data read ahead of them.
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(default)]
     pub(crate) struct LaunchFigures {
@@ -15,7 +15,7 @@ figures::figures! {
         late_bytes: u64,
         /// Windows that could not be read ahead.
         refused_windows: u64,
-        /// What the launch profile is used for: learning, replaying or replayed.
+        /// State of the launch profile: learning, replaying or replayed.
         state: String => gauge "profile_info{state}",
         /// Windows of the profiles that are replayed.
         windows: usize,
@@ -31,7 +31,7 @@ figures::figures! {
         pub(crate) kept_bytes: u64,
         /// Programs that were learned.
         programs: Vec<ProgramFigures>,
-        /// What went wrong beside it.
+        /// Trouble that does not end it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) error: Option<String>,
     }

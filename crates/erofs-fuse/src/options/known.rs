@@ -37,36 +37,36 @@ pub const KNOWN: &[KnownOption] = options! {
     "hipri=auto|on|off"
         "auto: real-time only while the CPU is contended, a slice of 100 us otherwise (auto)";
     "reserved_pages=N" "pages of 4 KiB kept ready for buffers (0)";
-    "prefill" "fill the page pool when mounting, not from released pages";
+    "prefill" "fill the page pool when mounting instead of from released pages";
     #[cfg(feature = "experiments")]
-    "measure_allocations" "stat reports what buffers cost; for lab pressure";
+    "measure_allocations" "stat reports the cost of buffers; for lab pressure";
     "sync_decompress=auto|on|off" "whether the reading thread decompresses itself (auto)";
     "io_uring=auto|on|off"
         "on: take requests over io_uring, each on the CPU that asks (auto: /dev/fuse)";
     "restart=on|off"
-        "start the server again when it dies (on: over /dev/fuse, Linux 6.9)";
+        "restart the server if it dies (on: over /dev/fuse, Linux 6.9)";
     "read_ahead_kb=N"
         "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)";
-    "cache=BYTES" "decoded data kept for repeated reads; K, M and G are understood (8M)";
+    "cache=BYTES" "decoded data kept for repeated reads; suffixes K, M, G (8M)";
     "profile=learn|auto|PATH|off"
-        "learn launches of programs (learn), or the first reads of any file, and replay them (erofsfuse: off)";
+        "learn launches of programs (learn) or the first reads of any file, and replay them (erofsfuse: off)";
     "decoded_size=SIZE"
         "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or DEFLATE)";
     "prefetch=profile|all|none"
-        "what is fetched from a URL ahead of readers: what launches read, all, nothing (profile)";
+        "what to fetch from a URL ahead of readers: what launches read, everything, nothing (profile)";
     "cache_dir=DIR" is "cache-dir"
         "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
          or ~/.cache)";
     "cache_shared=DIR" is "cache-shared"
-        "whole images that root keeps for all users (/var/cache/erofast-shared)";
+        "directory of whole images that root keeps for all users (/var/cache/erofast-shared)";
     "cache_size=SIZE" is "cache-size"
-        "most bytes kept of all images at URLs; K, M and G are understood (16G)";
+        "limit of the cache for images at URLs; suffixes K, M, G (16G)";
     "fetch=ranges|whole" is "fetch"
-        "fetch what is read, or first the whole image if the server has no ranges (ranges)";
+        "fetch what is read, or the whole image first, for servers without ranges (ranges)";
     "offline=auto|on|off" is "offline"
-        "mount what is all in the cache: if the server does not answer, always, never (auto)";
+        "mount from a complete cache without the server: if it does not answer, always, never (auto)";
     "timeout.read=SECONDS" is "timeout-read"
-        "how long a read waits for the server of a URL (30)";
+        "time limit for answers of the server of a URL (30)";
     "http.header_file=FILE" is "http-header-file"
         "file with lines 'Name: value' for the host of the image's URL";
     "http.token_file=FILE" is "http-token-file"
@@ -74,45 +74,45 @@ pub const KNOWN: &[KnownOption] = options! {
     "http.user_file=FILE" is "http-user-file"
         "file with user:password for the host of the image's URL";
     "http.netrc_file=FILE" is "http-netrc-file"
-        "users and passwords by host, as in ~/.netrc, for devices elsewhere too";
+        "users and passwords by host, as in ~/.netrc, also for devices on other hosts";
     "http.ca_file=FILE" is "http-ca-file"
-        "certificates to trust besides the system's, in PEM";
+        "PEM certificates to trust besides the system's";
     "oci.plain_http=on|off" is "oci-plain-http"
-        "whether a registry is asked without TLS (on for one on this machine)";
+        "contact registries without TLS (on for a registry on this machine)";
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";
     "device=PATH" "an extra device of the image, or of the last lower=; repeat in the order of its device table";
     "lower=PATH"
-        "an image, or its URL, below this one in one tree; repeat from above to below";
+        "an image or URL below this one in the same tree; repeat from top to bottom";
     "subdir=PATH" "mount this directory of the image instead of its root";
     "timeout=SECONDS" "unmount after this long without use (0: never)";
-    "allow_other" "all users may use the mount";
-    "allow_root" "root may use the mount too";
+    "allow_other" "allow all users to use the mount";
+    "allow_root" "allow root to use the mount too";
     "default_permissions" "the kernel checks permissions (always when root or others may use it)";
     "idmap"
-        "clones of the mount may have mapped owners, as pods with user namespaces do (Linux 6.12)";
+        "allow clones of the mount to map owners, as for pods with user namespaces (Linux 6.12)";
     "acl" "the kernel enforces POSIX ACLs where it checks permissions (default)";
     "noacl" "POSIX ACLs are not enforced";
     "auto_unmount" "unmount even when the daemon is killed";
     "standby" "a third process replaces a mount helper that was killed; not with -f";
     "sandbox=on|off|strict"
-        "the daemon drops every right that serving does not need; strict: or does not mount (on)";
+        "drop all rights that serving does not need; strict: fail if one cannot be dropped (on)";
     "uid=N" "owner of everything";
     "gid=N" "group of everything";
     "debug" "print every request, in the foreground";
     "ready_fd=N" "write a newline to this descriptor when the mount can be used";
     "fsname=NAME" "source shown in /proc/mounts (the image's path)";
     "verity=auto" is "verity"
-        "take root hash, its signature and hash tree from files beside the image";
+        "use the root hash, its signature and the hash tree in files beside the image";
     "verity.roothash=HEX" is "verity-roothash"
         "verify every block of the image against this root hash (dm-verity)";
     "verity.roothashfile=PATH" is "verity-roothashfile"
         "verify every block against the root hash in this file";
     "verity.roothashsig=PATH" is "verity-roothashsig"
-        "require this signature of the root hash: PKCS#7 in DER, by a trusted certificate";
+        "require this signature of the root hash, PKCS#7 in DER, by a trusted certificate";
     "verity.certificates=DIR" is "verity-certificates"
-        "certificates of signers: *.crt of this folder (verity.d in /etc, /run and /usr/lib)";
+        "directory of trusted signers, *.crt (verity.d in /etc, /run and /usr/lib)";
     "verity.hashdevice=PATH" is "verity-hashdevice"
         "file or device with the hash tree (the image itself)";
     "verity.hashoffset=N" is "verity-hashoffset"

@@ -194,7 +194,7 @@ fn numbers_that_do_not_fit_are_too_large_and_not_malformed() {
     }
     let pages = refusal("reserved_pages=99999999999");
     assert!(
-        pages.contains("390624999 MiB are more than this machine has"),
+        pages.contains("390624999 MiB is more than this machine has"),
         "{pages}"
     );
     assert!(refusal("offset=99999999999999999999").ends_with("the number is too large"));

@@ -34,7 +34,9 @@ impl DecodedWriter {
 
     fn ask(&self, request: Request, bytes: &[u8]) -> Result<(), Error> {
         let answer = request.ask(&*self.socket.lock(), bytes);
-        answer.map_err(Error::std_io("what writes decoded bytes is gone"))??;
+        answer.map_err(Error::std_io(
+            "the process that writes decoded bytes is gone",
+        ))??;
         Ok(())
     }
 }

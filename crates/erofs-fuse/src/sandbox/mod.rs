@@ -123,7 +123,7 @@ impl Sandbox {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());
         }
         let missing = self.missing.join(", ");
-        (!missing.is_empty()).then(|| format!("the sandbox does without {missing}"))
+        (!missing.is_empty()).then(|| format!("the sandbox lacks {missing}"))
     }
 
     /// For `sandbox=strict`: an error unless all of it is in force.

@@ -22,25 +22,25 @@ figures::figures! {
     /// The counters of a mount since it was mounted. Later versions may have more.
     #[derive(Debug, Serialize)]
     pub struct MountFigures {
-        /// What is mounted; a URL without its query.
+        /// Image or URL that is mounted, without the query of a URL.
         image: String,
-        /// All images of the tree, the top one first, where it has several.
+        /// All images of the tree, the top one first, if there are several.
         layers: Vec<String>,
-        /// Where.
+        /// Mount point.
         mountpoint: String,
-        /// Of the daemon.
+        /// Process ID of the server.
         pid: u32,
-        /// Of the program that serves.
+        /// Version of the program that serves.
         version: &'static str,
-        /// Since the server began.
+        /// Seconds since the server started.
         uptime_s: f64,
-        /// How requests come.
+        /// How requests arrive.
         transport: Transport,
-        /// What was agreed with the kernel.
+        /// Result of the handshake with the kernel.
         protocol: Protocol,
         /// Requests served.
         requests: u64,
-        /// Requests that the CPU of the reader served, as far as it is known: over /dev/fuse from
+        /// Requests served on the CPU of the reader, as far as that is known: over /dev/fuse from
         /// samples.
         same_cpu: u64,
         /// Each thread that serves and decodes.
@@ -57,13 +57,13 @@ figures::figures! {
         sandbox: Sandbox,
         /// The files at URLs; counters of the process that fetches.
         remote: Vec<RemoteFigures>,
-        /// What stored blocks are verified against; null if they are not.
+        /// Root hash against which stored blocks are verified; null without verification.
         verity: Option<VerityFigures>,
         /// Whether a server that dies is replaced, and how many were.
         restart: RestartFigures,
-        /// What the system refused until now, and what was done instead.
+        /// Things that the system refused, and what was done instead.
         notices: Vec<String>,
-        /// What the filesystem counts.
+        /// Counters of the filesystem.
         #[serde(flatten)]
         filesystem: FilesystemFigures,
     }
@@ -73,11 +73,11 @@ figures::figures! {
     /// A file at a URL.
     #[derive(Debug, Serialize)]
     struct RemoteFigures {
-        /// Without its query.
+        /// URL without its query.
         url: String,
-        /// Of the file.
+        /// Bytes in the file.
         bytes: u64,
-        /// What its fetcher did.
+        /// Counters of its fetcher.
         #[serde(flatten)]
         counters: Option<Counters>,
         /// Why there are no counters.
@@ -87,10 +87,10 @@ figures::figures! {
 }
 
 figures::figures! {
-    /// What stored blocks are verified against.
+    /// The hash tree against which stored blocks are verified.
     #[derive(Debug, Serialize)]
     struct VerityFigures {
-        /// In hexadecimal digits.
+        /// Root hash in hexadecimal digits.
         root_hash: String,
     }
 }

@@ -325,7 +325,7 @@ impl Serving<'_> {
     ) -> Result<Arc<Session>, Error> {
         let restartable = helper.restartable()?;
         let protocol = restartable.in_flight.protocol();
-        let unknown = || Error::Protocol("the handshake of the mount is not known".to_owned());
+        let unknown = || Error::Protocol("the handshake of the mount is unknown".to_owned());
         let protocol = protocol.ok_or_else(unknown)?;
         let device = helper.resume()?;
         let session = Session::resume(device, image.clone(), protocol, restartable);

@@ -23,13 +23,13 @@ figures::figures! {
     /// Whether a server that dies is replaced, and how many were.
     #[derive(Debug, Serialize)]
     pub(super) struct RestartFigures {
-        /// Whether it is.
+        /// Whether a dead server is replaced.
         on: bool,
-        /// Why it is not.
+        /// Why it is not replaced.
         reason: Option<String>,
         /// Servers that died and were replaced.
         restarts: u64 => counter "restarts_total",
-        /// Process that starts servers.
+        /// Process ID of the mount helper, which starts servers.
         helper: Option<i32>,
     }
 }
@@ -47,7 +47,7 @@ impl Restart {
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
-            _ if request.passed_device().is_some() => Some("the caller has made the mount"),
+            _ if request.passed_device().is_some() => Some("the mount was made by the caller"),
             _ if options.io_uring => Some(RING),
             _ => None,
         };
@@ -72,7 +72,7 @@ impl Restart {
     pub(crate) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {
             let minor = session.protocol().minor;
-            let why = "the kernel cannot send requests again; Linux 6.9 (FUSE 7.40) can";
+            let why = "the kernel cannot resend requests; Linux 6.9 (FUSE 7.40) can";
             self.off = Some(format!("{why}, this is FUSE 7.{minor}"));
         }
         self.checked()
@@ -109,7 +109,7 @@ fn parent() -> Option<i32> {
 }
 
 /// The kernel can send again only what was taken from `/dev/fuse`.
-const RING: &str = "over io_uring the kernel cannot send again what another server had taken";
+const RING: &str = "over io_uring the kernel cannot resend requests that a dead server had taken";
 
 const REMOTE: &str = "an image at a URL is served over /dev/fuse";
 

@@ -33,6 +33,7 @@ pub(super) fn check(options: &MountOptions, session: &Session) -> Result<(), Err
         return Ok(());
     }
     let minor = protocol.minor;
-    let why = format!("the kernel (FUSE 7.{minor}) did not offer it: 7.42 (Linux 6.14) is needed");
+    let why =
+        format!("the kernel (FUSE 7.{minor}) does not offer it: it needs FUSE 7.42 (Linux 6.14)");
     Err(Error::IoUring(why))
 }

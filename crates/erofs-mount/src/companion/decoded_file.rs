@@ -102,7 +102,7 @@ impl DecodedFile {
         };
         let bytes = bytes + more.len() as u64;
         if bytes > self.limit {
-            return Err(refused("they are more than the mount may keep"));
+            return Err(refused("they exceed the limit of the mount"));
         }
         let written = file.write_all(more);
         written.map_err(Error::std_io(self.path.display().to_string()))?;
@@ -113,12 +113,12 @@ impl DecodedFile {
     /// Creates a file without a name, so that a helper that dies leaves none behind.
     fn begin(&mut self) -> Result<File, Error> {
         let writes = self.writes.checked_sub(1);
-        self.writes = writes.ok_or_else(|| refused("they were written as often as they may be"))?;
+        self.writes = writes.ok_or_else(|| refused("write limit reached"))?;
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let shown = || folder.display().to_string();
         let space = rustix::fs::statvfs(folder).map_err(Error::io(shown()))?;
         if space.f_bavail.saturating_mul(space.f_frsize) / SHARE_OF_FREE < self.limit {
-            return Err(refused("little space is free where they would be"));
+            return Err(refused("too little space is free"));
         }
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR);

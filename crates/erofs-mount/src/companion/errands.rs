@@ -55,7 +55,7 @@ impl Errands {
         request.send(&*socket, bytes).map_err(Error::std_io(WHAT))?;
         let ready = first_ready(&[(socket.as_fd(), PollFlags::IN)], Some(LIMIT));
         if ready == Ok(None) {
-            return Err(Error::Profile("it takes too long".into()));
+            return Err(Error::Profile("it took too long".into()));
         }
         let answer = receive_response(&*socket).map_err(Error::std_io(WHAT))?;
         Ok(answer?.descriptor)
@@ -66,7 +66,7 @@ impl Errands {
 pub(super) struct StoredProfile {
     pub(super) errands: std::sync::Arc<Errands>,
     pub(super) name: Vec<u8>,
-    /// Of the file as it was opened last.
+    /// Version of the file when it was last opened.
     pub(super) version: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Store for StoredProfile {
 /// The version of a file that is not there.
 const NONE: &str = "-";
 
-/// What distinguishes a file from one that replaced it.
+/// Distinguishes a file from one that replaced it.
 fn version(file: &File) -> Option<String> {
     let status = rustix::fs::fstat(file).ok()?;
     let (seconds, nanoseconds) = (status.st_ctime, status.st_ctime_nsec);

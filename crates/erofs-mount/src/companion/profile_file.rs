@@ -114,7 +114,7 @@ impl ProfileFile {
         match is_other {
             true => {
                 let (path, line) = (path.display(), launch_profile::Error::Magic);
-                let line = format!("{path}: profile: {line}; it is left alone");
+                let line = format!("{path}: profile: {line}; left unchanged");
                 Err(Error::Profile(line))
             }
             false => Ok(()),
@@ -196,7 +196,7 @@ impl ProfileFile {
     /// Writes it atomically. The folder is created if we chose it.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > limits::LEARNED_BYTES {
-            return Err(refused("it is larger than profiles may be"));
+            return Err(refused("it exceeds the size limit of profiles"));
         }
         let path = self.chosen()?;
         if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -234,7 +234,7 @@ impl ProfileFile {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
                 let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
                 if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
-                    return Err(refused("its name is odd"));
+                    return Err(refused("its name is not valid"));
                 }
                 Ok(cache_folder()?.join(String::from_utf8_lossy(name).as_ref()))
             }
@@ -250,7 +250,7 @@ fn can_be_made(folder: &Path) -> Result<(), Error> {
     rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
         let (folder, why) = (folder.display(), io::Error::from(errno));
         Error::Profile(format!(
-            "nothing is learned: {folder} cannot be made: {why} (profile=PATH)"
+            "nothing is learned: cannot create {folder}: {why} (set profile=PATH)"
         ))
     })
 }
@@ -258,7 +258,7 @@ fn can_be_made(folder: &Path) -> Result<(), Error> {
 fn not_regular(path: &Path) -> Error {
     let path = path.display();
     Error::Profile(format!(
-        "profile: {path}: is no regular file; it is left alone"
+        "profile: {path}: is not a regular file; left unchanged"
     ))
 }
 
@@ -267,7 +267,7 @@ fn refused(why: &str) -> Error {
 }
 
 fn written() -> Error {
-    refused("it was written as often as it may be")
+    refused("write limit reached")
 }
 
 /// Suffix of the file names in the cache folder.
@@ -344,7 +344,7 @@ mod tests {
         let mut file = folder.file();
         let why = read(&mut file).unwrap_err().to_string();
         assert!(
-            why.contains("is no regular file; it is left alone"),
+            why.contains("is not a regular file; left unchanged"),
             "{why}"
         );
         assert!(file.write(b"x").is_err());
@@ -384,10 +384,7 @@ mod tests {
         }
         std::fs::write(folder.path(), b"").unwrap();
         let why = can_be_made(&folder.path().join("erofast")).unwrap_err();
-        assert!(
-            why.to_string().contains("cannot be made: Not a directory"),
-            "{why}"
-        );
+        assert!(why.to_string().contains("cannot create"), "{why}");
     }
 
     #[test]

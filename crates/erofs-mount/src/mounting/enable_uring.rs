@@ -78,7 +78,7 @@ impl EnableUringRestorer {
     }
 }
 
-/// Waits for the handshake of another mount; false if it takes too long.
+/// Waits for the handshake of another mount; false if it took too long.
 fn lock(file: &File) -> bool {
     let end = Instant::now() + PATIENCE;
     while flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {

@@ -167,7 +167,7 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
     if message.ends_with("Permission denied") && covered_notice(mountpoint).is_some() {
         let point = mountpoint.display();
         return Error::Server(format!(
-            "{point}: an image is mounted there already; erofast umount first"
+            "{point}: an image is already mounted there; run erofast umount first"
         ));
     }
     Error::Fusermount {
@@ -183,7 +183,7 @@ fn with_remedy(message: String) -> String {
         ("/dev/fuse: Permission denied", OPEN_TO_EVERYONE),
         (
             "/etc/mtab: No such file or directory",
-            "it is to be a link to /proc/self/mounts",
+            "it should be a link to /proc/self/mounts",
         ),
     ];
     let mut remedies = remedies.into_iter();
@@ -254,7 +254,7 @@ mod tests {
         let line = with_remedy(table.to_owned());
         assert_eq!(
             line,
-            format!("{table}; it is to be a link to /proc/self/mounts")
+            format!("{table}; it should be a link to /proc/self/mounts")
         );
         assert_eq!(with_remedy("sorry".to_owned()), "sorry");
     }

@@ -31,7 +31,7 @@ impl Located {
     pub(crate) fn find(entry: &Entry) -> Result<Option<Self>, Error> {
         let path = &entry.mountpoint;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(Error::mountpoint(path, "has no directory around it"));
+            return Err(Error::mountpoint(path, "has no parent directory"));
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let around = match open(parent, flags, Mode::empty()) {

@@ -57,7 +57,7 @@ fn source(image: &Path) -> OsString {
 
 fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     if is_dead(path) {
-        let why = "a mount whose daemon died is still there: run erofast umount first";
+        let why = "the mount of a dead daemon is still there: run erofast umount first";
         return Err(Error::mountpoint(path, why));
     }
     let real = std::fs::canonicalize(path).map_err(|e| Error::no_mountpoint(path, &e))?;
@@ -74,7 +74,7 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     // A mount over them would be read before it is served: the server and the helper need them.
     let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
     if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
-        let why = "is in a filesystem of the kernel that the mount itself needs";
+        let why = "is in a kernel filesystem that the mount itself needs";
         return Err(Error::mountpoint(path, why));
     }
     Ok(real)

@@ -163,7 +163,7 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     let covered = top(&real).ok()??;
     (covered.fstype == FSTYPE).then(|| {
         let (path, source) = (path.display(), covered.source);
-        format!("{path}: {source} is mounted there already; this mount covers it")
+        format!("{path}: {source} is already mounted there; this mount covers it")
     })
 }
 

@@ -115,7 +115,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     let found = entry.clone();
     let locate = move || Located::find(&found);
     let Some(located) = place::answers(place, locate)?? else {
-        return Err(Error::mountpoint(place, "leads to another mount by now"));
+        return Err(Error::mountpoint(place, "leads to a different mount now"));
     };
     let unmounted = match detach {
         true => located.detach(),
@@ -140,13 +140,13 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     let is_here = || std::env::current_dir().is_ok_and(|place| place.starts_with(path));
     let why = match users.is_empty() {
         true if is_here() => {
-            "is busy: it has the working directory of this command; cd elsewhere first".to_owned()
+            "is busy: the working directory of this command is in it; cd elsewhere first".to_owned()
         }
         true => format!(
             "is busy: as root, fuser -m {} shows by what",
             path.display()
         ),
-        false => format!("is busy with {users}; umount --lazy unmounts it all the same"),
+        false => format!("is busy with {users}; umount --lazy unmounts it anyway"),
     };
     Error::mountpoint(path, why)
 }

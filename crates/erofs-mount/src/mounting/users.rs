@@ -3,7 +3,7 @@
 //!
 //! Reading `/proc/PID/maps` waits for the process if one of its threads waits for a page with the
 //! address space locked, such as a page of a mount whose server has stopped. So a separate thread
-//! reads it, and is left behind if it takes too long.
+//! reads it, and is left behind if it took too long.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;

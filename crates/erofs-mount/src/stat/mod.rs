@@ -24,7 +24,7 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let counters: Value = counters.map_err(|error| wrong(format!("cannot be parsed: {error}")))?;
     match counters.is_object() && is_plausible(&counters) {
         true => Ok(counters),
-        false => Err(wrong("are none that a server of erofast has".to_owned())),
+        false => Err(wrong("are not those of an erofast server".to_owned())),
     }
 }
 

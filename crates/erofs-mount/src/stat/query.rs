@@ -67,7 +67,7 @@ fn silent(mountpoint: &Path) -> String {
     let remedy = match server {
         Some(server) if server.can_be_replaced => format!(": erofast upgrade {place} replaces it"),
         Some(_) => format!(": erofast umount {place} unmounts it"),
-        None => ", and its mount helper is not to be found: erofast umount unmounts it".to_owned(),
+        None => ", and its mount helper cannot be found: erofast umount unmounts it".to_owned(),
     };
     let pid = server.map(|server| server.pid);
     match pid.or_else(|| only_holder(&mount.device)) {
@@ -82,8 +82,8 @@ fn silent(mountpoint: &Path) -> String {
 fn reason(errno: Errno) -> String {
     match errno {
         Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
-        Errno::AGAIN => "its daemon starts or ends at this moment".to_owned(),
-        Errno::BUSY => "its server does not answer an earlier question".to_owned(),
+        Errno::AGAIN => "its daemon is starting or ending".to_owned(),
+        Errno::BUSY => "its server has not answered an earlier query".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),
         other => other.to_string(),
     }

@@ -119,7 +119,7 @@ impl Servers {
     fn become_program(&self, path: &Path) -> i32 {
         if !is_program(path) {
             self.report(&format!(
-                "cannot start the server: {} is no program",
+                "cannot start the server: {} is not a program",
                 path.display()
             ));
             return CANNOT_START.into();

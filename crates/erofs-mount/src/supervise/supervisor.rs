@@ -397,7 +397,7 @@ impl Helper {
                     return Ok(true);
                 }
                 Err(error) => {
-                    let line = format!("{error}; the program that mounted serves on");
+                    let line = format!("{error}; the program that mounted keeps serving");
                     self.servers.report(&line);
                     self.next = How::Fork;
                 }

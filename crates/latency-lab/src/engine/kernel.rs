@@ -49,7 +49,7 @@ fn describe_errno(reason: Errno) -> String {
         Errno::NOTBLK => "this kernel mounts EROFS from block devices only (needs Linux 6.12 and \
              CONFIG_EROFS_FS_BACKED_BY_FILE); use kernel-loop"
             .into(),
-        Errno::INVAL => "the kernel refuses it as no EROFS it can read (see dmesg)".into(),
+        Errno::INVAL => "the kernel does not recognize it as an EROFS image (see dmesg)".into(),
         Errno::OPNOTSUPP => "the kernel lacks a feature of this image (see dmesg)".into(),
         Errno::NODEV => "this kernel has no EROFS".into(),
         Errno::PERM => "mounting needs root".into(),

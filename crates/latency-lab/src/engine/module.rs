@@ -36,7 +36,7 @@ impl LoadedModule {
             fault(match reason {
                 Errno::NOEXEC => "it was built for another kernel, or is compressed".into(),
                 Errno::NOENT => "a module it needs is not loaded, or a parameter is unknown".into(),
-                Errno::KEYREJECTED => "this kernel takes signed modules only".into(),
+                Errno::KEYREJECTED => "this kernel loads only signed modules".into(),
                 other => other.to_string(),
             })
         })?;

@@ -31,7 +31,7 @@ pub fn run(options: &HotplugOptions, progress: &mut dyn Progress) -> Result<Hotp
     }
     if !options.command.is_empty() && !options.command.iter().any(names_mount) {
         return Err(LabError::Usage(
-            "lab hotplug: the command has no {}: nothing would be read from the mount".into(),
+            "lab hotplug: the command does not contain {}, so it would not read the mount".into(),
         ));
     }
     let interrupt = Interrupt::watch()?;

@@ -95,7 +95,7 @@ impl HotplugReport {
 
     fn faults(&self) -> Vec<String> {
         let unknown = match self.is_clean() {
-            true => "not all cycles were gone through",
+            true => "not all cycles were completed",
             false => "requests were lost or wrong, or the worker was not pinned again",
         };
         let why = self

@@ -79,7 +79,7 @@ impl KernelOptions {
             return wrong("a command needs the image it is launched from".into());
         }
         if self.image.is_some() && !self.root && !self.command.iter().any(names_mount) {
-            return wrong("the command has no {} and --root is not given".into());
+            return wrong("the command does not contain {} and --root is not given".into());
         }
         if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
             return wrong(format!("{}: not a file", image.display()));
@@ -119,7 +119,12 @@ mod tests {
         for (image, command, cpus, reason) in [
             (Some("/dev/null"), None, 2, "needs a command"),
             (None, Some("{}/bin/true"), 2, "needs the image"),
-            (Some("/no/such/image"), Some("/bin/true"), 2, "has no {}"),
+            (
+                Some("/no/such/image"),
+                Some("/bin/true"),
+                2,
+                "does not contain {}",
+            ),
             (
                 Some("/no/such/image"),
                 Some("{}/bin/true"),

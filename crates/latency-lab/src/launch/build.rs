@@ -188,7 +188,7 @@ fn faults(
     }
     if launcher.sides.len() > 1 && gathered.rounds < 2 {
         let row = launcher.experiment().row();
-        faults.push(format!("a single launch of each {row} shows nothing"));
+        faults.push(format!("a single launch of each {row} proves nothing"));
     }
     for notice in launcher.trace_notices.iter().filter(|notice| notice.spoils) {
         let name = launcher.name(notice.side);

@@ -120,7 +120,7 @@ impl LaunchOptions {
             && is_no_program(line)
         {
             return wrong(&format!(
-                "--load {line}: must be fio, none, or a command line; there is no such program"
+                "--load {line}: must be fio, none, or a command line; no such program"
             ));
         }
         match self.experiment() {
@@ -152,7 +152,7 @@ impl LaunchOptions {
         }
         if !self.reads_mount() {
             return wrong(
-                "the command has no {} and --root is not given: nothing would be read from the mount",
+                "the command does not contain {} and --root is not given, so it would not read the mount",
             );
         }
         match self.directory.as_deref().filter(|_| self.root) {
@@ -217,7 +217,7 @@ impl LaunchOptions {
         let site = Site::new(&self.image, &self.erofast)?;
         if !site.image.is_file() {
             return Err(LabError::Usage(format!(
-                "{}: not a file; the lab measures image files",
+                "{}: not a file; the lab measures only image files",
                 site.image.display()
             )));
         }
@@ -250,7 +250,7 @@ fn is_installed(side: &Side) -> Result<()> {
     match is_no_program(&program) {
         false => Ok(()),
         true => Err(LabError::Usage(format!(
-            "lab run: {program}: there is no such program"
+            "lab run: {program}: no such program"
         ))),
     }
 }
@@ -385,7 +385,7 @@ mod tests {
         nothing.iterations = 0;
         for (options, reason) in [
             (options(false, &[]), "lab launch: no command given"),
-            (options(false, &["x"]), "has no {}"),
+            (options(false, &["x"]), "does not contain {}"),
             (elsewhere, "/no/such: not a directory"),
             (nothing, "nothing to measure"),
         ] {

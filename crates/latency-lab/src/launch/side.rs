@@ -86,7 +86,7 @@ pub fn commands(
     let commands: Vec<&[OsString]> = words.split(|word| word == "--").collect();
     let count = commands.len();
     if commands.iter().any(|command| command.is_empty()) {
-        return wrong("a command is empty; they stand behind --, and one -- divides two of them");
+        return wrong("a command is empty; commands follow --, separated by --");
     }
     if names.len() > count {
         return wrong(format!(
@@ -104,7 +104,7 @@ pub fn commands(
     if count * combinations.len() > MOST {
         let rows = count * combinations.len();
         return wrong(format!(
-            "{rows} commands with these values; {MOST} are the most"
+            "{rows} commands with these values; the limit is {MOST}"
         ));
     }
     let mut sides = Vec::new();
@@ -284,7 +284,7 @@ mod tests {
         let unused = fault("a", &[], &[], &["n=1"]);
         assert_eq!(unused, "lab run: --scan n: no command has {n}");
         let many = fault("{a}{b}{c}", &[], &[], &["a=1..9", "b=1..9", "c=1..9"]);
-        assert!(many.contains("64 are the most"), "{many}");
+        assert!(many.contains("the limit is 64"), "{many}");
         let scan = |text: &str| text.parse::<Scan>().unwrap_err().to_string();
         assert_eq!(scan("n"), "lab run: --scan n: must be NAME=VALUE,VALUE,...");
         assert!(scan("n=1,,2").ends_with("a value is empty"));

@@ -42,7 +42,7 @@ pub(super) fn start(
     let burners = JOBS_PER_CPU * cpus;
     let fio = Child::spawn(&mut command(&file.path, burners))?;
     let mut load = Load::of_fio(fio, burners, file);
-    progress.begin("waiting until the load burns", 1);
+    progress.begin("waiting for the load to reach its level", 1);
     wait_until_it_burns(&mut load, (burners, cpus), interrupt)?;
     progress.step(1, "");
     Ok(load)
@@ -69,7 +69,7 @@ fn wait_until_it_burns(
         if Instant::now() > deadline {
             let report = spent.report(burners, cpus);
             return Err(LabError::Load(format!(
-                "fio does not burn after {} s: {jobs} of {} jobs, {:.0} % of the CPU time, {} reads a second",
+                "fio is not running at full load after {} s: {jobs} of {} jobs, {:.0} % of the CPU time, {} reads a second",
                 START.as_secs(),
                 burners + 1,
                 report.load_cpu_share * 100.0,

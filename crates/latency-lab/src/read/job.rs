@@ -111,7 +111,7 @@ fn read_part(point: &Path, part: &Part) -> io::Result<()> {
             0 => {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    "a file is shorter than it says",
+                    "a file is shorter than its size",
                 ));
             }
             count => offset += count as u64,

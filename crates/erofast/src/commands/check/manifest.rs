@@ -44,7 +44,7 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
         let place = || format!("{}:{}", path.display(), number + 1);
         let Some((name, sum)) = entry(line) else {
             bail!(
-                "{}: is not a line of sha256sum: SUM, two spaces, PATH",
+                "{}: is not a line as sha256sum writes it: SUM, two spaces, PATH",
                 place()
             );
         };
@@ -54,7 +54,7 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
             .is_some_and(|known| known != sum)
         {
             bail!(
-                "{}: {} has another sum above",
+                "{}: {} has a different sum on an earlier line",
                 place(),
                 crate::text::name(&name)
             );
@@ -169,7 +169,7 @@ mod tests {
             (format!("{DIGITS}  \n"), ":1: is not a line"),
             (
                 format!("{DIGITS}  a\n{}  a\n", DIGITS.replace('e', "0")),
-                ":2: a has another sum",
+                ":2: a has a different sum",
             ),
             ("\n# nothing\n".to_owned(), "lists no file"),
         ] {

@@ -82,7 +82,7 @@ fn hash(
         Part::Hole(range) => {
             let length = range.end - range.start;
             if length > HOLE_MAX {
-                let what = format!("a hole of {length} bytes is too much to hash");
+                let what = format!("a hole of {length} bytes is too large to hash");
                 return Err((range.start, what));
             }
             let hashed = io::copy(&mut io::repeat(0).take(length), hasher);

@@ -183,8 +183,7 @@ impl<'a> Walk<'a> {
         }
         if let Some(offset) = self.engine.contradiction(inode) {
             let error = format!(
-                "{}: nid {}: from file offset {offset} on another extent is found than from before \
-                 it: the bytes depend on how the file is read",
+                "{}: nid {}: the extent found at file offset {offset} depends on where reading begins, and so do the bytes",
                 self.engine.name(),
                 inode.nid
             );
@@ -221,7 +220,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         };
         let Some(Ok(expected)) = stored.strip_prefix(b"sha256:").map(TryInto::try_into) else {
-            let fault = Fault::new(path, inode.nid, "its digest is no SHA-256");
+            let fault = Fault::new(path, inode.nid, "its digest is not SHA-256");
             self.found.add(self.order, fault);
             return Ok(());
         };
@@ -266,7 +265,7 @@ impl<'a> Walk<'a> {
             if out_of_order {
                 compared += blocks;
                 if compared > COMPARED {
-                    let what = "names out of order: not all of them are looked up";
+                    let what = "names are out of order: not all of them can be looked up";
                     return self.odd(Fault::new(path, inode.nid, what));
                 }
             }
@@ -321,7 +320,7 @@ impl<'a> Walk<'a> {
         wrong.sort_by(|a, b| a.1.2.cmp(&b.1.2));
         for (nid, (nlink, names, path)) in wrong {
             let what = format!(
-                "link count {nlink}, but {} in the tree",
+                "its link count is {nlink}, but the tree has {}",
                 units::count(names.into(), "name")
             );
             self.odd(Fault::new(&path, nid, what));

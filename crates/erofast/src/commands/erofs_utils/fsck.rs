@@ -63,7 +63,7 @@ fn refuse_without_directory(args: &FsckArgs, directory: Option<&Path>) -> anyhow
         Some(path) if path == Path::new("/") && !args.force => {
             "--extract=/ must be used with --force"
         }
-        Some(path) if path.as_os_str().is_empty() => "--extract=: a directory is missing",
+        Some(path) if path.as_os_str().is_empty() => "--extract= needs a directory",
         None if args.force => "--force must be used with --extract=DIR",
         None if args.overwrite => "--overwrite must be used with --extract=DIR",
         None if preserves => "--[no-]preserve[-owner/-perms] must be used with --extract=DIR",
@@ -107,7 +107,7 @@ fn extract(
     let (directory, name) = match start.file_type() {
         FileType::Directory => (place.to_owned(), Vec::new()),
         _ => {
-            let name = place.file_name().context("--extract: a name is missing")?;
+            let name = place.file_name().context("--extract needs a name")?;
             (directory_of(place), name.as_encoded_bytes().to_vec())
         }
     };

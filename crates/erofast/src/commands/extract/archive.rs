@@ -183,7 +183,7 @@ impl<'a, W: Write> Archive<'a, W> {
     fn link(&mut self, path: &[u8], first: &[u8], header: &[u8]) -> io::Result<()> {
         if self.missing.contains(first) {
             let first = crate::text::name(first);
-            let error = format!("hard link to {first}, which is left out");
+            let error = format!("hard link to {first}, which was left out");
             self.journal.failure(path, error);
             return Ok(());
         }

@@ -108,7 +108,8 @@ fn walk(
                 }
                 match id {
                     Some(id) => rest.directories.push((id, inode.nid)),
-                    None => journal.failure(&path, "too many directories: without its metadata"),
+                    None => journal
+                        .failure(&path, "too many directories: its metadata was not restored"),
                 }
             }
             Step::Link { path, first, .. } => rest.links.push((path, first)),

@@ -61,7 +61,10 @@ pub fn walk(
             }
         };
         if entry.duplicate {
-            journal.failure(&entry.path, "its directory has this name already");
+            journal.failure(
+                &entry.path,
+                "its directory already has an entry of this name",
+            );
             if entry.inode.file_type() == FileType::Directory {
                 missing = Some(entry.path);
             }

@@ -50,6 +50,6 @@ impl<'a> Stop<'a> {
             None if self.is_set() => "interrupted",
             None => return Ok(()),
         };
-        anyhow::bail!("{why}, the tree is incomplete; the same command with --continue goes on")
+        anyhow::bail!("{why}, the tree is incomplete; repeat the command with --continue to resume")
     }
 }

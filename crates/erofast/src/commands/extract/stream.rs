@@ -40,7 +40,7 @@ struct Order {
 pub fn check_output() -> anyhow::Result<()> {
     anyhow::ensure!(
         !io::stdout().is_terminal(),
-        "a tar stream is not for a terminal: redirect the standard output"
+        "will not write a tar stream to a terminal: redirect standard output"
     );
     Ok(())
 }
@@ -56,12 +56,12 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
         let walker = move || walk(job, journal, &orders, &items);
         let walking = thread::Builder::new()
             .spawn_scoped(scope, walker)
-            .context("the thread that walks the tree cannot be started")?;
+            .context("cannot start the thread that walks the tree")?;
         let written = Archive::new(out, journal).write_all(line);
         let walked = walking.join();
         // If the writer fails, the walk fails for that reason.
         written?;
-        walked.map_err(|_| anyhow::anyhow!("the walk panicked"))?
+        walked.map_err(|_| anyhow::anyhow!("the thread that walks the tree panicked"))?
     })
 }
 
@@ -94,7 +94,7 @@ fn walk(
             Step::Link { path, .. } => &paths.path(*path),
         };
         if !path.is_empty() && !is_plain(path) {
-            journal.failure(path, "a name that leads out of its directory");
+            journal.failure(path, "the name leads out of its directory");
             return Ok(Then::SkipContent);
         }
         let map = match &step {
@@ -182,7 +182,10 @@ fn file(inode: &Inode, map: &Map) -> anyhow::Result<Kind<'static>> {
         true => map.data_bytes(),
         false => inode.size,
     };
-    anyhow::ensure!(data <= SIZE_MAX, "{data} bytes are too much for a stream");
+    anyhow::ensure!(
+        data <= SIZE_MAX,
+        "a file of {data} bytes is too large for a stream"
+    );
     Ok(match map.has_holes() {
         true => Kind::Sparse {
             size: inode.size,

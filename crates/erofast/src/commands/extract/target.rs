@@ -78,17 +78,14 @@ impl Target {
                 anyhow::ensure!(is_directory, "{}: is not a directory", shown());
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!(
-                    "{}: the directory it should be made in does not exist",
-                    shown()
-                );
+                bail!("{}: its parent directory does not exist", shown());
             }
             Err(error) => return Err(error).with_context(shown),
         }
         let mut entries = std::fs::read_dir(path).with_context(shown)?;
         if entries.next().is_some() && replace == Replace::Nothing {
             bail!(
-                "{}: is not empty (--force replaces what is in the way, --continue goes on with it)",
+                "{}: is not empty (--force replaces existing files, --continue resumes an extraction)",
                 shown()
             );
         }
@@ -274,7 +271,7 @@ impl Target {
 }
 
 fn outside() -> io::Error {
-    io::Error::other("a name that leads out of its directory")
+    io::Error::other("the name leads out of its directory")
 }
 
 /// Opens what is at `path` below a directory, without leaving it or following a symlink.

@@ -157,7 +157,7 @@ fn list_json(engine: &Engine, path: &str, inode: &Inode) -> anyhow::Result<()> {
     })?;
     anyhow::ensure!(
         rows.len() <= ROWS,
-        "{}: {path}: more than {ROWS} extents: list them without --json",
+        "{}: {path}: more than {ROWS} extents: omit --json to list them",
         engine.name()
     );
     print_json(&rows)
@@ -216,7 +216,7 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     let begin = number.checked_mul(size).filter(|begin| *begin < image);
     let Some(begin) = begin else {
         anyhow::bail!(
-            "{}: has {} blocks of {size} bytes, no block {number}",
+            "{}: has only {} blocks of {size} bytes: there is no block {number}",
             engine.name(),
             image.div_ceil(size)
         );
@@ -283,7 +283,7 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     }
     if found.owners.is_empty() {
         outln!(
-            "no inode and no data of the tree: an index, shared attributes, a table, or nothing"
+            "belongs to no inode or data of the tree: it is an index, shared attributes, a table, or unused"
         );
     }
     Ok(())

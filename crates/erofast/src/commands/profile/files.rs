@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use crate::cli::{OpeningArgs, allow_many_files};
 
 /// Printed for an image that has none.
-pub(super) const NONE: &str = "no launches were learned of it";
+pub(super) const NONE: &str = "no launches from it have been learned";
 
 /// Profiles, or the reason why a file has none.
 pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
@@ -144,7 +144,7 @@ pub(super) fn image_at(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Ima
 fn engine_of(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Arc<Engine>> {
     ensure!(
         !path.is_dir(),
-        "{}: is a directory; profiles are named by the path of the image",
+        "{}: is a directory; name a profile by the path of its image",
         path.display()
     );
     let mut options = EngineOptions {
@@ -160,7 +160,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     let context = || path.display().to_string();
     if is_ours(path) && path.is_symlink() {
         bail!(
-            "{}: is a symbolic link, which no mount follows: remove it",
+            "{}: is a symbolic link, which mounts do not follow: remove it",
             path.display()
         );
     }

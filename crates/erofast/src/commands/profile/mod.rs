@@ -49,7 +49,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     }
     if found.is_empty() && args.images.is_empty() && !args.json {
         let folder = erofs_mount::profile_folder()?;
-        outln!("no launches were learned in {}", folder.display());
+        outln!("no launches have been learned in {}", folder.display());
     }
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
     // This is not a fault: mounts write them again.
@@ -274,7 +274,7 @@ pub fn trim(args: &ProfileTrimArgs) -> anyhow::Result<Outcome> {
     let (_, mut found) = named(&args.profile, &args.opening)?;
     if args.output.is_some() {
         let shown = remote::shown(&args.profile);
-        found = vec![only(found, &shown, "-o takes one profile")?];
+        found = vec![only(found, &shown, "-o takes only one profile")?];
     }
     for (file, learned) in found {
         let mut learned = learned?;

@@ -57,8 +57,9 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let files = files.map(|(name, path)| option(name, path));
     let options: Vec<OsString> = args.options.iter().cloned().chain(files).collect();
     let options = MountOptions::parse(&options)?;
-    sys::namespace::own_mounts_as_root()
-        .context("a mount of its own (user namespaces may be forbidden: root can do it)")?;
+    sys::namespace::own_mounts_as_root().context(
+        "cannot make a private mount (user namespaces may be forbidden; root can do it)",
+    )?;
     let ending = Ending::expect().context("signals")?;
     let mut programs = Vec::new();
     for number in 1..=args.runs {
@@ -69,7 +70,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
         let read = recorded.iter().map(described);
         let read = read.collect::<Vec<_>>().join("; ");
         note(match recorded.is_empty() {
-            true => format!("run {number} of {}: nothing was recorded", args.runs),
+            true => format!("run {number} of {}: recorded nothing", args.runs),
             false => format!("run {number} of {}: {read}", args.runs),
         });
         join(&mut programs, recorded);
@@ -84,7 +85,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let shown = remote::shown(&args.image);
     ensure!(
         !programs.is_empty(),
-        "{shown}: the command read no file of it, or as much as a copy does"
+        "{shown}: the command read none of its files, or so many that it looks like a copy"
     );
     write(programs, Some(&output))
 }
@@ -93,7 +94,7 @@ fn output(args: &ProfileRecordArgs) -> anyhow::Result<PathBuf> {
     match (&args.output, remote::url(&args.image)) {
         (Some(output), _) => Ok(output.clone()),
         (None, Some(_)) => {
-            let line = "-o FILE: beside a URL nothing can be written";
+            let line = "-o FILE is needed: nothing can be written beside a URL";
             Err(Usage(line.into()).into())
         }
         (None, None) => Ok(erofs_mount::profile_beside(&args.image)),

@@ -16,7 +16,7 @@ use crate::cli::{ProfileExportArgs, ProfileMergeArgs};
 pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
     let shown = remote::shown(&args.profile);
     let (_, found) = named(&args.profile, &args.opening)?;
-    let (_, learned) = only(found, &shown, "an export is of one profile")?;
+    let (_, learned) = only(found, &shown, "only one profile can be exported")?;
     let mut programs = learned?.programs;
     // One that is being learned again has none yet.
     programs.retain(|program| !program.profile.windows.is_empty());
@@ -62,7 +62,9 @@ pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow:
     replace(path, text.as_bytes()).with_context(|| path.display().to_string())?;
     for program in &left {
         let (path, most) = (path_of(program), limits::TRAVELLING_BYTES);
-        note(format!("{path}: is left out: {most} bytes travel at most"));
+        note(format!(
+            "{path}: left out: an exported profile has at most {most} bytes"
+        ));
     }
     Ok(Outcome::of(left.is_empty()))
 }

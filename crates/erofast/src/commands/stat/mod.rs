@@ -132,12 +132,15 @@ fn shown(now: &Value, before: Option<&Value>) -> String {
 /// The text printed instead of a table without rows.
 fn none() -> String {
     match erofs_mount::mounts_of_others() {
-        Ok(0) | Err(_) => "nothing of erofast is mounted".to_owned(),
+        Ok(0) | Err(_) => "no erofast mounts".to_owned(),
         Ok(1) => {
-            "no mount of this user; one of another user: erofast stat DIRECTORY shows it".into()
+            "this user has no mounts, but another user has one: erofast stat DIRECTORY shows it"
+                .into()
         }
         Ok(count) => {
-            format!("no mount of this user; {count} of others: erofast stat DIRECTORY shows one")
+            format!(
+                "this user has no mounts, but other users have {count}: erofast stat DIRECTORY shows one"
+            )
         }
     }
 }

@@ -508,14 +508,14 @@ mod tests {
             {"url": "http://host/x", "bytes": 3 << 20, "fetched_bytes": 1 << 20,
              "cached_bytes": 2 << 20, "waiting": 1, "round_trips": 2, "failures": 3,
              "not_kept": "/x: Not a directory"},
-            {"url": "http://host/y", "error": "no word from the fetcher"},
+            {"url": "http://host/y", "error": "the fetcher has been silent"},
         ]);
         let page = page(&answer, None);
         let lines = "\nurl        http://host/x\n\
             remote     1.0 MiB fetched in 2 round trips, 2.0 MiB of 3.0 MiB cached\n           \
             nothing is kept in the cache: /x: Not a directory\n           \
             1 waiting request, 3 failed round trips\n\
-            url        http://host/y\nremote     no word from the fetcher\n";
+            url        http://host/y\nremote     the fetcher has been silent\n";
         assert!(page.contains(lines), "{page}");
     }
 

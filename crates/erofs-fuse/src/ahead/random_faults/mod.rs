@@ -22,7 +22,7 @@ use self::files::Files;
 const SHORTEST: u32 = (64 << 10) + 1;
 
 figures::figures! {
-    /// What the kernel would have read around random faults.
+    /// Data that the kernel would have read around random faults.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct RandomFaultFigures counted by struct Counters {
         /// Bytes that were declined.

@@ -191,7 +191,7 @@ impl FaultRecorder {
         self.table.lock().asked_log(&known, logged);
         if passes && rate.is_empty() {
             self.log
-                .line("many kinds of faults: not all others are logged");
+                .line("too many kinds of faults: not all others are logged");
         }
     }
 

@@ -19,7 +19,7 @@ figures::figures! {
         pub(super) totals: Totals,
         /// The log.
         logged_to: Option<String>,
-        /// What shows that the image is no longer what it was.
+        /// Evidence that the image has changed.
         image_changed: Option<String>,
         /// The last ten, the latest first.
         pub(super) last: Vec<KnownFault>,
