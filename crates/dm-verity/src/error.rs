@@ -41,7 +41,8 @@ pub enum Mismatch {
     },
     /// A block of the hash tree below the root, or the root itself.
     #[error(
-        "hash block {block} of level {level} (at byte {offset} of the hash device) does not match its hash"
+        "hash block {block} of level {level} (at byte {offset} of the hash device) does not match \
+         its hash"
     )]
     Hash {
         /// Level: 0 holds the hashes of data blocks.

@@ -95,7 +95,8 @@ fn rows_have_a_validity_of_their_own() {
     let waking = |of: &str| format!("sched_waking: comm={of} prio=120 target_cpu=000");
     let switch = |from: &str, state: &str, to: &str| {
         format!(
-            "sched_switch: prev_comm={} prev_prio=120 prev_state={state} ==> next_comm={} next_prio=120",
+            "sched_switch: prev_comm={} prev_prio=120 prev_state={state} ==> next_comm={} \
+             next_prio=120",
             from.replace("pid", "prev_pid"),
             to.replace("pid", "next_pid")
         )

@@ -168,7 +168,8 @@ fn check_shape(raw: &RawSuperblock) -> Result<()> {
     let size = superblock_size(raw);
     if size > MAX_SUPERBLOCK {
         return corrupted!(
-            "superblock of {size} bytes ({} extension slots), at most {MAX_SUPERBLOCK} are possible",
+            "superblock of {size} bytes ({} extension slots), at most {MAX_SUPERBLOCK} are \
+             possible",
             raw.sb_extslots
         );
     }

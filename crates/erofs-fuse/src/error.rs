@@ -33,7 +33,8 @@ pub enum Error {
     },
     /// Another user's mount, which the kernel shows only to that user.
     #[error(
-        "{mountpoint}: only the user who mounted it can see it, unless it has allow_root or allow_other"
+        "{mountpoint}: only the user who mounted it can see it, unless it has allow_root or \
+         allow_other"
     )]
     Private {
         /// The mount point.

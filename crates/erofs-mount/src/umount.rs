@@ -20,7 +20,8 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     if let Some(pid) = outside::stopped_holder(&device) {
         let (path, pid) = (path.display(), pid.as_raw_nonzero());
         note(format!(
-            "{path}: unmounted; its server (process {pid}) is stopped, and will end once it continues: kill -CONT {pid}"
+            "{path}: unmounted; its server (process {pid}) is stopped, and will end once it \
+             continues: kill -CONT {pid}"
         ));
     } else if !lazy && stays(&device) {
         let server = user.and_then(|user| outside::server_of(&device, user));
@@ -28,7 +29,8 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
             format!(" (process {})", server.pid.as_raw_nonzero())
         });
         note(format!(
-            "{}: unmounted; its server{server} keeps running because the filesystem is in use elsewhere: as a layer of an overlay, at another path or in another mount namespace",
+            "{}: unmounted; its server{server} keeps running because the filesystem is in use \
+             elsewhere: as a layer of an overlay, at another path or in another mount namespace",
             path.display()
         ));
     }

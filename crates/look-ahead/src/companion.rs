@@ -518,7 +518,8 @@ impl Companion {
             if 2 * refused > windows {
                 self.travelling.forget(&program.path);
                 self.complain(format!(
-                    "{} no longer fits: {}: {refused} of {windows} windows belong to files that are missing or have other sizes",
+                    "{} no longer fits: {}: {refused} of {windows} windows belong to files that \
+                     are missing or have other sizes",
                     origin.subject(),
                     escaped(&program.path),
                 ));

@@ -44,7 +44,8 @@ impl ImageUrl {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         Some(match authority.split_once('@') {
             Some((_, host)) => Err(format!(
-                "{scheme}://{host}: other users can see a user and password in a URL; use http.user_file="
+                "{scheme}://{host}: other users can see a user and password in a URL; use \
+                 http.user_file="
             )),
             None if authority.is_empty() => Err(format!("{scheme}://: the URL has no host")),
             None if known[2] => match Reference::parse(rest) {

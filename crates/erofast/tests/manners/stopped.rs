@@ -147,11 +147,13 @@ fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
         return println!("skipped: this kernel does not name connections in fdinfo");
     }
     let line = format!(
-        "erofast: mnt: its server (process {server}) does not answer, and its mount helper cannot be found: erofast umount unmounts it\n"
+        "erofast: mnt: its server (process {server}) does not answer, and its mount helper cannot \
+         be found: erofast umount unmounts it\n"
     );
     assert_eq!(stat, line);
     let line = format!(
-        "erofast: mnt: unmounted; its server (process {server}) is stopped, and will end once it continues: kill -CONT {server}\n"
+        "erofast: mnt: unmounted; its server (process {server}) is stopped, and will end once it \
+         continues: kill -CONT {server}\n"
     );
     assert_eq!(umount, line);
 }

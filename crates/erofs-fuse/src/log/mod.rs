@@ -90,7 +90,8 @@ impl Log {
     /// most containers nobody could do anything about it.
     pub fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
-            "there is no journal or syslog: faults are shown only by erofast stat; log=FILE keeps them",
+            "there is no journal or syslog: faults are shown only by erofast stat; log=FILE keeps \
+             them",
         )
     }
 

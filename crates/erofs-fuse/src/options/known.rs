@@ -49,11 +49,14 @@ pub const KNOWN: &[KnownOption] = options! {
         "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)";
     "cache=BYTES" "decoded data kept for repeated reads; suffixes K, M, G (8M)";
     "profile=learn|auto|PATH|off"
-        "learn launches of programs (learn) or the first reads of any file, and replay them (erofsfuse: off)";
+        "learn launches of programs (learn) or the first reads of any file, and replay them \
+         (erofsfuse: off)";
     "decoded_size=SIZE"
-        "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or DEFLATE)";
+        "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or \
+         DEFLATE)";
     "prefetch=profile|all|none"
-        "what to fetch from a URL ahead of readers: what launches read, everything, nothing (profile)";
+        "what to fetch from a URL ahead of readers: what launches read, everything, nothing \
+         (profile)";
     "cache_dir=DIR" is "cache-dir"
         "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
          or ~/.cache)";
@@ -64,7 +67,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "fetch=ranges|whole" is "fetch"
         "fetch what is read, or the whole image first, for servers without ranges (ranges)";
     "offline=auto|on|off" is "offline"
-        "mount from a complete cache without the server: if it does not answer, always, never (auto)";
+        "mount from a complete cache without the server: if it does not answer, always, never \
+         (auto)";
     "timeout.read=SECONDS" is "timeout-read"
         "time limit for answers of the server of a URL (30)";
     "http.header_file=FILE" is "http-header-file"

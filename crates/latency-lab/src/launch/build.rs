@@ -151,7 +151,8 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     };
     let line = |engine: &EngineReport| {
         format!(
-            "{} leaves the load {:.0} % of the CPU time, {name} {:.0} %: a part of its gain is the load's loss",
+            "{} leaves the load {:.0} % of the CPU time, {name} {:.0} %: a part of its gain is the \
+             load's loss",
             engine.label(),
             engine.load_share.unwrap_or_default() * 100.0,
             most * 100.0

@@ -152,7 +152,8 @@ impl LaunchOptions {
         }
         if !self.reads_mount() {
             return wrong(
-                "the command does not contain {} and --root is not given, so it would not read the mount",
+                "the command does not contain {} and --root is not given, so it would not read the \
+                 mount",
             );
         }
         match self.directory.as_deref().filter(|_| self.root) {

@@ -97,7 +97,8 @@ pub fn commands(
     if prepare.len() > 1 && prepare.len() != count {
         let given = prepare.len();
         return wrong(format!(
-            "{given} times --prepare, for commands: {count}; give one for all of them, or one for each"
+            "{given} times --prepare, for commands: {count}; give one for all of them, or one for \
+             each"
         ));
     }
     let combinations = combinations(scans);

@@ -69,7 +69,8 @@ fn wait_until_it_burns(
         if Instant::now() > deadline {
             let report = spent.report(burners, cpus);
             return Err(LabError::Load(format!(
-                "fio is not running at full load after {} s: {jobs} of {} jobs, {:.0} % of the CPU time, {} reads a second",
+                "fio is not running at full load after {} s: {jobs} of {} jobs, {:.0} % of the CPU \
+                 time, {} reads a second",
                 START.as_secs(),
                 burners + 1,
                 report.load_cpu_share * 100.0,

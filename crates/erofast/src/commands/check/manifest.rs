@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn every_way_to_write_a_line_is_read() {
         let text = format!(
-            "# made by hand\n{DIGITS}  ./a//b\n{DIGITS} */c d\r\n\\{DIGITS}  e\\nf\\\\\nSHA256 (g) = {DIGITS}\n"
+            "# made by hand\n{DIGITS}  ./a//b\n{DIGITS} */c d\r\n\\{DIGITS}  e\\nf\\\\\nSHA256 (g) \
+             = {DIGITS}\n"
         );
         let manifest = parsed(&text).expect("a manifest");
         let names: Vec<&[u8]> = manifest.keys().map(Vec::as_slice).collect();

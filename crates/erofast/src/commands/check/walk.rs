@@ -183,7 +183,8 @@ impl<'a> Walk<'a> {
         }
         if let Some(offset) = self.engine.contradiction(inode) {
             let error = format!(
-                "{}: nid {}: the extent found at file offset {offset} depends on where reading begins, and so do the bytes",
+                "{}: nid {}: the extent found at file offset {offset} depends on where reading \
+                 begins, and so do the bytes",
                 self.engine.name(),
                 inode.nid
             );

@@ -85,7 +85,8 @@ impl Target {
         let mut entries = std::fs::read_dir(path).with_context(shown)?;
         if entries.next().is_some() && replace == Replace::Nothing {
             bail!(
-                "{}: is not empty (--force replaces existing files, --continue resumes an extraction)",
+                "{}: is not empty (--force replaces existing files, --continue resumes an \
+                 extraction)",
                 shown()
             );
         }

@@ -283,7 +283,8 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     }
     if found.owners.is_empty() {
         outln!(
-            "belongs to no inode or data of the tree: it is an index, shared attributes, a table, or unused"
+            "belongs to no inode or data of the tree: it is an index, shared attributes, a table, \
+             or unused"
         );
     }
     Ok(())

@@ -139,7 +139,8 @@ fn none() -> String {
         }
         Ok(count) => {
             format!(
-                "this user has no mounts, but other users have {count}: erofast stat DIRECTORY shows one"
+                "this user has no mounts, but other users have {count}: erofast stat DIRECTORY \
+                 shows one"
             )
         }
     }
