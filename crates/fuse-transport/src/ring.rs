@@ -6,8 +6,8 @@
 //!   returned last; `entry_order.rs` makes sure that this is the one of this channel;
 //! * the overflow channel, with an entry in the queue of **every possible** CPU. It completes the
 //!   rings: without that the kernel would make every request wait. It takes requests that a busy
-//!   CPU's entry cannot, and stands in for CPUs whose thread has not started yet or is gone, so that
-//!   every queue always has a thread.
+//!   CPU's entry cannot, and stands in for CPUs whose thread has not started yet or is gone, so
+//!   that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};

@@ -11,9 +11,10 @@ use sys::pi_mutex::PiMutex;
 use crate::fail_points;
 
 /// Entries of a thread in a queue. It serves one request at a time; further requests of a CPU go to
-/// the overflow queue, which runs on an idle CPU if there is one, and then wait for either. With 8 entries the others would wait
-/// in the ring of the busy thread: in that case one streaming program got 560 to 730 MB/s of lz4hc,
-/// and 730 to 900 with one entry (two CPUs, three rounds, 1 MiB of read-ahead).
+/// the overflow queue, which runs on an idle CPU if there is one, and then wait for either. With 8
+/// entries the others would wait in the ring of the busy thread: in that case one streaming program
+/// got 560 to 730 MB/s of lz4hc, and 730 to 900 with one entry (two CPUs, three rounds, 1 MiB of
+/// read-ahead).
 pub(crate) const ENTRIES: usize = 1;
 
 /// A queue of the kernel, and how many entries it gets.

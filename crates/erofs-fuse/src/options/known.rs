@@ -31,8 +31,8 @@ macro_rules! options {
 pub const KNOWN: &[KnownOption] = options! {
     "workers=percpu|unbound|inline" "which threads serve and decompress (percpu)";
     "hipri"
-        "workers run SCHED_FIFO 1 where the system lets them, else with a lower nice value, a slice \
-         of 100 us, or both";
+        "workers run at SCHED_FIFO 1 if the system allows it, otherwise with a lower nice value, \
+         a slice of 100 us, or both";
     "nohipri" "workers run at normal priority";
     "hipri=auto|on|off"
         "auto: real-time only while the CPU is contended, a slice of 100 us otherwise (auto)";
@@ -58,8 +58,8 @@ pub const KNOWN: &[KnownOption] = options! {
         "what to fetch from a URL ahead of readers: what launches read, everything, nothing \
          (profile)";
     "cache_dir=DIR" is "cache-dir"
-        "where bytes of images at URLs are kept (erofast in XDG_CACHE_HOME, or else in /var/cache \
-         or ~/.cache)";
+        "cache directory for images at URLs (erofast in XDG_CACHE_HOME, else in /var/cache or \
+         ~/.cache)";
     "cache_shared=DIR" is "cache-shared"
         "directory of whole images that root keeps for all users (/var/cache/erofast-shared)";
     "cache_size=SIZE" is "cache-size"

@@ -1,7 +1,7 @@
 //! The mount helper: the privileged process of a mount, and the parent of its server.
 //!
-//! A server in its sandbox can neither mount nor unmount, so this process does both for it. It never reads
-//! an image.
+//! A server in its sandbox can neither mount nor unmount, so this process does both for it. It
+//! never reads an image.
 //!
 //! 1. It forks the server, whose standard input is a socket ([`server`]).
 //! 2. It takes one [request](erofs_fuse::protocol) at a time from the socket and answers it
