@@ -10,10 +10,11 @@ use std::sync::Arc;
 use anyhow::bail;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{FileType, Inode};
+use erofs_mount::text::{escaped_byte, unquoted};
 
 use crate::listing::Listing;
+use crate::text;
 use crate::tree::{self, Visit, join};
-use crate::{name, text};
 
 /// An entry that a path or a pattern denotes.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub fn resolve(
     match engine.resolve(path, follow) {
         Ok(inode) => Ok((normal(path), inode)),
         Err(error) => {
-            let bytes = name::unquoted(path);
+            let bytes = unquoted(path);
             match engine.resolve(&bytes, follow) {
                 Ok(inode) => Ok((normal(&bytes), inode)),
                 Err(_) => Err(error.into()),
@@ -257,7 +258,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let byte = *name.first()?;
     let takes = |length, fits: bool| fits.then_some((length, 1));
-    if let Some(escaped) = name::escaped_byte(pattern) {
+    if let Some(escaped) = escaped_byte(pattern) {
         return takes(4, escaped == byte);
     }
     match *pattern {

@@ -60,53 +60,9 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The byte that a `\xNN` at the beginning of `text` stands for.
-pub fn escaped_byte(text: &[u8]) -> Option<u8> {
-    let [b'\\', b'x', high, low, ..] = *text else {
-        return None;
-    };
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    Some((digit(high)? * 16 + digit(low)?) as u8)
-}
-
-/// The original bytes of the text `shown`: `\xNN` is a byte, two backslashes are one. Other
-/// backslashes stand for themselves.
-pub fn unquoted(shown: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(shown.len());
-    let mut rest = shown;
-    while let Some((&first, after)) = rest.split_first() {
-        if let Some(byte) = escaped_byte(rest) {
-            bytes.push(byte);
-            rest = &rest[4..];
-        } else {
-            bytes.push(first);
-            rest = after
-                .strip_prefix(b"\\")
-                .filter(|_| first == b'\\')
-                .unwrap_or(after);
-        }
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_shown_is_accepted_back() {
-        for name in [
-            &b"plain"[..],
-            b"\xff",
-            b"back\\slash",
-            b"\\xff",
-            b"a\nb\\\\c",
-            "grün".as_bytes(),
-        ] {
-            assert_eq!(unquoted(text::name(name).as_bytes()), name);
-        }
-        assert_eq!(unquoted(b"back\\slash"), b"back\\slash");
-    }
 
     #[test]
     fn json_has_the_bytes_of_the_name() {

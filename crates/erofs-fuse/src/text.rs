@@ -6,6 +6,35 @@ pub fn name(bytes: &[u8]) -> String {
     printable(bytes, "\\\\")
 }
 
+/// The byte that a `\xNN` at the beginning of `text` stands for.
+pub fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'\\', b'x', high, low, ..] = *text else {
+        return None;
+    };
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    Some((digit(high)? * 16 + digit(low)?) as u8)
+}
+
+/// The original bytes of the text `shown`: `\xNN` is a byte, two backslashes are one. Other
+/// backslashes stand for themselves.
+pub fn unquoted(shown: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(shown.len());
+    let mut rest = shown;
+    while let Some((&first, after)) = rest.split_first() {
+        if let Some(byte) = escaped_byte(rest) {
+            bytes.push(byte);
+            rest = &rest[4..];
+        } else {
+            bytes.push(first);
+            rest = after
+                .strip_prefix(b"\\")
+                .filter(|_| first == b'\\')
+                .unwrap_or(after);
+        }
+    }
+    bytes
+}
+
 /// A message for a terminal or a log, on one line. Like [`name`], but a backslash is not doubled.
 pub fn line(message: &str) -> String {
     printable(message.as_bytes(), "\\")
@@ -95,6 +124,21 @@ mod tests {
     fn names_of_any_bytes_stay_on_one_line() {
         assert_eq!(name("grün".as_bytes()), "grün");
         assert_eq!(name(b"a\nb\\\xff"), "a\\x0ab\\\\\\xff");
+    }
+
+    #[test]
+    fn what_is_shown_is_accepted_back() {
+        for name in [
+            &b"plain"[..],
+            b"\xff",
+            b"back\\slash",
+            b"\\xff",
+            b"a\nb\\\\c",
+            "grün".as_bytes(),
+        ] {
+            assert_eq!(unquoted(super::name(name).as_bytes()), name);
+        }
+        assert_eq!(unquoted(b"back\\slash"), b"back\\slash");
     }
 
     #[test]
