@@ -522,7 +522,10 @@ fn launches_of_a_tree_of_several_images_are_found() {
         assert_eq!(status, Some(0), "{command}: {printed}");
         assert!(printed.contains("program"), "{command}: {printed}");
         let (_, alone) = of(command, &["app.erofs"]);
-        assert!(alone.contains("no launches from it have been learned"), "{alone}");
+        assert!(
+            alone.contains("no launches from it have been learned"),
+            "{alone}"
+        );
     }
     let missing = ["--lower", "none.erofs", "app.erofs"];
     let (status, line) = of("show", &missing);
@@ -541,7 +544,11 @@ fn launches_of_a_tree_of_several_images_are_found() {
     }
     let (status, printed) = of("remove", &tree);
     assert_eq!(status, Some(0), "{printed}");
-    assert!(of("list", &tree).1.contains("no launches from it have been learned"));
+    assert!(
+        of("list", &tree)
+            .1
+            .contains("no launches from it have been learned")
+    );
 }
 
 fn mounts() -> usize {
