@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use erofast_cli::units;
 use erofs_mount::{FSTYPE, Span, take_spans};
 use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
@@ -140,7 +141,13 @@ impl Requests {
         };
         match self.mounts.len() {
             0 => String::new(),
-            mounts => format!("; {count} requests of {mounts} mounts{lost}"),
+            mounts => {
+                let (requests, mounts) = (
+                    units::count(count, "request"),
+                    units::count(mounts as u64, "mount"),
+                );
+                format!("; {requests} of {mounts}{lost}")
+            }
         }
     }
 }
@@ -215,7 +222,7 @@ mod tests {
             asked_by: 9,
         };
         let summary = requests.add_to(&mut trace);
-        assert_eq!(summary, "; 1 requests of 1 mounts");
+        assert_eq!(summary, "; 1 request of 1 mount");
         let shown: Vec<_> = trace
             .slices
             .iter()

@@ -397,7 +397,7 @@ fn with_field(place: &Place, path: &str, value: Value) -> Output {
 fn a_report_whose_samples_are_not_valid_is_not_whatever_it_says() {
     let place = Place::new();
     place.file("a.json", &launches(true, "6.18").to_string());
-    let spoilt = "erofast: 1 of the 20 launches in the figures are spoilt (cc was busy)";
+    let spoilt = "erofast: 1 of the 20 launches in the figures is spoilt (cc was busy)";
     let more = "kernel: 20 of 5 launches in the figures";
     let load = json!({"profile": "fio", "jobs": 2, "burned": false, "failed_because": "too little",
                       "load_cpu_share": 0.1, "busy_cpu_share": 0.5, "stolen_cpu_share": 0.0,

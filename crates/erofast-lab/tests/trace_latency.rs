@@ -356,6 +356,17 @@ fn rows_are_sorted_limited_and_selected() {
     assert_eq!(rows(&["--to", "+0.000014"]), ["b:2"]);
     let wrong = run(TRACE, &["--from", "yesterday"]);
     assert_eq!(wrong.status.code(), Some(2));
+    // Meant as a time after the beginning.
+    for times in [["--from", "5"], ["--from", "0.5"], ["--to", "0.5"]] {
+        let wrong = run(TRACE, &times);
+        let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert_eq!(wrong.status.code(), Some(2), "{errors}");
+        let there = format!("{} {}: the trace is from 1.0", times[0], times[1]);
+        assert!(
+            errors.contains(&there) && errors.contains("s of its clock; +"),
+            "{errors}"
+        );
+    }
 }
 
 #[test]

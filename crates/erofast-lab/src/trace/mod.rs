@@ -91,11 +91,14 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
 fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     let lost = match trace.lost_events {
         0 => String::new(),
-        lost => format!("; {lost} events were lost: try a larger --buffer"),
+        lost => format!(
+            "; lost {}: try a larger --buffer",
+            units::count(lost, "event")
+        ),
     };
-    let events = trace.events.len();
+    let events = units::count(trace.events.len() as u64, "event");
     let file = args.output.display();
-    note(format_args!("{events} events in {file}{requests}{lost}"));
+    note(format_args!("{events} in {file}{requests}{lost}"));
     for notice in &trace.notices {
         note(format_args!("{file}: {notice}"));
     }
@@ -128,6 +131,13 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         // The JSON has threads and work queues side by side.
         items: args.by == By::Workqueue && !args.json,
     };
+    let moments = [("--from", args.from), ("--to", args.to)];
+    for (option, moment) in moments
+        .into_iter()
+        .filter_map(|(option, it)| Some((option, it?)))
+    {
+        in_trace(option, moment, &report)?;
+    }
     if let (Some(from), Some(until)) = (filter.from_ns, filter.until_ns) {
         ensure!(from <= until, Usage("--from is later than --to".into()));
     }
@@ -224,6 +234,29 @@ fn source(args: &TraceLatencyArgs) -> String {
     input::name(&args.file)
 }
 
+/// Refuses a time before the trace: `--from 5` of one that begins at 1332 s is all of it, and was
+/// not meant.
+fn in_trace(option: &str, moment: Moment, report: &Report) -> anyhow::Result<()> {
+    let Some((first, last)) = report.span else {
+        return Ok(());
+    };
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let is_there = |at: u64| at >= first && (option == "--to" || at <= last);
+    if let Moment::At(at) = moment {
+        ensure!(
+            is_there(at),
+            Usage(format!(
+                "{option} {}: the trace is from {:.6} to {:.6} s of its clock; +{0} is that long after \
+                 its beginning",
+                seconds(at),
+                seconds(first),
+                seconds(last)
+            ))
+        );
+    }
+    Ok(())
+}
+
 /// Prints the notices; fails if the figures are not valid.
 fn validity(
     report: &Report,
@@ -237,20 +270,21 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: {} switches of these threads, which have {} waits, are missing: the kernel \
-             did not write them, and the waits that they end are not among the figures",
-            missing.switches, missing.waits
+            "{file}: missing: {} of these threads, which have {}: the kernel did not write them, \
+             and the waits that they end are not among the figures",
+            units::count(missing.switches, "switch"),
+            units::count(missing.waits, "wait")
         ));
     }
     if missing.unexplained > 0 {
         note(format_args!(
-            "{file}: {} after a sleep without a wake-up in the trace, beside {} waits: record \
+            "{file}: {} after a sleep without a wake-up in the trace, beside {}: record \
              sched_waking, too",
             match missing.unexplained {
                 1 => "a thread ran once".into(),
                 times => format!("threads ran {times} times"),
             },
-            missing.waits
+            units::count(missing.waits, "wait")
         ));
     }
     if report.left_out > 0 {
@@ -261,8 +295,13 @@ fn validity(
     }
     if report.lost_events > 0 {
         bail!(
-            "{file}: {} events were lost while recording: the figures are not valid",
-            report.lost_events
+            "{file}: {} {} lost while recording: the figures are not valid",
+            units::count(report.lost_events, "event"),
+            if report.lost_events == 1 {
+                "was"
+            } else {
+                "were"
+            }
         );
     }
     if report.misses_many(filter) {

@@ -6,7 +6,7 @@ mod names;
 mod words;
 
 pub(crate) use names::{label, numbers, stored};
-pub(crate) use words::{amount, judged, medians, percent, tally, verdict};
+pub(crate) use words::{amount, count, judged, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 

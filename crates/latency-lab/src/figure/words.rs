@@ -86,9 +86,22 @@ pub(crate) fn amount(value: f64, unit: &str) -> String {
     format!("{value:.digits$} {unit}").trim_end().into()
 }
 
-/// "lower, -85 to -74 %".
+/// A number with its noun: "1 launch", "2 launches".
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ if noun.ends_with("ch") => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// "lower, -85 to -74 %"; "not shown, -3 to +8 % is possible".
 pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
-    let interval = interval(comparison, unit).map_or(String::new(), |it| format!(", {it}"));
+    let interval = match comparison.verdict {
+        Verdict::NotShown => possible(comparison, unit),
+        _ => interval(comparison, unit),
+    };
+    let interval = interval.map_or(String::new(), |it| format!(", {it}"));
     format!(
         "{}{interval}{}",
         word(comparison.verdict),
@@ -147,8 +160,11 @@ pub(crate) fn tally(figures: &[Figure]) -> String {
     let counts: Vec<String> = all.filter_map(count).collect();
     match &verdicts[..] {
         [] => String::new(),
-        [_] => format!("1 comparison: {}.", counts.join(", ")),
-        all => format!("{} comparisons: {}.", all.len(), counts.join(", ")),
+        all => format!(
+            "{}: {}.",
+            self::count(all.len(), "comparison"),
+            counts.join(", ")
+        ),
     }
 }
 
@@ -171,6 +187,15 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     });
     let plain = |it: Interval| format!("{} to {}", signed(it.low, unit), signed(it.high, unit));
     percent.or(comparison.interval.map(plain))
+}
+
+/// What remains possible where nothing is shown. An interval without zero would look like a claim,
+/// and a run that is not valid makes none.
+fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
+    let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
+    let of = comparison.interval_percent.or(comparison.interval)?;
+    let range = interval(comparison, unit).filter(|_| contains_zero(of));
+    range.map(|range| format!("{range} is possible"))
 }
 
 /// Why sides with the same typical sample are not called equal.
@@ -208,7 +233,10 @@ pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
 pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
     let mut text = word(comparison.verdict).to_owned();
     let sure = (1.0 - LEVEL) * 100.0;
-    if let Some(interval) = interval(comparison, unit) {
+    if comparison.verdict == Verdict::NotShown {
+        let possible = possible(comparison, unit);
+        text += &possible.map_or(String::new(), |range| format!(": {range}"));
+    } else if let Some(interval) = interval(comparison, unit) {
         let shift = difference(comparison, unit);
         let shift = shift.trim_start_matches('(').trim_end_matches(')');
         let _ = write!(text, ": {shift} ({sure:.0} % interval {interval})");
@@ -270,11 +298,35 @@ mod tests {
         rare.iter_mut().step_by(7).for_each(|it| *it *= 2.0);
         let text = verdict(&compare(&alike, &rare), "us");
         assert!(
-            text.starts_with("not shown: +0 %") && text.contains("), average +"),
+            text.starts_with("not shown: ") && text.contains(" % is possible, average +"),
             "{text}"
         );
         assert!(text.contains(" %, p90 +"), "{text}");
         assert_eq!(hidden(&compare(&alike, &alike)), "");
+    }
+
+    #[test]
+    fn nothing_beside_not_shown_looks_like_a_claim() {
+        let mut lower = compare(&spread(100.0, 20.0), &spread(60.0, 15.0));
+        let claim = judged(&lower, "us");
+        assert!(claim.starts_with("lower, -"), "{claim}");
+        // As in a report that is not valid.
+        lower.verdict = Verdict::NotShown;
+        assert_eq!(judged(&lower, "us"), "not shown");
+        assert!(verdict(&lower, "us").starts_with("not shown, p "));
+        let open = compare(&spread(100.0, 20.0), &spread(104.0, 20.0));
+        let text = judged(&open, "us");
+        assert!(
+            text.starts_with("not shown, -") && text.ends_with(" % is possible"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn one_of_a_thing_is_singular() {
+        let counts = [(1, "launch"), (2, "launch"), (1, "sample"), (0, "sample")];
+        let words = counts.map(|(number, noun)| count(number, noun)).join(",");
+        assert_eq!(words, "1 launch,2 launches,1 sample,0 samples");
     }
 
     #[test]

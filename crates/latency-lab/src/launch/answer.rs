@@ -7,7 +7,7 @@ use super::picture::Blocked;
 use super::program::QueueWaits;
 use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
-use crate::figure::{Figure, Row, amount, medians, percent, shown, verdict};
+use crate::figure::{Figure, Row, amount, count, medians, percent, shown, verdict};
 use crate::findings::{Findings, reasons};
 use crate::html::timelines;
 use crate::shell::quote;
@@ -121,7 +121,11 @@ impl LaunchReport {
 
     fn appendix(&self) -> Vec<(String, Table)> {
         let table = |engine: &EngineReport| {
-            let title = format!("{}: {} samples", engine.label(), engine.samples.len());
+            let title = format!(
+                "{}: {}",
+                engine.label(),
+                count(engine.samples.len(), "sample")
+            );
             (title, samples(engine))
         };
         self.engines.iter().map(table).collect()
@@ -247,16 +251,16 @@ impl LaunchReport {
         for engine in &self.engines {
             let average = |of: fn(&Sample) -> f64| Summary::of(&engine.column(of));
             let time = |of| average(of).map_or("n/a".into(), |it| amount(it.average, "us"));
-            let count = |of| average(of).map_or("n/a".into(), |it| format!("{:.1}", it.average));
+            let number = |of| average(of).map_or("n/a".into(), |it| format!("{:.1}", it.average));
             let cells = [
                 time(|sample| sample.program_blocked_us),
                 time(|sample| sample.program_preempted_us),
                 time(|sample| sample.cpu_us),
-                time(Sample::interrupted_us),
+                time(|sample| sample.interrupted_us),
                 time(Sample::throttled_us),
                 time(|sample| sample.uninterruptible_us),
-                count(Sample::preemptions),
-                count(Sample::migrations),
+                number(Sample::preemptions),
+                number(Sample::migrations),
             ];
             table.add(&engine.label(), cells);
         }
@@ -376,7 +380,8 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
     lines.extend(engine.times_alone.as_ref().map(|alone| {
         let (left_out, all) = (alone.launches, engine.samples.len());
         format!(
-            "{left_out} of {all} launches are in no figure of scheduling: {}",
+            "{left_out} of {} in no figure of scheduling: {}",
+            count(all, "launch"),
             alone.reason
         )
     }));
@@ -384,7 +389,8 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
         let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
         let verdict = verdict(&cost.comparison, "us");
         lines.push(format!(
-            "recording costs a launch: {verdict}, {with} launches with and {without} without"
+            "recording costs a launch: {verdict}, {} with and {without} without",
+            count(with, "launch")
         ));
     }
     let Outliers {
@@ -412,7 +418,7 @@ fn launches(engine: &EngineReport) -> Option<String> {
     };
     let text = kept + &thrown_away(engine);
     let all = engine.samples.len();
-    (!text.is_empty()).then(|| format!("{all} launches in the figures{text}"))
+    (!text.is_empty()).then(|| format!("{} in the figures{text}", count(all, "launch")))
 }
 
 /// How long the discarded launches took, next to those in the figures.

@@ -155,7 +155,7 @@ impl Launch {
             preemptions: Some(self.preemptions()),
             migrations: Some(self.times.migrations),
             interrupted_us: self.elsewhere.interrupted_us(),
-            interrupts: self.elsewhere.interrupts.clone().unwrap_or_default(),
+            interrupts: self.elsewhere.interrupts.clone(),
             slept_in: self.elsewhere.sleeps.clone(),
             by_workqueue: items.by_workqueue(&self.report.names),
             ahead_us: self.ahead_us(),

@@ -10,6 +10,7 @@ use super::sample::Sample;
 use super::side::Side;
 use crate::engine::Engine;
 use crate::environment::Environment;
+use crate::figure::count;
 use crate::load::{Load, LoadReport};
 use crate::schedule::{Executor, Gathered, Kept};
 use crate::shell::{command_line, lossy};
@@ -26,9 +27,9 @@ pub(super) fn build(
     let faults = faults(&environment, &launcher, load.as_ref(), &gathered);
     let time_over = (gathered.rounds < options.iterations).then(|| {
         format!(
-            "time was over: {} of {} launches per {}",
+            "time was over: {} of {} per {}",
             gathered.rounds,
-            options.iterations,
+            count(options.iterations, "launch"),
             options.experiment().row()
         )
     });
@@ -96,10 +97,10 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
         false => "; they are left out of the figures of scheduling",
     };
     Some(format!(
-        "{}: launch times alone: in {} of {} launches {}{others}",
+        "{}: launch times alone: in {} of {} {}{others}",
         engine.label(),
         alone.launches,
-        engine.samples.len(),
+        count(engine.samples.len(), "launch"),
         alone.reason
     ))
 }
@@ -181,10 +182,8 @@ fn faults(
             let why = last.map_or(String::new(), |why| {
                 format!(", the others were spoilt: {why}")
             });
-            let (count, of) = (kept.len(), gathered.rounds);
-            faults.push(format!(
-                "{name}: {count} of {of} launches in the figures{why}"
-            ));
+            let (made, of) = (kept.len(), count(gathered.rounds, "launch"));
+            faults.push(format!("{name}: {made} of {of} in the figures{why}"));
         }
     }
     if launcher.sides.len() > 1 && gathered.rounds < 2 {
@@ -337,7 +336,7 @@ mod tests {
         );
         let text = crate::Report::Launch(Box::new(report)).table();
         assert!(
-            text.contains("2 of 20 launches are in no figure of scheduling"),
+            text.contains("2 of 20 launches in no figure of scheduling"),
             "{text}"
         );
     }

@@ -30,8 +30,8 @@ pub struct Loss {
 /// What the program's threads lost within a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Elsewhere {
-    /// Interrupts by source, longest first; none if the trace has no such events.
-    pub(super) interrupts: Option<Vec<Loss>>,
+    /// Interrupts by source, longest first.
+    pub(super) interrupts: Vec<Loss>,
     /// Sleeps by function, longest first.
     pub(super) sleeps: Vec<Loss>,
 }
@@ -65,16 +65,15 @@ impl Elsewhere {
             longest_us: place.longest_us,
         });
         Elsewhere {
-            interrupts: lost.recorded.then(|| sources.collect()),
+            interrupts: sources.collect(),
             sleeps: places.collect(),
         }
     }
 
-    /// All interrupts; none if they were not recorded.
-    pub(super) fn interrupted_us(&self) -> Option<f64> {
-        let all = self.interrupts.as_ref()?;
+    /// All interrupts.
+    pub(super) fn interrupted_us(&self) -> f64 {
         // An empty sum is -0.
-        Some(all.iter().map(|it| it.total_us).sum::<f64>() + 0.0)
+        self.interrupts.iter().map(|it| it.total_us).sum::<f64>() + 0.0
     }
 }
 

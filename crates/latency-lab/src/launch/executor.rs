@@ -22,7 +22,7 @@ use super::side::Side;
 use super::traces::Traces;
 use crate::engine::{Engine, Mounted, Site, mount_point, warm};
 use crate::environment::Quota;
-use crate::figure::{label, numbers};
+use crate::figure::{count, label, numbers};
 use crate::load::{Load, Spent};
 use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_threads};
 use crate::schedule::{Executor, Outcome, Thrown};
@@ -200,7 +200,10 @@ impl<'a> Launcher<'a> {
             });
         }
         if trace.lost_events > 0 {
-            let reason = format!("the recorder lost {} events", trace.lost_events);
+            let reason = format!(
+                "the recorder lost {}",
+                count(trace.lost_events as usize, "event")
+            );
             return Ok(run.spoilt(reason, None));
         }
         let launch = Launch::new(&trace, threads, run.pid, run.start_ns, run.end_ns);
@@ -478,8 +481,9 @@ fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {
         format!(
-            "the kernel did not write {missing} of {all} switches of the program and the engine, and \
-             waits are missing with them"
+            "the kernel did not write {missing} of {} of the program and the engine, and waits are \
+             missing with them",
+            count(all as usize, "switch")
         )
     })
 }

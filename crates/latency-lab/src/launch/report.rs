@@ -10,7 +10,7 @@ use super::picture::{Blocked, Picture, common_name, summed};
 use super::program::QueueWaits;
 use super::sample::{Sample, ThreadWaits};
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, label, stored};
+use crate::figure::{Figure, Row, count, label, stored};
 use crate::load::LoadReport;
 use crate::schedule::{Kept, Thrown};
 use crate::statistics::{
@@ -94,7 +94,7 @@ pub struct EngineReport {
     /// fields.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
-    /// Interrupts and softirqs within it, if recorded.
+    /// Interrupts and softirqs within it.
     #[serde(default)]
     pub interrupted_us: Option<Summary>,
     /// How long a CPU quota stopped threads, if there is one.
@@ -234,7 +234,7 @@ impl EngineReport {
         self.ahead_us = Summary::of(&column(Sample::ahead_us));
         self.program_off_cpu_us = Summary::of(&off_cpu);
         self.cpu_us = Summary::of(&column(|s| s.cpu_us));
-        self.interrupted_us = Summary::of(&column(Sample::interrupted_us));
+        self.interrupted_us = Summary::of(&column(|s| s.interrupted_us));
         self.throttled_us = Summary::of(&column(Sample::throttled_us));
         self.program_blocked_us = Summary::of(&column(|s| s.program_blocked_us));
         self.preemptions = Summary::of(&column(Sample::preemptions));
@@ -340,10 +340,12 @@ pub(super) fn spoilt<'a>(
     let all = launches.len();
     let mut spoilt = launches.flatten();
     let why = spoilt.next()?;
-    let count = 1 + spoilt.count();
+    let bad = 1 + spoilt.count();
     Some(format!(
-        "{name}: {count} of the {all} launches in the figures are spoilt ({why}), and were not \
-         repeated once {thrown_away} were thrown away"
+        "{name}: {bad} of the {} in the figures {} spoilt ({why}), and not repeated once \
+         {thrown_away} were thrown away",
+        count(all, "launch"),
+        if bad == 1 { "is" } else { "are" }
     ))
 }
 
@@ -394,13 +396,10 @@ impl LaunchReport {
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
-        let noun = match self.iterations {
-            1 => "launch",
-            _ => "launches",
-        };
+        let wanted = count(self.iterations, "launch");
         match made != self.iterations {
-            true => format!("{made} of {} {noun}", self.iterations),
-            false => format!("{} {noun}", self.iterations),
+            true => format!("{made} of {wanted}"),
+            false => wanted,
         }
     }
 
@@ -413,7 +412,10 @@ impl LaunchReport {
         let uneven = self.engines.iter().filter(|it| it.samples.len() != wanted);
         let uneven = uneven.map(|it| {
             let (name, made) = (it.label(), it.samples.len());
-            format!("{name}: {made} of {wanted} launches in the figures")
+            format!(
+                "{name}: {made} of {} in the figures",
+                count(wanted, "launch")
+            )
         });
         let spoilt = self.engines.iter().filter_map(|engine| {
             let reasons = engine.samples.iter().map(|it| it.spoilt.as_ref());

@@ -42,9 +42,9 @@ pub struct Sample {
     /// CPU time of the program's threads, including interrupts within it.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub cpu_us: f64,
-    /// The interrupts and softirqs within `cpu_us`. None if they were not recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interrupted_us: Option<f64>,
+    /// The interrupts and softirqs within `cpu_us`.
+    #[serde(default = "unknown", deserialize_with = "or_unknown")]
+    pub interrupted_us: f64,
     /// They by source, longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Loss>,
@@ -142,6 +142,7 @@ impl Sample {
             program_blocked_us: unknown,
             program_preempted_us: unknown,
             cpu_us: unknown,
+            interrupted_us: unknown,
             uninterruptible_us: unknown,
             load_us: unknown,
             idle_us: unknown,
@@ -164,11 +165,6 @@ impl Sample {
     /// The queue delay; NaN if the engine has none.
     pub fn queue_us(&self) -> f64 {
         self.queue_us.unwrap_or(f64::NAN)
-    }
-
-    /// Interrupts within the CPU time; NaN if unknown.
-    pub(super) fn interrupted_us(&self) -> f64 {
-        self.interrupted_us.unwrap_or(f64::NAN)
     }
 
     /// How long a quota stopped threads; NaN without one.

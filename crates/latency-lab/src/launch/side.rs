@@ -94,6 +94,13 @@ pub fn commands(
             names.len()
         ));
     }
+    let mut given = names
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| !name.is_empty());
+    if let Some((_, name)) = given.find(|(at, name)| names[..*at].contains(name)) {
+        return wrong(format!("--name {name}: two commands have it"));
+    }
     if prepare.len() > 1 && prepare.len() != count {
         let given = prepare.len();
         return wrong(format!(
@@ -282,6 +289,9 @@ mod tests {
         assert!(fault("a -- -- b", &[], &[], &[]).contains("a command is empty"));
         assert!(fault("a", &["x", "y"], &[], &[]).contains("2 times --name"));
         assert!(fault("a -- b -- c", &[], &["p", "q"], &[]).contains("2 times --prepare"));
+        let twice = fault("a -- b -- c", &["x", "", "x"], &[], &[]);
+        assert_eq!(twice, "lab run: --name x: two commands have it");
+        assert!(sides("a -- b", &["", ""], &[], &[]).is_ok());
         let unused = fault("a", &[], &[], &["n=1"]);
         assert_eq!(unused, "lab run: --scan n: no command has {n}");
         let many = fault("{a}{b}{c}", &[], &[], &["a=1..9", "b=1..9", "c=1..9"]);

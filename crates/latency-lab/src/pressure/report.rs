@@ -8,7 +8,7 @@ use super::options::PressureOptions;
 use super::rounds::Measured;
 use crate::DaemonMemory;
 use crate::environment::Environment;
-use crate::figure::{Figure, compared, comparisons, medians, percent, shown};
+use crate::figure::{Figure, compared, comparisons, count, medians, percent, shown};
 use crate::findings::{Findings, reasons};
 use crate::process::FOREIGN_LIMIT;
 use crate::shell::lossy;
@@ -324,7 +324,9 @@ impl PressureReport {
         let launches = self.pools.iter().map(|pool| pool.samples.len()).min()?;
         let fewest = fewest_samples(FIGURES * (self.pools.len() - 1));
         (self.pools.len() > 1 && launches < fewest).then(|| {
-            format!("{launches} launches of each size carry no claim: --iterations {fewest} can")
+            let carry = if launches == 1 { "carries" } else { "carry" };
+            let launches = count(launches, "launch");
+            format!("{launches} of each size {carry} no claim: --iterations {fewest} can")
         })
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, ImageState};
 use super::job::Measured;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount, label, medians, shown};
+use crate::figure::{Figure, Row, amount, count, label, medians, shown};
 use crate::findings::Findings;
 use crate::schedule::{Gathered, Kept, Plan};
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
@@ -181,8 +181,8 @@ impl ReadReport {
             kind: "read",
             title: "Reading, engine against engine",
             about: format!(
-                "{} samples of each test, interleaved, a fresh mount for each",
-                self.iterations
+                "{} of each test, interleaved, a fresh mount for each",
+                count(self.iterations, "sample")
             ),
             environment: Some(self.environment.clone()),
             faults: self.faults(),

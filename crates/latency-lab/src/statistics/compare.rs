@@ -169,8 +169,10 @@ pub(crate) fn too_few(
     comparisons: usize,
 ) -> Option<String> {
     let fewest = fewest_rounds(comparisons);
-    (comparisons > 0 && rounds < fewest)
-        .then(|| format!("{rounds} rounds carry no claim about {sides} {noun}s: {fewest} can"))
+    (comparisons > 0 && rounds < fewest).then(|| match rounds {
+        1 => format!("1 round carries no claim about {sides} {noun}s: {fewest} can"),
+        _ => format!("{rounds} rounds carry no claim about {sides} {noun}s: {fewest} can"),
+    })
 }
 
 /// Corrects the comparisons of one report for their number, so that the chance of any false claim

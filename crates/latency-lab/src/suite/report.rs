@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteOptions;
 use crate::environment::Environment;
-use crate::figure::{Figure, Row, amount, label, shown, stored};
+use crate::figure::{Figure, Row, amount, count, label, shown, stored};
 use crate::findings::Findings;
 use crate::launch::{EngineReport, LaunchReport};
 use crate::read::ReadReport;
@@ -207,8 +207,8 @@ impl SuiteReport {
             kind: "suite",
             title: "Programs and trees, engine against engine",
             about: format!(
-            "{} launches of each program, load {}; trees read without load, at most {MOST_READS} times",
-            self.iterations, self.load
+            "{} of each program, load {}; trees read without load, at most {MOST_READS} times",
+            count(self.iterations, "launch"), self.load
         ),
             environment: self.environment.clone(),
             faults: self.not_valid_because.clone(),

@@ -512,7 +512,7 @@ fn what_a_command_lost_to_interrupts_and_where_it_slept_is_told() {
          101 fio wakes program; 120 fio R+ program; 130 program interrupted 1;
          136 program returns 1; 200 program X fio; 1500 fio interrupted 1; 1600 fio returns 1",
     );
-    assert_eq!(sample.interrupted_us, Some(21.0));
+    assert_eq!(sample.interrupted_us, 21.0);
     let loss = |it: &crate::launch::Loss| (it.name.clone(), it.count, it.total_us, it.longest_us);
     assert_eq!(
         sample.interrupts.iter().map(loss).collect::<Vec<_>>(),
@@ -525,8 +525,8 @@ fn what_a_command_lost_to_interrupts_and_where_it_slept_is_told() {
         sample.slept_in.iter().map(loss).collect::<Vec<_>>(),
         [("filemap_fault".into(), 1, 50.0, 50.0)]
     );
-    let unknown = of_command("20 lab R+ program; 200 program X fio");
-    assert_eq!((unknown.interrupted_us, unknown.slept_in.len()), (None, 0));
+    let none = of_command("20 lab R+ program; 200 program X fio");
+    assert_eq!((none.interrupted_us, none.slept_in.len()), (0.0, 0));
 }
 
 #[test]
