@@ -189,6 +189,8 @@ struct Perf {
     missing: HashMap<i32, u64>,
     /// Waits by thread in milliseconds, and whether perf omits them.
     waits: HashMap<i32, Vec<(f64, bool)>>,
+    /// Delays that perf has where no wait ends here, by thread in milliseconds.
+    extra: HashMap<i32, Vec<f64>>,
     /// Threads with exit records.
     exited: HashSet<i32>,
     /// Waits that are left out because events are missing during them.
@@ -212,6 +214,7 @@ impl Perf {
         Self {
             missing: missing(trace),
             waits: by_thread,
+            extra: HashMap::new(),
             exited: HashSet::new(),
             left_out,
             began_running: begin_running(trace, |_| true),
@@ -224,6 +227,10 @@ impl Perf {
             let row = rows.entry(*pid).or_default();
             waits.iter().for_each(|(ms, _)| row.add(*ms));
         }
+        for (pid, delays) in &self.extra {
+            let row = rows.entry(*pid).or_default();
+            delays.iter().for_each(|ms| row.add(*ms));
+        }
         rows
     }
 
@@ -231,6 +238,8 @@ impl Perf {
         let waits = self.waits.get(&pid).map_or(&[][..], |waits| waits);
         let is_without = |left_out: &dyn Fn(usize, bool) -> bool| {
             let mut row = Row::default();
+            let extra = self.extra.get(&pid).into_iter().flatten();
+            extra.for_each(|ms| row.add(*ms));
             for (at, (ms, raced)) in waits.iter().enumerate() {
                 if !left_out(at, *raced) {
                     row.add(*ms);
@@ -247,6 +256,7 @@ impl Perf {
             })
         };
         let missing = self.missing.get(&pid).copied().unwrap_or(0);
+        let raced = waits.iter().filter(|(_, raced)| *raced).count() as u64;
         if is_without(&|_, raced| raced) {
             Some("a wake-up before the sleep is forgotten")
         } else if pid < 0 {
@@ -257,7 +267,9 @@ impl Perf {
             Some("a switch is missing, and the wait goes on")
         } else if is_left_out(self.left_out, own, other) {
             Some(LEFT_OUT)
-        } else if self.began_running.contains(&pid) && own.count == other.count {
+        } else if self.began_running.contains(&pid)
+            && [own.count, own.count - raced].contains(&other.count)
+        {
             Some("a wait from the first sched_stat_runtime on")
         } else {
             None
@@ -428,12 +440,11 @@ impl<'a> Reader<'a> {
                 || left(wait) == Some(TaskState::RUNNABLE)
                 || new.contains(&(wait.pid, wait.start_ns))
         };
-        let all = Perf::new(trace, report.waits.iter().filter(counts), report.left_out);
-        let mut rows = all.rows();
+        let mut all = Perf::new(trace, report.waits.iter().filter(counts), report.left_out);
         let begin = begin_running(trace, |wake| !self.is_old || wake == Wake::New);
-        for pid in begin.into_iter().filter(|pid| *pid > 0) {
-            rows.entry(pid).or_default().add(0.0);
-        }
+        let begin = begin.into_iter().filter(|pid| *pid > 0);
+        all.extra = begin.map(|pid| (pid, vec![0.0])).collect();
+        let rows = all.rows();
         let theirs = perf_latency(&self.run(directory, &["sched", "latency", "-p"]));
         let of = if self.is_old {
             ", R and new threads"
@@ -457,10 +468,11 @@ impl<'a> Reader<'a> {
         let shown = report.waits.iter().filter(shown);
         let mut shown = Perf::new(trace, shown, report.left_out);
         shown.exited = self.exited(directory);
-        let mut rows = shown.rows();
         for (pid, length) in delays_of_unseen(trace) {
-            rows.entry(pid).or_default().add(length as f64 / 1e6);
+            let delays = shown.extra.entry(pid).or_default();
+            delays.push(length as f64 / 1e6);
         }
+        let rows = shown.rows();
         let theirs = perf_timehist(&self.run(directory, &["sched", "timehist"]));
         let of = if self.is_old { ", wake-ups" } else { "" };
         let title = format!("{} sched timehist{of}", self.name);
@@ -485,9 +497,15 @@ impl<'a> Reader<'a> {
             let known = known.cloned().unwrap_or(name);
             theirs.entry(known).or_insert(Row::default()).join(row);
         }
+        let mut starts: BTreeMap<String, u64> = BTreeMap::new();
+        for work in &report.works {
+            let name = function(report.names.get(work.function));
+            *starts.entry(name).or_default() += 1;
+        }
         let why = |name: &String, own: Row, other: Row| {
             let row = activated.get(name).copied().unwrap_or_default();
-            let is_later = other.count <= own.count && other.maximum_ms > own.maximum_ms;
+            let starts = starts.get(name).copied().unwrap_or(0);
+            let is_later = other.count <= starts && other.maximum_ms > own.maximum_ms;
             if row.is_near(other) {
                 Some("from the activation, to a start on the same CPU")
             } else if self.is_old && is_later {
