@@ -366,12 +366,7 @@ impl Writer<'_> {
             if self.known.get(&path) == Some(&Known::Whiteout) && self.numbers.below(2) == 0 {
                 continue;
             }
-            // For the same reason no link that leads nowhere replaces a directory.
-            let kinds = match self.known.get(&path) {
-                Some(Known::Directory) => [0, 2, 2],
-                _ => [0, 1, 2],
-            };
-            match kinds[self.numbers.below(3) as usize] {
+            match self.numbers.below(3) {
                 0 => {
                     let entry = self.header(&path, EntryType::Directory);
                     self.put(entry, b"");
@@ -383,7 +378,8 @@ impl Writer<'_> {
                 }
                 1 => {
                     let mut entry = self.header(&path, EntryType::Symlink);
-                    entry.link_name("d0/a");
+                    // Not to nowhere: see `whiteout`.
+                    entry.link_name(".");
                     self.put(entry, b"");
                     self.note(&path, Known::Link);
                 }
