@@ -116,7 +116,8 @@ fn the_generator_of_systemd_makes_a_mount_with_the_options_of_the_command_line()
     for line in [
         "What=/dev/vda",
         "Type=erofast",
-        &format!("Options={FLAGS},log=/a%%b"),
+        // mount(8) acts on `verity.*` itself, and passes none of it on to a helper.
+        &format!("Options={},log=/a%%b", FLAGS.replace("verity.", "verity_")),
         "Requires=dev-disk-by\\x2dpartlabel-root\\x2dtree.device",
         "After=dev-disk-by\\x2dpartlabel-root\\x2dtree.device",
     ] {

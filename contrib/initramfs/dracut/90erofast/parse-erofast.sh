@@ -8,8 +8,8 @@ erofast:*)
     wait_for_dev "$device"
     flags=$(getarg rootflags=)
     case ,$flags in
-    *,verity.hashdevice=/dev/*)
-        tree=${flags#*verity.hashdevice=}
+    *,verity[._]hashdevice=/dev/*)
+        tree=${flags#*verity[._]hashdevice=}
         wait_for_dev "${tree%%,*}"
         ;;
     esac
