@@ -48,6 +48,9 @@ pub enum Why {
     Throttled,
     /// It was runnable, and its CPU was idle: the quota of its cgroup was exhausted (`cpu.max`).
     Quota,
+    /// What ran was mostly the owner of a mutex on which a more urgent thread was blocked, in whose
+    /// turn it may have run (proxy execution).
+    Donated,
     /// It is real-time, and one normal thread kept the CPU: code that cannot be preempted (the
     /// trace does not distinguish this from an exhausted budget).
     NotPreempted,
@@ -119,6 +122,7 @@ impl Timeline {
                 known += run.length_ns();
             }
         }
+        let lent: u64 = runs.iter().map(|run| self.lent_ns(run, wait.prio)).sum();
         let mut own: HashSet<u32> = queued.iter().filter_map(|part| part.cpu).collect();
         own.insert(wait.cpu);
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
@@ -126,6 +130,7 @@ impl Timeline {
             why: match idle_ns {
                 // An idle CPU runs what it may run at once.
                 idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
+                _ if lent > wait.length_ns() / 2 => Why::Donated,
                 _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
             },
             runs,

@@ -33,6 +33,7 @@ pub mod blame;
 mod claims;
 mod comm;
 pub mod completeness;
+mod donation;
 mod error;
 mod event;
 mod ftrace;

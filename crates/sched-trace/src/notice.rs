@@ -241,8 +241,9 @@ impl fmt::Display for Notice {
             Self::ProxyExecution => f.write_str(
                 "this kernel has proxy execution: a thread that is blocked on a mutex may lend its turn \
                  to the owner, which then runs with the other's priority. Waits from a wake-up to \
-                 running are right; behind whom and why a thread waited, and that a preempted thread \
-                 waited for a CPU and not for a mutex, is not certain",
+                 running are right; that a thread waited behind such an owner is inferred from who \
+                 ended an uninterruptible sleep, and that a preempted thread waited for a CPU and \
+                 not for a mutex is not certain",
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \

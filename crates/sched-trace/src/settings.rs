@@ -21,7 +21,14 @@ pub struct SchedulerSettings {
 }
 
 /// Symbols of a kernel that was built with proxy execution.
-const PROXY: [&str; 3] = ["__sched_proxy_exec", "find_proxy_task", "proxy_deactivate"];
+const PROXY: [&str; 4] = [
+    // Only in kernels that list data too (CONFIG_KALLSYMS_ALL).
+    "__sched_proxy_exec",
+    "proxy_resched_idle",
+    // Both may be inlined.
+    "find_proxy_task",
+    "proxy_deactivate",
+];
 
 /// Whether a kernel with these symbols, lines of /proc/kallsyms, was built with proxy execution.
 pub(crate) fn is_built_with_proxy(kallsyms: &[u8]) -> bool {
@@ -133,6 +140,12 @@ mod tests {
     fn a_kernel_that_donates_is_known_by_its_symbols_and_stays_known() {
         let symbols = "0000000000000000 t schedule\n0000000000000000 d __sched_proxy_exec\n";
         assert!(is_built_with_proxy(symbols.as_bytes()));
+        // As Linux 7.2 lists it; a kernel without the option has the boot parameter, too.
+        let small = b"ffffffff8128f280 t proxy_resched_idle\n";
+        assert!(is_built_with_proxy(small));
+        assert!(!is_built_with_proxy(
+            b"ffffffff81abb4b0 t setup_proxy_exec\n"
+        ));
         let inlined = "0000000000000000 t find_proxy_task.isra.0\n";
         assert!(is_built_with_proxy(inlined.as_bytes()));
         assert!(!is_built_with_proxy(

@@ -1,5 +1,6 @@
 //! The threads that ran on each CPU, and where waiting threads were queued.
 
+use crate::donation::{Donation, donations};
 use crate::latency::{Report, Wait, WorkRun};
 use crate::{Comm, Event, Kind, Name, Policy, Task, TaskState, Trace, UNKNOWN_PID, Wake};
 use std::collections::{BTreeMap, HashMap};
@@ -12,6 +13,8 @@ pub struct Timeline {
     policies: HashMap<i32, Policy>,
     /// The trace has migrations.
     migrates: bool,
+    /// By owner, what other threads may have lent to it.
+    donations: HashMap<i32, Vec<Donation>>,
     /// The items of each worker, ordered by time: beginning, end, item.
     items: HashMap<i32, Vec<(u64, u64, Item)>>,
 }
@@ -114,6 +117,7 @@ impl Timeline {
         timeline.policies = threads
             .filter_map(|(pid, thread)| Some((*pid, thread.policy?)))
             .collect();
+        timeline.donations = donations(trace);
         let (first, _) = trace.span().unwrap_or_default();
         for event in &trace.events {
             if event.pid != UNKNOWN_PID && !timeline.cpus.contains_key(&event.cpu) {
@@ -297,6 +301,27 @@ impl Timeline {
         let runs = &self.threads.get(&pid)?.runs;
         let after = runs.partition_point(|place| self.run(place).1.start_ns <= time_ns);
         Some(self.run(runs.get(after.checked_sub(1)?)?))
+    }
+
+    /// How long a run may have been in turns that threads of at least this priority lent, which are
+    /// more urgent than the one that ran.
+    pub(crate) fn lent_ns(&self, run: &Run, prio: i32) -> u64 {
+        let all = self.donations.get(&run.pid).map_or(&[][..], |all| all);
+        let first = all.partition_point(|lent| lent.end_ns <= run.start_ns);
+        // Donations overlap, and only their ends are ordered.
+        let mut lent: Vec<(u64, u64)> = all[first..]
+            .iter()
+            .filter(|lent| lent.prio < run.prio && lent.prio <= prio)
+            .map(|lent| (lent.start_ns.max(run.start_ns), lent.end_ns.min(run.end_ns)))
+            .filter(|(start, end)| start < end)
+            .collect();
+        lent.sort_unstable();
+        let (mut sum, mut at) = (0, run.start_ns);
+        for (start, end) in lent {
+            sum += end.saturating_sub(start.max(at));
+            at = at.max(end);
+        }
+        sum
     }
 
     /// The run queues on which a thread waited.

@@ -3,6 +3,7 @@
 //! One executable: separate ones would each have to be linked.
 
 mod beside;
+mod donation;
 mod findings;
 mod losses;
 mod oracle;

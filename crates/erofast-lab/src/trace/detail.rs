@@ -287,6 +287,9 @@ fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
             "real-time, while the CPU switched to normal threads: its budget was used up, or \
              normal threads had the share that is reserved for them"
         }
+        (Why::Donated, _) => {
+            "the owner of a mutex ran, on which a more urgent thread was blocked (proxy execution)"
+        }
         (Why::NotPreempted, Some(true)) => {
             "real-time, behind one normal thread: kernel code, which this kernel does not preempt, or \
              no budget left"

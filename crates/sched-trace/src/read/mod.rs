@@ -11,7 +11,7 @@ mod tests;
 use crate::error::Fault;
 use crate::ftrace::tracing_data;
 use crate::input::{Limits, ReadOptions};
-use crate::{Result, Trace, perfetto};
+use crate::{Result, Trace, donation, perfetto};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
@@ -66,6 +66,7 @@ fn parse(format: Format, file: impl Read + Seek, limits: Limits) -> Result<Trace
         Format::Text => text::read(file, limits),
     }?;
     trace.format = name(format);
+    donation::remove_returns(&mut trace);
     Ok(trace)
 }
 

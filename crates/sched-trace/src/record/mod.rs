@@ -36,7 +36,7 @@ mod tests;
 use crate::ftrace::decode::Decoder;
 use crate::ftrace::format::{EventFormat, PageLayout};
 use crate::ftrace::{page, symbols, threads};
-use crate::{Error, Notice, Result, Thread, Trace};
+use crate::{Error, Notice, Result, Thread, Trace, donation};
 use instance::Instance;
 pub use machine::{base_slice_ns, scheduler_settings};
 pub use options::{Drain, RecordOptions};
@@ -178,6 +178,7 @@ impl Recorder {
         noted.fill_in(&mut trace);
         threads_of_proc(&mut trace);
         threads::processes(&mut trace);
+        donation::remove_returns(&mut trace);
         trace
     }
 }
