@@ -255,6 +255,11 @@ const EXAMPLES: &[Example] = &[
         "erofast lab kernel --work ~/kernel-lab --html kernel.html",
     ),
     example(
+        "erofast lab kernel",
+        "The same on an emulated arm64 machine, with the static programs of `make static`",
+        "erofast lab kernel --arch arm64 --programs target/dist",
+    ),
+    example(
         "erofast completions",
         "For the bash of this user",
         "erofast completions bash > ~/.local/share/bash-completion/completions/erofast",

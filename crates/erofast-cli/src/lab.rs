@@ -253,6 +253,12 @@ pub struct LabKernelArgs {
     /// CPUs of the machine, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: usize,
+    /// CPU of the machine, amd64 or arm64 (default: that of this machine; another is emulated)
+    #[arg(long, value_name = "ARCH", value_parser = ["amd64", "arm64"])]
+    pub arch: Option<String>,
+    /// Directory of static programs for the machine (default: that of erofast-lab)
+    #[arg(long, value_name = "DIR")]
+    pub programs: Option<PathBuf>,
     /// Emulate the machine even where KVM works
     #[arg(long)]
     pub emulate: bool,
@@ -270,7 +276,7 @@ pub struct LabKernelArgs {
     #[arg(long, value_name = "NAME", default_value = "bookworm-backports")]
     pub suite: String,
     /// Only build the modules for the kernel that runs here, into this directory
-    #[arg(long, value_name = "DIR", conflicts_with = "image")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "arch", "programs"])]
     pub module_for_this_kernel: Option<PathBuf>,
     /// Seed of the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -15,7 +15,7 @@ use erofs_mount::note;
 use latency_lab::diff;
 use latency_lab::engine::Engine;
 use latency_lab::hotplug::{self, HotplugOptions};
-use latency_lab::kernel::{self, KernelOptions};
+use latency_lab::kernel::{self, Arch, KernelOptions};
 use latency_lab::launch::{self, LaunchOptions, Scan};
 use latency_lab::pressure::{self, PressureOptions};
 use latency_lab::read::{self, ImageState, ReadOptions, Test};
@@ -208,7 +208,13 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
 /// `erofast lab kernel`
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
+    let arch = match &args.arch {
+        Some(name) => name.parse()?,
+        None => Arch::of_this_machine()?,
+    };
     let options = KernelOptions {
+        arch,
+        programs: args.programs.clone(),
         erofast: program("erofast"),
         image: args.image.clone(),
         command: args.command.clone(),

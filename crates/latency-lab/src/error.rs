@@ -107,6 +107,13 @@ fn of_engine(name: &str) -> String {
     }
 }
 
+pub(crate) fn after_blank(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text => format!(" {text}"),
+    }
+}
+
 pub(crate) fn dash(text: &str) -> String {
     match text {
         "" => String::new(),

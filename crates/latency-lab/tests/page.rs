@@ -427,6 +427,7 @@ fn reports_fit_their_schemas() {
     crate::common::schema::check("lab-launch", &json(&report));
     report.machine = Some(Machine {
         qemu: "QEMU 10.0.2".into(),
+        arch: "arm64".into(),
         accelerator: "tcg".into(),
         emulated: true,
         kernel: "6.12".into(),

@@ -66,8 +66,7 @@ fn listen() {
 
 fn experiment() -> Result<()> {
     let text = fs::read(JOB).doing("reading", JOB)?;
-    let mut job: Job = serde_json::from_slice(&text)
-        .map_err(|reason| LabError::Preparation(format!("{JOB}: {reason}")))?;
+    let mut job = Job::parse(&text)?;
     let order = fs::read_to_string(ORDER);
     let order = order.doing("reading", ORDER)?;
     for module in order.lines() {

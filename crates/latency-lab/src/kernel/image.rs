@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use super::arch::Arch;
 use super::options::KernelOptions;
 use super::packages::Packages;
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, TAKE};
 use super::work::Work;
 use crate::compile;
 use crate::error::Doing;
@@ -36,12 +37,12 @@ pub(super) fn take_or_make(
             command: None,
         });
     }
-    let compiler = compiler(&work.root())?;
+    let compiler = compiler(packages.arch, &work.inside("machine"))?;
     let command = compile::command(&compiler);
     let made = work.inside("compiler.erofs");
     let mark = format!("{} {}", packages.version, compile::SOURCE);
     if !(made.is_file() && work.is_done("image", &mark)) {
-        make(&compiler, sandbox, work, interrupt)?;
+        make(&compiler, packages, sandbox, work, interrupt)?;
         work.done("image", &mark)?;
     }
     let copied = fs::copy(&made, path);
@@ -53,33 +54,42 @@ pub(super) fn take_or_make(
 }
 
 /// cc1 of the newest available compiler.
-fn compiler(root: &Path) -> Result<String> {
-    let directory = "/usr/lib/gcc/x86_64-linux-gnu";
-    let versions = fs::read_dir(root.join(&directory[1..]))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut paths: Vec<String> = versions
-        .map(|entry| format!("{directory}/{}/cc1", entry.file_name().to_string_lossy()))
-        .filter(|path| root.join(&path[1..]).is_file())
-        .collect();
+fn compiler(arch: Arch, root: &Path) -> Result<String> {
+    // GCC 14 of Debian has it in the second.
+    let triplet = arch.triplet();
+    let directories = ["lib", "libexec"].map(|name| format!("/usr/{name}/gcc/{triplet}"));
+    let inside = |directory: &String| {
+        let versions = fs::read_dir(root.join(&directory[1..]));
+        let versions = versions.into_iter().flatten().flatten();
+        let compilers = versions
+            .map(|entry| format!("{directory}/{}/cc1", entry.file_name().to_string_lossy()))
+            .filter(|path| root.join(&path[1..]).is_file());
+        compilers.collect::<Vec<_>>()
+    };
+    let mut paths: Vec<String> = directories.iter().flat_map(inside).collect();
     paths.sort();
     paths.pop().ok_or_else(|| {
-        LabError::Preparation(format!("the packages have no compiler in {directory}"))
+        let directories = directories.join(" and ");
+        LabError::Preparation(format!("the packages have no compiler in {directories}"))
     })
 }
 
-fn make(compiler: &str, sandbox: &Sandbox, work: &Work, interrupt: &Interrupt) -> Result<()> {
+fn make(
+    compiler: &str,
+    packages: &Packages,
+    sandbox: &Sandbox,
+    work: &Work,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let triplet = packages.arch.triplet();
     let program = work.inside(compile::SOURCE_NAME);
     fs::write(&program, compile::SOURCE).doing("writing", &program)?;
     let script = format!(
-        "
+        "{TAKE}
+    TRIPLET={triplet}
     cd /build
     rm -rf tree
-    for file in {compiler} $(/lib64/ld-linux-x86-64.so.2 --list {compiler} | grep -o '/[^ ]*'); do
-        mkdir -p \"tree$(dirname $file)\"
-        cp -L $file tree$file
-    done
+    take machine {compiler} tree
     cp program.c tree
     mkfs.erofs -zlz4hc -C65536 -T0 compiler.erofs tree >&2
     rm -r tree"

@@ -2,12 +2,12 @@
 //! files.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use super::job::{GUEST, IMAGE_DIRECTORY, Job, LAB, MODULES, ORDER};
 use super::packages::Packages;
-use super::sandbox::{Sandbox, finish};
+use super::programs::Programs;
+use super::sandbox::{Sandbox, TAKE, finish};
 use super::work::Work;
 use crate::error::Doing;
 use crate::{Interrupt, LabError, Result};
@@ -23,7 +23,8 @@ pub(super) struct Boot {
 
 /// The host's part of the tree: our own programs, each followed by its name there, with the host's
 /// libraries in their usual places, since the programs start themselves again. The loader lists the
-/// libraries instead of starting the program, whichever loader it is.
+/// libraries instead of starting the program, whichever loader it is. Programs for another CPU have
+/// none ($FOREIGN).
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -31,7 +32,7 @@ cd tree
 for name in bin sbin lib lib64; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done
 while [ $# -gt 0 ]; do
     install -D "$1" ".$2"
-    LD_TRACE_LOADED_OBJECTS=1 "$1" --version | grep -o '/[^ ]*' |
+    [ -n "$FOREIGN" ] || LD_TRACE_LOADED_OBJECTS=1 "$1" --version | grep -o '/[^ ]*' |
         while read -r library; do install -D "$library" ".$library"; done
     shift 2
 done
@@ -56,13 +57,10 @@ for name in virtio_pci virtio_blk loop fuse erofs; do
     done < depends
 done
 cp erofs-*.ko "tree$MODULES"
-cp /usr/bin/busybox tree/usr/bin
+cp machine/usr/bin/busybox tree/usr/bin
 for name in sh chroot cat env mount mkdir; do ln -sf busybox "tree/usr/bin/$name"; done
 for program in /usr/bin/fio /usr/sbin/losetup; do
-    for file in "$program" $(/lib64/ld-linux-x86-64.so.2 --list "$program" | grep -o '/[^ ]*'); do
-        mkdir -p "tree/packages${file%/*}"
-        cp -L "$file" "tree/packages$file"
-    done
+    take machine "$program" tree/packages
     # The process stays the same.
     printf '#!/bin/busybox sh\nexec /bin/busybox chroot /packages %s "$@"\n' "$program" > "tree$program"
     chmod 755 "tree$program"
@@ -96,23 +94,20 @@ exec {LAB} {}
 /// Creates the archive.
 pub(super) fn make(
     job: &Job,
-    erofast: &Path,
+    programs: &Programs,
     packages: &Packages,
     sandbox: &Sandbox,
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<Boot> {
-    let own = std::env::current_exe().map_err(|source| LabError::Io {
-        what: "looking for this program".into(),
-        source,
-    })?;
     let what = "packing the programs of the machine";
     let mut host = Command::new("/bin/sh");
     host.args(["-euc", OWN, "sh"])
-        .arg(own)
+        .arg(&programs.lab)
         .arg(LAB)
-        .arg(erofast)
-        .arg(super::job::EROFAST);
+        .arg(&programs.erofast)
+        .arg(super::job::EROFAST)
+        .env("FOREIGN", if programs.foreign { "yes" } else { "" });
     finish(what, host.current_dir(work.inside("")), interrupt)?;
     let files = [
         ("init", init().into_bytes()),
@@ -123,7 +118,8 @@ pub(super) fn make(
         write(&path, &content).doing("writing", &path)?;
     }
     let mut command = sandbox.command("/bin/sh");
-    command.args(["-euc", PACKED]);
+    command.args(["-euc", &format!("{TAKE}{PACKED}")]);
+    command.env("TRIPLET", packages.arch.triplet());
     command.envs([
         ("RELEASE", packages.release.as_str()),
         ("MODULES", MODULES),
@@ -137,7 +133,7 @@ pub(super) fn make(
     let archive = work.inside("initramfs");
     let bytes = fs::metadata(&archive).doing("looking at", &archive)?.len();
     Ok(Boot {
-        kernel: format!("/build/image/boot/vmlinuz-{}", packages.release),
+        kernel: kernel(packages, work)?,
         initramfs: "/build/initramfs",
         // The archive is in memory twice while it is unpacked, the image once; plus 2 x 48 MiB of
         // trace.
@@ -145,8 +141,27 @@ pub(super) fn make(
     })
 }
 
+/// The kernel, as the sandbox sees it: since 6.17 the packages have it beside its modules.
+fn kernel(packages: &Packages, work: &Work) -> Result<String> {
+    let release = &packages.release;
+    let places = [
+        format!("boot/vmlinuz-{release}"),
+        format!("usr/lib/modules/{release}/vmlinuz"),
+    ];
+    let inside = |place: &&String| work.inside("image").join(place).is_file();
+    let found = places.iter().find(inside);
+    found
+        .map(|place| format!("/build/image/{place}"))
+        .ok_or_else(|| {
+            LabError::Preparation(format!(
+                "the packages of Linux {release} have no {}",
+                places.join(" and no ")
+            ))
+        })
+}
+
 /// Writes an executable file.
-fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
+fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     fs::write(path, content)?;
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
 }
@@ -169,6 +184,7 @@ mod tests {
         let programs = ["/bin/cat", "/usr/bin/a", "/bin/true", "/usr/bin/b"];
         let mut command = Command::new("/bin/sh");
         command.args(["-euc", OWN, "sh"]).args(programs);
+        command.env("FOREIGN", "");
         command.current_dir(scratch.path());
         assert!(command.status().unwrap().success());
         let tree = scratch.path().join("tree");

@@ -9,11 +9,13 @@ use super::image::Image;
 use super::options::KernelOptions;
 use super::packages::Packages;
 use super::variant::Variant;
-use crate::Result;
 use crate::engine::{Engine, Module};
 use crate::launch::LaunchOptions;
 use crate::shell::command_line;
+use crate::{LabError, Result};
 
+/// Version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Paths in the machine.
 pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
@@ -37,6 +39,8 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// The measurement that the machine makes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
+    /// Of the program that made the job: no other reads it.
+    pub(super) version: String,
     /// Length of the image, which the disk rounds up.
     pub(super) image_bytes: u64,
     pub(super) launch: LaunchOptions,
@@ -44,7 +48,9 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(options: &KernelOptions, packages: &Packages, image: Image) -> Result<Job> {
-        let Packages { release, version } = packages;
+        let Packages {
+            release, version, ..
+        } = packages;
         let own = image
             .command
             .map(|words| words.into_iter().map(Into::into).collect());
@@ -69,9 +75,26 @@ impl Job {
         };
         let image_bytes = image.bytes;
         Ok(Job {
+            version: VERSION.into(),
             image_bytes,
             launch,
         })
+    }
+
+    /// Reads the job, which a program of another version may have made.
+    pub(super) fn parse(text: &[u8]) -> Result<Job> {
+        let fault = |reason: String| LabError::Preparation(format!("{JOB}: {reason}"));
+        let value: serde_json::Value =
+            serde_json::from_slice(text).map_err(|reason| fault(reason.to_string()))?;
+        match value["version"].as_str() {
+            Some(VERSION) => {
+                serde_json::from_value(value).map_err(|reason| fault(reason.to_string()))
+            }
+            other => Err(LabError::Preparation(format!(
+                "erofast-lab there has version {VERSION}, and erofast-lab here {}",
+                other.unwrap_or("another one")
+            ))),
+        }
     }
 
     /// Removes io_uring: the guest's kernel does not have FUSE over io_uring.
@@ -104,6 +127,7 @@ fn engines(reserved_pages: &[u32]) -> Result<Vec<Engine>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arch::Arch;
     use super::*;
 
     #[test]
@@ -114,8 +138,13 @@ mod tests {
             bytes: 7,
             command: Some(vec!["/cc1".into()]),
         };
-        let job = Job::new(&options, &Packages { release, version }, image).unwrap();
-        let mut job: Job = serde_json::from_slice(&serde_json::to_vec(&job).unwrap()).unwrap();
+        let packages = Packages {
+            arch: Arch::Arm64,
+            release,
+            version,
+        };
+        let job = Job::new(&options, &packages, image).unwrap();
+        let mut job = Job::parse(&serde_json::to_vec(&job).unwrap()).unwrap();
         assert!(job.launch.root && job.image_bytes == 7);
         let names = |job: &Job| {
             job.launch
@@ -138,5 +167,15 @@ mod tests {
         job.leave_out_io_uring();
         assert_eq!(names(&job), all[..7]);
         assert_eq!(job.launch.notices.len(), 2);
+    }
+
+    #[test]
+    fn the_job_of_another_version_is_refused_before_it_is_read() {
+        let error = |text: &str| Job::parse(text.as_bytes()).unwrap_err().to_string();
+        let other = error(r#"{"version":"0.9.9","launch":7}"#);
+        assert!(other.ends_with("and erofast-lab here 0.9.9"), "{other}");
+        assert!(error("{").starts_with("/job.json: "));
+        let broken = error(&format!(r#"{{"version":"{VERSION}","launch":7}}"#));
+        assert!(broken.starts_with("/job.json: "), "{broken}");
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::arch::Arch;
 use super::initramfs::Boot;
 use super::message::GuestMessage;
 use super::packages::Packages;
@@ -98,7 +99,8 @@ impl Machine<'_> {
         }
         let mut accelerators = vec!["tcg"];
         let kvm = File::options().read(true).write(true).open("/dev/kvm");
-        if self.accelerate && kvm.is_ok() {
+        let own = Arch::of_this_machine()? == self.packages.arch;
+        if self.accelerate && own && kvm.is_ok() {
             accelerators.insert(0, "kvm");
         }
         let mut why = String::new();
@@ -127,6 +129,7 @@ impl Machine<'_> {
         LaunchReport {
             machine: Some(launch::Machine {
                 qemu,
+                arch: self.packages.arch.to_string(),
                 accelerator: accelerator.into(),
                 emulated: accelerator != "kvm",
                 kernel: self.packages.release.clone(),
@@ -139,7 +142,7 @@ impl Machine<'_> {
 
     /// "QEMU emulator version 10.0.2 (Debian ...)" is "QEMU 10.0.2".
     fn version(&self) -> Result<String> {
-        let mut command = self.sandbox.command(QEMU);
+        let mut command = self.sandbox.command(&self.packages.arch.qemu());
         let text = printed("asking QEMU for its version", command.arg("--version"))?;
         let version = text
             .split("version ")
@@ -209,15 +212,18 @@ impl Machine<'_> {
     }
 
     fn command(&self, accelerator: &str, qemu: &str) -> Command {
-        let mut command = self.sandbox.command(QEMU);
+        let arch = self.packages.arch;
+        let mut command = self.sandbox.command(&arch.qemu());
         let accel = match accelerator {
             "kvm" => "kvm",
             _ => "tcg,thread=multi",
         };
         let by = qemu.replace(' ', "_");
         let line = format!(
-            "console=ttyS0 fuse.enable_uring=1 quiet loglevel=3 panic=-1 lab.accelerator={accelerator} lab.by={by}"
+            "console={} fuse.enable_uring=1 quiet loglevel=3 panic=-1 lab.accelerator={accelerator} lab.by={by}",
+            arch.console()
         );
+        let [machine, cpu] = arch.machine(accelerator);
         let disk = |name: &str, read_only: &str| {
             format!("file=/build/{name},format=raw,if=virtio,read-only={read_only}")
         };
@@ -229,7 +235,7 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            .args(["-machine", "q35", "-accel", accel, "-cpu", "max", "-smp"])
+            .args(["-machine", machine, "-accel", accel, "-cpu", cpu, "-smp"])
             .arg(self.cpus.to_string())
             .args(["-m", &self.boot.memory_mib.to_string()])
             .arg("-kernel")
@@ -249,7 +255,6 @@ impl Machine<'_> {
 
 /// QEMU prints this if KVM cannot continue; then the machine hangs.
 const KVM_BROKEN: &str = "KVM internal error";
-const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 /// The guest's reports so far.
 #[derive(Default)]

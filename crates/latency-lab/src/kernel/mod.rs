@@ -4,10 +4,12 @@
 //! Stages, each of which is kept in the work directory for the next run if the user keeps that:
 //! `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
 //! unpacks them below a separate directory (nothing is installed, and no package's scripts run);
-//! `module` builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine
+//! what runs in the machine, whose CPU may be another ([`Arch`]), has a root of its own there;
+//! `programs` finds erofast for that CPU; `module` builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine
 //! needs; `machine` boots it and listens; `guest` is this same program inside, which runs the
 //! launch experiment of [`crate::launch`] with one engine for each variant.
 
+mod arch;
 mod guest;
 mod image;
 mod initramfs;
@@ -17,12 +19,14 @@ mod message;
 mod module;
 mod options;
 mod packages;
+mod programs;
 mod result;
 mod running;
 mod sandbox;
 mod variant;
 mod work;
 
+pub use arch::Arch;
 pub use guest::run_guest;
 pub use options::KernelOptions;
 pub use running::module_for_running_kernel;
@@ -33,6 +37,7 @@ use std::time::Duration;
 use crate::launch::LaunchReport;
 use crate::{Interrupt, Progress, Result};
 use packages::Packages;
+use programs::Programs;
 use sandbox::Sandbox;
 use work::Work;
 
@@ -42,8 +47,9 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Runs the experiment.
 pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<LaunchReport> {
     options.check()?;
+    let programs = Programs::find(options)?;
     let interrupt = Interrupt::watch()?;
-    let work = Work::open(options.work.as_deref())?;
+    let work = Work::open(options.work.as_deref(), options.arch)?;
     let packages = Packages::fetch(options, None, &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
     module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
@@ -51,14 +57,7 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Launc
     let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
     let job = job::Job::new(options, &packages, image)?;
-    let boot = initramfs::make(
-        &job,
-        &options.erofast,
-        &packages,
-        &sandbox,
-        &work,
-        &interrupt,
-    )?;
+    let boot = initramfs::make(&job, &programs, &packages, &sandbox, &work, &interrupt)?;
     progress.step(2, "");
     let machine = machine::Machine {
         sandbox: &sandbox,

@@ -33,7 +33,7 @@ pub(super) fn build_all(
             take_out(packages, sandbox, work, interrupt)?;
             progress.step(number as u64 + 1, &variant.to_string());
             let what = format!("building the variant {variant}");
-            sandbox.shell(&what, &script(variant, &packages.release), interrupt)?;
+            sandbox.shell(&what, &script(variant, packages), interrupt)?;
             work.done(&stage, &packages.version)?;
         }
     }
@@ -47,11 +47,11 @@ fn take_out(
     work: &Work,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    if work.is_done("source", &packages.version) {
+    let makefile = work.inside("erofs/Makefile");
+    if makefile.is_file() && work.is_done("source", &packages.version) {
         return Ok(());
     }
     sandbox.shell("unpacking fs/erofs", TAKE_OUT, interrupt)?;
-    let makefile = work.inside("erofs/Makefile");
     if !fs::read_to_string(&makefile)
         .is_ok_and(|text| text.contains("PCPU_KTHREAD") || text.contains("erofs-"))
     {
@@ -64,12 +64,14 @@ fn take_out(
 }
 
 /// The options are given twice: to make, which selects files by them, and to the compiler, since
-/// the header with the configuration is the distribution's.
-fn script(variant: Variant, release: &str) -> String {
+/// the header with the configuration is the distribution's. The headers name their CPU and the
+/// prefix of its compiler.
+fn script(variant: Variant, packages: &Packages) -> String {
     let names = || variant.config().iter();
     let to_make: String = names().map(|name| format!(" {name}=y")).collect();
     let to_compiler: Vec<String> = names().map(|name| format!("-D{name}=1")).collect();
     let (file, to_compiler) = (variant.file(), to_compiler.join(" "));
+    let (release, triplet) = (&packages.release, packages.arch.triplet());
     format!(
         "
     cd /build
@@ -77,7 +79,7 @@ fn script(variant: Variant, release: &str) -> String {
     cp -r erofs module
     make -s -j\"$(nproc)\" -C /usr/src/linux-headers-{release} M=/build/module CONFIG_EROFS_FS=m{to_make} \\
         KCFLAGS='{to_compiler}' modules >&2
-    strip --strip-debug -o {file}.part module/erofs.ko
+    {triplet}-strip --strip-debug -o {file}.part module/erofs.ko
     mv {file}.part {file}
     rm -r module"
     )
@@ -85,17 +87,24 @@ fn script(variant: Variant, release: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arch::Arch;
     use super::*;
 
     #[test]
     fn options_go_to_make_and_to_the_compiler() {
-        let text = script(Variant::KthreadHipri, "6.12.95+deb12-cloud-amd64");
+        let packages = Packages {
+            arch: Arch::Arm64,
+            release: "6.12.95+deb12-cloud-arm64".into(),
+            version: "6.12.95-1".into(),
+        };
+        let text = script(Variant::KthreadHipri, &packages);
+        assert!(text.contains("aarch64-linux-gnu-strip "));
         assert!(text.contains("CONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI=y"));
         assert!(
             text.contains(
                 "'-DCONFIG_EROFS_FS_PCPU_KTHREAD=1 -DCONFIG_EROFS_FS_PCPU_KTHREAD_HIPRI=1'"
             )
         );
-        assert!(!script(Variant::Workqueue, "6").contains("PCPU"));
+        assert!(!script(Variant::Workqueue, &packages).contains("PCPU"));
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::arch::Arch;
 use crate::launch::names_mount;
 use crate::load::LoadChoice;
 use crate::{LabError, Result};
@@ -14,8 +15,12 @@ const CPUS: usize = 16;
 /// One experiment with the kernel's variants.
 #[derive(Debug, Clone)]
 pub struct KernelOptions {
+    /// The CPU of the machine.
+    pub arch: Arch,
     /// The `erofast` binary, which runs in the machine beside this program.
     pub erofast: PathBuf,
+    /// A directory with the programs for the machine, if they are not these two.
+    pub programs: Option<PathBuf>,
     /// The image to launch from; by default one that is made from the fetched compiler.
     pub image: Option<PathBuf>,
     /// The program and its arguments; `{}` stands for the mount point. By default the compiler.
@@ -47,7 +52,9 @@ pub struct KernelOptions {
 impl Default for KernelOptions {
     fn default() -> Self {
         KernelOptions {
+            arch: Arch::of_this_machine().unwrap_or(Arch::Amd64),
             erofast: PathBuf::new(),
+            programs: None,
             image: None,
             command: Vec::new(),
             root: false,
@@ -84,29 +91,13 @@ impl KernelOptions {
         if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
             return wrong(format!("{}: not a file", image.display()));
         }
-        self.check_machine()?;
         if !(1..=CPUS).contains(&self.cpus) {
             return wrong(format!("--cpus {}: must be 1 to {CPUS}", self.cpus));
         }
         if self.time.is_zero() || self.iterations == 0 || self.reserved_pages.is_empty() {
             return wrong("nothing to measure".into());
         }
-        if !self.erofast.is_file() {
-            let path = self.erofast.display();
-            return Err(LabError::Preparation(format!("{path} is not there")));
-        }
         Ok(())
-    }
-
-    /// Checks the architecture: the packages and their programs are for x86-64.
-    pub(super) fn check_machine(&self) -> Result<()> {
-        if std::env::consts::ARCH == "x86_64" {
-            return Ok(());
-        }
-        Err(LabError::Preparation(format!(
-            "the packages it runs are for x86-64, and this machine is {}",
-            std::env::consts::ARCH
-        )))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::arch::Arch;
 use super::options::KernelOptions;
 use super::sandbox::{self, finish, need};
 use super::work::Work;
@@ -11,12 +12,12 @@ use crate::{Interrupt, LabError, Progress, Result};
 
 /// Keys that sign every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Packages for building a module, with their dependencies. The kernel's headers depend on the
-/// compiler that the kernel was built with.
-const TO_BUILD: &str =
-    "bash coreutils dash findutils gcc grep gzip make mawk sed tar xz-utils zlib1g";
-/// Additional packages for the machine.
-const TO_RUN: &str = "busybox-static erofs-utils fio kmod mount qemu-system-x86";
+/// Packages for building a module, with their dependencies, beside the compiler.
+const TO_BUILD: &str = "bash coreutils dash findutils grep gzip make mawk sed tar xz-utils zlib1g";
+/// Additional packages for making the machine, beside QEMU.
+const TO_MAKE: &str = "busybox-static erofs-utils kmod";
+/// Packages of which programs run in the machine, beside the compiler that is launched there.
+const TO_RUN: &str = "busybox-static fio mount";
 
 /// A backports suite is listed together with the suite it is for. Only the host's settings for
 /// proxies and for the dates of mirrors apply, and no others.
@@ -40,8 +41,8 @@ Dir::State::status "$PWD/status";
 Dir::Cache "$PWD/";
 Dir::Cache::archives "$PWD/archives";
 Dir::Log "$PWD/";
-APT::Architecture "amd64";
-APT::Architectures { "amd64"; };
+APT::Architecture "$HOST";
+APT::Architectures { "$HOST"; "$ARCH"; };
 APT::Default-Release "$SUITE";
 APT::Install-Recommends "false";
 APT::Get::Assume-Yes "true";
@@ -55,12 +56,41 @@ END
 const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 
 /// The newest kernel in the flavour for virtual machines.
-const NEWEST: &str = "apt-cache show --no-all-versions linux-image-cloud-amd64";
+const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARCH:$ARCH""#;
 
+/// What the kernel's headers depend on, as packages of this machine where they are programs: the
+/// compiler that the kernel was built with ("gcc-12", since 7.0 "gcc-14-for-host"), as a compiler
+/// for the kernel's CPU, and the kernel's tools. apt would take both for the kernel's CPU. Since
+/// 6.17 the image and its modules are in packages that the kernel's depends on. Packages for the
+/// machine are in a directory of their own; if they are for the same CPU, most are in both.
 const FETCH: &str = r#"
-apt-get install -qq --download-only $TOOLS "linux-headers-$RELEASE"
-cd archives
-apt-get download -qq "linux-image-$RELEASE=$VERSION" "$SOURCE=$VERSION"
+depends() {
+    apt-cache show --no-all-versions "$1:$ARCH" | sed -n 's/^Depends: //p' |
+        tr , '\n' | sed -nE "s/^ *($2)( .*|\$)/\1/p"
+}
+headers=linux-headers-$RELEASE image=linux-image-$RELEASE
+compiler=$(depends "$headers" 'gcc-[0-9]+(-for-host)?' | head -n 1)
+compiler=${compiler%-for-host}
+[ -n "$compiler" ] || { echo "the package $headers names no compiler" >&2; exit 1; }
+tools=$(depends "$headers" 'linux-(kbuild-[^ ]*|headers-[^ ]*-common[^ ]*)')
+parts=$(depends "$image" 'linux-(binary|modules)-[^ ]*')
+rm -rf kernel source
+mkdir -p machine/partial kernel source
+fetch() { apt-get install -qq --download-only "$@"; }
+if [ -n "$GUEST" ]; then
+    fetch -o "Dir::Cache::archives=$PWD/machine" -o "APT::Architecture=$ARCH" \
+        $GUEST "cpp-${compiler#gcc-}"
+fi
+if [ "$HOST" != "$ARCH" ]; then
+    compiler=$compiler-$TRIPLET
+elif [ -n "$GUEST" ]; then
+    ln -f machine/*.deb archives/
+fi
+fetch $TOOLS $tools "$compiler"
+(cd archives && apt-get download -qq "$headers:$ARCH")
+(cd kernel && apt-get download -qq "$image:$ARCH=$VERSION" \
+    $(for part in $parts; do echo "$part:$ARCH"; done))
+(cd source && apt-get download -qq "$SOURCE=$VERSION")
 "#;
 
 /// Packages expect the links of a merged /usr; update-alternatives would make the link of awk.
@@ -68,25 +98,31 @@ apt-get download -qq "linux-image-$RELEASE=$VERSION" "$SOURCE=$VERSION"
 /// directory must stay one, which dpkg-deb -x does not ensure.
 const UNPACK: &str = r#"
 merged() { for name; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done; }
-unpack() { dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink; }
+unpack() { for package; do dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink; done; }
+# unpacked DIRECTORY PACKAGE...: there, as a root directory.
+unpacked() (
+    mkdir -p "$1"
+    cd "$1"
+    shift
+    merged bin sbin lib lib64
+    unpack "$@"
+)
+apt=$PWD
 rm -rf ../root
-mkdir -p ../root/build/image ../root/build/source
+unpacked ../root "$apt"/archives/*.deb
 cd ../root
-merged bin sbin lib lib64
-mkdir dev proc tmp
-for package in ../apt/archives/*.deb; do
-    case ${package##*/} in
-    "linux-image-$RELEASE"_*) (cd build/image && merged lib && unpack "../../$package") ;;
-    "$SOURCE"_*) (cd build/source && merged lib && unpack "../../$package") ;;
-    *) unpack "$package" ;;
-    esac
-done
+mkdir -p dev proc tmp
+unpacked build/image "$apt"/kernel/*.deb
+unpacked build/source "$apt"/source/*.deb
+[ -z "$GUEST" ] || unpacked build/machine "$apt"/machine/*.deb
 [ -e usr/bin/awk ] || ln -s mawk usr/bin/awk
 "#;
 
 /// The kernel of the fetched packages.
 #[derive(Debug, Clone)]
 pub(super) struct Packages {
+    /// Its CPU.
+    pub(super) arch: Arch,
     /// "6.12.95+deb12-cloud-amd64"
     pub(super) release: String,
     /// The version of its package.
@@ -103,9 +139,12 @@ impl Packages {
         interrupt: &Interrupt,
         progress: &mut dyn Progress,
     ) -> Result<Packages> {
-        let tools = match kernel {
-            Some(_) => TO_BUILD.to_owned(),
-            None => format!("{TO_BUILD} {TO_RUN}"),
+        let host = Arch::of_this_machine()?;
+        let arch = kernel.as_ref().map_or(options.arch, |kernel| kernel.arch);
+        let qemu = arch.qemu_package();
+        let (tools, guest) = match kernel {
+            Some(_) => (TO_BUILD.to_owned(), ""),
+            None => (format!("{TO_BUILD} {TO_MAKE} {qemu}"), TO_RUN),
         };
         need(&[
             ("apt-get", "apt"),
@@ -121,7 +160,10 @@ impl Packages {
         let apt = work.apt()?;
         let script = |script: &str, kernel: Option<&Packages>| {
             let mut command = command(&apt, options, script, kernel);
-            command.env("TOOLS", &tools);
+            command.envs([("TOOLS", tools.as_str()), ("GUEST", guest)]);
+            command.envs([("HOST", host.to_string()), ("ARCH", arch.to_string())]);
+            // Packages have no underscores in their names.
+            command.env("TRIPLET", arch.triplet().replace('_', "-"));
             command
         };
         let run = |what: &str, text: &str, kernel: Option<&Packages>| {
@@ -133,9 +175,9 @@ impl Packages {
         run("fetching the package lists", UPDATE, None)?;
         let kernel = match kernel {
             Some(kernel) => kernel,
-            None => newest(&mut script(NEWEST, None), &options.suite)?,
+            None => newest(&mut script(NEWEST, None), options)?,
         };
-        let mark = format!("{} {} {tools}", options.suite, kernel.version);
+        let mark = format!("{} {} {tools} {guest}", options.suite, kernel.version);
         if !work.is_done("unpacked", &mark) {
             progress.step(1, &format!("Linux {}", kernel.version));
             run("fetching the packages", FETCH, Some(&kernel))?;
@@ -184,15 +226,16 @@ fn command(
     command
 }
 
-fn newest(command: &mut Command, suite: &str) -> Result<Packages> {
+fn newest(command: &mut Command, options: &KernelOptions) -> Result<Packages> {
+    let KernelOptions { arch, suite, .. } = options;
     let text = sandbox::printed("looking for the kernel", command)?;
-    parse_kernel(&text).ok_or_else(|| {
-        LabError::Preparation(format!("{suite} has no package linux-image-cloud-amd64"))
+    parse_kernel(*arch, &text).ok_or_else(|| {
+        LabError::Preparation(format!("{suite} has no package linux-image-cloud-{arch}"))
     })
 }
 
 /// Release and version, from the description of the package that represents the newest kernel.
-fn parse_kernel(text: &str) -> Option<Packages> {
+fn parse_kernel(arch: Arch, text: &str) -> Option<Packages> {
     let depends = text
         .lines()
         .find_map(|line| line.strip_prefix("Depends: "))?;
@@ -200,6 +243,7 @@ fn parse_kernel(text: &str) -> Option<Packages> {
     let depends = depends.find_map(|one| one.strip_prefix("linux-image-"))?;
     let (release, version) = depends.split_once(" (= ")?;
     Some(Packages {
+        arch,
         release: release.into(),
         version: version.trim_end_matches(')').into(),
     })
@@ -213,11 +257,11 @@ mod tests {
     #[test]
     fn the_kernel_is_found_behind_the_package_that_stands_for_the_newest() {
         let text = "Package: linux-image-cloud-amd64\nDepends: linux-image-6.12.95+deb12-cloud-amd64 (= 6.12.95-1~bpo12+1)\n";
-        let kernel = parse_kernel(text).unwrap();
+        let kernel = parse_kernel(Arch::Amd64, text).unwrap();
         assert_eq!(kernel.release, "6.12.95+deb12-cloud-amd64");
         assert_eq!(kernel.version, "6.12.95-1~bpo12+1");
         assert_eq!(kernel.source(), "linux-source-6.12");
-        assert!(parse_kernel("Package: x\n").is_none());
+        assert!(parse_kernel(Arch::Amd64, "Package: x\n").is_none());
     }
 
     /// Sources and settings, as the script writes them.
@@ -229,7 +273,9 @@ mod tests {
             suite: suite.into(),
             ..KernelOptions::default()
         };
-        let status = command(&apt, &options, SETTINGS, None).status().unwrap();
+        let mut script = command(&apt, &options, SETTINGS, None);
+        let status = script.envs([("HOST", "amd64"), ("ARCH", "arm64")]).status();
+        let status = status.unwrap();
         assert!(status.success());
         let read = |name: &str| std::fs::read_to_string(apt.join(name)).unwrap();
         let texts = ["sources.list", "apt.conf"].map(read);

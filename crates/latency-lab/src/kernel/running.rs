@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::arch::Arch;
 use super::module;
 use super::options::KernelOptions;
 use super::packages::Packages;
@@ -21,11 +22,11 @@ pub fn module_for_running_kernel(
 ) -> Result<Vec<PathBuf>> {
     let read =
         |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-    let kernel = running(read("osrelease").trim(), read("version").trim())?;
-    options.check_machine()?;
+    let arch = Arch::of_this_machine()?;
+    let kernel = running(arch, read("osrelease").trim(), read("version").trim())?;
     let interrupt = Interrupt::watch()?;
     fs::create_dir_all(to).doing("making the directory", to)?;
-    let work = Work::open(options.work.as_deref())?;
+    let work = Work::open(options.work.as_deref(), arch)?;
     let packages = Packages::fetch(options, Some(kernel), &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
     module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
@@ -41,12 +42,13 @@ pub fn module_for_running_kernel(
 
 /// Debian includes the package version in its kernels' own version: "#1 SMP PREEMPT_DYNAMIC Debian
 /// 6.12.95-1~bpo12+1 (2026-07-05)".
-fn running(release: &str, version: &str) -> Result<Packages> {
+fn running(arch: Arch, release: &str, version: &str) -> Result<Packages> {
     let package = version
         .split_once("Debian ")
         .and_then(|(_, rest)| rest.split(' ').next());
     match package {
         Some(package) => Ok(Packages {
+            arch,
             release: release.into(),
             version: package.into(),
         }),
@@ -63,6 +65,7 @@ mod tests {
     #[test]
     fn a_kernel_of_debian_names_its_package() {
         let kernel = running(
+            Arch::Amd64,
             "6.12.95+deb12-cloud-amd64",
             "#1 SMP PREEMPT_DYNAMIC Debian 6.12.95-1~bpo12+1 (2026-07-05)",
         )
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn another_kernel_is_one_line() {
-        let error = running("6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
+        let error = running(Arch::Amd64, "6.18.44", "#1 SMP PREEMPT_DYNAMIC @0")
             .err()
             .unwrap();
         assert!(

@@ -16,6 +16,28 @@ const LONGEST: Duration = Duration::from_secs(1800);
 /// Runs inside the new namespace; its arguments are the root, then the program.
 const ENTER: &str = r#"mount --rbind /dev "$0/dev" && exec chroot "$0" "$@""#;
 
+/// Shell functions that copy a program of packages with its loader and libraries, whose CPU may be
+/// another: `take ROOT FILE TO`, with the CPU's name in $TRIPLET.
+pub(super) const TAKE: &str = r#"
+needed() {
+    "$TRIPLET-readelf" -ld "$1" 2>/dev/null |
+        sed -n 's/.*program interpreter: \(.*\)\]/\1/p; s/.*(NEEDED).*\[\(.*\)\]/\1/p'
+}
+take() {
+    [ ! -e "$3$2" ] || return 0
+    mkdir -p "$3${2%/*}"
+    cp -L "$1$2" "$3$2"
+    for name in $(needed "$1$2"); do
+        case $name in
+        /*) ;;
+        *) name=/$(cd "$1" && find "usr/lib/$TRIPLET" usr/lib -name "$name" | head -n 1) ;;
+        esac
+        [ -f "$1$name" ] || { echo "$2 needs a library that no package has" >&2; exit 1; }
+        take "$1" "$name" "$3"
+    done
+}
+"#;
+
 /// Starts programs inside.
 #[derive(Debug)]
 pub(super) struct Sandbox {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::arch::Arch;
 use crate::Result;
 use crate::error::Doing;
 use crate::scratch::{ON_DISK, Scratch};
@@ -17,11 +18,13 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn open(keep: Option<&Path>) -> Result<Work> {
+    /// Opens the part of `keep` for one CPU.
+    pub(super) fn open(keep: Option<&Path>, arch: Arch) -> Result<Work> {
         let (path, scratch) = match keep {
             Some(path) => {
-                fs::create_dir_all(path).doing("making the directory", path)?;
-                (path.to_owned(), None)
+                let path = path.join(arch.to_string());
+                fs::create_dir_all(&path).doing("making the directory", &path)?;
+                (path, None)
             }
             None => {
                 let scratch = Scratch::new(Path::new(ON_DISK))?;
@@ -71,18 +74,18 @@ mod tests {
 
     #[test]
     fn a_work_directory_of_our_own_goes_and_one_of_the_users_stays() {
-        let own = Work::open(None).unwrap();
+        let own = Work::open(None, Arch::Amd64).unwrap();
         fs::create_dir_all(own.inside("deep")).unwrap();
         let path = own.path.clone();
         drop(own);
         assert!(!path.exists());
         let kept = std::env::temp_dir().join(format!("erofast-kernel-work-{}", std::process::id()));
-        let work = Work::open(Some(&kept)).unwrap();
+        let work = Work::open(Some(&kept), Arch::Arm64).unwrap();
         assert!(!work.is_done("stage", "1"));
         work.done("stage", "1").unwrap();
         assert!(work.is_done("stage", "1") && !work.is_done("stage", "2"));
         drop(work);
-        assert!(kept.exists());
+        assert!(kept.join("arm64/done-stage").exists());
         fs::remove_dir_all(kept).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use super::picture::Blocked;
 use super::program::QueueWaits;
 use super::report::{EngineReport, LaunchReport, Outliers};
 use super::sample::{Sample, ThreadWaits};
+use crate::error::after_blank;
 use crate::figure::{Figure, Row, amount, count, medians, percent, shown, verdict};
 use crate::findings::{Findings, reasons};
 use crate::html::timelines;
@@ -43,11 +44,12 @@ impl LaunchReport {
 
     fn about(&self) -> String {
         let machine = match &self.machine {
-            Some(machine) if machine.emulated => {
-                "; EMULATED: these times compare with each other only"
-            }
-            Some(_) => "; in a virtual machine",
-            None => "",
+            Some(machine) if machine.emulated => format!(
+                "; EMULATED{}: these times compare with each other only",
+                after_blank(&machine.arch)
+            ),
+            Some(machine) => format!("; in a virtual machine{}", after_blank(&machine.arch)),
+            None => String::new(),
         };
         format!(
             "{} per {}, load {}{machine}",

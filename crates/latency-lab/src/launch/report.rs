@@ -186,6 +186,9 @@ pub struct LaunchReport {
 pub struct Machine {
     /// Its name and version.
     pub qemu: String,
+    /// Its CPU, as Debian names it; empty in reports before 1.1, all of which are of amd64.
+    #[serde(default)]
+    pub arch: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
     /// If so, its times can only be compared with each other.

@@ -1,0 +1,105 @@
+//! The CPUs that the machine can have, and their names in Debian, GNU and QEMU.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{LabError, Result};
+
+/// A CPU of the machine; that of this machine may be another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arch {
+    /// x86-64.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+impl Arch {
+    const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
+
+    /// The CPU of this machine, if Debian's packages for it are known here.
+    pub fn of_this_machine() -> Result<Arch> {
+        let known = Arch::ALL.into_iter();
+        let mut own = known.filter(|arch| arch.cpu() == std::env::consts::ARCH);
+        own.next().ok_or_else(|| {
+            LabError::Preparation(format!(
+                "the packages it runs are for x86-64 and arm64, and this machine is {}",
+                std::env::consts::ARCH
+            ))
+        })
+    }
+
+    /// "aarch64", as in the names of programs and compilers.
+    pub(super) fn cpu(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "x86_64",
+            Arch::Arm64 => "aarch64",
+        }
+    }
+
+    /// "aarch64-linux-gnu", the directory of its libraries.
+    pub(super) fn triplet(self) -> String {
+        format!("{}-linux-gnu", self.cpu())
+    }
+
+    /// The package of QEMU with this CPU.
+    pub(super) fn qemu_package(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "qemu-system-x86",
+            Arch::Arm64 => "qemu-system-arm",
+        }
+    }
+
+    /// QEMU with this CPU.
+    pub(super) fn qemu(self) -> String {
+        format!("/usr/bin/qemu-system-{}", self.cpu())
+    }
+
+    /// QEMU's machine, and its CPU for an accelerator.
+    pub(super) fn machine(self, accelerator: &str) -> [&'static str; 2] {
+        match (self, accelerator) {
+            (Arch::Amd64, _) => ["q35", "max"],
+            (Arch::Arm64, "kvm") => ["virt,gic-version=max", "max"],
+            // The architected algorithm of pointer authentication is slow to emulate.
+            (Arch::Arm64, _) => ["virt,gic-version=max", "max,pauth-impdef=on"],
+        }
+    }
+
+    /// The kernel's name of the machine's serial line.
+    pub(super) fn console(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "ttyS0",
+            Arch::Arm64 => "ttyAMA0",
+        }
+    }
+
+    /// e_machine in the header of its ELF files.
+    pub(super) fn elf_machine(self) -> u16 {
+        match self {
+            Arch::Amd64 => 62,
+            Arch::Arm64 => 183,
+        }
+    }
+}
+
+/// Debian's name.
+impl fmt::Display for Arch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Arch::Amd64 => "amd64",
+            Arch::Arm64 => "arm64",
+        })
+    }
+}
+
+impl FromStr for Arch {
+    type Err = LabError;
+
+    fn from_str(name: &str) -> Result<Arch> {
+        let known = Arch::ALL.into_iter();
+        let mut named = known.filter(|arch| arch.to_string() == name || arch.cpu() == name);
+        named
+            .next()
+            .ok_or_else(|| LabError::Usage(format!("--arch {name}: must be amd64 or arm64")))
+    }
+}
