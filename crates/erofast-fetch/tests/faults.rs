@@ -115,7 +115,7 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         (Fault::Drip, "less than a block of 16 KiB in time"),
         (Fault::Closed, ""),
         (Fault::Garbage, ""),
-        (Fault::Compressed, "compresses"),
+        (Fault::Compressed, "compressed data"),
     ];
     read(&file, 59 * BLOCK as usize..LENGTH).unwrap();
     for (number, (fault, words)) in (1..).zip(cases) {
