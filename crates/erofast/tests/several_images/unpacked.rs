@@ -1,7 +1,8 @@
 //! Ordinary images beside containerd's unpacking of the same layers: `ctr images import`, and the
 //! kernel's overlayfs over what it made.
 //!
-//! `EROFAST_STACKS` is the number of images (6), `EROFAST_SEED` the seed of the first (1).
+//! `EROFAST_STACKS` is the number of images; without it there are none. `EROFAST_SEED` is the seed
+//! of the first (1).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -228,6 +229,9 @@ fn put(registry: &Repository, layout: &mut Layout, name: &str, layers: &[Layer])
 
 #[test]
 fn what_archives_become_is_what_containerd_unpacks() {
+    if std::env::var_os("EROFAST_STACKS").is_none() {
+        return println!("skipped: EROFAST_STACKS is not set");
+    }
     if let Some(missing) = missing() {
         return println!("skipped: {missing}");
     }
