@@ -1,7 +1,8 @@
 //! Randomly generated layers in the form of archives, with what programs that write archives do,
-//! and some of what they could do. All of it is something that containerd 1.6 unpacks.
+//! and some of what they could do. All of it is something that containerd 1.6 unpacks. Left out is
+//! what `is_implied_within` says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tar_core::builder::EntryBuilder;
 use tar_core::{EntryType, SparseEntry};
@@ -34,6 +35,7 @@ pub fn stack(seed: u64) -> Vec<Layer> {
             known: BTreeMap::new(),
             is_lowest: number == 0,
             hides_directories: seed.is_multiple_of(2),
+            opaque: BTreeSet::new(),
         };
         for _ in 0..12 + writer.numbers.below(25) {
             writer.entry();
@@ -50,6 +52,7 @@ struct Writer<'n> {
     known: BTreeMap<String, Known>,
     is_lowest: bool,
     hides_directories: bool,
+    opaque: BTreeSet<String>,
 }
 
 impl Writer<'_> {
@@ -103,7 +106,12 @@ impl Writer<'_> {
             let path = folder[..end].to_owned();
             let is_stated = match self.known.get(&path) {
                 Some(Known::Whiteout) => true,
-                None => self.hides_directories && path.contains('/'),
+                None => {
+                    let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+                    parent.is_some_and(|parent| {
+                        self.hides_directories || self.opaque.contains(parent)
+                    })
+                }
                 Some(_) => continue,
             };
             if !is_stated {
@@ -114,6 +122,19 @@ impl Writer<'_> {
             self.put(directory, b"");
             self.known.insert(path, Known::Directory);
         }
+    }
+
+    /// Whether the directory, or one in it, is implied so far. containerd has then given it the
+    /// attributes of those below, whatever comes later; we do not look at the extended ones if the
+    /// directory is stated later, and see nothing below one that is opaque.
+    fn is_implied_within(&self, path: &str) -> bool {
+        let below = format!("{path}/");
+        let is_within = |known: &str| known == path || known.starts_with(&below);
+        let mut implied = self
+            .known
+            .iter()
+            .filter(|(_, known)| **known == Known::Implied);
+        implied.any(|(known, _)| is_within(known))
     }
 
     /// A name as programs write it.
@@ -181,6 +202,9 @@ impl Writer<'_> {
 
     fn directory(&mut self) {
         let path = self.folder();
+        if self.is_implied_within(&path) {
+            return;
+        }
         if let Some((parent, _)) = path.rsplit_once('/') {
             let parent = parent.to_owned();
             self.imply(&parent);
@@ -339,9 +363,11 @@ impl Writer<'_> {
             false => {
                 let folder = self.folder();
                 // The lowest layer has nothing below; containerd removes what it has itself.
-                if self.known.contains_key(&folder) && self.is_lowest {
+                let is_there = self.known.contains_key(&folder) && self.is_lowest;
+                if is_there || self.is_implied_within(&folder) {
                     return;
                 }
+                self.opaque.insert(folder.clone());
                 if let Some((parent, _)) = folder.rsplit_once('/') {
                     let parent = parent.to_owned();
                     self.imply(&parent);
