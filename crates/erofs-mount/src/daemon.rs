@@ -45,6 +45,9 @@ use erofs_fuse::serve;
 pub fn mount(request: &MountRequest) -> Result<(), Error> {
     passed::check(request)?;
     if request.foreground || request.options.debug {
+        if request.options.standby {
+            return Err(Error::Standby("not with -f".to_owned()));
+        }
         let mut request = request.clone();
         request.foreground = true;
         return supervise::run(request, serve_for_helper);

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -21,10 +22,10 @@ const GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// these tests belongs to root alone.
 pub const PROGRAMS: &str = "EROFAST_TEST_PROGRAMS";
 
-/// The archive is already an image.
+/// The archive has a file that is already an image.
 const COPY: &str = "#!/bin/sh
 case $* in *--version*) echo 'mkfs.erofs (erofs-utils) 1.9.9'; exit ;; esac
-exec dd of=image bs=64k status=none
+exec tar -x -O -f - content > image
 ";
 
 fn put_program() {
@@ -36,9 +37,14 @@ fn put_program() {
 
 pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
     put_program();
-    let mut archive = fs::read(site::image()).unwrap();
-    // Before the superblock, as in archives.
-    archive[257..262].copy_from_slice(b"ustar");
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(site::image(), folder.path().join("content")).unwrap();
+    let archive = Command::new("tar")
+        .args(["-c", "-C"])
+        .arg(folder.path())
+        .arg("content")
+        .output();
+    let archive = archive.expect("tar").stdout;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(&archive).unwrap();
     let registry = Repository::new();

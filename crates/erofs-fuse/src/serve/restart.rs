@@ -41,9 +41,6 @@ impl Restart {
         if options.io_uring && request.is_remote() {
             return Err(Error::IoUring(REMOTE.to_owned()));
         }
-        if options.standby && request.foreground {
-            return Err(Error::Standby("not with -f".to_owned()));
-        }
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
