@@ -14,8 +14,8 @@
 
 use super::other_tools::Fixture;
 use super::perf_text::{
-    Row, Sums, begin_new, begin_running, delays_of_unseen, left, perf_kwork, perf_latency,
-    perf_timehist, run_ends, sums, switches,
+    Row, Sums, begin_asleep, begin_new, begin_running, delays_of_unseen, left, perf_kwork,
+    perf_latency, perf_timehist, run_ends, sums, switches,
 };
 use sched_trace::latency::{Report, Wait, WaitKind, analyse};
 use sched_trace::{ReadOptions, TaskState, Trace, Wake, open};
@@ -196,6 +196,8 @@ struct Perf {
     /// Waits that are left out because events are missing during them.
     left_out: u64,
     began_running: BTreeSet<i32>,
+    /// Threads whose first event is a wake-up.
+    began_asleep: HashSet<i32>,
 }
 
 impl Perf {
@@ -218,6 +220,7 @@ impl Perf {
             exited: HashSet::new(),
             left_out,
             began_running: begin_running(trace, |_| true),
+            began_asleep: begin_asleep(trace),
         }
     }
 
@@ -255,6 +258,15 @@ impl Perf {
                     || is_without(&|at, raced| at == exit || at >= unnamed || raced)
             })
         };
+        // perf knows the thread from its first sched_stat_runtime on, before its first wake-up.
+        let begins = |with_raced: bool| {
+            let mut row = Row::default();
+            row.add(other.maximum_ms);
+            let rest = waits.iter().skip(1);
+            let rest = rest.filter(|(_, raced)| with_raced || !raced);
+            rest.for_each(|(ms, _)| row.add(*ms));
+            row.is_near(other)
+        };
         let missing = self.missing.get(&pid).copied().unwrap_or(0);
         let raced = waits.iter().filter(|(_, raced)| *raced).count() as u64;
         if is_without(&|_, raced| raced) {
@@ -269,6 +281,7 @@ impl Perf {
             Some(LEFT_OUT)
         } else if self.began_running.contains(&pid)
             && [own.count, own.count - raced].contains(&other.count)
+            || self.began_asleep.contains(&pid) && (begins(true) || begins(false))
         {
             Some("a wait from the first sched_stat_runtime on")
         } else {
@@ -468,7 +481,8 @@ impl<'a> Reader<'a> {
         let shown = report.waits.iter().filter(shown);
         let mut shown = Perf::new(trace, shown, report.left_out);
         shown.exited = self.exited(directory);
-        for (pid, length) in delays_of_unseen(trace) {
+        let unseen = delays_of_unseen(trace).into_iter();
+        for (pid, length, _) in unseen.filter(|(.., preempted)| !(self.is_old && *preempted)) {
             let delays = shown.extra.entry(pid).or_default();
             delays.push(length as f64 / 1e6);
         }

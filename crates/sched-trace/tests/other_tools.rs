@@ -279,10 +279,10 @@ fn every_thread_has_the_delays_of_perf_timehist() {
         let mut ours = sums(report.waits.iter().filter(shows));
         let delays = delays_of_unseen(&trace);
         assert!(
-            delays.iter().map(|(pid, _)| pid).eq(unseen),
+            delays.iter().map(|(pid, ..)| pid).eq(unseen),
             "{name}: {delays:?}"
         );
-        for (pid, length) in delays {
+        for (pid, length, _) in delays {
             ours.entry(pid).or_default().add(length as f64 / 1e6);
         }
         let perfs = perf_timehist(&text_of(&format!("{name}.timehist.txt")));

@@ -2,7 +2,7 @@
 
 use sched_trace::latency::Wait;
 use sched_trace::{Kind, TaskState, Trace, Wake};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Delays of a thread or of work items.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -157,8 +157,8 @@ pub fn left(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
 /// Delays in `timehist` for runs whose beginning is not traced: some kernels omit a switch, and a
 /// thread leaves a CPU that it did not enter. `timehist` assumes that it has run since the last
 /// switch written there, so a thread that was runnable before that has a delay until then; here
-/// such a run ends no wait.
-pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
+/// such a run ends no wait. The last value is whether the thread had been preempted.
+pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64, bool)> {
     let (mut last, mut ready, mut delays) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for event in &trace.events {
         match event.kind {
@@ -167,7 +167,7 @@ pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
                 task,
                 ..
             } => {
-                ready.entry(task.pid).or_insert(event.time_ns);
+                ready.entry(task.pid).or_insert((event.time_ns, false));
             }
             Kind::Switch {
                 prev,
@@ -180,11 +180,13 @@ pub fn delays_of_unseen(trace: &Trace) -> Vec<(i32, u64)> {
                     && next != prev_pid
                     && prev_pid > 0
                 {
-                    let length = since.and_then(|since| u64::checked_sub(time, since));
-                    delays.extend(length.map(|length| (prev_pid, length)));
+                    let delay = since.and_then(|(since, preempted)| {
+                        Some((prev_pid, u64::checked_sub(time, since)?, preempted))
+                    });
+                    delays.extend(delay);
                 }
                 if prev_state.is_runnable() {
-                    ready.insert(prev_pid, event.time_ns);
+                    ready.insert(prev_pid, (event.time_ns, true));
                 }
             }
             _ => {}
@@ -220,6 +222,24 @@ pub fn begin_running(trace: &Trace, knows: impl Fn(Wake) -> bool) -> BTreeSet<i3
                     begin.insert(next.pid);
                 }
             }
+            _ => {}
+        }
+    }
+    begin
+}
+
+/// Threads whose first event is a wake-up: they had run before the recording, or since a record
+/// that is not read here.
+pub fn begin_asleep(trace: &Trace) -> HashSet<i32> {
+    let (mut known, mut begin) = (HashSet::new(), HashSet::new());
+    for event in &trace.events {
+        match event.kind {
+            Kind::Wake { task, wake, .. } => {
+                if known.insert(task.pid) && wake == Wake::Begins {
+                    begin.insert(task.pid);
+                }
+            }
+            Kind::Switch { prev, next, .. } => known.extend([prev.pid, next.pid]),
             _ => {}
         }
     }
