@@ -95,7 +95,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// "lower, -85 to -74 %"; "not shown, -3 to +8 % is possible".
+/// "lower, -85 to -74 %"; "not shown, maybe -3 to +8 %".
 pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     let interval = match comparison.verdict {
         Verdict::NotShown => possible(comparison, unit),
@@ -195,7 +195,7 @@ fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;
     let range = interval(comparison, unit).filter(|_| contains_zero(of));
-    range.map(|range| format!("{range} is possible"))
+    range.map(|range| format!("maybe {range}"))
 }
 
 /// Why sides with the same typical sample are not called equal.
@@ -298,7 +298,7 @@ mod tests {
         rare.iter_mut().step_by(7).for_each(|it| *it *= 2.0);
         let text = verdict(&compare(&alike, &rare), "us");
         assert!(
-            text.starts_with("not shown: ") && text.contains(" % is possible, average +"),
+            text.starts_with("not shown: maybe ") && text.contains(" %, average +"),
             "{text}"
         );
         assert!(text.contains(" %, p90 +"), "{text}");
@@ -317,7 +317,7 @@ mod tests {
         let open = compare(&spread(100.0, 20.0), &spread(104.0, 20.0));
         let text = judged(&open, "us");
         assert!(
-            text.starts_with("not shown, -") && text.ends_with(" % is possible"),
+            text.starts_with("not shown, maybe -") && text.ends_with(" %"),
             "{text}"
         );
     }
