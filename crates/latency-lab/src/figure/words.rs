@@ -95,13 +95,13 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// "lower, -85 to -74 %"; "not shown, maybe -3 to +8 %".
+/// "lower, -85 to -74 %"; "not shown (-3 to +8 %)".
 pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     let interval = match comparison.verdict {
-        Verdict::NotShown => possible(comparison, unit),
-        _ => interval(comparison, unit),
+        Verdict::NotShown => possible(comparison, unit).map(|it| format!(" ({it})")),
+        _ => interval(comparison, unit).map(|it| format!(", {it}")),
     };
-    let interval = interval.map_or(String::new(), |it| format!(", {it}"));
+    let interval = interval.unwrap_or_default();
     format!(
         "{}{interval}{}",
         word(comparison.verdict),
@@ -194,8 +194,7 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
 fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;
-    let range = interval(comparison, unit).filter(|_| contains_zero(of));
-    range.map(|range| format!("maybe {range}"))
+    interval(comparison, unit).filter(|_| contains_zero(of))
 }
 
 /// Why sides with the same typical sample are not called equal.
@@ -222,8 +221,8 @@ pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
             .is_some_and(|it| interval(it, "").is_some())
     }) {
         true => format!(
-            "Medians; then the {sure:.0} % interval of the shift from the first {first}, all rows \
-             together."
+            "Medians; {sure:.0} % interval of the shift from the first {first}, all rows together \
+             (possible shifts)."
         ),
         false => "Medians.".into(),
     }
@@ -235,7 +234,7 @@ pub(crate) fn verdict(comparison: &Comparison, unit: &str) -> String {
     let sure = (1.0 - LEVEL) * 100.0;
     if comparison.verdict == Verdict::NotShown {
         let possible = possible(comparison, unit);
-        text += &possible.map_or(String::new(), |range| format!(": {range}"));
+        text += &possible.map_or(String::new(), |range| format!(": maybe {range}"));
     } else if let Some(interval) = interval(comparison, unit) {
         let shift = difference(comparison, unit);
         let shift = shift.trim_start_matches('(').trim_end_matches(')');
@@ -317,7 +316,7 @@ mod tests {
         let open = compare(&spread(100.0, 20.0), &spread(104.0, 20.0));
         let text = judged(&open, "us");
         assert!(
-            text.starts_with("not shown, maybe -") && text.ends_with(" %"),
+            text.starts_with("not shown (-") && text.ends_with(" %)"),
             "{text}"
         );
     }
