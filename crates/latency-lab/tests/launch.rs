@@ -459,8 +459,8 @@ fn the_load_burns_and_is_gone_afterwards() {
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,
-        // Long compared with a tick, in which the CPU time of the load is counted.
-        ..options(&["kernel-loop"], "sleep 0.3")
+        // Long enough for the load to get a CPU beside others.
+        ..options(&["kernel-loop"], "sleep 2")
     };
     match run_or_skip(&loaded) {
         Some(report) => assert!(

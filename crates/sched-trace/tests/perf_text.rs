@@ -235,7 +235,8 @@ pub fn begin_asleep(trace: &Trace) -> HashSet<i32> {
     for event in &trace.events {
         match event.kind {
             Kind::Wake { task, wake, .. } => {
-                if known.insert(task.pid) && wake == Wake::Begins {
+                let is_new = known.insert(task.pid);
+                if is_new && wake == Wake::Begins {
                     begin.insert(task.pid);
                 }
             }
