@@ -2,9 +2,9 @@
 //! owner runs in its turn.
 //!
 //! `sched_switch` shows the blocked thread as sleeping and the owner with its own priority, so that
-//! no event says in whose turn a thread runs. Two things show it afterwards. The owner is the thread
-//! that wakes the blocked one. And the kernel moves a blocked thread to the CPU of the owner without
-//! an event: its wake-up then names that CPU, and `sched_migrate_task` its return.
+//! no event says in whose turn a thread runs. Two things show it afterwards. The owner is the
+//! thread that wakes the blocked one. And the kernel moves a blocked thread to the CPU of the owner
+//! without an event: its wake-up then names that CPU, and `sched_migrate_task` its return.
 
 use crate::interrupts::Interrupts;
 use crate::{Kind, SchedulerSettings, TaskState, Trace, Wake};
