@@ -139,8 +139,8 @@ mod tests {
     use crate::script::{rename, trace};
     use crate::timeline::Timeline;
 
-    /// 4, which is real-time, blocks on CPU 1 and is moved to CPU 0, where 1 owns the mutex; 5, which
-    /// is real-time too, waits behind 1; then 4 returns.
+    /// 4, which is real-time, blocks on CPU 1 and is moved to CPU 0, where 1 owns the mutex; 5,
+    /// which is real-time too, waits behind 1; then 4 returns.
     const LENT: &str = "0 0 0 R 1; 5 1 0 R 4; 10 1 4 D 0; 20 0 0 waking 5; 4000 0 1 waking 4 0;
         4001 0 1 migrate 4 0 1; 4002 1 0 R 4; 4010 0 1 R+ 5; 5000 0 5 S 1; 6000 0 1 S 0";
 

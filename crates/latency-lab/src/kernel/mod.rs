@@ -5,9 +5,10 @@
 //! `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
 //! unpacks them below a separate directory (nothing is installed, and no package's scripts run);
 //! what runs in the machine, whose CPU may be another ([`Arch`]), has a root of its own there;
-//! `programs` finds erofast for that CPU; `module` builds `fs/erofs` alone, once for each variant; `initramfs` packs what the machine
-//! needs; `machine` boots it and listens; `guest` is this same program inside, which runs the
-//! launch experiment of [`crate::launch`] with one engine for each variant.
+//! `programs` finds erofast for that CPU; `module` builds `fs/erofs` alone, once for each variant;
+//! `initramfs` packs what the machine needs; `machine` boots it and listens; `guest` is this same
+//! program inside, which runs the launch experiment of [`crate::launch`] with one engine for each
+//! variant.
 
 mod arch;
 mod guest;
