@@ -167,7 +167,7 @@ fn programs_are_shown_trimmed_and_removed() {
     };
     let (status, line) = remove(&["bin/none"]);
     assert!(
-        status == Some(1) && line.contains("bin/none: was not learned"),
+        status == Some(1) && line.contains("no profile of bin/none"),
         "{line}"
     );
     let kept = |name: &str, blocks| {
@@ -404,7 +404,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     }));
     let (status, _, line) = profile("remove", &["other"]);
     assert!(
-        status == Some(1) && line.contains("other: was not learned"),
+        status == Some(1) && line.contains("no profile of other"),
         "{line}"
     );
     let file = Path::new(listed["images"][0]["file"].as_str().unwrap());

@@ -276,7 +276,7 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
             "erofast-launches 4\nprogram a\nread 0 0\n".to_owned(),
             "line 3",
         ),
-        (long, "at most 1048576 are read"),
+        (long, "the limit is 1048576"),
         (
             format!("{BEGIN}{gone}"),
             "no longer fits: program: 1 of 1 windows",
@@ -448,7 +448,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     for (words, why) in [
         (
             &["export", "one.profile", "bin/none"][..],
-            "bin/none: was not learned",
+            "no profile of bin/none",
         ),
         (&["merge", "all", "none"], "none: No such file"),
         (

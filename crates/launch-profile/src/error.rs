@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// It does not begin like a profile.
-    #[error("not a launch profile: its first line is wrong")]
+    #[error("not a launch profile: its first line is not erofast-launches and a version")]
     Magic,
     /// It has another version of the format.
     #[error(

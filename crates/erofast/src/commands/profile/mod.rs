@@ -176,7 +176,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let known: Vec<String> = known.map(path_of).collect();
     if let Some(path) = args.programs.iter().find(|path| !known.contains(path)) {
         let shown = remote::shown(&args.profile);
-        bail!("{shown}: {path}: was not learned");
+        bail!("{shown}: no profile of {path}");
     }
     for (file, learned) in &mut files {
         remove_from(file, learned, &args.programs).with_context(|| file.display().to_string())?;

@@ -23,7 +23,7 @@ pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
     ensure!(!programs.is_empty(), "{shown}: {NONE}");
     let known = |path: &String| programs.iter().any(|program| path_of(program) == *path);
     if let Some(path) = args.programs.iter().find(|path| !known(path)) {
-        bail!("{shown}: {path}: was not learned");
+        bail!("{shown}: no profile of {path}");
     }
     let is_wanted =
         |program: &Program| args.programs.is_empty() || args.programs.contains(&path_of(program));
