@@ -251,10 +251,10 @@ impl Engine {
         if self.is_merged(request, &inode)? {
             // As in overlayfs: programs that count subdirectories by it count none.
             inode.nlink = 1;
-            if let Some(part) = self.stated_part(request, &inode)? {
-                (inode.mode, inode.uid, inode.gid) = (part.mode, part.uid, part.gid);
-                (inode.mtime, inode.mtime_nsec) = (part.mtime, part.mtime_nsec);
-            }
+        }
+        if let Some(part) = self.stated_part(request, &inode)? {
+            (inode.mode, inode.uid, inode.gid) = (part.mode, part.uid, part.gid);
+            (inode.mtime, inode.mtime_nsec) = (part.mtime, part.mtime_nsec);
         }
         Ok(inode)
     }

@@ -137,11 +137,20 @@ fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
     let is_root = Cell::new(true);
     let make: [&dyn Fn(&Path); 2] = [
         &|tree| {
-            write(tree, &[("d/new", "x")]);
+            write(
+                tree,
+                &[
+                    ("d/new", "x"),
+                    ("opaque/.wh..wh..opq", ""),
+                    ("opaque/new", "x"),
+                ],
+            );
+            set(&tree.join("opaque"), 0o777, 65534);
             is_root.set(set(&tree.join("d"), 0o777, 65534));
         },
         &|tree| {
-            write(tree, &[("d/secret", "x")]);
+            write(tree, &[("d/secret", "x"), ("opaque/secret", "x")]);
+            set(&tree.join("opaque"), 0o1700, 1000);
             set(&tree.join("d"), 0o700, 1000);
         },
     ];
@@ -157,16 +166,16 @@ fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("an entry"));
     let entries: Vec<serde_json::Value> = entries.collect();
-    let directory = entries
-        .iter()
-        .find(|entry| entry["path"] == "d")
-        .expect("it is there");
-    assert_eq!(
-        (&directory["mode"], &directory["uid"]),
-        (&"0700".into(), &1000.into())
-    );
-    assert!(
-        entries.iter().any(|entry| entry["path"] == "d/secret"),
-        "{lines}"
-    );
+    let found = |path: &str| entries.iter().find(|entry| entry["path"] == path);
+    // An opaque directory hides the entries below it, and has the attributes all the same.
+    for (path, mode) in [("d", "0700"), ("opaque", "1700")] {
+        let directory = found(path).expect("it is there");
+        assert_eq!(
+            (&directory["mode"], &directory["uid"]),
+            (&mode.into(), &1000.into()),
+            "{path}"
+        );
+    }
+    assert!(found("d/secret").is_some(), "{lines}");
+    assert!(found("opaque/secret").is_none(), "{lines}");
 }

@@ -51,6 +51,8 @@ struct Found {
     inode: Option<(Arc<Inode>, Option<Part>)>,
     /// Whether it hides everything below.
     hides: bool,
+    /// It does so as an opaque directory.
+    is_opaque: bool,
     /// The path to look up in the images below.
     path: Vec<Vec<u8>>,
     from_root: bool,
@@ -83,6 +85,7 @@ impl Engine {
         Ok(MergedDirectory {
             parent: self.root(),
             parts: parts.into(),
+            stated: None,
         })
     }
 
@@ -113,6 +116,34 @@ impl Engine {
         for part in directory.iter().flat_map(|directory| &directory.parts) {
             if !self.is_implied(request, &part.inode)? {
                 return Ok(Some(Arc::clone(&part.inode)));
+            }
+        }
+        Ok(directory.and_then(|directory| directory.stated.clone()))
+    }
+
+    /// The directory in the images `below` that has the attributes of an opaque one, if its archive
+    /// has none for it: containerd takes those of the layer below, whose entries it hides.
+    fn stated_below(
+        &self,
+        request: &Request<'_>,
+        parts: &[Part],
+        below: &[Part],
+        path: &[Vec<u8>],
+    ) -> Result<Option<Arc<Inode>>, Error> {
+        for part in parts {
+            if !self.is_implied(request, &part.inode)? {
+                return Ok(None);
+            }
+        }
+        for image in below {
+            let found = self.follow(request, image, path)?;
+            match found.inode {
+                Some((inode, Some(_))) if !self.is_implied(request, &inode)? => {
+                    return Ok(Some(inode));
+                }
+                Some((_, None)) => return Ok(None),
+                _ if found.hides && !found.is_opaque => return Ok(None),
+                _ => {}
             }
         }
         Ok(None)
@@ -283,7 +314,7 @@ impl Engine {
             return Ok(Child::Absent);
         }
         let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
-        let (mut below, mut lacking) = (&parent.parts[..], Ok(()));
+        let (mut below, mut lacking, mut stated) = (&parent.parts[..], Ok(()), None);
         while let [first, rest @ ..] = below {
             below = rest;
             let found = match self.follow(request, first, &path) {
@@ -303,6 +334,9 @@ impl Engine {
                 None => {}
             }
             if found.hides {
+                if found.is_opaque {
+                    stated = self.stated_below(request, &parts, below, &found.path)?;
+                }
                 break;
             }
             path = found.path;
@@ -317,6 +351,7 @@ impl Engine {
         let directory = Arc::new(MergedDirectory {
             parent: parent.nid(),
             parts: parts.into(),
+            stated,
         });
         if let Some(merged) = &self.merged {
             merged.keep(&directory);
@@ -354,6 +389,7 @@ impl Engine {
         let mut found = Found {
             inode: None,
             hides: false,
+            is_opaque: false,
             path: Vec::new(),
             from_root: false,
         };
@@ -385,6 +421,7 @@ impl Engine {
                 None => found.path.push(name.clone()),
             }
             if is_last {
+                found.is_opaque = marks.hides;
                 found.inode = Some((inode, Some(part.clone())));
             }
             here = part;

@@ -17,6 +17,8 @@ pub(crate) struct MergedDirectory {
     /// Its parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
+    /// The directory below an opaque one that has its attributes, if no part has any.
+    pub stated: Option<Arc<Inode>>,
 }
 
 /// A directory of one image.
