@@ -417,9 +417,14 @@ impl Companion {
             self.begun.insert(path.clone());
             self.turns.launched(|replay| replay.program() == path);
         }
+        let was_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());
         self.look_inside();
-        let is_replayed = path.is_some_and(|path| self.replayed.contains(&path));
+        // Nobody here can have changed what came with the image.
+        let is_replayed = was_replayed
+            || path.is_some_and(|path| {
+                self.travelling.of(&path).is_some() && self.replayed.contains(&path)
+            });
         let is_only = self.settings.any_file && self.settings.one_launch;
         if self.launch.is_some() || is_only && self.launched_once {
             return;

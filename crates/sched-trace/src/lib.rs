@@ -38,6 +38,7 @@ mod error;
 mod event;
 mod ftrace;
 mod input;
+pub mod interrupted;
 pub mod interrupts;
 pub mod latency;
 mod names;

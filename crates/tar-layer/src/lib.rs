@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod limits;
+mod marks;
 mod output;
 mod path;
 mod tree;
@@ -22,22 +24,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 pub use error::Error;
-
-/// An attribute of directories that an archive implies and does not contain: a runtime gives them
-/// the attributes of the same directory in the layers below, if there is one.
-pub const IMPLIED: &str = "trusted.overlay.erofast.implied";
-
-/// An attribute of the root of a layer with such directories: their decimal number.
-pub const IMPLIES: &str = "trusted.overlay.erofast.implies";
-
-/// Limits of what an archive may make its reader do.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The most bytes of all regular files, holes included.
-    pub content: u64,
-    /// The most bytes of memory for names and attributes, roughly.
-    pub names: u64,
-}
+pub use limits::Limits;
+pub use marks::{IMPLIED, IMPLIES};
 
 /// Rewrites a layer. `contents` is an empty file, to be read and written. The archive may have
 /// bytes after its end, which are left unread.

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use tar_core::EntryType;
 use tar_core::builder::EntryBuilder;
 
+use crate::error::Error;
+use crate::marks::{IMPLIED, IMPLIES};
 use crate::tree::{Extent, Inode, Kind, Number, ROOT, Time, Tree};
-use crate::{Error, IMPLIED, IMPLIES};
 
 /// Bytes that are copied at once.
 const STEP: usize = 256 << 10;

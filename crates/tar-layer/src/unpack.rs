@@ -10,9 +10,10 @@ use std::io::{self, Read, Write};
 use tar_core::parse::{Limits as HeaderLimits, ParseEvent, ParsedEntry, Parser};
 use tar_core::{EntryType, PaxExtensions, SparseEntry};
 
+use crate::error::Error;
+use crate::limits::Limits;
 use crate::path::{LONGEST_NAME, LONGEST_PATH, clean, split};
 use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Time, Tree};
-use crate::{Error, Limits};
 
 /// Bytes that are read at once.
 const STEP: usize = 256 << 10;

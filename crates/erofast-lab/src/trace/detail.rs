@@ -2,7 +2,8 @@
 //! meanwhile.
 
 use sched_trace::blame::{self, Blocker, Why};
-use sched_trace::interrupts::{self, Interrupts};
+use sched_trace::interrupted;
+use sched_trace::interrupts::Interrupts;
 use sched_trace::latency::{Filter, Report, Wait, WaitKind};
 use sched_trace::stats::Histogram;
 use sched_trace::timeline::Timeline;
@@ -120,7 +121,7 @@ fn cause(report: &Report, wait: &Wait) -> String {
 /// Prints what ran within the slices of the threads, and where they slept, as far as it was
 /// recorded.
 pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
-    let lost = interrupts::lost(
+    let lost = interrupted::lost(
         &Interrupts::of(trace),
         &Timeline::new(trace),
         report,

@@ -18,7 +18,8 @@ use erofast_cli::{
 };
 use erofs_mount::note;
 use latency_lab::Interrupt;
-use sched_trace::interrupts::{self, Interrupts};
+use sched_trace::interrupted;
+use sched_trace::interrupts::Interrupts;
 use sched_trace::latency::{self, Filter, Report};
 use sched_trace::record::{self, RecordOptions, Recorder};
 use sched_trace::timeline::Timeline;
@@ -175,7 +176,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         (chains, true) => {
             let mut json = report.to_json_filtered(&filter);
             let timeline = Timeline::new(&trace);
-            let lost = interrupts::lost(&Interrupts::of(&trace), &timeline, &report, &filter);
+            let lost = interrupted::lost(&Interrupts::of(&trace), &timeline, &report, &filter);
             json["interrupts"] = serde_json::json!(lost);
             json["quotas"] = serde_json::json!(quotas::quotas(&trace, &report, &filter));
             json["slept_in"] = serde_json::json!(sleeps::places(&trace, &report, &filter));

@@ -111,7 +111,11 @@ fn a_signal_ends_a_mount_whatever_is_read_of_it() {
         let mounts: Vec<_> = Class::ALL
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
-            .map(|(image, place)| (Readers::start(&place.path), pid_of(&place), image, place))
+            .map(|(image, place)| {
+                // Beside the readers the server may answer too late.
+                let pid = pid_of(&place);
+                (Readers::start(&place.path), pid, image, place)
+            })
             .collect();
         mounts
             .iter()

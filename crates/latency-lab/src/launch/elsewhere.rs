@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use sched_trace::Trace;
-use sched_trace::interrupts::{self, Interrupts};
+use sched_trace::interrupted;
+use sched_trace::interrupts::Interrupts;
 use sched_trace::latency::{Filter, Report};
 use sched_trace::sleeps;
 use sched_trace::timeline::Timeline;
@@ -50,7 +51,7 @@ impl Elsewhere {
             pids: Some(&is_program),
             ..Filter::default()
         };
-        let lost = interrupts::lost(&Interrupts::of(trace), timeline, report, &filter);
+        let lost = interrupted::lost(&Interrupts::of(trace), timeline, report, &filter);
         let sources = lost.sources.into_iter().map(|source| Loss {
             name: source.source,
             count: source.count,

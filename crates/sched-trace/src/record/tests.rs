@@ -333,12 +333,16 @@ fn interrupts_within_slices_are_recorded_and_survive_a_file() {
     let lost = |trace: &Trace| {
         let (report, timeline) = (analyse(trace), crate::timeline::Timeline::new(trace));
         let interrupts = crate::interrupts::Interrupts::of(trace);
-        crate::interrupts::lost(&interrupts, &timeline, &report, &Filter::default())
+        crate::interrupted::lost(&interrupts, &timeline, &report, &Filter::default())
     };
     let found = lost(&trace);
     assert!(found.recorded && found.total_us > 0.0, "{found:?}");
     assert!(
-        found.threads.iter().all(|it| it.total_us <= it.ran_us),
+        // The recording may cut a slice off.
+        found
+            .threads
+            .iter()
+            .all(|it| it.ran_us == 0.0 || it.total_us <= it.ran_us),
         "{found:?}"
     );
     let mut file = Vec::new();
