@@ -14,7 +14,7 @@ fn broken(text: &str) -> Vec<Option<u32>> {
 /// A description of a trace, the trace, and the CPUs whose events are proven to be missing.
 type Case = (&'static str, &'static str, &'static [Option<u32>]);
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     (
         "a second waking of a thread that never ran proves a run on the CPU where it slept",
         "0 0 7 S 1; 10 0 1 waking 7 1; 20 0 1 waking 7 1; 30 0 1 S 7",
@@ -83,6 +83,16 @@ const CASES: [Case; 20] = [
     (
         "a busy one may take long",
         "0 1 0 R 5; 10 0 1 waking 7 1; 11 0 1 wakeup 7 1; 900000 0 1 S 2",
+        &[],
+    ),
+    (
+        "two threads run for the first time, and nothing woke them",
+        "0 0 1 waking 8; 5 0 1 thread 7; 6 0 1 thread 6; 20 0 1 S 7; 25 0 7 S 6; 30 0 6 waking 8",
+        &[None],
+    ),
+    (
+        "the wake-up of a thread that begins is an event of its own",
+        "0 0 1 waking 8; 5 0 1 thread 7; 6 0 1 new 7; 7 0 1 thread 6; 8 0 1 new 6; 20 0 1 S 7; 25 0 7 S 6; 30 0 6 waking 8",
         &[],
     ),
     (

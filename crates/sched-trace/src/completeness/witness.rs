@@ -34,6 +34,7 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     let is_migration = |event: &Event| matches!(event.kind, Kind::Migrate { .. });
     let mut witness = Witness {
         migrates: !trace.claims.skips_some && trace.events.iter().any(is_migration),
+        recorded: wakes(&trace.events),
         wakes: wakes(&trace.events).filter(|_| !trace.claims.skips_some),
         ..Witness::default()
     };
@@ -95,6 +96,8 @@ enum Doing {
     Unknown,
     Running,
     Asleep,
+    /// It begins, and waits for its first wake-up.
+    Born,
     /// Woken after a sleep that the trace shows.
     Woken,
     /// Preempted.
@@ -130,6 +133,8 @@ struct Cpu {
 struct Witness {
     migrates: bool,
     /// All wake-ups are recorded between these times, at which some CPUs began or ended.
+    recorded: Option<(u64, u64)>,
+    /// Likewise; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,
     threads: HashMap<i32, Thread>,
     cpus: BTreeMap<u32, Cpu>,
@@ -186,7 +191,12 @@ impl Witness {
                 (thread.cpu, thread.at_ns) = (Some(to_cpu), event.time_ns);
             }
             Kind::NewTask { pid, .. } | Kind::Fork { child_pid: pid, .. } => {
-                self.threads.remove(&pid);
+                let thread = Thread {
+                    doing: Doing::Born,
+                    at_ns: event.time_ns,
+                    ..Thread::default()
+                };
+                self.threads.insert(pid, thread);
             }
             _ => {}
         }
@@ -226,7 +236,9 @@ impl Witness {
             Doing::Ready | Doing::ReadyWoken => {
                 (thread.doing, thread.at_ns) = (Doing::ReadyWoken, event.time_ns);
             }
-            Doing::Unknown => thread.cpu = Some(target),
+            Doing::Unknown | Doing::Born => {
+                (thread.doing, thread.cpu) = (Doing::Unknown, Some(target));
+            }
             Doing::Running => thread.waker = true,
         }
     }
@@ -318,8 +330,18 @@ impl Witness {
             }
         }
         let within = |(begun, ended)| seen.at_ns >= begun && event.time_ns <= ended;
-        if seen.doing == Doing::Asleep && self.wakes.is_some_and(within) {
-            let what = "runs after it went to sleep, and nothing woke it";
+        let (times, what) = match seen.doing {
+            Doing::Asleep => (
+                self.wakes,
+                "runs after it went to sleep, and nothing woke it",
+            ),
+            Doing::Born => (
+                self.recorded,
+                "runs for the first time, and nothing woke it",
+            ),
+            _ => (None, ""),
+        };
+        if times.is_some_and(within) {
             self.prove_one(None, seen, event.time_ns, task.pid, what);
         }
         let thread = self.thread(task);
