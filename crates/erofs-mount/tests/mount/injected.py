@@ -34,16 +34,23 @@ class Tracee:
     def __init__(self, pid):
         self.pid = pid
         ptrace(SEIZE, pid)
-        ptrace(INTERRUPT, pid)
-        self.wait()
-        self.saved = self.registers()
         self.memory = open(f"/proc/{pid}/mem", "r+b", buffering=0)
+        end = time.monotonic() + 60
+        while not self.stops_in_call():
+            assert time.monotonic() < end, "not in a system call"
+            ptrace(CONT, pid)
+            time.sleep(0.05)
+        self.scratch = self.call(9, 0, 1 << 16, 3, 0x22, NONE)
+        assert self.scratch > 0, self.scratch
+
+    def stops_in_call(self):
+        ptrace(INTERRUPT, self.pid)
+        self.wait(60.0)
+        self.saved = self.registers()
         # The instruction before the one to which the call returns.
         self.syscall = self.saved["rip"] - 2
         self.memory.seek(self.syscall)
-        assert self.memory.read(2) == b"\x0f\x05", "not in a system call"
-        self.scratch = self.call(9, 0, 1 << 16, 3, 0x22, NONE)
-        assert self.scratch > 0, self.scratch
+        return self.memory.read(2) == b"\x0f\x05"
 
     def wait(self, limit=5.0):
         end = time.monotonic() + limit
