@@ -32,10 +32,11 @@ pub(super) struct Proof {
 /// The contradictions in a trace.
 pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     let is_migration = |event: &Event| matches!(event.kind, Kind::Migrate { .. });
+    let recorded = wakes(&trace.events);
     let mut witness = Witness {
         migrates: !trace.claims.skips_some && trace.events.iter().any(is_migration),
-        recorded: wakes(&trace.events),
-        wakes: wakes(&trace.events).filter(|_| !trace.claims.skips_some),
+        recorded,
+        wakes: recorded.filter(|_| !trace.claims.skips_some),
         ..Witness::default()
     };
     let mut seams = trace.claims.seams.iter().peekable();
