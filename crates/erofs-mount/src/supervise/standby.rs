@@ -12,7 +12,7 @@
 use std::io::pipe;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
 use crate::child::ChildProcess;
@@ -81,11 +81,9 @@ pub(super) struct Right(OwnedFd);
 
 impl Right {
     pub(super) fn new() -> Result<Self, Error> {
-        let (right, giver) = pipe().map_err(Error::std_io("pipe"))?;
-        let right = OwnedFd::from(right);
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (right, giver) = pipe_with(flags).map_err(Error::io("pipe"))?;
         rustix::io::write(&giver, b"1").map_err(Error::io("pipe"))?;
-        let flags = fcntl_getfl(&right).map_err(Error::io("pipe"))?;
-        fcntl_setfl(&right, flags | OFlags::NONBLOCK).map_err(Error::io("pipe"))?;
         Ok(Self(right))
     }
 
