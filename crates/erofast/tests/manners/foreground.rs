@@ -183,3 +183,34 @@ fn what_it_prints_ends_with_it() {
     assert!(foreground.wait().unwrap().success());
     assert_eq!(printed, "");
 }
+
+/// systemd sends SIGTERM to all processes when it goes to the root filesystem, but for those of root
+/// whose names begin with `@`. The server is no process of root.
+#[test]
+fn in_an_initramfs_a_signal_to_the_server_ends_nothing() {
+    let Some(site) = Site::new() else { return };
+    let mut mount = site.command(&["mount", "image.erofs", "mnt"]);
+    fine(&mount.arg0("@erofast").output().unwrap());
+    let helper = counters(&site)["restart"]["helper"].as_u64();
+    let mut servers = Vec::new();
+    for replaced in [false, true] {
+        let server = site.pid();
+        servers.push(server);
+        for sent in [Signal::TERM, Signal::HUP, Signal::INT] {
+            kill(server, sent);
+        }
+        // A server that ended would do so within two seconds.
+        thread::sleep(Duration::from_millis(if replaced { 0 } else { 2500 }));
+        assert_eq!(site.pid(), server);
+        assert!(fs::read(some_file(&site.point())).is_ok());
+        if helper.is_some() && !replaced {
+            fine(&site.run(&["upgrade", "mnt"]));
+        }
+    }
+    assert_eq!(helper.is_some(), servers[0] != servers[1]);
+    match helper {
+        Some(helper) => kill(helper, Signal::TERM),
+        None => fine(&site.run(&["umount", "mnt"])),
+    }
+    soon("the end", || !site.is_mounted() && processes(&site) == 0);
+}

@@ -87,7 +87,17 @@ pub enum Request {
     WriteDecoded,
 }
 
-/// An order of the helper, sent without a request, if it may not signal its server.
+/// Whether a server with the name of this process, which its helper has too, ignores the signals that
+/// ask it to end: systemd sends them when it goes from an initramfs to the new root, and leaves
+/// processes alone whose name begins with `@`, but not those without the rights of root.
+#[must_use]
+pub fn ignores_signals() -> bool {
+    let name = std::env::args_os().next();
+    name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"))
+}
+
+/// An order of the helper, sent without a request, if it may not signal its server, or the server
+/// [ignores signals](ignores_signals).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Unmount and end.

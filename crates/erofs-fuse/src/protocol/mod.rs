@@ -10,4 +10,6 @@ mod messages;
 
 pub use client::MountHelper;
 pub(crate) use decoded::DecodedWriter;
-pub use messages::{Answer, Order, Request, receive, receive_response, respond, send_order};
+pub use messages::{
+    Answer, Order, Request, ignores_signals, receive, receive_response, respond, send_order,
+};

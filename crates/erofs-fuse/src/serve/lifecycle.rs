@@ -38,7 +38,7 @@ use crate::log::Log;
 use crate::nodes::InodeNumbers;
 use crate::options::{MountOptions, Prefetch, ProfileLocation, READ_AHEAD_KB, SandboxMode};
 use crate::origin;
-use crate::protocol::MountHelper;
+use crate::protocol::{MountHelper, ignores_signals};
 use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
@@ -222,7 +222,7 @@ impl Serving<'_> {
         }
         let watched = Watched {
             session: &session,
-            signals: self.signals,
+            signals: (!ignores_signals()).then_some(self.signals),
             helper: unmount.helper,
             foreground: self.request.foreground,
             on_demand: &mut self.on_demand,

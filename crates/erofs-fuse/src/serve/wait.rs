@@ -25,7 +25,8 @@ const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_se
 /// Everything the main thread watches.
 pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
-    pub signals: &'w OwnedFd,
+    /// Signals that end the mount; none do in an initramfs.
+    pub signals: Option<&'w OwnedFd>,
     pub helper: &'w mut MountHelper,
     /// The mount ends with its helper, which runs in the foreground.
     pub foreground: bool,
@@ -98,7 +99,7 @@ impl Watched<'_> {
         let cpus = self.workers.and_then(Workers::cpu_events);
         let always = [
             (Woken::Gone, Some(self.session.as_fd())),
-            (Woken::Signal, Some(self.signals.as_fd())),
+            (Woken::Signal, self.signals.map(AsFd::as_fd)),
             (Woken::Asked, Some(self.on_demand.as_fd())),
             (Woken::Order, helper_lives.then(|| self.helper.as_fd())),
             (Woken::Cpus, cpus),

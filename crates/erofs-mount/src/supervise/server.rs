@@ -23,7 +23,7 @@ use erofs_fuse::error::Error;
 use erofs_fuse::log::Log;
 use erofs_fuse::packets;
 use erofs_fuse::poll::{first_ready, has_ended};
-use erofs_fuse::protocol::{Order, send_order};
+use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
 /// Serves in a fork of this process, which mounts or takes over another server's mount; returns the
@@ -191,7 +191,7 @@ impl Server {
 
     /// Makes it unmount and end.
     pub(super) fn end(&self) {
-        if self.signal(Signal::TERM) == Err(Errno::PERM) {
+        if ignores_signals() || self.signal(Signal::TERM) == Err(Errno::PERM) {
             let _ = send_order(&self.socket, Order::End);
         }
     }
