@@ -1,0 +1,54 @@
+//! What the counters of the mount show of its companion.
+
+use launch_profile::text::escaped;
+use serde_json::{Value, json};
+
+use super::Companion;
+use crate::figures::report;
+use crate::reader::Reader;
+use crate::travelling::Candidate;
+
+/// The most programs whose figures are published.
+const SHOWN: usize = 40;
+
+impl Companion {
+    /// Reports a failure outside the launch itself, for the counters.
+    pub fn fail(reader: &Reader, line: &str) {
+        let report = json!({"state": "learning", "programs": [], "error": line});
+        reader.publish(report.to_string().as_bytes());
+        reader.set_closed(true);
+    }
+
+    /// For the counters.
+    pub(super) fn publish(&mut self) {
+        let mut report = report(&self.replays);
+        if let Some(line) = &self.trouble {
+            report["error"] = json!(line);
+        }
+        let shown = |Candidate {
+                         program, origin, ..
+                     }: Candidate<'_>| {
+            json!({
+                "origin": origin.word(),
+                "path": escaped(&program.path),
+                "launches": program.launches,
+                "windows": program.profile.windows.len(),
+                "bytes": program.profile.bytes(),
+                "windows_asked": self.launched.get(&program.path).copied().flatten(),
+            })
+        };
+        let known = self.travelling.beside(&self.learned.programs);
+        let programs = known.take(SHOWN).map(shown);
+        let mut programs: Vec<Value> = programs.collect();
+        loop {
+            report["programs"] = json!(programs);
+            if report == self.published || self.reader.publish(report.to_string().as_bytes()) {
+                break;
+            }
+            if programs.pop().is_none() {
+                break;
+            }
+        }
+        self.published = report;
+    }
+}

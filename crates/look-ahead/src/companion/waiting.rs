@@ -1,0 +1,113 @@
+//! Waiting for work, for the end of the mount, and for a mount that goes away.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::json;
+
+use super::{Companion, LAST_NAMES, is_expected_by};
+use crate::reader::{Reader, Until};
+use crate::surroundings::Settings;
+
+/// Time between checks for events during a launch or a replay.
+const NAP: Duration = Duration::from_millis(20);
+
+/// How long a copy of the mount is kept when nothing needs it.
+const KEPT: Duration = Duration::from_millis(50);
+
+impl Companion {
+    /// Waits until there is work, before anything untrusted is read; returns false if the mount
+    /// ends first. `file` holds what was learned from launches.
+    pub fn wait_for_work(
+        reader: &Reader,
+        file: Option<&File>,
+        settings: &Settings,
+        end: BorrowedFd<'_>,
+    ) -> bool {
+        let travels = || reader.arrivals() > 0 || reader.is_inside() == Some(true);
+        if settings.learns && (travels() || file.is_some_and(is_expected_by)) {
+            return true;
+        }
+        let mut report = json!({"state": "learning", "programs": []});
+        if let Some(line) = &settings.trouble {
+            report["error"] = json!(line);
+        }
+        reader.publish(report.to_string().as_bytes());
+        let until = if settings.learns && settings.any_file {
+            Until::Any
+        } else {
+            Until::Urgent
+        };
+        let woken = !reader.may_sleep(until) || {
+            let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
+            wait(&watched, None);
+            // Before the end: an event recorded by then may begin a launch.
+            !reader.may_sleep(until) || settings.learns && travels()
+        };
+        reader.awake();
+        woken
+    }
+
+    /// Sleeps; returns true when the mount ends.
+    pub(super) fn rest(&mut self, end: BorrowedFd<'_>) -> bool {
+        let replaying = self.replays.iter().any(|replay| replay.is_running());
+        if replaying || self.launch.is_some() {
+            self.used = Instant::now();
+        }
+        let changes = self.mount.changes();
+        let limit = match (replaying || self.launch.is_some(), &changes) {
+            (true, _) => Some(NAP),
+            (false, Some(_)) => Some(KEPT),
+            (false, None) => None,
+        };
+        let until = match self.settings.learns && self.settings.any_file && !self.launched_once {
+            true => Until::Any,
+            false => Until::Urgent,
+        };
+        let watched = [
+            (Some(end), PollFlags::IN),
+            (Some(self.reader.as_fd()), PollFlags::IN),
+            (changes.as_deref().map(AsFd::as_fd), PollFlags::PRI),
+        ];
+        let watched = watched
+            .into_iter()
+            .filter_map(|(fd, events)| Some((fd?, events)));
+        let watched: Vec<_> = watched.collect();
+        let ready = match self.reader.may_sleep(until) {
+            true => wait(&watched, limit),
+            false => wait(&watched, Some(Duration::ZERO)),
+        };
+        self.reader.awake();
+        let is_ready = |place: usize| ready.get(place).copied().unwrap_or(false);
+        if changes.is_some() && self.mount.is_gone(is_ready(2)) {
+            self.mount_has_gone();
+        } else if changes.is_some() && self.used.elapsed() > KEPT {
+            self.mount.release();
+        }
+        is_ready(0)
+    }
+
+    /// A launch may need names that only the mount has: this gives it a moment to find them.
+    fn mount_has_gone(&mut self) {
+        if let Some(root) = self.mount.kept().filter(|_| self.launch.is_some()) {
+            self.drain();
+            self.find_names(&root, Instant::now() + LAST_NAMES);
+        }
+        self.mount.release();
+    }
+}
+
+/// Which of the descriptors have an event.
+fn wait(watched: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) -> Vec<bool> {
+    let polled = watched.iter();
+    let polled = polled.map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
+    let mut polled: Vec<_> = polled.collect();
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    // A signal ends the wait early, which does no harm.
+    if poll(&mut polled, limit.as_ref()).is_err() {
+        return Vec::new();
+    }
+    polled.iter().map(|fd| !fd.revents().is_empty()).collect()
+}
