@@ -29,7 +29,6 @@
 mod error;
 
 mod algorithm;
-mod checksum;
 mod compression;
 mod data_layout;
 mod devices;

@@ -1,6 +1,5 @@
 //! The superblock.
 
-use crate::checksum::crc32c;
 use crate::compression::{self, CompressionConfigs};
 use crate::meta::{Meta, until_nul};
 use crate::raw::{MAGIC, RawSuperblock, SUPER_OFFSET, compat, incompat};
@@ -205,6 +204,16 @@ fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
     corrupted!("superblock checksum {crc:#010x}, stored is {stored:#010x}")
 }
 
+/// CRC-32C without the final inversion, as EROFS stores it. Bit by bit: a mount computes it once,
+/// over at most 64 KiB.
+fn crc32c(bytes: &[u8]) -> u32 {
+    /// The polynomial (Castagnoli), bits reversed.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let shifted = |crc: u32| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
+    let add = |crc, &byte: &u8| (0..8).fold(crc ^ u32::from(byte), |crc, _| shifted(crc));
+    bytes.iter().fold(!0, add)
+}
+
 fn check_features(raw: &RawSuperblock) -> Result<()> {
     let unknown = raw.feature_incompat.get() & !incompat::ALL;
     if unknown != 0 {
@@ -304,6 +313,11 @@ mod tests {
         assert_eq!(checksummed_length(65536), 64512);
         assert_eq!(checksummed_length(1024), 1024);
         assert_eq!(checksummed_length(512), 512);
+    }
+
+    #[test]
+    fn crc32c_gives_the_well_known_check_value() {
+        assert_eq!(!crc32c(b"123456789"), 0xe306_9283);
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! attributes that belong to this inode alone. Names are stored without their namespace, which is a
 //! number, or with an index into a table of longer prefixes (`fs/erofs/erofs_fs.h`).
 
+use twox_hash::XxHash32;
 use zerocopy::FromBytes;
 
-use crate::checksum::xxh32;
 use crate::meta::{Meta, structure};
 use crate::raw::{RawXattrEntry, RawXattrHeader, compat};
 use crate::xattr_prefix::LongPrefix;
@@ -54,7 +54,8 @@ impl Reader<'_> {
         let Some((namespace, rest)) = split_name(name) else {
             return Ok(None);
         };
-        let bit = 1 << (xxh32(rest, FILTER_SEED.wrapping_add(namespace.into())) & 31);
+        let seed = FILTER_SEED.wrapping_add(namespace.into());
+        let bit = 1 << (XxHash32::oneshot(seed, rest) & 31);
         let mut found = None;
         visit(*self, inode, Some(bit), &mut |xattr| {
             found = (xattr.name == name).then_some(xattr.value);
