@@ -209,5 +209,4 @@ fn lock(arena: &mut Run, notices: &mut Vec<String>) -> bool {
 }
 
 #[cfg(all(test, not(feature = "loom")))]
-#[path = "pool_tests.rs"]
 mod tests;

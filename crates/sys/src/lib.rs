@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
+#[cfg(feature = "attempts")]
 pub mod attempts;
 pub mod clock;
 pub mod environment;
