@@ -9,11 +9,11 @@ use std::io;
 pub enum Error {
     /// The archive cannot be read.
     Read(io::Error),
-    /// The file for contents fails.
+    /// The file for contents cannot be read or written.
     Contents(io::Error),
     /// The new archive cannot be written.
     Write(io::Error),
-    /// No archive, or one that is damaged.
+    /// It is not an archive, or a damaged one.
     Archive(String),
     /// An entry that cannot be unpacked: its name, and why.
     Entry(String, String),

@@ -1,14 +1,14 @@
-//! Layers of container images: rewrites a tar archive into one that has each name once, with what
-//! containerd would have in the layer's directory after unpacking it.
+//! Layers of container images: rewrites a tar archive into one that has each name once, with the
+//! contents that containerd's directory of the layer would have after unpacking.
 //!
-//! Programs that read archives differ in what they make of names that come twice, of directories
-//! that an archive implies, of whiteouts and of sparse files. What comes out of here leaves them
-//! nothing to differ in: directories before their contents, in the order of their names; regular
-//! files with all of their bytes; hard links to names that came before; whiteouts and opaque
-//! directories as overlayfs stores them; no attributes that containerd does not set.
+//! Programs that read archives treat repeated names, implied directories, whiteouts and sparse
+//! files differently. The rewritten archive is unambiguous: directories come before their contents,
+//! in the order of their names; regular files have all of their bytes; hard links refer to earlier
+//! names; whiteouts and opaque directories are stored as in overlayfs; attributes that containerd
+//! does not set are dropped.
 //!
-//! The archive is read once, from beginning to end. Names and attributes are in memory, up to a
-//! limit; contents go to a file and come back from there, since a later entry may replace an
+//! The archive is read once, from beginning to end. Names and attributes are kept in memory, up to
+//! a limit; contents are written to a file and read back, because a later entry may replace an
 //! earlier one.
 #![forbid(unsafe_code)]
 
@@ -31,8 +31,8 @@ pub use marks::{IMPLIED, IMPLIES};
 /// bytes after its end, which are left unread.
 ///
 /// # Errors
-/// One line: what is wrong with the archive, with which of its entries, or which file failed. An
-/// error of `to` ends the rewriting, and so do the limits.
+/// One line: the fault of the archive or of an entry, or the file that failed. Errors of `to` and
+/// exceeded limits also end the rewriting.
 pub fn rewrite(
     archive: impl Read,
     contents: &File,

@@ -1,6 +1,6 @@
-//! How much an archive may take.
+//! Limits of the resources that an archive may use.
 
-/// Limits of what an archive may make its reader do.
+/// Limits for reading an archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The most bytes of all regular files, holes included.

@@ -1,8 +1,8 @@
-//! Attributes for those who stack layers.
+//! Attributes for programs that stack layers.
 
-/// An attribute of directories that an archive implies and does not contain: a runtime gives them
-/// the attributes of the same directory in the layers below, if there is one.
+/// Marks directories that an archive implies but does not contain: a runtime gives them the
+/// attributes of the same directory in the layers below, if there is one.
 pub const IMPLIED: &str = "trusted.overlay.erofast.implied";
 
-/// An attribute of the root of a layer with such directories: their decimal number.
+/// An attribute of a layer's root: the decimal number of such directories in the layer.
 pub const IMPLIES: &str = "trusted.overlay.erofast.implies";

@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::marks::{IMPLIED, IMPLIES};
 use crate::tree::{Extent, Inode, Kind, Number, ROOT, Time, Tree};
 
-/// Bytes that are copied at once.
+/// Bytes copied at a time.
 const STEP: usize = 256 << 10;
-/// Tar has blocks of this size.
+/// Size of a tar block.
 const BLOCK: u64 = 512;
-/// The mark of overlayfs.
+/// The attribute with which overlayfs marks opaque directories.
 const OPAQUE: &str = "trusted.overlay.opaque";
 /// Larger times do not fit in a header.
 const LATEST: u64 = 0o777_7777_7777;

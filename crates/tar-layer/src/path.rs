@@ -1,12 +1,12 @@
-//! Names of archives, which lead to no place outside of the layer.
+//! Names in archives, confined to the layer.
 
 /// The longest name of a file in bytes.
 pub(crate) const LONGEST_NAME: usize = 255;
 /// The longest path in bytes: that of Linux, without its end.
 pub(crate) const LONGEST_PATH: usize = 4095;
 
-/// The components of a path after `a/..`, `.` and `//` were removed without looking at any file,
-/// as containerd does. What leads above the root stays at the root.
+/// The components of a path without `a/..`, `.` and `//`, removed lexically as in containerd. A
+/// path that leads above the root stays at the root.
 pub(crate) fn clean(path: &[u8]) -> Vec<&[u8]> {
     let mut components: Vec<&[u8]> = Vec::new();
     for component in split(path) {
@@ -18,13 +18,13 @@ pub(crate) fn clean(path: &[u8]) -> Vec<&[u8]> {
     components
 }
 
-/// The components of a path, without those that say nothing.
+/// The components of a path, without empty ones and `.`.
 pub(crate) fn split(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let components = path.split(|byte| *byte == b'/');
     components.filter(|component| !matches!(*component, b"" | b"."))
 }
 
-/// A path as one piece.
+/// Joins components to a path.
 pub(crate) fn join<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Vec<u8> {
     let names: Vec<_> = names.into_iter().collect();
     names.join(&b'/')

@@ -1,4 +1,4 @@
-//! The layer as its directory would be after unpacking.
+//! The layer's directory tree as it would be after unpacking.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +23,7 @@ pub(crate) struct Time {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// Permissions, with the bits for the user, the group and sticky ones.
+    /// Permissions, including the set-user-ID, set-group-ID and sticky bits.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -32,12 +32,12 @@ pub(crate) struct Attributes {
     pub extended: BTreeMap<Box<str>, Box<[u8]>>,
 }
 
-/// A part of a file that is no hole.
+/// A part of a file that is not a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Where it is in the file with contents.
+    /// Its offset in the file of contents.
     pub stored: u64,
     pub length: u64,
 }
@@ -54,9 +54,9 @@ pub(crate) enum Kind {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
-    /// Hides the directories below.
+    /// Hides the contents of the same directory in the layers below.
     pub is_opaque: bool,
-    /// The archive has files in it, but not the directory.
+    /// The archive has files in this directory, but not the directory itself.
     pub is_implied: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Directory {
 pub(crate) struct Inode {
     pub attributes: Attributes,
     pub kind: Kind,
-    /// Names that it has.
+    /// Number of its names.
     pub links: usize,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Tree {
 type Real = Vec<(Box<[u8]>, Option<Number>)>;
 
 impl Tree {
-    /// The root is what containerd makes, whatever an archive says.
+    /// Creates a tree with the root that containerd makes, regardless of the archive.
     pub(crate) fn new() -> Tree {
         let mut tree = Tree {
             inodes: Vec::new(),
@@ -101,7 +101,7 @@ impl Tree {
         self.inodes[number].as_mut().expect("an inode with names")
     }
 
-    /// Adds an inode, which has no name yet.
+    /// Adds an inode without a name.
     pub(crate) fn add(&mut self, attributes: Attributes, kind: Kind) -> Number {
         let links = 0;
         self.inodes.push(Some(Inode {
@@ -138,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Removes a name with all below it.
+    /// Removes a name and everything below it.
     pub(crate) fn remove(&mut self, parent: Number, name: &[u8]) {
         let directory = self.directory_mut(parent);
         let removed = directory.and_then(|directory| directory.children.remove(name));
@@ -155,8 +155,8 @@ impl Tree {
         }
     }
 
-    /// The directory to which names lead, through symbolic links within the layer. Directories that
-    /// do not exist are made, as implied ones. The error says what is in the way.
+    /// The directory that the names lead to, following symbolic links within the layer. Missing
+    /// directories are created as implied ones. The error names the obstacle.
     pub(crate) fn make_parents(&mut self, names: &[&[u8]]) -> Result<Number, String> {
         let mut parent = ROOT;
         for (name, number) in self.real(names.iter().copied())? {
@@ -181,13 +181,13 @@ impl Tree {
         Ok(parent)
     }
 
-    /// The inode to which names lead, if there is one.
+    /// The inode that the names lead to, if there is one.
     pub(crate) fn find(&mut self, names: &[&[u8]]) -> Result<Option<Number>, String> {
         let real = self.real(names.iter().copied())?;
         Ok(real.last().map_or(Some(ROOT), |(_, number)| *number))
     }
 
-    /// Follows symbolic links; the root of the layer is theirs, too.
+    /// Follows symbolic links, for which the layer's root is the root directory.
     fn real<'n>(&mut self, names: impl Iterator<Item = &'n [u8]>) -> Result<Real, String> {
         let mut waiting: VecDeque<Box<[u8]>> = names.map(Box::from).collect();
         let (mut real, mut links): (Real, usize) = (Vec::new(), 0);
@@ -273,7 +273,7 @@ impl Tree {
     }
 }
 
-/// Those of a directory that nothing is said about.
+/// The attributes of a directory that the archive does not describe.
 fn directory_attributes() -> Attributes {
     Attributes {
         mode: 0o755,

@@ -1,8 +1,9 @@
 //! Reads an archive as containerd does when it unpacks a layer for overlayfs.
 //!
 //! Facts: the package `archive` of containerd 1.6 and 2.1, the section on layers of the OCI image
-//! specification, Documentation/filesystems/overlayfs.rst of the kernel. Where containerd fails and
-//! the archive's meaning is plain, as with old sparse files of GNU tar, it is unpacked anyway.
+//! specification, Documentation/filesystems/overlayfs.rst of the kernel. If containerd fails
+//! although the meaning is clear, as with old sparse files of GNU tar, the archive is unpacked
+//! anyway.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,36 +16,36 @@ use crate::limits::Limits;
 use crate::path::{LONGEST_NAME, LONGEST_PATH, clean, split};
 use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Time, Tree};
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const STEP: usize = 256 << 10;
-/// Tar has blocks of this size.
+/// Size of a tar block.
 const BLOCK: u64 = 512;
-/// The most bytes of extensions of one entry.
+/// The most bytes of an entry's extensions.
 const LONGEST_EXTENSIONS: u32 = 4 << 20;
 /// The most parts of a sparse file.
 const MOST_EXTENTS: usize = 1 << 20;
-/// Memory of an entry beside its names and attributes, roughly.
+/// Approximate memory of an entry, apart from its names and attributes.
 const ENTRY: u64 = 256;
-/// containerd replaces times beyond by 0: nanoseconds must fit in 63 bits.
+/// containerd replaces later times by 0: nanoseconds must fit in 63 bits.
 const LATEST: u64 = i64::MAX as u64 / 1_000_000_000;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// The kernel removes it when the owner of a file is set.
+/// An attribute that the kernel removes when the owner of a file is set.
 const CAPABILITY: &str = "security.capability";
 
-/// An entry's header, with everything that says something about it.
+/// An entry's header, including its extensions.
 struct Entry {
     path: Box<[u8]>,
     target: Box<[u8]>,
     kind: EntryKind,
     attributes: Attributes,
     devices: [u32; 2],
-    /// Bytes in the archive.
+    /// Bytes stored in the archive.
     stored: u64,
     /// Bytes of the file.
     size: u64,
-    /// Its parts in the archive; none if it is not sparse.
+    /// The parts of a sparse file; `None` for other files.
     map: Option<Vec<SparseEntry>>,
 }
 
@@ -58,7 +59,7 @@ enum EntryKind {
     Fifo,
 }
 
-/// The layer of an archive. Contents of its files are appended to `contents`.
+/// Reads the layer in an archive. Contents of files are appended to `contents`.
 pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Result<Tree, Error> {
     let mut layer = Layer {
         tree: Tree::new(),
@@ -85,7 +86,7 @@ pub(crate) fn unpack(archive: impl Read, contents: &File, limits: Limits) -> Res
     Ok(layer.tree)
 }
 
-/// The archive, and what was read of it.
+/// The archive, with a buffer of bytes read from it.
 struct Input<R> {
     archive: R,
     buffer: Vec<u8>,
@@ -107,7 +108,7 @@ impl<R: Read> Input<R> {
         &self.buffer[self.begin..]
     }
 
-    /// Reads until there are at least so many bytes, or the archive ends.
+    /// Reads until `wanted` bytes are buffered or the archive ends.
     fn fill(&mut self, wanted: usize) -> Result<(), Error> {
         if self.there().len() >= wanted || self.is_over {
             return Ok(());
@@ -128,12 +129,13 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next entry's header; its content comes next. None at the end of the archive.
+    /// Reads the next entry's header, after which its content follows; `None` at the end of the
+    /// archive.
     fn next_entry(&mut self, parser: &mut Parser) -> Result<Option<Entry>, Error> {
         self.fill(BLOCK as usize)?;
         loop {
             let there = &self.buffer[self.begin..];
-            // An archive may end without the blocks that say so.
+            // The blocks that mark the end of an archive may be missing.
             if self.is_over && (there.is_empty() || is_end(there)) {
                 return Ok(None);
             }
@@ -161,7 +163,7 @@ impl<R: Read> Input<R> {
                     self.begin += consumed;
                     return Ok(Some(entry));
                 }
-                // containerd ignores what they say.
+                // containerd ignores them.
                 ParseEvent::GlobalExtensions { consumed, .. } => {
                     self.begin += consumed;
                     self.fill(BLOCK as usize)?;
@@ -171,7 +173,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Moves bytes of the archive to a file, and passes over the rest of their last block.
+    /// Copies bytes of the archive to a file, and skips the rest of their last block.
     fn copy(&mut self, length: u64, mut to: impl Write, path: &[u8]) -> Result<(), Error> {
         let mut left = length;
         while left > 0 {
@@ -192,7 +194,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// Whether it is the rest of an archive whose last blocks are missing.
+/// Whether this is the end of an archive whose final blocks are missing.
 fn is_end(rest: &[u8]) -> bool {
     rest.len() < 2 * BLOCK as usize && rest.iter().all(|byte| *byte == 0)
 }
@@ -225,7 +227,7 @@ impl Entry {
             Some((map, size)) => (Some(map), size),
             None => (None, parsed.size),
         };
-        // Other entries have no content, whatever size their headers state.
+        // Other entries have no content, regardless of the size in their headers.
         let is_file = kind == EntryKind::File;
         let only_file = |bytes| if is_file { bytes } else { 0 };
         Ok(Entry {
@@ -240,7 +242,7 @@ impl Entry {
         })
     }
 
-    /// Bytes of memory, roughly.
+    /// Approximate memory in bytes.
     fn weight(&self) -> u64 {
         let extended = self.attributes.extended.iter();
         let extended: usize = extended.map(|(name, value)| name.len() + value.len()).sum();
@@ -253,7 +255,7 @@ impl Entry {
 }
 
 fn kind(parsed: &ParsedEntry<'_>, path: &[u8]) -> Result<EntryKind, Error> {
-    // Of archives before POSIX, which have no type for directories.
+    // Archives older than POSIX have no type for directories.
     const TYPE: usize = 156;
     let is_old_directory = parsed.header.as_bytes()[TYPE] == 0 && path.ends_with(b"/");
     Ok(match parsed.entry_type {
@@ -275,7 +277,7 @@ fn kind(parsed: &ParsedEntry<'_>, path: &[u8]) -> Result<EntryKind, Error> {
     })
 }
 
-/// The time of the last change; 1970 if containerd does not take it.
+/// The time of the last change; 1970 if containerd does not accept it.
 fn time(parsed: &ParsedEntry<'_>) -> Time {
     let pax = parsed
         .pax
@@ -296,7 +298,7 @@ fn time(parsed: &ParsedEntry<'_>) -> Time {
     }
 }
 
-/// `SECONDS[.FRACTION]`, of which nanoseconds are taken.
+/// Parses `SECONDS[.FRACTION]`, with nanosecond precision.
 fn decimal(text: &str) -> Option<Time> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.bytes().take_while(u8::is_ascii_digit).take(9);
@@ -307,7 +309,7 @@ fn decimal(text: &str) -> Option<Time> {
     })
 }
 
-/// Attributes that containerd sets. Those of overlayfs would be taken for marks of the layer.
+/// Attributes that containerd sets. Those of overlayfs would be mistaken for marks of the layer.
 fn extended(parsed: &ParsedEntry<'_>) -> std::collections::BTreeMap<Box<str>, Box<[u8]>> {
     let is_settable = |name: &str| {
         let acl = ["system.posix_acl_access", "system.posix_acl_default"];
@@ -396,7 +398,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Takes a whiteout, or the mark of an opaque directory.
+    /// Applies a whiteout, or the mark of an opaque directory.
     fn hide(
         &mut self,
         parent: Number,
@@ -405,7 +407,7 @@ impl Layer<'_> {
         entry: &Entry,
     ) -> Result<(), Error> {
         if base == OPAQUE {
-            // overlayfs looks at no such mark of the root.
+            // overlayfs ignores this mark on the root.
             if let Some(directory) = self.tree.directory_mut(parent)
                 && parent != ROOT
             {
@@ -417,7 +419,7 @@ impl Layer<'_> {
             let why = format!("a whiteout of '{}'", hidden.escape_ascii());
             return Err(Error::entry(&entry.path, why));
         }
-        // A reader could not tell it from a mark.
+        // A reader could not distinguish it from a mark.
         if hidden.starts_with(WHITEOUT) {
             return Ok(());
         }
@@ -437,7 +439,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// The inode to which a hard link leads.
+    /// The inode that a hard link refers to.
     fn linked(&mut self, entry: &Entry) -> Result<Number, Error> {
         let wrong = |why: String| Error::entry(&entry.path, why);
         let target = || entry.target.escape_ascii();
@@ -457,7 +459,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Gives an inode the attributes of one more entry; extended ones are added.
+    /// Gives an inode the attributes of another entry; extended ones are added.
     fn change(&mut self, number: Number, attributes: Attributes) {
         let inode = self.tree.inode_mut(number);
         let own = &mut inode.attributes;
@@ -489,7 +491,7 @@ impl Layer<'_> {
         })
     }
 
-    /// Moves the content of a file.
+    /// Stores the content of a file.
     fn store(&mut self, entry: Entry, input: &mut Input<impl Read>) -> Result<Kind, Error> {
         self.content = self.content.saturating_add(entry.size);
         if self.content > self.limits.content {
@@ -526,8 +528,8 @@ impl Layer<'_> {
         })
     }
 
-    /// containerd sets the times of directories last, by their names: what has replaced a directory
-    /// gets its time.
+    /// Sets the times of directories last and by name, as containerd does: a file that has replaced
+    /// a directory gets its time.
     fn date_directories(&mut self) -> Result<(), Error> {
         for (path, time) in std::mem::take(&mut self.directories) {
             let found = self.tree.find(&clean(&path));
@@ -539,7 +541,7 @@ impl Layer<'_> {
     }
 }
 
-/// Only regular files and directories have attributes of users.
+/// Only regular files and directories can have `user.*` attributes.
 fn drop_unsettable(kind: &Kind, attributes: &mut Attributes) {
     if !matches!(kind, Kind::File { .. } | Kind::Directory(_)) {
         attributes
