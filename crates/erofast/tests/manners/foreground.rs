@@ -184,8 +184,8 @@ fn what_it_prints_ends_with_it() {
     assert_eq!(printed, "");
 }
 
-/// systemd sends SIGTERM to all processes when it goes to the root filesystem, but for those of root
-/// whose names begin with `@`. The server is no process of root.
+/// When systemd goes to the root filesystem it sends SIGTERM to all processes except those of root
+/// whose names begin with `@`. The server is not root's.
 #[test]
 fn in_an_initramfs_a_signal_to_the_server_ends_nothing() {
     let Some(site) = Site::new() else { return };
