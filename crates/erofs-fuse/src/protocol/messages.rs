@@ -87,9 +87,9 @@ pub enum Request {
     WriteDecoded,
 }
 
-/// Whether a server with the name of this process, which its helper has too, ignores the signals that
-/// ask it to end: systemd sends them when it goes from an initramfs to the new root, and leaves
-/// processes alone whose name begins with `@`, but not those without the rights of root.
+/// Whether a server with the name of this process, which its helper has too, ignores the signals
+/// that ask it to end. On the switch from an initramfs to the new root, systemd sends them to all
+/// processes except those of root whose name begins with `@`, and a sandboxed server is not root's.
 #[must_use]
 pub fn ignores_signals() -> bool {
     let name = std::env::args_os().next();
