@@ -156,12 +156,12 @@ impl Environment {
         }
     }
 
-    /// A watch that checks whether all mounts are of this image.
+    /// A watch that checks whether all mounts are mounts of this image.
     pub(crate) fn watch(&self) -> Watch {
         self.image.watch.clone()
     }
 
-    /// Adds what is known once the run is over.
+    /// Adds the facts known once the run is over.
     pub(crate) fn ended(self) -> Environment {
         let stolen = self.begun.zip(machine_ticks());
         let throttled = |(quota, before): &(Quota, u64)| quota.throttled_us()?.checked_sub(*before);

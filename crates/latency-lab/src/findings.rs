@@ -18,7 +18,7 @@ pub(crate) struct Findings {
     pub(crate) environment: Option<Environment>,
     /// Why the figures must not be used; empty if they may.
     pub(crate) faults: Vec<String>,
-    /// Differences between the reports side by side, in what was measured and where.
+    /// Differences between the compared reports, in their subjects and environments.
     pub(crate) differences: Vec<String>,
     /// The conclusion of the run; without one, the verdicts are counted.
     pub(crate) conclusion: Option<String>,

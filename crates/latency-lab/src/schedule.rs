@@ -1,4 +1,4 @@
-//! The order of measurements: engines interleaved in an order drawn anew for each round, warm-ups
+//! The order of measurements: engines interleaved in an order drawn for each round, warm-ups
 //! first, spoilt measurements repeated within a budget. It uses no time and no processes.
 
 use std::fmt;

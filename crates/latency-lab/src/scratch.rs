@@ -96,7 +96,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes our directories of runs that ended without removing them, with what is mounted there.
+/// Removes the lab's directories left by runs that ended early, and mounts in them.
 fn remove_orphans(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -114,7 +114,7 @@ fn is_name(name: &OsStr) -> bool {
     numbers.is_some_and(|(pid, count)| pid.parse::<u32>().and(count.parse::<u32>()).is_ok())
 }
 
-/// Removes it, with what is mounted there; false if that stays.
+/// Removes it and its mounts; false if it stays.
 fn remove(path: &Path) -> bool {
     let points = mounts::below(path);
     let unmounted = points

@@ -13,7 +13,7 @@ const NAME: usize = 40;
 pub(crate) struct Table {
     /// Text above it, or empty.
     pub(crate) title: String,
-    /// Heads of the columns, without that of the names.
+    /// Heads of the columns, except the column of names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
     /// The rows correspond to the rows of the charts, and have their colours.

@@ -1,5 +1,5 @@
 //! Runs `lab run` for real: commands side by side, without image and mount. Tests are skipped if
-//! root or tracefs is missing. No times are judged here, only what must hold on any machine.
+//! root or tracefs is missing. No times are judged here, only invariants of any machine.
 
 use std::ffi::OsString;
 use std::time::Duration;

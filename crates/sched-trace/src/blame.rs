@@ -48,7 +48,7 @@ pub enum Why {
     Throttled,
     /// It was runnable, and its CPU was idle: the quota of its cgroup was exhausted (`cpu.max`).
     Quota,
-    /// What ran was mostly the owner of a mutex on which a more urgent thread was blocked, in whose
+    /// The CPU mostly ran the owner of a mutex on which a more urgent thread was blocked, in whose
     /// turn it may have run (proxy execution).
     Donated,
     /// It is real-time, and one normal thread kept the CPU: code that cannot be preempted (the
@@ -128,7 +128,7 @@ impl Timeline {
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
             why: match idle_ns {
-                // An idle CPU runs what it may run at once.
+                // An idle CPU runs any thread it may run at once.
                 idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
                 _ if lent > wait.length_ns() / 2 => Why::Donated,
                 _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),

@@ -140,7 +140,7 @@ mod tests {
     fn a_kernel_that_donates_is_known_by_its_symbols_and_stays_known() {
         let symbols = "0000000000000000 t schedule\n0000000000000000 d __sched_proxy_exec\n";
         assert!(is_built_with_proxy(symbols.as_bytes()));
-        // As Linux 7.2 lists it; a kernel without the option has the boot parameter, too.
+        // As Linux 7.2 lists it; a kernel without the option also has the boot parameter.
         let small = b"ffffffff8128f280 t proxy_resched_idle\n";
         assert!(is_built_with_proxy(small));
         assert!(!is_built_with_proxy(

@@ -50,7 +50,7 @@ pub struct Item {
 }
 
 impl WorkRun {
-    /// What it executes.
+    /// The item that it executes.
     pub(crate) fn item(&self) -> Item {
         Item {
             function: self.function,

@@ -1,5 +1,5 @@
-//! Archives that no runtime could unpack, or that are made to cost much: one line each, or what
-//! containerd makes of them.
+//! Archives that no runtime can unpack, or that are expensive to read: each is refused with one
+//! line, or unpacked as containerd does.
 
 use tar_core::EntryType;
 use tar_layer::Limits;
@@ -128,7 +128,7 @@ fn files_and_names_have_limits() {
     );
 }
 
-/// Each entry costs its reader no more than it costs its writer, nearly.
+/// Reading an entry costs hardly more than writing it.
 #[test]
 fn links_that_lead_far_come_to_an_end() {
     let mut archive = Archive::default().directory("d", 0o755);

@@ -1,4 +1,4 @@
-//! Archives of the tests, and what comes out of the rewriting, one line for each entry.
+//! Archives for the tests, and rewritten archives as one line per entry.
 
 use std::fs::File;
 
@@ -61,7 +61,7 @@ impl Archive {
         run(&archive, &contents, limits)
     }
 
-    /// Lines of the entries that come out.
+    /// One line for each entry of the rewritten archive.
     pub fn lines(&self) -> Vec<String> {
         list(&self.rewritten().expect("a good archive"))
     }

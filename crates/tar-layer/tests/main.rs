@@ -1,4 +1,4 @@
-//! What containerd makes of an archive, entry by entry.
+//! Archives are rewritten as containerd unpacks them, entry by entry.
 
 mod hostile;
 mod layer;

@@ -36,7 +36,7 @@ fn archive() -> Vec<u8> {
         .0
 }
 
-/// Makes the checksum of a header right again, so that more than the checksum is tried.
+/// Corrects the checksum of a header, so that more than the checksum is tested.
 fn sign(header: &mut [u8]) {
     header[148..156].fill(b' ');
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
@@ -67,7 +67,7 @@ fn no_damage_is_more_than_one_line() {
             Ok(once) => {
                 rewritten += 1;
                 let twice = run(&once, &contents(), LIMITS).expect("a good archive");
-                // Marks of the layer are not taken from an archive.
+                // Marks of the layer are not copied from an archive.
                 let stated = list(&once);
                 let stated = stated.iter().map(|line| line.split(" trusted.").next());
                 assert!(list(&twice).iter().map(|line| Some(&**line)).eq(stated));

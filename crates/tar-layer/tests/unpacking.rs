@@ -1,4 +1,4 @@
-//! What becomes of the entries.
+//! Each kind of entry is unpacked as containerd does.
 
 use tar_core::builder::EntryBuilder;
 use tar_core::{EntryType, SparseEntry};
@@ -31,7 +31,7 @@ fn what_comes_out_goes_in_and_comes_out_the_same() {
         .link("d/s", EntryType::Symlink, &"../".repeat(60))
         .link("d/h", EntryType::Link, "z");
     let once = archive.rewritten().unwrap();
-    // The end of the archive comes with it.
+    // `Archive` appends the final blocks again.
     let again = Archive(once[..once.len() - 1024].to_vec());
     let lines = list(&once);
     assert_eq!(
@@ -42,7 +42,7 @@ fn what_comes_out_goes_in_and_comes_out_the_same() {
         lines.iter().any(|line| line.ends_with(" z -> d/h")),
         "{lines:?}"
     );
-    // The mark of an implied directory is not taken from an archive.
+    // The mark of an implied directory is not copied from an archive.
     let stated: Vec<_> = lines
         .iter()
         .map(|line| line.split(" trusted.").next())

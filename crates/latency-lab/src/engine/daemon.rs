@@ -86,7 +86,7 @@ impl Ready {
     }
 }
 
-/// `erofast mount` exits with 2 if an option does not exist: that is a usage error of the lab, too.
+/// `erofast mount` exits with 2 if an option does not exist: also a usage error of the lab.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),

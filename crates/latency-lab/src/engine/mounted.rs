@@ -111,7 +111,7 @@ impl Mounted {
         }
         let unmounted = mounts::unmount_within_timeout(&self.point);
         if let Some(mut daemon) = self.daemon.take() {
-            // It ends by itself once its mount is gone; if not, it gets a signal.
+            // It exits once its mount is gone; if not, it gets a signal.
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }

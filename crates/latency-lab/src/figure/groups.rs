@@ -1,10 +1,10 @@
-//! Samples that fall in two groups, which one number does not describe.
+//! Samples that fall into two groups, which no single number describes.
 
 use super::{Figure, Row, amount};
 use crate::statistics::{Modes, Summary, modes};
 
 impl Figure {
-    /// A line for each row whose samples fall in two groups, with what a median hides.
+    /// A line for each row whose samples fall into two groups, which a median hides.
     pub(crate) fn groups(&self) -> impl Iterator<Item = String> {
         let line = |row: &Row| {
             let (modes, summary) = (modes(&row.samples)?, row.summary()?);

@@ -189,8 +189,8 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
-/// What remains possible where nothing is shown. An interval without zero would look like a claim,
-/// and a run that is not valid makes none.
+/// The range that remains possible if nothing is shown. An interval without zero would look like a
+/// claim, and a run that is not valid makes none.
 fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;

@@ -27,7 +27,7 @@ const RESULT_BYTES: u64 = 64 << 20;
 /// Time from QEMU's start to the guest's first message, with KVM (which hangs if it is broken) and
 /// emulated.
 const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// Time from the request to stop to the report of what was measured.
+/// Time from the request to stop until the report of the measurements.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 

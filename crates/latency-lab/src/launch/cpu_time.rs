@@ -33,7 +33,7 @@ pub(super) struct CpuTime {
     pub(super) program_preempted_us: f64,
     /// Switches out of the selected threads.
     pub(super) left: u64,
-    /// Those without a traced switch-in.
+    /// Switches out of threads without a traced switch in.
     pub(super) not_entered: u64,
 }
 

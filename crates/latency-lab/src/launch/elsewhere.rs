@@ -28,7 +28,7 @@ pub struct Loss {
     pub longest_us: f64,
 }
 
-/// What the program's threads lost within a launch.
+/// Time that the program's threads lost within a launch.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Elsewhere {
     /// Interrupts by source, longest first.

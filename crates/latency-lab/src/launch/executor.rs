@@ -48,7 +48,7 @@ pub(super) struct Launcher<'a> {
     /// Problems of the recorder, by engine.
     pub(super) trace_notices: BTreeSet<TraceNotice>,
     began: Instant,
-    /// The quota that binds the lab and what it launches.
+    /// The quota that limits the lab and its launches.
     quota: Option<Quota>,
     pub(super) traces: Option<Traces>,
 }

@@ -49,9 +49,9 @@ pub struct Outliers {
 pub struct TimesAlone {
     /// Their number.
     pub launches: usize,
-    /// What the recording of the first of them lacks.
+    /// The fault of the first launch's recording.
     pub reason: String,
-    /// They are too many: nothing is known of the others' scheduling either.
+    /// They are too many: the others' scheduling figures are not used either.
     pub too_many: bool,
 }
 
@@ -308,7 +308,7 @@ fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
     known.map(|at| of(&samples[at])).collect()
 }
 
-/// The same with the round of each launch.
+/// The figure of every launch for which it is known, with its round.
 fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
     let known = known(samples, of).into_iter();
     known

@@ -28,8 +28,8 @@ pub struct Sample {
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// Waits of a daemon's threads for what it read ahead and the program did not wait for; no part
-    /// of the scheduling latency. None if the kernel does not trace requests to FUSE mounts.
+    /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for; not
+    /// part of the scheduling latency. None if the kernel does not trace requests to FUSE mounts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking in a page fault, a read or a wait
@@ -172,7 +172,7 @@ impl Sample {
         self.throttled_us.unwrap_or(f64::NAN)
     }
 
-    /// The waits for what was read ahead; NaN if unknown.
+    /// Waits for read-ahead; NaN if unknown.
     pub(super) fn ahead_us(&self) -> f64 {
         self.ahead_us.unwrap_or(f64::NAN)
     }

@@ -6,7 +6,8 @@ use crate::process::{Machine, cpu_ticks, machine_ticks, number_in, ticks_per_sec
 
 /// A load that reaches less than this fraction of its share does not count as one.
 const ENOUGH: f64 = 0.9;
-/// Nor does one that gets less than this fraction of what it asks for, whatever the launches take.
+/// Nor does one that gets less than this fraction of the CPU time it requests, regardless of the
+/// launches.
 const LEAST: f64 = 0.5;
 /// A direct reader that waits for a disk, and for CPUs shared with the jobs, is faster than this.
 const READS_PER_SECOND: f64 = 10.0;

@@ -1,4 +1,4 @@
-//! A running load, and what it spent.
+//! A running load, and the CPU time it used.
 
 use std::process::Command;
 

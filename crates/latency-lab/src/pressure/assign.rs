@@ -8,7 +8,7 @@ use crate::error::Doing;
 use crate::read::Content;
 use crate::{LabError, Result};
 
-/// All programs together read at least twice what the group may hold.
+/// All programs together read at least twice the group's limit.
 const SHARE_OF_LIMIT: u64 = 8;
 /// As many names as fit on a command line everywhere.
 const NAMES: usize = 2000;

@@ -96,7 +96,7 @@ mod tests {
         let mut names = Vec::new();
         for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(50));
-            // Whatever else runs here has only just begun.
+            // All other programs here have only just begun.
             others.before = ticks(&[]);
             others.before.insert(busy.id(), 0);
             names = others.busiest();

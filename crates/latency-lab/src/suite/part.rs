@@ -1,4 +1,4 @@
-//! A part of the suite: an image, and what is launched from it or read.
+//! A part of the suite: an image, and the program launched from it or the tree read.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Shared by the tests of experiments: an image of the repository, and skips.
+//! Shared by the tests of experiments: an image of the repository, and skipping.
 
 pub mod schema;
 

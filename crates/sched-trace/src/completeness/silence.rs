@@ -131,7 +131,7 @@ impl Usual {
         }
     }
 
-    /// Whether a thread would not have waited this long behind what the CPU ran.
+    /// Whether a thread would not have waited this long behind the thread that the CPU ran.
     fn contradicts(&self, gap: &Gap, wait: &Waited, much: u64) -> bool {
         let (runner, length) = (gap.runner, gap.length_ns());
         let is_normal = runner.prio >= REALTIME && wait.task.prio <= runner.prio;

@@ -135,7 +135,7 @@ struct Witness {
     migrates: bool,
     /// All wake-ups are recorded between these times, at which some CPUs began or ended.
     recorded: Option<(u64, u64)>,
-    /// Likewise; `None` if the kernel may omit the switch that a wake-up follows.
+    /// The same times; `None` if the kernel may omit the switch that a wake-up follows.
     wakes: Option<(u64, u64)>,
     threads: HashMap<i32, Thread>,
     cpus: BTreeMap<u32, Cpu>,

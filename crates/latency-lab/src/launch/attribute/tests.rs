@@ -190,11 +190,11 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
              1650 worker answers 2; {wakes} 1700 worker S fio; {more}"
         )
     };
-    // Waits that count, and waits for reads ahead.
+    // Waits that count, and waits for read-ahead.
     let cases = [
         (text("companion", "", ""), 0.0, Some(500.0)),
         (text("program", "", ""), 500.0, Some(0.0)),
-        // The companion waits, too.
+        // The companion waits as well.
         (
             text(
                 "companion",
