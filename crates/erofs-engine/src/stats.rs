@@ -24,7 +24,7 @@ figures::figures! {
         pub decodes,
         /// Decoder calls that stopped at the wanted bytes.
         pub prefix_decodes,
-        /// Pieces served by another reader's decoding.
+        /// Segments served by another reader's decoding.
         pub merged,
         /// Bytes decoded beyond small reads and passed on to the page cache.
         pub surplus_bytes,
@@ -35,7 +35,7 @@ figures::figures! {
     } and {
         /// The cache of decoded pclusters.
         pub cache: CacheStats,
-        /// The most that one request took.
+        /// Maximum cost of a single request.
         pub requests: RequestPeaks,
     }
 }

@@ -108,11 +108,11 @@ figures::figures! {
     /// How often each power of two occurred.
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
     pub struct Histogram {
-        /// Values counted.
+        /// Number of values.
         pub count: u64,
-        /// Their sum, in the unit of the histogram's name.
+        /// Sum of the values, in the unit of the histogram's name.
         pub sum: u64,
-        /// `[n, times]`: values from 2^n up to below 2^(n+1); 0 counts as 1.
+        /// `[n, count]`: number of values from 2^n to below 2^(n+1); 0 counts as 1.
         pub buckets: Vec<(u32, u64)>,
     }
 }
@@ -136,7 +136,7 @@ impl Histogram {
 }
 
 figures::figures! {
-    /// Requests by the way they came.
+    /// Requests by transport.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
     pub struct ByTransport {
         /// Read from the device.
@@ -151,26 +151,25 @@ figures::figures! {
     #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
     #[non_exhaustive]
     pub struct Statistics counted by struct Counts {
-        /// Requests answered with an error that says something is wrong. Routine answers, such as
-        /// ENOENT, ENODATA and ENOSYS, do not count.
+        /// Requests answered with an error, except routine ones such as ENOENT, ENODATA and ENOSYS.
         pub errors => counter "request_errors_total",
-        /// Requests served on the CPU that asked, as far as it is known.
+        /// Requests served on the reader's CPU, as far as it is known.
         pub same_cpu => counter "requests_by_place_total{cpu=same}",
         /// Requests served on another CPU.
         pub other_cpu => counter "requests_by_place_total{cpu=other}",
-        /// Requests of an unknown CPU. The device does not report which one asked; a sample of the
-        /// reader does, now and then.
+        /// Requests from an unknown CPU: `/dev/fuse` does not report the reader's CPU, and samples
+        /// are rare.
         pub cpu_unknown => counter "requests_by_place_total{cpu=unknown}",
     } and {
-        /// All requests, the silent ones included, INIT not.
+        /// All requests, including those without a reply, except INIT.
         pub requests: u64,
         /// Requests served, by kind.
         pub by_kind: BTreeMap<&'static str, u64> => counter "requests_total{kind}",
         /// Bytes of file content sent to the kernel.
         pub bytes_read: u64 => counter "read_bytes_total",
-        /// Requests by the way they came.
+        /// Requests by transport.
         pub by_transport: ByTransport,
-        /// Requests by the CPU that served, up to the last one that served any.
+        /// Requests by the serving CPU, up to the last CPU that served any.
         pub by_cpu: Vec<u64>,
         /// Time from taking a request to its reply.
         pub run_ns: Histogram => histogram "request_run_seconds",

@@ -53,7 +53,7 @@ figures::figures! {
     pub struct Protocol {
         /// Always 7.
         pub major: u32,
-        /// The older of the kernel's and ours.
+        /// The lower of the kernel's and the server's version.
         pub minor: u32,
         /// Largest request in bytes.
         pub max_request: usize,
@@ -61,7 +61,7 @@ figures::figures! {
         pub io_uring: bool,
         /// The kernel enforces POSIX ACLs.
         pub acl: bool,
-        /// The kernel can send again what was not answered.
+        /// The kernel can resend unanswered requests.
         pub resend: bool,
     }
 }

@@ -34,11 +34,11 @@ figures::figures! {
         pub empty_cpu_ns: u64,
         /// Wall-clock time of one empty window.
         pub empty_wall_ns: u64,
-        /// How often the allocating thread began to reclaim memory.
+        /// Number of times that an allocating thread began to reclaim memory.
         pub reclaims: Option<u64>,
-        /// Why that was not counted.
+        /// The reason why this was not counted.
         pub reclaims_unknown: Option<String>,
-        /// Pages in use right after an allocation, and how often that many were.
+        /// Numbers of pages in use after an allocation, and how often each occurred.
         pub in_use_pages: Vec<(usize, u64)>,
     }
 }

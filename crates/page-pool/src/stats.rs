@@ -6,9 +6,9 @@ figures::figures! {
     /// Counters of a [`PagePool`](crate::PagePool) since its start.
     #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
     pub struct PoolStats {
-        /// The limit: pages of the arena.
+        /// Number of pages in the arena.
         pub reserved_pages: usize,
-        /// Pages of the arena that are free.
+        /// Free pages of the arena.
         pub free_pages: usize,
         /// Free pages whose memory is present.
         pub ready_pages: usize,
@@ -18,15 +18,15 @@ figures::figures! {
         pub hits: u64 => counter "pool_hits_total",
         /// Buffers that needed pages from the system.
         pub misses: u64 => counter "pool_misses_total",
-        /// Pages of the requests that were served ready.
+        /// Pages that were ready when requested.
         pub hit_pages: u64,
         /// Pages supplied by the system: first touches of the arena, and pages mapped beside it.
         pub missed_pages: u64,
-        /// Requests which failed: the system is out of memory or address space.
+        /// Requests that failed because the system is out of memory or address space.
         pub failed: u64,
         /// Pages in use now.
         pub in_use_pages: usize,
-        /// The most at once.
+        /// Maximum of the pages in use.
         pub peak_in_use_pages: usize,
         /// 95th percentile of the pages in use after a request.
         pub in_use_p95_pages: usize,

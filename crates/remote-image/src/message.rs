@@ -65,19 +65,19 @@ figures::figures! {
     /// Counters of a fetcher since it was started.
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Counters {
-        /// Bytes of blocks that came over the network.
+        /// Bytes of blocks fetched over the network.
         pub fetched_bytes: u64,
-        /// Bytes of the image that are in the cache now.
+        /// Bytes of the image that are currently cached.
         pub cached_bytes: u64,
-        /// Questions of readers that wait now.
+        /// Queries of readers that are waiting now.
         pub waiting: u64,
         /// Requests to the server.
         pub round_trips: u64,
-        /// Requests to the server that failed and were made again or given up.
+        /// Requests to the server that failed and were retried or given up.
         pub failures: u64,
-        /// The bytes are in the cache, and not in a file that goes with the fetcher.
+        /// Whether the bytes are in the cache instead of a temporary file.
         pub kept: bool,
-        /// Why blocks that come now are not.
+        /// The reason why new blocks are not kept in the cache.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub not_kept: Option<String>,
     }

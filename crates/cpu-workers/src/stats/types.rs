@@ -58,7 +58,7 @@ figures::figures! {
     /// A distribution of times in nanoseconds. Percentiles are upper bounds, at most 1/16 too high.
     #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
     pub struct Summary {
-        /// How many values.
+        /// Number of values.
         pub count: u64,
         /// Their sum.
         pub total_ns: u64,
@@ -66,13 +66,13 @@ figures::figures! {
         pub average_ns: u64,
         /// The largest, exact.
         pub max_ns: u64,
-        /// Half of the values are not above this.
+        /// Half of the values are at most this.
         pub p50_ns: u64,
-        /// 90 % of the values are not above this.
+        /// 90 % of the values are at most this.
         pub p90_ns: u64,
-        /// 99 % of the values are not above this.
+        /// 99 % of the values are at most this.
         pub p99_ns: u64,
-        /// 99.9 % of the values are not above this.
+        /// 99.9 % of the values are at most this.
         pub p999_ns: u64,
     }
 }
@@ -81,35 +81,35 @@ figures::figures! {
     /// One worker. The counters of a CPU outlive its worker: they go on when the CPU comes back.
     #[derive(Clone, Debug, Default, Serialize)]
     pub struct WorkerStats counted by pub(crate) struct Counts {
-        /// Jobs finished, panicked ones included.
+        /// Jobs finished, including panicked ones.
         pub jobs,
-        /// Requests served by its source (see `serve`).
+        /// Requests served by its event source (see `serve`).
         pub served,
         /// Jobs and sources that panicked; each was answered with an error.
         pub panics => counter "worker_panics_total",
-        /// Times a queued job found it asleep and woke it.
+        /// Number of queued jobs that found it asleep and woke it.
         pub wakeups,
     } and {
-        /// The CPU it is pinned to; `None` for a thread of the unbound pool.
+        /// The CPU it is pinned to; none for a thread of the unbound pool.
         pub cpu: Option<usize>,
         /// The thread's name.
         pub name: String,
-        /// The thread's id; `None` where there is no worker now (CPU offline, or it could not be
-        /// made).
+        /// The thread's ID; none if there is no worker now (its CPU is offline, or it could not be
+        /// created).
         pub tid: Option<i32>,
         /// The policy the kernel reports for it now.
         pub policy: Option<Policy>,
         /// Its nice value, unless it is real-time.
         pub nice: Option<i8>,
-        /// Asleep with nothing to do.
+        /// Whether it is asleep with nothing to do.
         pub idle: bool,
-        /// Jobs that wait now. The unbound threads share one queue and all report its length.
+        /// Jobs waiting now. The unbound threads share one queue and all report its length.
         pub queued: usize,
         /// Jobs finished and requests served.
         pub done: u64,
-        /// From queueing to start, per job.
+        /// Time from queueing to start, per job.
         pub queue_delay: Summary,
-        /// From start to finish, per job and per request served.
+        /// Time from start to finish, per job and per request served.
         pub run: Summary,
     }
 }

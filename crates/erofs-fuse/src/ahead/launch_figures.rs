@@ -11,27 +11,27 @@ figures::figures! {
         listed_directories: u64,
         /// Bytes read ahead by the launch profile.
         prefetched_bytes: u64 => counter "profile_prefetched_bytes_total",
-        /// Bytes that a reader asked for before they were read ahead.
+        /// Bytes that a reader requested before they were read ahead.
         late_bytes: u64,
         /// Windows that could not be read ahead.
         refused_windows: u64,
         /// State of the launch profile: learning, replaying or replayed.
         state: String => gauge "profile_info{state}",
-        /// Windows of the profiles that are replayed.
+        /// Number of windows in the replayed profiles.
         windows: usize,
-        /// Windows left out to see whether a launch asks for them.
+        /// Windows left out to see whether a launch requests them.
         probes: u64,
-        /// Probes that a launch asked for.
+        /// Probes that a launch requested.
         probes_hit: u64,
         /// Bytes read ahead that launches used, estimated from probes.
         used_bytes: Option<u64>,
         /// Bytes read ahead that no program read, estimated from probes.
         wasted_bytes: Option<u64> => gauge "profile_wasted_bytes",
-        /// Bytes that earlier launches had decoded.
+        /// Bytes taken from those that earlier launches decoded.
         pub(crate) kept_bytes: u64,
         /// Programs that were learned.
         programs: Vec<ProgramFigures>,
-        /// Trouble that does not end it.
+        /// A problem that does not stop learning and replaying.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub(crate) error: Option<String>,
     }
@@ -42,11 +42,11 @@ figures::figures! {
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     #[serde(default)]
     pub(crate) struct ProgramFigures {
-        /// Its path; empty if that is unknown.
+        /// Its path; empty if unknown.
         path: String,
-        /// Its inode; null, since profiles name programs by their paths.
+        /// Always null: profiles name programs by their paths.
         nid: Option<u64>,
-        /// Where its profile came from: here, beside (the image), registry or image.
+        /// Origin of its profile: here, beside (the image), registry or image.
         origin: String,
         /// Launches that were learned.
         launches: u32,
@@ -54,7 +54,7 @@ figures::figures! {
         windows: usize,
         /// Their bytes.
         bytes: u64,
-        /// Windows of the profile that the last launch asked for; null without a launch.
+        /// Windows of the profile that the last launch requested; null without a launch.
         windows_asked: Option<usize>,
     }
 }

@@ -45,7 +45,7 @@ figures::figures! {
     /// Counters of the filesystem of a mount.
     #[derive(Debug, Serialize)]
     pub(crate) struct FilesystemFigures {
-        /// Requests that failed by a fault of the image.
+        /// Requests that failed because of a fault in the image.
         faults: FaultFigures,
         /// Launches that were learned, and data read ahead of them.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,17 +29,17 @@ figures::figures! {
     /// The restrictions in force in this process.
     #[derive(Clone, Debug, Default, Serialize)]
     pub(crate) struct Sandbox {
-        /// Whether it was asked for.
+        /// Whether it was requested.
         on: bool,
-        /// Capabilities that are left.
+        /// Remaining capabilities.
         capabilities: Vec<&'static str>,
-        /// How workers may become real-time: by a limit or by a capability; null: they may not.
+        /// How workers may become real-time: limit or capability; null if they may not.
         real_time: Option<&'static str>,
-        /// No program that is run could have more rights.
+        /// Whether executed programs cannot gain rights.
         no_new_privs: bool,
         /// Version of the kernel's Landlock; null without it.
         landlock: Option<i32>,
-        /// Only system calls that serving needs are allowed.
+        /// Whether only the system calls needed for serving are allowed.
         seccomp: bool,
         /// Parts that the system refused, with the reasons.
         missing: Vec<String>,

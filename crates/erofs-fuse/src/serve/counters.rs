@@ -19,10 +19,10 @@ use crate::sandbox::Sandbox;
 use crate::version::version;
 
 figures::figures! {
-    /// The counters of a mount since it was mounted. Later versions may have more.
+    /// The counters of a mount since it was mounted. Later versions may add fields.
     #[derive(Debug, Serialize)]
     pub struct MountFigures {
-        /// Image or URL that is mounted, without the query of a URL.
+        /// Mounted image, or its URL without the query.
         image: String,
         /// All images of the tree, the top one first, if there are several.
         layers: Vec<String>,
@@ -30,7 +30,7 @@ figures::figures! {
         mountpoint: String,
         /// Process ID of the server.
         pid: u32,
-        /// Version of the program that serves.
+        /// Version of the serving program.
         version: &'static str,
         /// Seconds since the server started.
         uptime_s: f64,
@@ -40,8 +40,7 @@ figures::figures! {
         protocol: Protocol,
         /// Requests served.
         requests: u64,
-        /// Requests served on the CPU of the reader, as far as that is known: over /dev/fuse from
-        /// samples.
+        /// Requests served on the reader's CPU, as far as it is known; over /dev/fuse from samples.
         same_cpu: u64,
         /// Each thread that serves and decodes.
         workers: Vec<WorkerStats>,
@@ -55,13 +54,13 @@ figures::figures! {
         fuse: Statistics,
         /// Rights that the server dropped.
         sandbox: Sandbox,
-        /// The files at URLs; counters of the process that fetches.
+        /// Files at URLs, with the fetcher's counters.
         remote: Vec<RemoteFigures>,
         /// Root hash against which stored blocks are verified; null without verification.
         verity: Option<VerityFigures>,
-        /// Whether a server that dies is replaced, and how many were.
+        /// Replacement of servers that die.
         restart: RestartFigures,
-        /// Things that the system refused, and what was done instead.
+        /// Requests that the system refused, and the alternatives used.
         notices: Vec<String>,
         /// Counters of the filesystem.
         #[serde(flatten)]
@@ -80,7 +79,7 @@ figures::figures! {
         /// Counters of its fetcher.
         #[serde(flatten)]
         counters: Option<Counters>,
-        /// Why there are no counters.
+        /// The reason why there are no counters.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     }

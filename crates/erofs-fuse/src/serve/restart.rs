@@ -20,12 +20,12 @@ pub(crate) struct Restart {
 }
 
 figures::figures! {
-    /// Whether a server that dies is replaced, and how many were.
+    /// Replacement of servers that die.
     #[derive(Debug, Serialize)]
     pub(super) struct RestartFigures {
         /// Whether a dead server is replaced.
         on: bool,
-        /// Why it is not replaced.
+        /// The reason if it is not replaced.
         reason: Option<String>,
         /// Servers that died and were replaced.
         restarts: u64 => counter "restarts_total",

@@ -31,16 +31,16 @@ figures::figures! {
         prefetched_bytes,
         /// Files that were requested before they were stored.
         late_files,
-        /// Files that the kernel did not take.
+        /// Files that the kernel did not accept.
         refused_files,
     } and {
-        /// Bytes of them that readers used.
+        /// Stored bytes that readers used.
         used_bytes: u64,
-        /// Bytes of them that no reader used.
+        /// Stored bytes that no reader used.
         wasted_bytes: u64,
         /// Directories listed ahead of a walk.
         pub(crate) directories: u64,
-        /// Windows around random faults that are declined.
+        /// Windows declined around random faults.
         pub(crate) random_faults: Option<RandomFaultFigures>,
     }
 }

@@ -25,9 +25,9 @@ figures::figures! {
     /// Data that the kernel would have read around random faults.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct RandomFaultFigures counted by struct Counters {
-        /// Bytes that were declined.
+        /// Declined bytes.
         declined_bytes,
-        /// Windows of them that were needed after all.
+        /// Declined windows that were needed after all.
         needed_windows,
     }
 }

@@ -11,17 +11,17 @@ use super::table::{FaultTable, Known, Totals};
 const SHOWN: usize = 10;
 
 figures::figures! {
-    /// Requests that failed by a fault of the image.
+    /// Requests that failed because of a fault in the image.
     #[derive(Debug, Default, Serialize)]
     pub(crate) struct FaultFigures {
         /// Since the mount began.
         #[serde(flatten)]
         pub(super) totals: Totals,
-        /// The log.
+        /// Destination of the log.
         logged_to: Option<String>,
         /// Evidence that the image has changed.
         image_changed: Option<String>,
-        /// The last ten, the latest first.
+        /// The last ten faults, latest first.
         pub(super) last: Vec<KnownFault>,
     }
 }
@@ -30,13 +30,13 @@ figures::figures! {
     /// One kind of fault.
     #[derive(Debug, Serialize)]
     pub(super) struct KnownFault {
-        /// How many requests it failed.
+        /// Number of requests that it failed.
         pub(super) count: u64,
-        /// When it was found, in seconds since 1970.
+        /// Time of the first failure, in seconds since 1970.
         first_s: u64,
-        /// When it failed a request last, in seconds since 1970.
+        /// Time of the last failure, in seconds since 1970.
         last_s: u64,
-        /// The image, or the device of it.
+        /// The image, or its device.
         image: String,
         /// The inode.
         nid: Option<Nid>,
@@ -45,15 +45,15 @@ figures::figures! {
         /// The path in hexadecimal digits, if it is not UTF-8.
         #[serde(skip_serializing_if = "Option::is_none")]
         path_hex: Option<String>,
-        /// Where the stored bytes are.
+        /// Address of the stored bytes.
         address: Option<u64>,
-        /// The device of the image that has them.
+        /// Device of the image that contains these bytes.
         device: Option<u16>,
-        /// They are inside of the decoded metabox.
+        /// Whether these bytes are in the decoded metabox.
         metabox: Option<bool>,
         /// The codec.
         codec: Option<String>,
-        /// The whole error.
+        /// The complete error message.
         error: String,
     }
 }

@@ -27,13 +27,13 @@ figures::figures! {
     /// Since the mount began.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
     pub(super) struct Totals {
-        /// Requests that failed by a fault of the image.
+        /// Requests that failed because of a fault in the image.
         pub(super) count: u64 => counter "faults_total",
-        /// Different faults.
+        /// Number of different faults.
         pub(super) kinds: u64,
-        /// Kinds that are in the log.
+        /// Number of kinds that were logged.
         pub(super) logged: u64,
-        /// Kinds that are not: they were too many at a time, or the log refused them.
+        /// Number of kinds not logged: too many at a time, or refused by the log.
         pub(super) not_logged: u64,
     }
 }
