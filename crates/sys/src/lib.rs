@@ -11,7 +11,6 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
-#[cfg(feature = "attempts")]
 pub mod attempts;
 pub mod clock;
 pub mod environment;
