@@ -42,6 +42,7 @@ use crate::{Error, FileFault};
 
 mod directory;
 mod images;
+mod lent;
 mod merged;
 mod names;
 mod opened;
@@ -78,6 +79,8 @@ pub struct Engine {
     images: Images,
     /// Exists with several images.
     merged: Option<MergedDirectories>,
+    /// Of several images: which have names that are all just names.
+    rewritten: Box<[bool]>,
     common: Arc<Common>,
     pool: Arc<PagePool>,
     /// Decoded inodes.
@@ -148,6 +151,7 @@ impl Engine {
             contention,
             images,
             merged: None,
+            rewritten: Box::default(),
             common,
             pool,
             inodes: Inodes::new(),
@@ -252,10 +256,7 @@ impl Engine {
             // As in overlayfs: programs that count subdirectories by it count none.
             inode.nlink = 1;
         }
-        if let Some(part) = self.stated_part(request, &inode)? {
-            (inode.mode, inode.uid, inode.gid) = (part.mode, part.uid, part.gid);
-            (inode.mtime, inode.mtime_nsec) = (part.mtime, part.mtime_nsec);
-        }
+        self.lend(request, &mut inode)?;
         Ok(inode)
     }
 
@@ -309,17 +310,30 @@ impl Engine {
 
     /// All extended attributes of an inode.
     pub fn xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
-        let part = self.stated_part(request, inode)?;
-        let inode = part.as_deref().unwrap_or(inode);
-        let key = RequestKey::Xattrs(inode.nid);
-        let mut all = self.metadata(request, key, |image| image.xattrs(inode))?;
-        if self.merged.is_some() {
-            all.retain_mut(|xattr| {
-                let shown = overlay::shown(&xattr.name).map(Cow::into_owned);
-                shown.map(|name| xattr.name = name).is_some()
-            });
+        let mut all = self.stored_xattrs(request, inode)?;
+        if self.merged.is_none() {
+            all.retain(|xattr| overlay::is_listed_alone(&xattr.name));
+            return Ok(all);
         }
+        for lender in self.lenders(request, inode)? {
+            let lent = self.stored_xattrs(request, &lender)?.into_iter();
+            for xattr in lent.filter(|xattr| overlay::is_lent(&xattr.name)) {
+                if all.iter().all(|known| known.name != xattr.name) {
+                    all.push(xattr);
+                }
+            }
+        }
+        all.retain_mut(|xattr| {
+            let shown = overlay::shown(&xattr.name).map(Cow::into_owned);
+            shown.map(|name| xattr.name = name).is_some()
+        });
         Ok(all)
+    }
+
+    /// The attributes by the names that the image has.
+    fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
+        let key = RequestKey::Xattrs(inode.nid);
+        self.metadata(request, key, |image| image.xattrs(inode))
     }
 
     /// One extended attribute, by its full name.
@@ -333,8 +347,17 @@ impl Engine {
             Some(_) => overlay::stored(name),
             None => name.into(),
         };
-        let part = self.stated_part(request, inode)?;
-        self.stored_xattr(request, part.as_deref().unwrap_or(inode), &stored)
+        let own = self.stored_xattr(request, inode, &stored)?;
+        if own.is_some() || !overlay::is_lent(&stored) {
+            return Ok(own);
+        }
+        for lender in self.lenders(request, inode)? {
+            let lent = self.stored_xattr(request, &lender, &stored)?;
+            if lent.is_some() {
+                return Ok(lent);
+            }
+        }
+        Ok(None)
     }
 
     /// Looks an attribute up by the name that the image has.

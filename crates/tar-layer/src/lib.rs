@@ -25,7 +25,7 @@ use std::io::{Read, Write};
 
 pub use error::Error;
 pub use limits::Limits;
-pub use marks::{IMPLIED, IMPLIES};
+pub use marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
 
 /// Rewrites a layer. `contents` is an empty file, to be read and written. The archive may have
 /// bytes after its end, which are left unread.

@@ -9,8 +9,8 @@ use tar_core::EntryType;
 use tar_core::builder::EntryBuilder;
 
 use crate::error::Error;
-use crate::marks::{IMPLIED, IMPLIES};
-use crate::tree::{Extent, Inode, Kind, Number, ROOT, Time, Tree};
+use crate::marks::{ALL, EXTENDED, IMPLIED, IMPLIES, MADE_IN_IMPLIED, REWRITTEN};
+use crate::tree::{Extent, Inode, Kind, Number, ROOT, Stated, Time, Tree};
 
 /// Bytes copied at a time.
 const STEP: usize = 256 << 10;
@@ -119,8 +119,16 @@ impl<W: Write> Output<'_, W> {
             if directory.is_opaque {
                 extended(OPAQUE, b"y");
             }
-            if directory.is_implied {
-                extended(IMPLIED, b"y");
+            match directory.stated {
+                Stated::First => {}
+                Stated::Later => extended(IMPLIED, EXTENDED),
+                Stated::Never if directory.was_made_in_implied => {
+                    extended(IMPLIED, MADE_IN_IMPLIED);
+                }
+                Stated::Never => extended(IMPLIED, ALL),
+            }
+            if number == ROOT {
+                extended(REWRITTEN, b"y");
             }
             if number == ROOT && self.implied > 0 {
                 extended(IMPLIES, self.implied.to_string().as_bytes());

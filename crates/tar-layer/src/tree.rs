@@ -9,6 +9,9 @@ pub(crate) type Number = usize;
 
 pub(crate) const ROOT: Number = 0;
 
+/// The mode bit of directories whose group is that of what is made in them.
+const SET_GROUP: u32 = 0o2000;
+
 /// The most symbolic links in one path, as in containerd.
 const MOST_LINKS: usize = 255;
 /// The most components of symbolic links that are followed for all entries together.
@@ -56,8 +59,22 @@ pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
     /// Hides the contents of the same directory in the layers below.
     pub is_opaque: bool,
-    /// The archive has files in this directory, but not the directory itself.
-    pub is_implied: bool,
+    /// What the archive has of it beside the files in it.
+    pub stated: Stated,
+    /// The directory above had no entry either when a file of this one came.
+    pub was_made_in_implied: bool,
+}
+
+/// Whether an archive has an entry for a directory.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stated {
+    /// It has one before all that are in the directory.
+    #[default]
+    First,
+    /// It has one after them.
+    Later,
+    /// It has none.
+    Never,
 }
 
 #[derive(Debug)]
@@ -126,6 +143,15 @@ impl Tree {
         }
     }
 
+    fn is_whiteout(&self, number: Number) -> bool {
+        let numbers = [0, 0];
+        self.inode(number).kind
+            == Kind::Device {
+                is_block: false,
+                numbers,
+            }
+    }
+
     pub(crate) fn child(&self, parent: Number, name: &[u8]) -> Option<Number> {
         self.directory(parent)?.children.get(name).copied()
     }
@@ -156,23 +182,37 @@ impl Tree {
     }
 
     /// The directory that the names lead to, following symbolic links within the layer. Missing
-    /// directories are created as implied ones. The error names the obstacle.
+    /// directories are created as implied ones, and those that are whiteouts so far as opaque ones.
+    /// The error names the obstacle.
     pub(crate) fn make_parents(&mut self, names: &[&[u8]]) -> Result<Number, String> {
         let mut parent = ROOT;
         for (name, number) in self.real(names.iter().copied())? {
             let next = number.or_else(|| self.child(parent, &name));
+            // As in containerd in the lowest layer of an image; in others it gives up.
+            let is_opaque = next.is_some_and(|next| self.is_whiteout(next));
+            if is_opaque {
+                self.remove(parent, &name);
+            }
+            let next = next.filter(|_| !is_opaque);
             parent = match next {
                 Some(number) if self.directory(number).is_some() => number,
                 Some(_) => return Err(format!("{} is no directory", name.escape_ascii())),
-                None if name.starts_with(b".wh.") => {
-                    return Err("a directory whose name begins with .wh.".into());
-                }
                 None => {
                     let directory = Directory {
-                        is_implied: true,
+                        stated: Stated::Never,
+                        was_made_in_implied: self
+                            .directory(parent)
+                            .is_some_and(|above| above.stated == Stated::Never),
+                        is_opaque,
                         ..Directory::default()
                     };
-                    let made = self.add(directory_attributes(), Kind::Directory(directory));
+                    let mut attributes = directory_attributes();
+                    // As mkdir(2) has it.
+                    let above = &self.inode(parent).attributes;
+                    if above.mode & SET_GROUP != 0 {
+                        attributes.gid = above.gid;
+                    }
+                    let made = self.add(attributes, Kind::Directory(directory));
                     self.link(parent, &name, made);
                     made
                 }
@@ -207,6 +247,7 @@ impl Tree {
                 return Err(format!("{} is no directory", last.escape_ascii()));
             }
             let number = parent.and_then(|parent| self.child(parent, &name));
+            let number = number.filter(|&number| !self.is_whiteout(number));
             let Some(Kind::Symlink(target)) = number.map(|number| &self.inode(number).kind) else {
                 real.push((name, number));
                 continue;
@@ -263,13 +304,14 @@ impl Tree {
         Ok(())
     }
 
-    /// The number of directories that are implied.
+    /// The number of directories that the archive implies before it states them, if ever.
     pub(crate) fn implied(&self) -> usize {
         let inodes = self.inodes.iter().flatten();
-        let kinds = inodes.map(|inode| &inode.kind);
-        kinds
-            .filter(|kind| matches!(kind, Kind::Directory(directory) if directory.is_implied))
-            .count()
+        let is_implied = |inode: &&Inode| match &inode.kind {
+            Kind::Directory(directory) => directory.stated != Stated::First,
+            _ => false,
+        };
+        inodes.filter(is_implied).count()
     }
 }
 

@@ -14,7 +14,7 @@ use tar_core::{EntryType, PaxExtensions, SparseEntry};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::path::{LONGEST_NAME, LONGEST_PATH, clean, split};
-use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Time, Tree};
+use crate::tree::{Attributes, Extent, Kind, Number, ROOT, Stated, Time, Tree};
 
 /// Bytes read at a time.
 const STEP: usize = 256 << 10;
@@ -375,8 +375,10 @@ impl Layer<'_> {
         match (merges, entry.kind) {
             (Some(known), _) => {
                 self.change(known, entry.attributes);
-                if let Some(directory) = self.tree.directory_mut(known) {
-                    directory.is_implied = false;
+                if let Some(directory) = self.tree.directory_mut(known)
+                    && directory.stated == Stated::Never
+                {
+                    directory.stated = Stated::Later;
                 }
             }
             (None, EntryKind::HardLink) => {
@@ -418,10 +420,6 @@ impl Layer<'_> {
         if matches!(hidden, b"" | b"." | b"..") {
             let why = format!("a whiteout of '{}'", hidden.escape_ascii());
             return Err(Error::entry(&entry.path, why));
-        }
-        // A reader could not distinguish it from a mark.
-        if hidden.starts_with(WHITEOUT) {
-            return Ok(());
         }
         self.tree.remove(parent, hidden);
         let attributes = Attributes {

@@ -21,8 +21,8 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
             "a/.wh. in the archive: a whiteout of ''",
         ),
         (
-            archive().file(".wh.d/file", ""),
-            "a directory whose name begins with .wh.",
+            archive().file("d", "").file("d/e/file", ""),
+            "d/e/file in the archive: d is no directory",
         ),
         (
             archive().file("f", "").file("f/g", ""),

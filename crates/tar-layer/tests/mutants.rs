@@ -67,10 +67,20 @@ fn no_damage_is_more_than_one_line() {
             Ok(once) => {
                 rewritten += 1;
                 let twice = run(&once, &contents(), LIMITS).expect("a good archive");
-                // Marks of the layer are not copied from an archive.
                 let stated = list(&once);
+                // Only in a layer are such names no whiteouts.
+                if stated
+                    .iter()
+                    .any(|line| line.contains(" .wh.") || line.contains("/.wh."))
+                {
+                    continue;
+                }
+                // Marks of the layer are not taken from an archive.
                 let stated = stated.iter().map(|line| line.split(" trusted.").next());
-                assert!(list(&twice).iter().map(|line| Some(&**line)).eq(stated));
+                let twice = list(&twice);
+                assert!(twice[0].ends_with(" trusted.overlay.erofast.rewritten=y"));
+                let twice = twice.iter().skip(1).map(|line| Some(&**line));
+                assert!(twice.eq(stated.skip(1)));
             }
         }
     }

@@ -34,6 +34,9 @@ pub(crate) fn archive(length: usize, seed: u8) -> Vec<u8> {
         let set = set.and_then(|header| header.gid(0));
         let set = set.and_then(|header| header.mtime(0));
         set.and_then(|header| header.size(size as u64)).unwrap();
+        if kind == EntryType::Directory {
+            header.add_pax("SCHILY.xattr.trusted.overlay.erofast.rewritten", "y");
+        }
         header.finish_bytes()
     };
     let root = header("./", 0o755, EntryType::Directory, 0);

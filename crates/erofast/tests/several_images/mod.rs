@@ -5,6 +5,7 @@ mod bad;
 mod compare;
 mod deaths;
 mod generate;
+mod lent;
 mod registry;
 mod stacks;
 mod tar;

@@ -1,8 +1,7 @@
 //! Randomly generated layers in the form of archives, with what programs that write archives do,
-//! and some of what they could do. All of it is something that containerd 1.6 unpacks. Left out is
-//! what `is_implied_within` says.
+//! and some of what they could do. All of it is something that containerd 1.6 unpacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tar_core::builder::EntryBuilder;
 use tar_core::{EntryType, SparseEntry};
@@ -35,7 +34,6 @@ pub fn stack(seed: u64) -> Vec<Layer> {
             known: BTreeMap::new(),
             is_lowest: number == 0,
             hides_directories: seed.is_multiple_of(2),
-            opaque: BTreeSet::new(),
         };
         for _ in 0..12 + writer.numbers.below(25) {
             writer.entry();
@@ -52,7 +50,6 @@ struct Writer<'n> {
     known: BTreeMap<String, Known>,
     is_lowest: bool,
     hides_directories: bool,
-    opaque: BTreeSet<String>,
 }
 
 impl Writer<'_> {
@@ -62,7 +59,7 @@ impl Writer<'_> {
 
     /// Adds one entry or several that belong together.
     fn entry(&mut self) {
-        match self.numbers.below(16) {
+        match self.numbers.below(18) {
             0..3 => self.directory(),
             3..7 => self.file(),
             7 => self.sparse_file(),
@@ -72,6 +69,8 @@ impl Writer<'_> {
             11 | 12 => self.whiteout(),
             13 => self.opaque(),
             14 => self.other_type(),
+            15 => self.above_symlink(),
+            16 => self.aufs(),
             _ => self.beyond_symlink(),
         }
     }
@@ -106,12 +105,7 @@ impl Writer<'_> {
             let path = folder[..end].to_owned();
             let is_stated = match self.known.get(&path) {
                 Some(Known::Whiteout) => true,
-                None => {
-                    let parent = path.rsplit_once('/').map(|(parent, _)| parent);
-                    parent.is_some_and(|parent| {
-                        self.hides_directories || self.opaque.contains(parent)
-                    })
-                }
+                None => path.contains('/') && self.hides_directories,
                 Some(_) => continue,
             };
             if !is_stated {
@@ -122,19 +116,6 @@ impl Writer<'_> {
             self.put(directory, b"");
             self.known.insert(path, Known::Directory);
         }
-    }
-
-    /// Whether the directory, or one in it, is implied so far. containerd has then given it the
-    /// attributes of those below, whatever comes later; we do not look at the extended ones if the
-    /// directory is stated later, and see nothing below one that is opaque.
-    fn is_implied_within(&self, path: &str) -> bool {
-        let below = format!("{path}/");
-        let is_within = |known: &str| known == path || known.starts_with(&below);
-        let mut implied = self
-            .known
-            .iter()
-            .filter(|(_, known)| **known == Known::Implied);
-        implied.any(|(known, _)| is_within(known))
     }
 
     /// A name as programs write it.
@@ -202,17 +183,17 @@ impl Writer<'_> {
 
     fn directory(&mut self) {
         let path = self.folder();
-        if self.is_implied_within(&path) {
-            return;
-        }
+        self.state(&path);
+    }
+
+    fn state(&mut self, path: &str) {
         if let Some((parent, _)) = path.rsplit_once('/') {
-            let parent = parent.to_owned();
-            self.imply(&parent);
+            self.imply(parent);
         }
-        let mut entry = self.header(&path, EntryType::Directory);
+        let mut entry = self.header(path, EntryType::Directory);
         self.attributes(&mut entry);
         self.put(entry, b"");
-        self.note(&path, Known::Directory);
+        self.note(path, Known::Directory);
     }
 
     fn content(&mut self) -> Vec<u8> {
@@ -364,17 +345,14 @@ impl Writer<'_> {
                 let folder = self.folder();
                 // The lowest layer has nothing below; containerd removes what it has itself.
                 let is_there = self.known.contains_key(&folder) && self.is_lowest;
-                if is_there || self.is_implied_within(&folder) {
+                if is_there {
                     return;
                 }
-                self.opaque.insert(folder.clone());
-                if let Some((parent, _)) = folder.rsplit_once('/') {
-                    let parent = parent.to_owned();
-                    self.imply(&parent);
+                match self.numbers.below(3) {
+                    // The mark alone.
+                    0 => self.imply(&folder),
+                    _ => self.state(&folder),
                 }
-                let entry = self.header(&folder, EntryType::Directory);
-                self.put(entry, b"");
-                self.note(&folder, Known::Directory);
                 folder + "/"
             }
         };
@@ -414,6 +392,50 @@ impl Writer<'_> {
                     self.put(entry, b"");
                     self.note(&path, Known::Other);
                 }
+            }
+        }
+    }
+
+    /// A symbolic link to a directory, or a file in a directory of its name, which is implied in
+    /// place of the links of layers below.
+    fn above_symlink(&mut self) {
+        let path = self.one_of(&["l0", "l1"]).to_owned();
+        match self.known.get(&path) {
+            Some(Known::Link) => {}
+            None if self.numbers.below(2) == 0 => {
+                let mut entry = self.header(&path, EntryType::Symlink);
+                let targets = ["d0", "/d1/e0", "d2/../d0", "nowhere"];
+                let target = self.one_of(&targets).to_owned();
+                entry.link_name(target);
+                self.put(entry, b"");
+                self.note(&path, Known::Link);
+            }
+            _ => {
+                self.known.entry(path.clone()).or_insert(Known::Implied);
+                let inner = format!("{path}/inner");
+                let entry = self.header(&inner, EntryType::Regular);
+                self.put(entry, b"");
+                self.note(&inner, Known::Other);
+            }
+        }
+    }
+
+    /// What AUFS leaves in its layers.
+    fn aufs(&mut self) {
+        match self.numbers.below(2) {
+            0 => {
+                let folder = self.one_of(&["d0", "d1"]).to_owned();
+                self.imply(&folder);
+                let path = format!("{folder}/.wh..wh.plnk/{}", self.numbers.below(3));
+                let entry = self.header(&path, EntryType::Regular);
+                self.put(entry, b"");
+                self.note(&path, Known::Other);
+            }
+            _ if self.known.contains_key(".wh.aufs") => {}
+            _ => {
+                let entry = self.header(".wh..wh.aufs", EntryType::Regular);
+                self.put(entry, b"");
+                self.note(".wh.aufs", Known::Whiteout);
             }
         }
     }

@@ -249,6 +249,7 @@ fn what_archives_become_is_what_containerd_unpacks() {
     }
     layout.finish();
     containerd.import(&layout.folder);
+    let mut different = Vec::new();
     for seed in seeds {
         let mut mounts = Mounts::new();
         let theirs = mounts.point("theirs");
@@ -275,10 +276,9 @@ fn what_archives_become_is_what_containerd_unpacks() {
             &comparable(ours.clone(), &theirs),
             &comparable(theirs, &ours),
         );
-        assert!(
-            differences.is_empty(),
-            "seed {seed}:\n{}",
-            differences.join("\n")
-        );
+        if !differences.is_empty() {
+            different.push(format!("seed {seed}:\n{}", differences.join("\n")));
+        }
     }
+    assert!(different.is_empty(), "{}", different.join("\n"));
 }

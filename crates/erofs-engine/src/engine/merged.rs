@@ -39,7 +39,7 @@ enum Child {
 
 /// The marks of one image's directory about those below it.
 #[derive(Default)]
-struct Marks {
+pub(super) struct Marks {
     hides: bool,
     /// Their path from here, or from the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
@@ -51,8 +51,6 @@ struct Found {
     inode: Option<(Arc<Inode>, Option<Part>)>,
     /// Whether it hides everything below.
     hides: bool,
-    /// It does so as an opaque directory.
-    is_opaque: bool,
     /// The path to look up in the images below.
     path: Vec<Vec<u8>>,
     from_root: bool,
@@ -63,11 +61,34 @@ impl Engine {
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         if self.image_count() > 1 {
             let request = self.waiting();
+            let rewritten = self.find_rewritten(&request);
+            drop(request);
+            self.rewritten = rewritten?;
+            let request = self.waiting();
             let root = self.merged_root(&request)?;
             drop(request);
             self.merged = Some(MergedDirectories::new(root));
         }
         Ok(())
+    }
+
+    /// Which of the images were made of archives that were rewritten.
+    fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>, Error> {
+        let is_rewritten = |root| {
+            let inode = self.read_own_inode(request, root)?;
+            let mark = match inode.xattr_icount {
+                0 => None,
+                _ => self.stored_xattr(request, &inode, overlay::REWRITTEN)?,
+            };
+            Ok(mark.is_some())
+        };
+        self.roots().map(is_rewritten).collect()
+    }
+
+    /// Whether an inode's image has marks by name.
+    fn has_marked_names(&self, nid: Nid) -> bool {
+        let image = self.images.numbers().image(nid);
+        !self.rewritten.get(image).copied().unwrap_or_default()
     }
 
     fn merged_root(&self, request: &Request<'_>) -> Result<MergedDirectory, Error> {
@@ -82,10 +103,12 @@ impl Engine {
                 break;
             }
         }
+        let lenders = self.find_lenders(request, &parts[0].inode, Some(b""))?;
         Ok(MergedDirectory {
             parent: self.root(),
             parts: parts.into(),
-            stated: None,
+            path: Some(Box::default()),
+            lenders,
         })
     }
 
@@ -98,71 +121,8 @@ impl Engine {
         Ok(directory.is_some_and(|directory| directory.is_merged()))
     }
 
-    /// The part of a directory that has its attributes, if that is not the topmost one: an archive
-    /// that names a file without its directories has no attributes for these.
-    pub(super) fn stated_part(
-        &self,
-        request: &Request<'_>,
-        inode: &Inode,
-    ) -> Result<Option<Arc<Inode>>, Error> {
-        if self.merged.is_none() || inode.file_type() != FileType::Directory {
-            return Ok(None);
-        }
-        let own = self.read_own_inode(request, inode.nid)?;
-        if !self.is_implied(request, &own)? {
-            return Ok(None);
-        }
-        let directory = self.merged_directory(request, inode.nid)?;
-        for part in directory.iter().flat_map(|directory| &directory.parts) {
-            if !self.is_implied(request, &part.inode)? {
-                return Ok(Some(Arc::clone(&part.inode)));
-            }
-        }
-        Ok(directory.and_then(|directory| directory.stated.clone()))
-    }
-
-    /// The directory in the images `below` that has the attributes of an opaque one, if its archive
-    /// has none for it: containerd takes those of the layer below, whose entries it hides.
-    fn stated_below(
-        &self,
-        request: &Request<'_>,
-        parts: &[Part],
-        below: &[Part],
-        path: &[Vec<u8>],
-    ) -> Result<Option<Arc<Inode>>, Error> {
-        for part in parts {
-            if !self.is_implied(request, &part.inode)? {
-                return Ok(None);
-            }
-        }
-        for image in below {
-            let found = self.follow(request, image, path)?;
-            match found.inode {
-                Some((inode, Some(_))) if !self.is_implied(request, &inode)? => {
-                    return Ok(Some(inode));
-                }
-                Some((_, None)) => return Ok(None),
-                _ if found.hides && !found.is_opaque => return Ok(None),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether an archive has files of a directory and not the directory.
-    fn is_implied(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
-        let is_marked = || {
-            let marked = self.stored_xattr(request, inode, overlay::IMPLIED);
-            marked.map(|marked| marked.is_some())
-        };
-        match overlay::may_be_marked(inode) {
-            true => is_marked(),
-            false => Ok(overlay::is_implied(inode)),
-        }
-    }
-
     /// The directory of the tree with this number; `None` if there is a single image.
-    fn merged_directory(
+    pub(super) fn merged_directory(
         &self,
         request: &Request<'_>,
         nid: Nid,
@@ -236,7 +196,11 @@ impl Engine {
     }
 
     /// The names from the root of its image to a directory.
-    fn path_in_image(&self, request: &Request<'_>, nid: Nid) -> Result<Vec<Vec<u8>>, Error> {
+    pub(super) fn path_in_image(
+        &self,
+        request: &Request<'_>,
+        nid: Nid,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let (mut names, mut here) = (Vec::new(), nid);
         let root = self.image_of(nid).superblock().root_nid;
         while self.images.numbers().own(here) != root {
@@ -310,11 +274,8 @@ impl Engine {
         parent: &MergedDirectory,
         name: &[u8],
     ) -> Result<Child, Error> {
-        if overlay::is_tar_mark(name) {
-            return Ok(Child::Absent);
-        }
         let (mut parts, mut path) = (Vec::new(), vec![name.to_vec()]);
-        let (mut below, mut lacking, mut stated) = (&parent.parts[..], Ok(()), None);
+        let (mut below, mut lacking, mut is_redirected) = (&parent.parts[..], Ok(()), false);
         while let [first, rest @ ..] = below {
             below = rest;
             let found = match self.follow(request, first, &path) {
@@ -334,11 +295,9 @@ impl Engine {
                 None => {}
             }
             if found.hides {
-                if found.is_opaque {
-                    stated = self.stated_below(request, &parts, below, &found.path)?;
-                }
                 break;
             }
+            is_redirected |= found.from_root || found.path != path;
             path = found.path;
             if found.from_root {
                 below = self.roots_below(first);
@@ -348,10 +307,14 @@ impl Engine {
         if parts.is_empty() {
             return Ok(Child::Absent);
         }
+        let above = parent.path.as_deref().filter(|_| !is_redirected);
+        let path = above.map(|above| [above, b"/", name].concat());
+        let lenders = self.find_lenders(request, &parts[0].inode, path.as_deref())?;
         let directory = Arc::new(MergedDirectory {
             parent: parent.nid(),
             parts: parts.into(),
-            stated,
+            path: path.map(Into::into),
+            lenders,
         });
         if let Some(merged) = &self.merged {
             merged.keep(&directory);
@@ -389,7 +352,6 @@ impl Engine {
         let mut found = Found {
             inode: None,
             hides: false,
-            is_opaque: false,
             path: Vec::new(),
             from_root: false,
         };
@@ -421,7 +383,6 @@ impl Engine {
                 None => found.path.push(name.clone()),
             }
             if is_last {
-                found.is_opaque = marks.hides;
                 found.inode = Some((inode, Some(part.clone())));
             }
             here = part;
@@ -430,12 +391,15 @@ impl Engine {
     }
 
     /// The entry of one image's directory under a name, and whether it hides what is below.
-    fn part_entry(
+    pub(super) fn part_entry(
         &self,
         request: &Request<'_>,
         part: &Part,
         name: &[u8],
     ) -> Result<(Option<Arc<Inode>>, bool), Error> {
+        if overlay::is_tar_mark(name) && self.has_marked_names(part.inode.nid) {
+            return Ok((None, false));
+        }
         let found = self.own_lookup(request, &part.inode, name)?;
         let is_hidden = self.has_tar_whiteout(request, part, name)?;
         let Some(nid) = found else {
@@ -475,7 +439,11 @@ impl Engine {
     }
 
     /// One image's directory as a part of the tree, and its marks about those below.
-    fn part(&self, request: &Request<'_>, inode: Arc<Inode>) -> Result<(Part, Marks), Error> {
+    pub(super) fn part(
+        &self,
+        request: &Request<'_>,
+        inode: Arc<Inode>,
+    ) -> Result<(Part, Marks), Error> {
         let opaque = self.overlay_xattr(request, &inode, overlay::OPAQUE)?;
         let mut marks = Marks {
             hides: opaque.as_deref() == Some(b"y"),
@@ -512,7 +480,7 @@ impl Engine {
     /// other.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
         let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
-        if is_lowest {
+        if is_lowest || !self.has_marked_names(inode.nid) {
             return Ok(false);
         }
         let content = self.directory(request, inode)?;
@@ -702,21 +670,27 @@ impl Engine {
         directory: &MergedDirectory,
         same: &SameName,
     ) -> Result<Option<(Nid, u8)>, Error> {
-        let Some((number, entry)) = same.first() else {
-            return Ok(None);
+        let is_mark = |number: &usize, entry: &PartEntry| {
+            let nid = directory.parts[*number].inode.nid;
+            overlay::is_tar_mark(&entry.name) && self.has_marked_names(nid)
+        };
+        let names = same.iter().find(|(number, entry)| !is_mark(number, entry));
+        let Some((number, entry)) = names else {
+            let impossible = same
+                .iter()
+                .find(|(_, mark)| overlay::is_impossible(&mark.name));
+            return impossible.map_or(Ok(None), |(number, _)| {
+                let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
+                Err(self.fault(directory.parts[*number].inode.nid, what))
+            });
         };
         let part = &directory.parts[*number];
-        if overlay::is_impossible(&entry.name) {
-            let what = "a whiteout of a name that cannot be removed (.wh., .wh.. or .wh...)";
-            return Err(self.fault(part.inode.nid, what));
-        }
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
             // Those of the top image, unchanged.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),
-            name if overlay::is_tar_mark(name) => return Ok(None),
             _ => {}
         }
         for above in &directory.parts[..*number] {

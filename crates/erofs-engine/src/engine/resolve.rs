@@ -61,7 +61,7 @@ impl Engine {
 }
 
 /// The names in a path, in reverse order.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")
         .map(<[u8]>::to_vec)

@@ -10,6 +10,9 @@ use crate::cache::ReadCache;
 /// requested most; any other is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
+/// Bytes of a path that weigh as much as a part.
+const PATH: usize = 128;
+
 /// A directory of the tree: the images' directories that it consists of, the top one first. There
 /// is at least one, whose number and attributes are those of the whole.
 #[derive(Debug)]
@@ -17,8 +20,11 @@ pub(crate) struct MergedDirectory {
     /// Its parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
-    /// The directory below an opaque one that has its attributes, if no part has any.
-    pub stated: Option<Arc<Inode>>,
+    /// Its path in the tree; none below a redirect.
+    pub path: Option<Box<[u8]>>,
+    /// Directories of images below from which it has attributes, the first one first; they may be
+    /// hidden.
+    pub lenders: Box<[Arc<Inode>]>,
 }
 
 /// A directory of one image.
@@ -68,7 +74,8 @@ impl MergedDirectories {
     }
 
     pub(crate) fn keep(&self, directory: &Arc<MergedDirectory>) {
-        let weight = directory.parts.len() as u64;
+        let path = directory.path.as_ref().map_or(0, |path| path.len());
+        let weight = (directory.parts.len() + path / PATH) as u64;
         self.met.put(directory.nid(), Arc::clone(directory), weight);
     }
 }

@@ -38,8 +38,53 @@ pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 pub(crate) const METACOPY: &[u8] = b"metacopy";
 
 /// Marks a directory that an archive implies, in images of which `erofast-fetch` has rewritten the
-/// archive.
+/// archive. With [`EXTENDED`] the archive states it later, and only extended attributes come from
+/// below.
 pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
+
+/// A value of [`IMPLIED`].
+const EXTENDED: &[u8] = b"x";
+
+/// A value of [`IMPLIED`]: the directory above was implied, too, when this one was made, and its
+/// group may be the group of this one.
+pub(crate) const MADE_IN_IMPLIED: &[u8] = b"p";
+
+/// On the root of such images: names in them that begin with `.wh.` are no marks.
+pub(crate) const REWRITTEN: &[u8] = b"trusted.overlay.erofast.rewritten";
+
+/// The beginning of these names.
+const REWRITING: &[u8] = b"trusted.overlay.erofast.";
+
+/// The attributes of a directory that come from the layers below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lent {
+    Nothing,
+    Extended,
+    All,
+}
+
+impl Lent {
+    /// By the value of [`IMPLIED`].
+    pub(crate) fn by_mark(value: Option<&[u8]>) -> Self {
+        match value {
+            None => Self::Nothing,
+            Some(EXTENDED) => Self::Extended,
+            Some(_) => Self::All,
+        }
+    }
+}
+
+/// Whether a reader of a single image sees the attribute in a list. One that asks for the others by
+/// their names gets them.
+pub(crate) fn is_listed_alone(name: &[u8]) -> bool {
+    !name.starts_with(REWRITING)
+}
+
+/// Whether a directory gives the attribute to one above that an archive implies. As in containerd,
+/// those that only root reads stay.
+pub(crate) fn is_lent(name: &[u8]) -> bool {
+    !name.starts_with(b"trusted.")
+}
 
 /// The full names of an overlayfs attribute.
 pub(crate) fn attributes(name: &[u8]) -> [Vec<u8>; 2] {
@@ -110,13 +155,6 @@ pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
 pub(crate) fn is_implied(inode: &Inode) -> bool {
     let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
     inode.file_type() == FileType::Directory && attributes == (0o777, 0, 0) && inode.uid != 0
-}
-
-/// Whether a directory may have [`IMPLIED`]: it then has the attributes that nothing is said about.
-pub(crate) fn may_be_marked(inode: &Inode) -> bool {
-    let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
-    let is_plain = attributes == (0o755, 0, 0) && inode.uid == 0;
-    inode.file_type() == FileType::Directory && is_plain && inode.xattr_icount > 0
 }
 
 #[cfg(test)]
