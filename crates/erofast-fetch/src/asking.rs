@@ -22,6 +22,8 @@ const HAS_TLS: &str = "the server has TLS (a registry is asked with it by oci.pl
 
 /// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
 const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
+/// The mark of the superblock, and its offset.
+const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -179,7 +181,8 @@ fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLaye
     });
 }
 
-/// Whether a layer declared as an archive really is one: images occur under that type too.
+/// Whether a layer declared as an archive really is one: images occur under that type too. Archives
+/// need no mark: old ones have none, nor has one of nothing.
 async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
     let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
         return Ok(false);
@@ -187,12 +190,11 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     let server = server.blob(digest)?;
     let begin = async || {
         let response = server.get(&(0..BLOCK.min(*bytes)), None).await?;
-        crate::answer::begin(response, TAR_MAGIC.1 + TAR_MAGIC.0.len()).await
+        crate::answer::begin(response, EROFS_MAGIC.1 + EROFS_MAGIC.0.len()).await
     };
     let begin = patiently(options, begin).await?;
-    Ok(begin
-        .get(TAR_MAGIC.1..)
-        .is_some_and(|rest| rest.starts_with(TAR_MAGIC.0)))
+    let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
+    Ok(has(TAR_MAGIC) || !has(EROFS_MAGIC))
 }
 
 /// Names the option if a registry is contacted without TLS but has it, or the other way round.

@@ -111,6 +111,15 @@ impl Descriptor {
         }
     }
 
+    /// Whether it is an archive whose digest may not be its diff ID. Docker's type of plain archives
+    /// was used for packed ones, and runtimes look at the bytes.
+    fn may_be_packed(&self) -> bool {
+        match self.kind() {
+            Kind::Tar(Packing::Plain) => self.media_type.starts_with("application/vnd.docker."),
+            kind => matches!(kind, Kind::Tar(_)),
+        }
+    }
+
     fn image(&self) -> Result<Layer, Failure> {
         Ok(Layer::Image {
             digest: self.digest()?,
@@ -177,7 +186,13 @@ impl Layers {
         let plain = Kind::Tar(Packing::Plain);
         match &kinds[..] {
             [(Kind::Tar(Packing::Plain), layer)] => {
-                let layer = layer.tar(Packing::Plain, &layer.digest)?;
+                let diff_id = match layer.may_be_packed() {
+                    // Without a config it is what its type says.
+                    true => diff_ids().await.ok().and_then(|ids| ids.into_iter().next()),
+                    false => None,
+                };
+                let diff_id = diff_id.as_deref().unwrap_or(&layer.digest);
+                let layer = layer.tar(Packing::Plain, diff_id)?;
                 let layers = Layers::of(Layer::Tar(layer));
                 return Ok(Layers {
                     may_be_image: true,
@@ -194,11 +209,13 @@ impl Layers {
             return with_devices(&kinds);
         }
         let is_layer = |kind| matches!(kind, Kind::Image | Kind::Skipped | Kind::Tar(_));
-        if kinds.is_empty() || !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
+        if kinds.is_empty() {
+            return Err(Failure::lasting("the manifest has no layers"));
+        }
+        if !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
             return Err(Failure::lasting(unsuitable(listed)));
         }
-        let is_packed = |kind| matches!(kind, Kind::Tar(packing) if packing != Packing::Plain);
-        let diff_ids = match kinds.iter().any(|(kind, _)| is_packed(*kind)) {
+        let diff_ids = match listed.iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
             // An uncompressed layer has the same digest.
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
@@ -218,9 +235,7 @@ impl Layers {
         let at = listed.iter().position(|layer| layer.digest == digest);
         let at =
             at.ok_or_else(|| Failure::lasting(format!("the manifest has no layer {digest}")))?;
-        let is_packed =
-            |layer: &Descriptor| matches!(layer.kind(), Kind::Tar(it) if it != Packing::Plain);
-        let diff_ids = match listed[at..].iter().any(is_packed) {
+        let diff_ids = match listed[at..].iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
         };
@@ -237,7 +252,7 @@ impl Layers {
             (None, Kind::Compressed) => return Err(Failure::lasting(unsuitable(&listed[at..=at]))),
             (None, _) => Layers::of(listed[at].image()?),
         };
-        let above = (at + 1..listed.len()).filter(|above| is_packed(&listed[*above]));
+        let above = (at + 1..listed.len()).filter(|above| listed[*above].may_be_packed());
         let above = above.filter_map(|above| {
             let name = format!("layer {} of {}", above + 1, listed.len());
             Some(tar(above)?.map(|layer| (name, layer)))

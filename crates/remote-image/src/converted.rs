@@ -57,6 +57,12 @@ pub fn find(source: &ImageUrl, options: &Options, diff_id: &str) -> Option<(Iden
     Some((identity, store))
 }
 
+/// Whether there was an image of the layer of which blocks were found damaged.
+pub fn is_damaged(source: &ImageUrl, options: &Options, diff_id: &str) -> bool {
+    let store = cache::find(source, options, &identity(diff_id));
+    !options.share && store.is_some_and(|store| !store.is_whole() || !store.is_verified())
+}
+
 /// An image that is being made. Its remains are removed with this value.
 #[derive(Debug)]
 pub struct Making {

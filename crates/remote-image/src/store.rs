@@ -103,6 +103,18 @@ impl Store {
         self.note(block, 0)
     }
 
+    /// Makes all blocks absent that do not match their checksums, and returns whether there were any.
+    pub fn forget_damaged(&self) -> io::Result<bool> {
+        let mut is_damaged = false;
+        for block in 0..self.count() {
+            if self.has_block(block)? && self.read_block(block)?.is_none() {
+                self.forget_block(block)?;
+                is_damaged = true;
+            }
+        }
+        Ok(is_damaged)
+    }
+
     /// Makes a block absent and frees its space.
     pub fn remove_block(&self, block: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -253,7 +265,9 @@ mod tests {
         let store = store(BLOCK);
         store.write_block(0, &vec![0; BLOCK as usize]).unwrap();
         assert!(store.read_block(0).unwrap().is_some());
+        assert!(!store.forget_damaged().unwrap());
         store.data.write_all_at(&[4], 4711).unwrap();
         assert_eq!(store.read_block(0).unwrap(), None);
+        assert!(store.forget_damaged().unwrap() && !store.has_block(0).unwrap());
     }
 }

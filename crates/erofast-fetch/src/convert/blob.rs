@@ -10,7 +10,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
-use crate::http::{Server, check_range};
+use crate::http::{self, Server, check_range};
 
 /// The pause between two attempts without a byte.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -120,17 +120,24 @@ impl Pace {
 /// A server without ranges may send everything, as long as nothing came before.
 fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
     match response.status() {
-        StatusCode::PARTIAL_CONTENT => check_range(response, &(done..length)),
+        StatusCode::PARTIAL_CONTENT => match http::identity(response)?.length {
+            found if found == length => check_range(response, &(done..length)),
+            found => Err(another_length(found, length)),
+        },
         _ if done > 0 => Err(Failure::lasting(
             "the answer was cut off, and the server has no ranges to go on from there",
         )),
         _ => match response.content_length() {
-            Some(found) if found != length => Err(Failure::lasting(format!(
-                "the blob has {found} bytes, in the manifest {length}"
-            ))),
+            Some(found) if found != length => Err(another_length(found, length)),
             _ => Ok(()),
         },
     }
+}
+
+fn another_length(found: u64, length: u64) -> Failure {
+    Failure::lasting(format!(
+        "the blob has {found} bytes, in the manifest {length}"
+    ))
 }
 
 /// Returns false if nobody is reading any more.

@@ -10,7 +10,7 @@
 //! contents of its working directory. As root, they become processes of nobody.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -37,6 +37,9 @@ pub const NOTE: &str = "note: ";
 
 /// Bytes that are unpacked at once.
 const STEP: usize = 256 << 10;
+
+/// Bytes at the beginning of a layer that say how it is packed.
+const MAGIC: usize = 4;
 
 /// The most bytes of memory for the names of a layer: those of a million files and more.
 const NAMES: u64 = 512 << 20;
@@ -69,7 +72,7 @@ pub fn run() -> Option<ExitCode> {
     let what = arguments.next()?;
     let arguments: Vec<_> = arguments.collect();
     let outcome = match (what.to_str()?, &arguments[..]) {
-        (UNPACK, [packing, most]) => unpack(packing.to_str()?, most.to_str()?.parse().ok()?),
+        (UNPACK, [most]) => unpack(most.to_str()?.parse().ok()?),
         (MAKE, [program, options @ ..]) => {
             let program = Path::new(program);
             make(program).map(|()| {
@@ -93,7 +96,7 @@ pub fn run() -> Option<ExitCode> {
 
 /// Unpacks standard input and rewrites the archive to standard output. Returns the digest of what
 /// was unpacked, of which `most` bytes are accepted.
-fn unpack(packing: &str, most: u64) -> Result<String, String> {
+fn unpack(most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
     let [Ok(input), Ok(output)] = files else {
@@ -101,14 +104,17 @@ fn unpack(packing: &str, most: u64) -> Result<String, String> {
     };
     let contents = unnamed_file().map_err(|error| format!("a file for contents: {error}"))?;
     confine(&[])?;
-    let packings = Packing::ALL.into_iter();
-    let mut packings = packings.filter(|known| known.media_type() == packing);
-    let input: Box<dyn Read> = match packings.next() {
-        Some(Packing::Plain) => Box::new(input),
-        Some(Packing::Gzip) => Box::new(MultiGzDecoder::new(BufReader::with_capacity(STEP, input))),
-        Some(Packing::Zstd) => Box::new(zstandard::Reader::new(input)),
-        None => return Err(format!("{packing}: not a packing")),
+    let mut begin = Vec::new();
+    let read = (&input).take(MAGIC as u64).read_to_end(&mut begin);
+    read.map_err(|error| error.to_string())?;
+    let packing = packing(&begin);
+    let input = Cursor::new(begin).chain(BufReader::with_capacity(STEP, input));
+    let input: Box<dyn Read> = match packing {
+        Packing::Plain => Box::new(input),
+        Packing::Gzip => Box::new(MultiGzDecoder::new(input)),
+        Packing::Zstd => Box::new(zstandard::Reader::new(input)),
     };
+    let packing = packing.media_type();
     let mut archive = Unpacked {
         input,
         hash: Sha256::new(),
@@ -131,6 +137,17 @@ fn unpack(packing: &str, most: u64) -> Result<String, String> {
         Ok(()) => Ok(format!("sha256:{:x}", archive.hash.finalize())),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error.to_string()),
         Err(error) => Err(format!("cannot be unpacked as {packing}: {error}")),
+    }
+}
+
+/// How the layer that begins with these bytes is packed. Media types may be wrong: runtimes look at
+/// the bytes, too.
+fn packing(begin: &[u8]) -> Packing {
+    match *begin {
+        [0x1f, 0x8b, 8, ..] => Packing::Gzip,
+        // A frame, or one that decoders skip.
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
+        _ => Packing::Plain,
     }
 }
 

@@ -76,13 +76,7 @@ pub async fn convert(
     server: &Server,
     layers: Vec<Named>,
 ) -> Result<Vec<Store>, Failure> {
-    let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for named in layers {
-        match find(source, options, &named.layer) {
-            Some((_, store)) => there.push(store),
-            None => missing.push(named),
-        }
-    }
+    let (mut there, missing) = sort(source, options, layers).await;
     if missing.is_empty() {
         return Ok(there);
     }
@@ -132,6 +126,38 @@ pub async fn convert(
         sleep(LOOK / 10).await;
     }
     outcome.map(|()| there)
+}
+
+/// Images that exist, and layers that have none. If one was found damaged, the others are looked
+/// through: whatever has happened to the disk should be mended at once.
+async fn sort(
+    source: &ImageUrl,
+    options: &Options,
+    layers: Vec<Named>,
+) -> (Vec<Store>, Vec<Named>) {
+    let (mut there, mut missing, mut is_damaged) = (Vec::new(), Vec::new(), false);
+    for named in layers {
+        match find(source, options, &named.layer) {
+            Some((_, store)) => there.push((named, store)),
+            None => {
+                let TarLayer { diff_id, .. } = &named.layer;
+                is_damaged |= converted::is_damaged(source, options, diff_id);
+                missing.push(named);
+            }
+        }
+    }
+    let mut good = Vec::new();
+    for (named, store) in there {
+        let looked = tokio::task::spawn_blocking(move || {
+            let damaged = is_damaged && store.forget_damaged().unwrap_or(false);
+            (store, damaged)
+        });
+        match looked.await {
+            Ok((store, false)) => good.push(store),
+            _ => missing.push(named),
+        }
+    }
+    (good, missing)
 }
 
 /// The image of a layer, if it exists.

@@ -217,7 +217,7 @@ impl Pipeline {
         let (packed, sender) = io::pipe()?;
         let mut command = own();
         command.current_dir(directory);
-        command.args([UNPACK, layer.packing.media_type(), &most.to_string()]);
+        command.args([UNPACK, &most.to_string()]);
         command
             .stdin(Stdio::from(packed))
             .stdout(Stdio::from(unpacked));

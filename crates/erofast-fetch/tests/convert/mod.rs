@@ -73,6 +73,47 @@ fn a_single_archive_is_the_image() {
     assert_eq!(place.left().len(), 1, "the same archive");
 }
 
+/// As in containerd.
+#[test]
+fn how_a_layer_is_packed_is_seen_by_its_bytes() {
+    let place = Place::new(COPY);
+    let archives = [1, 2, 3, 4].map(|seed| archive(LENGTH, seed));
+    let docker = "application/vnd.docker.image.rootfs.diff.tar";
+    let put = |archive: &[u8], real, claimed: &str| {
+        let mut layer = place.put(archive, real);
+        layer["mediaType"] = json!(claimed);
+        layer
+    };
+    let layers = [
+        put(&archives[0], TAR, GZIP),
+        put(&archives[1], ZSTD, GZIP),
+        put(&archives[2], GZIP, ZSTD),
+        put(&archives[3], GZIP, docker),
+    ];
+    let diff_ids = [0, 1, 2, 3].map(|number| digest(&archives[number]));
+    place.put_image("v1", &layers, &diff_ids);
+    let found = read_layers(&mut place.start(":v1").unwrap(), &place.options());
+    assert!(found.iter().eq(archives.iter().rev()));
+    let other = archive(LENGTH, 5);
+    let alone = put(&other, ZSTD, docker);
+    place.put_image("v2", &[alone], &[digest(&other)]);
+    let found = read_layers(&mut place.start(":v2").unwrap(), &place.options());
+    assert_eq!(found, [other]);
+}
+
+/// As builders make them of steps that change nothing.
+#[test]
+fn a_layer_may_be_empty() {
+    let place = Place::new(COPY);
+    for media_type in [TAR, GZIP] {
+        place.put_archives("v1", &[(&[0; 1024], media_type)]);
+        let found = read_layers(&mut place.start(":v1").unwrap(), &place.options());
+        assert_eq!(found.len(), 1);
+        assert!(found[0].windows(2).any(|bytes| bytes == b"./"), "the root");
+    }
+    assert_eq!(place.left().len(), 1);
+}
+
 #[test]
 fn an_image_may_have_layers_of_erofs_and_archives() {
     let place = Place::new(COPY);
@@ -208,7 +249,9 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     );
     // Another length.
     put(vec![7; 20]);
-    has(&place.refused(":v1"), "");
+    let size = layers[0]["size"].as_u64().unwrap();
+    let why = format!("the blob has 20 bytes, in the manifest {size}");
+    has(&place.refused(":v1"), &why);
     // Missing, or not accessible to everyone.
     place.registry.0.state().files.remove(&path);
     has(&place.refused(":v1"), "the server answers 404");
@@ -226,15 +269,18 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
         );
     }
     place.registry.0.state().answers.remove(&path);
-    // Not gzip, and gzip that ends too early.
+    // No archive, and gzip that ends too early.
     let diff_ids = [diff_ids[1].clone(), digest(b"")];
     let cut = gzip(&bytes)[..1000].to_vec();
-    for blob in [b"no gzip at all".to_vec(), cut] {
+    for (blob, why) in [
+        (b"no gzip at all".to_vec(), "not a good tar archive: "),
+        (cut, "cannot be unpacked as tar+gzip: "),
+    ] {
         let layer = place.registry.put_blob(&blob, GZIP);
         place.put_image("v2", &[layers[1].clone(), layer], &diff_ids);
         let line = place.refused(":v2");
         assert!(line.contains(": layer 2 of 2 (sha256:"), "{line}");
-        assert!(line.contains("cannot be unpacked as tar+gzip: "), "{line}");
+        assert!(line.contains(why), "{line}");
     }
     // The other layer was fine.
     assert!(top.starts_with("sha256:"));
@@ -248,6 +294,11 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
         let line = place.refused(":v1");
         assert!(line.ends_with(why), "{line}");
     };
+    let none: [serde_json::Value; 0] = [];
+    place
+        .registry
+        .put_manifest("v1", &json!({ "layers": none }));
+    ends("the manifest has no layers");
     let many: Vec<_> = (0..10_000).map(|_| layer.clone()).collect();
     place
         .registry
@@ -446,6 +497,35 @@ fn a_block_that_was_damaged_is_an_error_and_the_layer_is_converted_anew() {
     assert_eq!(read(&file, 0..16_384).unwrap(), bytes[..16_384]);
     let fetcher = &mut place.start(":v1").unwrap();
     assert_eq!(read_layers(fetcher, &place.options()), [bytes]);
+}
+
+#[test]
+fn all_layers_that_were_damaged_are_converted_anew_at_once() {
+    let place = Place::new(COPY);
+    let archives = [1, 2, 3].map(|seed| archive(LENGTH, seed));
+    let layers = [0, 1, 2].map(|number| (&archives[number][..], GZIP));
+    place.put_archives("v1", &layers);
+    let mut fetcher = place.start(":v1").unwrap();
+    let options = place.options();
+    for entry in place.left() {
+        let mut damaged = std::fs::read(entry.join("data")).unwrap();
+        if damaged != archives[1] {
+            damaged[100_000] ^= 1;
+            std::fs::write(entry.join("data"), damaged).unwrap();
+        }
+    }
+    // One reader has found one of them.
+    let first = RemoteFile::new(fetcher.client().unwrap());
+    read(&first, 0..LENGTH).unwrap_err();
+    place.asked_blobs();
+    let again = read_layers(&mut place.start(":v1").unwrap(), &options);
+    assert!(again.iter().eq(archives.iter().rev()));
+    let config = 1;
+    assert_eq!(
+        place.asked_blobs().len(),
+        config + 2,
+        "those that were damaged"
+    );
 }
 
 #[test]
