@@ -111,8 +111,8 @@ impl Descriptor {
         }
     }
 
-    /// Whether it is an archive whose digest may not be its diff ID. Docker's type of plain archives
-    /// was used for packed ones, and runtimes look at the bytes.
+    /// Whether it is an archive whose digest may not be its diff ID. Docker's type of plain
+    /// archives was used for packed ones, and runtimes look at the bytes.
     fn may_be_packed(&self) -> bool {
         match self.kind() {
             Kind::Tar(Packing::Plain) => self.media_type.starts_with("application/vnd.docker."),

@@ -103,7 +103,7 @@ impl Store {
         self.note(block, 0)
     }
 
-    /// Makes all blocks absent that do not match their checksums, and returns whether there were any.
+    /// Makes all blocks absent that do not match their checksums. Returns whether there were any.
     pub fn forget_damaged(&self) -> io::Result<bool> {
         let mut is_damaged = false;
         for block in 0..self.count() {

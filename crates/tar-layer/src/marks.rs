@@ -1,8 +1,8 @@
 //! Attributes for programs that stack layers.
 
 /// An attribute of directories that an archive implies before it states them, if ever: a runtime
-/// gives them attributes of the same directory in the layers below, if there is one. With [`ALL`] and
-/// [`MADE_IN_IMPLIED`] they are all from there, with [`EXTENDED`] the extended ones that the
+/// gives them attributes of the same directory in the layers below, if there is one. With [`ALL`]
+/// and [`MADE_IN_IMPLIED`] all are from there, with [`EXTENDED`] the extended ones that the
 /// directory lacks.
 pub const IMPLIED: &str = "trusted.overlay.erofast.implied";
 

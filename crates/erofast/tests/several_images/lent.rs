@@ -1,5 +1,5 @@
-//! Directories that an archive implies: they have attributes of those below, as a runtime would have
-//! given them. The marks are those of layers that `erofast-fetch` has rewritten.
+//! Directories that an archive implies: they have attributes of those below, as a runtime would
+//! have given them. The marks are those of layers that `erofast-fetch` has rewritten.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

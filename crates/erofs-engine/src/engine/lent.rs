@@ -64,8 +64,9 @@ impl Engine {
         Ok(lenders.last().cloned())
     }
 
-    /// The group of a directory that a runtime has made with no other to copy from, if it is that of
-    /// the directory above, as by mkdir(2). Where that is stated, too, the archive was rewritten so.
+    /// The group of a directory that a runtime has made with no other to copy from, if it is that
+    /// of the directory above, as by mkdir(2). If that one has an entry of its own, the rewritten
+    /// archive states the group.
     fn group_of_above(&self, request: &Request<'_>, made: Nid) -> Result<Option<u32>, Error> {
         let made = self.read_own_inode(request, made)?;
         let mark = self.stored_xattr(request, &made, overlay::IMPLIED)?;
