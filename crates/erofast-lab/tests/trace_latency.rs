@@ -222,6 +222,12 @@ fn why_draws_the_chain_from_the_sleep_to_running_again() {
         ],
         "{text}"
     );
+    assert!(!text.contains("preemption"), "{text}");
+    let text = String::from_utf8(run(REQUEST, &["--why", "erofast"]).stdout).unwrap();
+    assert!(!text.contains("preemption"), "{text}");
+    let error = String::from_utf8(run(WORK_TRACE, &["--why", "a"]).stderr).unwrap();
+    let line = "--why a: no wake-up to follow: 1 wait after a preemption has no chain";
+    assert!(error.contains(line), "{error}");
     for task in ["20", "cc1:20", "cc", "^cc[0-9]$"] {
         assert!(run(REQUEST, &["--why", task]).status.success());
     }

@@ -59,6 +59,19 @@ fn a_path_that_is_not_in_the_image_is_named() {
 }
 
 #[test]
+fn a_flag_for_urls_has_no_effect_on_a_local_file_and_a_line_says_so() {
+    let image = fixture("meta.erofs").display().to_string();
+    let output = erofast(&["info", "--fetch", "whole", "--cache-size", "1G", &image]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(
+        errors,
+        "erofast: --cache-size, --fetch: no effect on local files\n"
+    );
+    assert!(erofast(&["info", &image]).stderr.is_empty());
+}
+
+#[test]
 fn an_image_and_a_directory_in_the_wrong_order_are_found_out() {
     let (image, folder) = (
         fixture("meta.erofs"),

@@ -207,6 +207,21 @@ impl MountOptions {
         matches!(self.profile, Some(ProfileLocation::Recorded(_)))
     }
 
+    /// The given options that have an effect only on images at URLs.
+    pub(crate) fn for_urls(&self) -> impl Iterator<Item = String> {
+        let is_given = |option: &&KnownOption| {
+            self.given.iter().any(|given| {
+                let given = given.to_string_lossy();
+                let name = given.split('=').next().unwrap_or_default();
+                documented_option(name) == option.name()
+            })
+        };
+        let known = KNOWN.iter().filter(|option| option.is_for_urls());
+        known
+            .filter(is_given)
+            .map(|option| option.name().to_owned())
+    }
+
     /// Unknown options are errors unless they are `ignored`.
     fn parse_but<S: AsRef<OsStr>>(
         lists: &[S],
@@ -354,6 +369,13 @@ impl MountOptions {
     pub fn served_by_workers(&self) -> bool {
         self.engine.workers != WorkersMode::Inline
     }
+}
+
+/// A notice about options that only images at URLs have a use for; `None` without any.
+pub fn without_effect(names: impl Iterator<Item = String>) -> Option<String> {
+    let names: Vec<String> = names.collect();
+    let is_any = !names.is_empty();
+    is_any.then(|| format!("{}: no effect on local files", names.join(", ")))
 }
 
 fn decoded_size(name: &str, text: &str) -> Result<u64, OptionError> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use erofs_engine::{VerityOptions, remote};
 
-use crate::options::{MountOptions, ProfileLocation};
+use crate::options::{MountOptions, ProfileLocation, without_effect};
 
 /// The filesystem type in `/proc/mounts`.
 pub const FSTYPE: &str = "fuse.erofast";
@@ -53,6 +53,14 @@ impl MountRequest {
         self.files()
             .into_iter()
             .any(|path| remote::url(&path).is_some())
+    }
+
+    /// A notice about options that have no effect on this image.
+    pub(crate) fn without_effect(&self) -> Option<String> {
+        match self.is_remote() {
+            true => None,
+            false => without_effect(self.options.for_urls()),
+        }
     }
 
     /// Whether the image is a single file with a path, and nothing verifies its blocks.

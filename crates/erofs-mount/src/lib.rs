@@ -31,7 +31,7 @@ pub use daemon::{mount, run_if_daemon};
 pub use erofs_engine::trace_spans::Span;
 pub use erofs_fuse::error::{Error, HelperError};
 pub use erofs_fuse::options::{
-    KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode,
+    KNOWN, KnownOption, MountOptions, OptionError, READ_AHEAD_KB, SandboxMode, without_effect,
 };
 pub use erofs_fuse::request::{FSTYPE, MountRequest};
 #[cfg(feature = "fail-points")]

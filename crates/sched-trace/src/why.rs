@@ -124,6 +124,17 @@ pub enum Action {
     },
 }
 
+/// The longest chains of some threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Chains {
+    /// Number of all chains with the same origin.
+    pub of: usize,
+    /// Waits after a preemption. They begin with no wake-up, so no chain leads to them.
+    pub preemptions: usize,
+    /// The longest, longest first.
+    pub longest: Vec<Chain>,
+}
+
 /// Something that a thread worked on, or that interrupted it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Doing {
@@ -145,13 +156,13 @@ pub fn longest(
     report: &Report,
     wanted: &dyn Fn(i32) -> bool,
     count: usize,
-) -> (usize, Vec<Chain>) {
+) -> Chains {
     let finder = Finder::new(trace, report);
-    let wakeups = report
-        .waits
-        .iter()
-        .filter(|wait| wait.kind == WaitKind::Wakeup && wanted(wait.pid));
+    let waits = report.waits.iter().filter(|wait| wanted(wait.pid));
+    let (wakeups, preemptions): (Vec<&Wait>, Vec<&Wait>) =
+        waits.partition(|wait| wait.kind == WaitKind::Wakeup);
     let mut begins: Vec<(Origin, u64, &Wait)> = wakeups
+        .into_iter()
         .map(|wait| {
             let (origin, start_ns) = finder.origin(wait);
             (origin, start_ns, wait)
@@ -167,7 +178,11 @@ pub fn longest(
     let chains = begins
         .into_iter()
         .map(|(origin, start_ns, wait)| finder.chain(origin, start_ns, wait));
-    (all, chains.collect())
+    Chains {
+        of: all,
+        preemptions: preemptions.len(),
+        longest: chains.collect(),
+    }
 }
 
 /// The chain that ends with a wait.
@@ -405,9 +420,9 @@ mod tests {
 
     /// All chains of a thread.
     fn chains(trace: &Trace, of: i32) -> Vec<Chain> {
-        let (all, chains) = longest(trace, &analyse(trace), &|pid| pid == of, 3);
-        assert_eq!(all, chains.len());
-        chains
+        let chains = longest(trace, &analyse(trace), &|pid| pid == of, 3);
+        assert_eq!(chains.of, chains.longest.len());
+        chains.longest
     }
 
     /// The program sends a request on CPU 0 at 100 us and wakes the worker, which waits behind fio
@@ -522,6 +537,18 @@ mod tests {
             (doing.name.as_str(), doing.queued_by),
             (WORK, Some(PROGRAM))
         );
+    }
+
+    #[test]
+    fn waits_after_a_preemption_are_counted_although_they_have_no_chain() {
+        let counts = |script: &str| {
+            let trace = trace(script);
+            let chains = longest(&trace, &analyse(&trace), &|pid| pid == PROGRAM, 3);
+            (chains.of, chains.preemptions)
+        };
+        assert_eq!(counts(ITEM), (1, 0));
+        let preempted = format!("{ITEM}; 100 0 20 R 9; 150 0 9 S 20");
+        assert_eq!(counts(&preempted), (1, 1));
     }
 
     #[test]

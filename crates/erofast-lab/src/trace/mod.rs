@@ -152,7 +152,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
         .transpose()?;
     if let Some(file) = &args.html {
         let longest = match &chains {
-            Some((_, chains)) => chains.first().cloned(),
+            Some(chains) => chains.longest.first().cloned(),
             None => {
                 let worst = report.worst(1, &filter);
                 worst
@@ -180,13 +180,13 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             json["interrupts"] = serde_json::json!(lost);
             json["quotas"] = serde_json::json!(quotas::quotas(&trace, &report, &filter));
             json["slept_in"] = serde_json::json!(sleeps::places(&trace, &report, &filter));
-            if let Some((all, chains)) = chains {
-                json["why"] = serde_json::json!({ "of": all, "longest": chains });
+            if let Some(chains) = chains {
+                json["why"] = serde_json::json!(chains);
             }
             print_json(&json)?;
         }
-        (Some((all, chains)), false) => {
-            why::print(&report, why.unwrap_or_default(), *all, chains)?;
+        (Some(chains), false) => {
+            why::print(&report, why.unwrap_or_default(), chains)?;
         }
         (None, false) => print(&trace, &report, &filter, args)?,
     }

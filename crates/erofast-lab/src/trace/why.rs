@@ -4,7 +4,7 @@ use anyhow::{bail, ensure};
 use erofast_cli::Outcome;
 use regex::Regex;
 use sched_trace::latency::Report;
-use sched_trace::why::{self, Action, Chain, Origin, Step};
+use sched_trace::why::{self, Action, Chain, Chains, Origin, Step};
 use sched_trace::{Notice, Trace};
 
 use super::detail::class;
@@ -21,7 +21,7 @@ type Named<'a> = &'a dyn Fn(i32, &str) -> bool;
 
 /// Finds the chains of the threads that `task` names: PID, NAME or NAME:PID, otherwise the
 /// beginning of a name, otherwise a regular expression.
-pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<(usize, Vec<Chain>)> {
+pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<Chains> {
     let exact = |pid: i32, comm: &str| {
         task == pid.to_string() || task == comm || task == format!("{comm}:{pid}")
     };
@@ -29,19 +29,36 @@ pub fn chains(trace: &Trace, report: &Report, task: &str) -> anyhow::Result<(usi
     let pattern = Regex::new(task).ok();
     let matches = |_: i32, comm: &str| pattern.as_ref().is_some_and(|re| re.is_match(comm));
     let ways: [Named<'_>; 3] = [&exact, &begins, &matches];
+    let mut preemptions = 0;
     for names in ways {
         let wanted = |pid: i32| names(pid, &report.comm(pid).to_string());
-        let (all, chains) = why::longest(trace, report, &wanted, CHAINS);
-        if !chains.is_empty() {
-            return Ok((all, chains));
+        let chains = why::longest(trace, report, &wanted, CHAINS);
+        if !chains.longest.is_empty() {
+            return Ok(chains);
         }
+        preemptions = chains.preemptions.max(preemptions);
     }
     ensure!(report.switches > 0, "--why {task}: {}", Notice::NoSwitches);
-    bail!("--why {task}: the trace has no wait of such a thread");
+    ensure!(
+        preemptions == 0,
+        "--why {task}: no wake-up to follow: {}",
+        without_chain(preemptions)
+    );
+    bail!("--why {task}: no thread of that name or PID waits in this trace");
+}
+
+/// "3 waits after preemptions have no chain".
+fn without_chain(preemptions: usize) -> String {
+    match preemptions {
+        1 => "1 wait after a preemption has no chain".to_owned(),
+        waits => format!("{waits} waits after preemptions have no chain"),
+    }
 }
 
 /// Draws the chains.
-pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyhow::Result<Outcome> {
+pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Outcome> {
+    let (all, preemptions) = (chains.of, chains.preemptions);
+    let chains = &chains.longest;
     let origin = chains.first().map_or(Origin::Wakeup, |chain| chain.origin);
     let what = match origin {
         Origin::Request => "from a request to a FUSE mount to running again",
@@ -50,6 +67,9 @@ pub fn print(report: &Report, task: &str, all: usize, chains: &[Chain]) -> anyho
         Origin::Wakeup => "from a wake-up to running",
     };
     outln!("{task}: {what}, the longest {} of {all}.", chains.len());
+    if preemptions > 0 {
+        outln!("{}.", without_chain(preemptions));
+    }
     for (number, chain) in chains.iter().enumerate() {
         outln!(
             "\n{}. {} from {:.6} s",

@@ -29,12 +29,19 @@ impl<const URL: bool> Flags<URL> {
         let flags = KNOWN
             .iter()
             .filter_map(|option| Some((option.flag?, option)));
-        flags.filter(|(flag, _)| flag.starts_with("verity") != URL)
+        flags.filter(|(_, option)| option.is_for_urls() == URL)
     }
 
     /// The flags as names and values of mount options.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
         self.0.iter().map(|(option, value)| (option.name(), value))
+    }
+
+    /// The given flags as they are written: `--cache-dir`.
+    #[cfg(feature = "tools")]
+    pub fn written(&self) -> impl Iterator<Item = String> {
+        let flags = self.0.iter().filter_map(|(option, _)| option.flag);
+        flags.map(|flag| format!("--{flag}"))
     }
 
     /// Applies them to the options of an image.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::{Args, ValueHint};
 use erofast_cli::{Usage, examples_help};
 use erofs_engine::{Engine, EngineOptions, Offset, WorkersMode};
+use erofs_mount::{note, without_effect};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::files::FileArgs;
@@ -119,6 +120,11 @@ impl ImageArgs {
         self.opening.apply(&mut options)?;
         self.verity.apply(&mut options)?;
         options.remote.gives_up = true;
+        if !options.is_remote(&self.image)
+            && let Some(line) = without_effect(self.opening.remote.written())
+        {
+            note(line);
+        }
         allow_many_files();
         Ok(Engine::open(&self.image, &options)?)
     }

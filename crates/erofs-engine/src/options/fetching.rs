@@ -16,6 +16,12 @@ impl EngineOptions {
         images.flat_map(|image| image.files()).collect()
     }
 
+    /// Whether one of these files is at a URL.
+    pub fn is_remote(&self, image: &Path) -> bool {
+        let mut files = self.files(image).into_iter();
+        files.any(|path| remote::url(&path).is_some())
+    }
+
     /// The options of the image among these whose first file this is; `None` for other files.
     pub fn of_first_file(&self, image: &Path, file: &Path) -> Option<EngineOptions> {
         let mut images = self.images(image).into_iter();

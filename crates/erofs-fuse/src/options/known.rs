@@ -17,6 +17,11 @@ impl KnownOption {
     pub fn name(&self) -> &'static str {
         self.usage.split('=').next().unwrap_or(self.usage)
     }
+
+    /// Whether it has an effect only on images at URLs.
+    pub fn is_for_urls(&self) -> bool {
+        self.name() == "prefetch" || self.flag.is_some_and(|flag| !flag.starts_with("verity"))
+    }
 }
 
 macro_rules! options {

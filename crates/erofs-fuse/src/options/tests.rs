@@ -201,3 +201,24 @@ fn numbers_that_do_not_fit_are_too_large_and_not_malformed() {
     assert!(refusal("fsname=").contains("must be a name"));
     assert!(refusal("remount").starts_with("remount: "));
 }
+
+#[test]
+fn options_for_urls_are_named_for_a_local_image() {
+    let line = |image: &str, list: &str| {
+        let request = crate::request::MountRequest {
+            image: image.into(),
+            mountpoint: "/m".into(),
+            options: parse(list),
+            foreground: false,
+        };
+        request.without_effect()
+    };
+    let given = "hipri,fetch=whole,timeout_read=5,verity=auto,prefetch=all,profile=off";
+    assert_eq!(
+        line("/a.erofs", given).as_deref(),
+        Some("prefetch, fetch, timeout.read: no effect on local files")
+    );
+    assert_eq!(line("https://host/a.erofs", given), None);
+    assert_eq!(line("/a", "fetch=whole,device=https://host/b"), None);
+    assert_eq!(line("/a.erofs", "hipri,verity=auto,offset=0"), None);
+}

@@ -106,6 +106,7 @@ pub fn serve(
         .notice()
         .into_iter()
         .chain(engine.notices())
+        .chain(request.without_effect())
         .collect();
     let no_log = log.notice();
     let root = find_root(&engine, options)?;

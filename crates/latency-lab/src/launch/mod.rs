@@ -44,7 +44,6 @@ pub use report::{
 pub use sample::{Sample, ThreadWaits};
 pub use side::{Scan, Side, commands};
 
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use crate::engine::{Site, mount_point, present};
@@ -76,10 +75,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     if let Some(line) = too_few(options.iterations, compared, comparisons) {
         progress.line(&line);
     }
-    // For a person, who can stop whatever is busy.
-    if io::stderr().is_terminal()
-        && let Some(line) = load_found(options.foreign_limit)
-    {
+    if let Some(line) = load_found(options.foreign_limit) {
         progress.line(&line);
     }
     let environment = match &mut site {

@@ -166,11 +166,20 @@ fn profile(report: &Value) -> String {
         None => {}
     }
     let shown = programs.iter().take(MOST_PROGRAMS).map(|program| {
-        let launches = units::count(number(program, "/launches"), "launch");
+        let launches = match number(program, "/launches") {
+            0 => "not launched yet".to_owned(),
+            launches => format!("{} learned", units::count(launches, "launch")),
+        };
+        let origin = match string(program, "/origin") {
+            "beside" => ", profile from beside the image",
+            "registry" => ", profile from the registry",
+            "image" => ", profile from the image",
+            _ => "",
+        };
         let windows = number(program, "/windows");
         let asked = program["windows_asked"].as_u64().map(|asked| {
             let there = windows.saturating_sub(asked);
-            format!(", the last one found {there} of {windows} windows there before it asked")
+            format!(", the last one found {there} of {windows} windows read ahead")
         });
         let path = match string(program, "/path") {
             "" => format!("inode {}", number(program, "/nid")),
@@ -178,7 +187,7 @@ fn profile(report: &Value) -> String {
         };
         line(
             "",
-            &format!("{path}: {launches} learned{}", asked.unwrap_or_default()),
+            &format!("{path}: {launches}{origin}{}", asked.unwrap_or_default()),
         )
     });
     line("profile", &text) + &shown.collect::<String>()
@@ -494,10 +503,14 @@ mod tests {
         answer["profile"]["programs"] = json!([
             {"path": "bin/cc", "launches": 4, "windows": 385, "windows_asked": 14},
             {"path": "", "nid": 98, "launches": 1, "windows": 2, "windows_asked": null},
+            {"path": "bin/ld", "origin": "image", "launches": 0, "windows": 9},
+            {"path": "bin/as", "origin": "beside", "launches": 2, "windows": 9},
         ]);
         let learned = page(&answer, None);
         let lines = "profile    learning\n           bin/cc: 4 launches learned, the last one found 371 \
-            of 385 windows there before it asked\n           inode 98: 1 launch learned\n";
+            of 385 windows read ahead\n           inode 98: 1 launch learned\n           \
+            bin/ld: not launched yet, profile from the image\n           \
+            bin/as: 2 launches learned, profile from beside the image\n";
         assert!(learned.contains(lines), "{learned}");
     }
 
