@@ -51,7 +51,7 @@ impl Layout {
                 .and_then(|size| start.checked_add(size))
                 .ok_or_else(|| {
                     Error::Format(format!(
-                        "a tree over {} data blocks would have no end",
+                        "a hash tree over {} data blocks would be too large",
                         parameters.data_blocks
                     ))
                 })?;

@@ -82,7 +82,7 @@ impl Parameters {
         check_block_size("hash", self.hash_block_size)?;
         if self.salt.len() > MAX_SALT {
             return refuse(format!(
-                "a salt of {} bytes: at most {MAX_SALT} are possible",
+                "a salt of {} bytes; the limit is {MAX_SALT}",
                 self.salt.len()
             ));
         }

@@ -26,7 +26,7 @@ impl FromStr for RootHash {
         let digits = text.as_bytes();
         if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * MAX_DIGEST {
             return refuse(format!(
-                "{} characters cannot be the hexadecimal digits of a hash",
+                "no supported hash has {} hexadecimal digits",
                 text.chars().count()
             ));
         }

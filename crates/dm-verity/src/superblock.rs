@@ -45,7 +45,7 @@ fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Parameters, Error
     let salt_size = usize::from(u16::from_le_bytes([bytes[80], bytes[81]]));
     if salt_size > MAX_SALT {
         return refuse(format!(
-            "a salt of {salt_size} bytes: at most {MAX_SALT} are possible"
+            "a salt of {salt_size} bytes; the limit is {MAX_SALT}"
         ));
     }
     let salt = 88..88 + salt_size;
@@ -72,7 +72,7 @@ fn tree_start(offset: u64, hash_block_size: u32) -> Result<u64, Error> {
         .and_then(|end| end.checked_next_multiple_of(hash_block_size.into()))
         .ok_or_else(|| {
             Error::Format(format!(
-                "hash block size {hash_block_size} behind byte {offset}: impossible"
+                "hash block size {hash_block_size} after byte {offset}: impossible"
             ))
         })
 }

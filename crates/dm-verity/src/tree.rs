@@ -40,13 +40,14 @@ impl Tree {
                 bytes => format!("{bytes} bytes"),
             };
             return Err(Error::RootHash(format!(
-                "{bytes}, but a digest of this tree's algorithm has {digest_size}"
+                "{bytes}, but the digests of this tree have {digest_size}"
             )));
         }
         let layout = Layout::new(&parameters)?;
         if layout.end(&parameters) > hash_device.size() {
             return Err(Error::Format(format!(
-                "the hash tree of {} data blocks ends at byte {}, the hash device at byte {}",
+                "the hash tree of {} data blocks ends at byte {}, but the hash device ends at \
+                 byte {}",
                 parameters.data_blocks,
                 layout.end(&parameters),
                 hash_device.size()

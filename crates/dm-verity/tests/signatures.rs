@@ -93,31 +93,31 @@ fn what_is_no_trusted_signature_is_refused_with_its_reason() {
             "rsa-keyid",
             ROOT,
             &["other"],
-            "has the signer's key identifier ",
+            "matches the signer's key identifier ",
         ),
         // The certificate inside the signature is not a reason to trust it.
         (
             "rsa-certificate",
             ROOT,
             &["p256"],
-            "has the signer's serial number 10:00",
+            "matches the signer's serial number 10:00",
         ),
         (
             "two-signers",
             ROOT,
             &["rsa"],
-            "has the signer's serial number 10:01",
+            "matches the signer's serial number 10:01",
         ),
         ("rsa", ROOT, &[], "there is no certificate (*.crt) in "),
         ("rsa", ROOT, &["ed25519"], "is not RSA"),
-        ("rsa-pss", ROOT, &["rsa"], "is not that of the key in"),
+        ("rsa-pss", ROOT, &["rsa"], "does not match the key in"),
         ("rsa-sha1", ROOT, &["rsa"], "is not SHA-256, -384 or -512"),
-        ("rsa-attached", ROOT, &["rsa"], "not detached"),
+        ("rsa-attached", ROOT, &["rsa"], "must be detached"),
         (
             "p256",
             ROOT,
             &["rsa", "p384"],
-            "has the signer's serial number 10:01",
+            "matches the signer's serial number 10:01",
         ),
     ];
     for (name, root, trusted, reason) in cases {

@@ -192,7 +192,7 @@ fn another_root_hash_opens_nothing() {
     let error = open(&area, "0011").unwrap_err().to_string();
     assert_eq!(
         error,
-        "root hash: 2 bytes, but a digest of this tree's algorithm has 32"
+        "root hash: 2 bytes, but the digests of this tree have 32"
     );
 }
 
@@ -272,7 +272,7 @@ fn hostile_superblocks_get_one_line() {
             "2^52 data blocks",
             72,
             vec![0, 0, 0, 0, 0, 0, 0x10, 0],
-            "the hash device at byte",
+            "the hash device ends at byte",
         ),
         ("a long salt", 80, vec![1, 1], "a salt of 257 bytes"),
         ("padding", 511, vec![1], "byte 511"),

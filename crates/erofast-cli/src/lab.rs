@@ -10,7 +10,7 @@ use crate::examples::examples_help;
 /// The experiments.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Launch a program cold out of each engine's mount, and report which threads waited for a CPU
+    /// Launch a program cold from each engine's mount, and report which threads waited for a CPU
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
@@ -18,9 +18,9 @@ pub enum LabCommand {
     Read(LabReadArgs),
     /// Launch several well-known programs and read trees, one row each
     Suite(LabSuiteArgs),
-    /// Compare two reports that --json wrote, of different days, devices or versions
+    /// Compare two JSON reports, of different days, devices or versions
     Diff(LabDiffArgs),
-    /// Make the page or the tables of reports that --json wrote
+    /// Make the page or the tables of JSON reports
     Report(LabReportArgs),
     /// Measure page allocation of launches under memory pressure
     Pressure(LabPressureArgs),
@@ -35,13 +35,13 @@ pub enum LabCommand {
 
 /// The words with which [`LabEngineArgs::engines`] begin, and the meaning of each.
 pub const ENGINES: [(&str, &str); 7] = [
-    ("kernel", "The image file itself, by the kernel"),
-    ("kernel-loop", "By the kernel over a loop device"),
-    ("module:", "By this module of the kernel"),
-    ("erofsfuse", "By the program of erofs-utils"),
+    ("kernel", "The kernel's EROFS, mounted from the image file"),
+    ("kernel-loop", "The kernel's EROFS on a loop device"),
+    ("module:", "This kernel module"),
+    ("erofsfuse", "erofsfuse of erofs-utils"),
     ("erofast", "erofast by default"),
     ("erofast:", "erofast with these mount options"),
-    ("url:", "erofast, of the image at a URL"),
+    ("url:", "erofast with the image at a URL"),
 ];
 
 /// The engines of an experiment.
@@ -72,10 +72,10 @@ pub struct LabSuiteArgs {
     /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
-    /// Launches of each program that count; trees are read at most 14 times
+    /// Measured launches of each program; trees are read at most 14 times
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub iterations: usize,
-    /// What keeps the machine busy during launches
+    /// Load during launches
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// Only this part (repeatable): compiler, python, shell, git, node, java, small-files,
@@ -137,23 +137,23 @@ pub struct LabReportArgs {
 pub struct LabPressureArgs {
     /// Image to launch from
     pub image: PathBuf,
-    /// Sizes of the page pool to compare, in pages of 4 KiB
+    /// Page pool sizes to compare, in pages of 4 KiB
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [0, 16, 64, 256])]
     pub pools: Vec<usize>,
-    /// Mount options that all have in common
+    /// Mount options common to all
     #[arg(
         short = 'o',
         value_name = "OPT[,OPT...]",
         default_value = "workers=percpu,hipri=auto,cache=0"
     )]
     pub options: String,
-    /// Memory of the group that daemon and programs run in, in MiB
+    /// Memory limit of the cgroup of daemon and programs, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 96)]
     pub limit: u64,
-    /// Programs in a row; the last one is measured
+    /// Number of programs launched in a row; the last one is measured
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub programs: usize,
-    /// Measured launches for each size of the pool
+    /// Measured launches for each pool size
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub iterations: usize,
     /// Longest time a program may take, in seconds
@@ -179,16 +179,16 @@ pub struct LabReadArgs {
     /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
-    /// Samples of each test (default: as many as a claim needs, or 5 of one engine)
+    /// Samples of each test (default: as many as a claim needs, or 5 with one engine)
     #[arg(long, value_name = "N")]
     pub iterations: Option<usize>,
-    /// Test to make: seq, rand, tree, meta, list (repeatable; all of them by default)
+    /// Test to run: seq, rand, tree, meta, list (repeatable; all of them by default)
     #[arg(long = "test", value_name = "TEST")]
     pub tests: Vec<String>,
     /// Only tests with this number of readers or jobs
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
-    /// Only with the image in the page cache (warm) or on the disk (cold)
+    /// Only with the image in the page cache (warm) or not (cold)
     #[arg(long = "image-state", value_name = "warm|cold")]
     pub state: Option<String>,
     /// Seed of the order, and of the places of random reads
@@ -211,13 +211,13 @@ pub struct LabHotplugArgs {
     /// Number of offline and online cycles
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub cycles: usize,
-    /// CPU to take offline (default: the last one that can)
+    /// CPU to take offline (default: the last one that can go offline)
     #[arg(long, value_name = "N")]
     pub cpu: Option<u32>,
     /// Number of reading threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub readers: usize,
-    /// What keeps the machine busy
+    /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
     /// Forms of the report.
@@ -238,28 +238,28 @@ pub struct LabKernelArgs {
     /// Make the mount the root directory of the program
     #[arg(long)]
     pub root: bool,
-    /// Launches of each variant that count
+    /// Measured launches of each variant
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub iterations: usize,
-    /// Begin no further round of launches after this time; fewer launches count then
+    /// Start no further round of launches after this time
     #[arg(long, value_name = "N", default_value_t = 9)]
     pub minutes: u64,
-    /// What keeps the machine busy
+    /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// Value of the module's parameter (repeatable; 0 and 64 by default)
+    /// Value of the module parameter (repeatable; default: 0 and 64)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
-    /// CPUs of the machine, 1 to 16
+    /// Number of CPUs of the machine, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub cpus: usize,
-    /// CPU of the machine, amd64 or arm64 (default: that of this machine; another is emulated)
+    /// Architecture of the machine, amd64 or arm64 (default: this one's; another is emulated)
     #[arg(long, value_name = "ARCH", value_parser = ["amd64", "arm64"])]
     pub arch: Option<String>,
     /// Directory of static programs for the machine (default: that of erofast-lab)
     #[arg(long, value_name = "DIR")]
     pub programs: Option<PathBuf>,
-    /// Emulate the machine even where KVM works
+    /// Emulate the machine even if KVM works
     #[arg(long)]
     pub emulate: bool,
     /// Directory for packages and modules, kept for the next run (default: a temporary one)
@@ -275,13 +275,13 @@ pub struct LabKernelArgs {
     /// Debian suite of the kernel and QEMU
     #[arg(long, value_name = "NAME", default_value = "bookworm-backports")]
     pub suite: String,
-    /// Only build the modules for the kernel that runs here, into this directory
+    /// Only build the modules for the running kernel, into this directory
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "arch", "programs"])]
     pub module_for_this_kernel: Option<PathBuf>,
     /// Seed of the order of launches
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print all figures after the answer, as is done where standard output is no terminal
+    /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
     /// Forms of the report.
@@ -295,13 +295,13 @@ pub struct LabKernelArgs {
 /// The launches of an experiment, and what is shown of them.
 #[derive(Args, Debug)]
 pub struct LabRoundsArgs {
-    /// Launches before those that count
+    /// Warm-up launches, which are not measured
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub warmup: usize,
     /// Longest time a launch may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// Launch as often without the recorder too, and report the cost of recording
+    /// Also launch as often without the recorder, and report the cost of recording
     #[arg(long)]
     pub overhead: bool,
     /// Directory for the 500 MB file of the load fio
@@ -316,7 +316,7 @@ pub struct LabRoundsArgs {
     /// Write the distributions of time and waits as an SVG file too
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Print all figures after the answer, as is done where standard output is no terminal
+    /// Print all figures after the answer (default if standard output is not a terminal)
     #[arg(long)]
     pub details: bool,
     /// Forms of the report.
@@ -333,16 +333,16 @@ pub struct LabLaunchArgs {
     /// The engines to compare.
     #[command(flatten)]
     pub compared: LabEngineArgs,
-    /// Launches of each engine that count
+    /// Measured launches of each engine
     #[arg(long, value_name = "N", default_value_t = 50, visible_alias = "runs")]
     pub iterations: usize,
-    /// Command line for the shell, run before each launch is mounted
+    /// Shell command line to run before each mount
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<OsString>,
-    /// Directory the program runs in; {} stands for the mount point (default: /)
+    /// Working directory of the program; {} stands for the mount point (default: /)
     #[arg(long, value_name = "DIR", conflicts_with = "root")]
     pub chdir: Option<PathBuf>,
-    /// What keeps the machine busy: fio, none, or a command line for the shell
+    /// Load: fio, none, or a shell command line
     #[arg(long, value_name = "LOAD", default_value = "fio")]
     pub load: String,
     /// Make the mount the root directory of the program
@@ -360,31 +360,31 @@ pub struct LabLaunchArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab run"))]
 pub struct LabRunArgs {
-    /// Launches of each command that count
+    /// Measured launches of each command
     #[arg(long, value_name = "N", default_value_t = 20, visible_alias = "runs")]
     pub iterations: usize,
     /// Name of a command in the report (repeatable, in the order of the commands)
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Command line for the shell, run before each launch (one, or one a command)
+    /// Shell command line to run before each launch (one for all, or one per command)
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Vec<OsString>,
-    /// Launch each command with every value in the place of {NAME} (repeatable)
+    /// Launch each command with every value substituted for {NAME} (repeatable)
     #[arg(long = "scan", value_name = "NAME=VALUE,FIRST..LAST,...")]
     pub scans: Vec<String>,
-    /// Directory the commands run in (default: this one)
+    /// Working directory of the commands (default: this one)
     #[arg(long, value_name = "DIR")]
     pub chdir: Option<PathBuf>,
-    /// What keeps the machine busy: none, fio, or a command line for the shell
+    /// Load: none, fio, or a shell command line
     #[arg(long, value_name = "LOAD", default_value = "none")]
     pub load: String,
-    /// Count launches that end with another exit status than 0, too
+    /// Also count launches with an exit status other than 0
     #[arg(long)]
     pub ignore_failure: bool,
     /// How they are launched.
     #[command(flatten)]
     pub rounds: LabRoundsArgs,
-    /// Commands, with -- between them; one of a single word with a space is for the shell
+    /// Commands, separated by --; a single word with a space is run by the shell
     #[arg(last = true, required = true)]
     pub commands: Vec<OsString>,
 }

@@ -36,12 +36,12 @@ pub use trace::{By, Moment, Sort, TraceCommand, TraceDiffArgs, TraceLatencyArgs,
 pub enum MeasureCommand {
     /// Record and read scheduler traces
     ///
-    /// The program erofast-lab does it, which has a package of its own.
+    /// This is done by erofast-lab, a program with a package of its own.
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Measure scheduling latency with experiments
     ///
-    /// The program erofast-lab does it, which has a package of its own.
+    /// This is done by erofast-lab, a program with a package of its own.
     #[command(subcommand)]
     Lab(LabCommand),
 }

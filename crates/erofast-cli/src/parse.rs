@@ -92,7 +92,7 @@ fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
         let path = format!("{path} {}", command.get_name());
         let below = closest(command, &path, word);
         let hint = match letters {
-            0 => format!("it is {path}"),
+            0 => format!("the command is {path}"),
             _ => format!("a similar command exists: {path}"),
         };
         below.into_iter().chain([(letters, hint)])

@@ -11,11 +11,11 @@ use crate::examples::examples_help;
 /// The subcommands of `trace`.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Record the scheduler of this machine, in Perfetto's format
+    /// Record the scheduler of this machine in Perfetto format
     Record(TraceRecordArgs),
     /// Show which threads waited for a CPU, how long, and for which work queue
     Latency(TraceLatencyArgs),
-    /// Compare two recordings: whose threads or work items wait more, what appears and what is gone
+    /// Compare two recordings: what waits longer, what is new and what is gone
     Diff(TraceDiffArgs),
 }
 
@@ -25,7 +25,7 @@ pub enum TraceCommand {
 pub struct TraceDiffArgs {
     /// Trace file, in any format that trace latency reads
     pub old: PathBuf,
-    /// Another one, which is compared with it
+    /// Trace file to compare with it
     pub new: PathBuf,
     /// Rows of the tables
     #[arg(long, value_enum, default_value_t = By::Comm)]
@@ -33,7 +33,7 @@ pub struct TraceDiffArgs {
     /// Only threads and work queues whose name matches
     #[arg(long = "match", value_name = "RE")]
     pub matching: Option<String>,
-    /// Rows to compare, those that wait longest; more rows make each claim harder
+    /// Number of rows to compare, those that wait longest; each claim is harder with more rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
     /// Write the report as one HTML file too, with every block
@@ -77,7 +77,7 @@ fn parse_buffer(text: &str) -> Result<usize, String> {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast trace latency"))]
 pub struct TraceLatencyArgs {
-    /// Trace file: Perfetto, perf.data, trace.dat or ftrace text; - is the standard input
+    /// Trace file: Perfetto, perf.data, trace.dat or ftrace text; - for standard input
     pub file: PathBuf,
     /// Rows of the table
     #[arg(long, value_enum, default_value_t = By::Task)]
@@ -120,7 +120,7 @@ pub struct TraceLatencyArgs {
     /// Draw the longest wait, or chain of --why, as an HTML page too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// All figures of each row, in up to 164 columns
+    /// Print all figures of each row, in up to 164 columns
     #[arg(long, conflicts_with = "json")]
     pub wide: bool,
     /// Print JSON

@@ -24,7 +24,7 @@ pub fn refused(response: &Response, remedy: Option<String>) -> Failure {
         missing: [404, 410].contains(&status.as_u16()),
         garbled: status == StatusCode::BAD_REQUEST,
         retry_after: retry_after(headers, SystemTime::now()),
-        ..Failure::new(format!("{} answers {status}{remedy}", answerer(response)))
+        ..Failure::new(format!("{} answered {status}{remedy}", answerer(response)))
     }
 }
 
@@ -70,7 +70,7 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
         body.extend_from_slice(&chunk);
         if body.len() > most {
             return Err(Failure::lasting(format!(
-                "an answer of more than {most} bytes"
+                "the answer is longer than {most} bytes"
             )));
         }
     }

@@ -18,7 +18,7 @@ use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
 /// Used if a registry that is contacted without TLS speaks it.
-const HAS_TLS: &str = "the server has TLS (a registry is asked with it by oci.plain_http=off)";
+const HAS_TLS: &str = "the server speaks TLS (use it with oci.plain_http=off)";
 
 /// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
 const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
@@ -133,7 +133,7 @@ async fn ask_registry(
     wanted.first_blocks.ask(&server, &wanted.options, others);
     match layers.top {
         Layer::Tar(layer) => {
-            let none = || Failure::lasting("the layer has left the cache");
+            let none = || Failure::lasting("the layer is no longer in the cache");
             let (identity, _) = find(source, &wanted.options, &layer).ok_or_else(none)?;
             Ok(Found::Converted(Box::new(Converted {
                 answer: Answer { identity, ..answer },
@@ -214,7 +214,7 @@ fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<
     let found = identity(response)?;
     match length {
         Some(length) if length != found.length => Err(Failure::lasting(format!(
-            "the blob has {} bytes, in the manifest {length}",
+            "the blob has {} bytes, but {length} in the manifest",
             found.length
         ))),
         _ => Ok(Identity {

@@ -66,9 +66,7 @@ impl Challenge {
     ) -> Result<HeaderValue, Failure> {
         match self {
             Challenge::Basic => user.ok_or_else(|| {
-                Failure::lasting(format!(
-                    "the registry requires a user and password; {remedy}"
-                ))
+                Failure::lasting(format!("the registry requires a login; {remedy}"))
             }),
             Challenge::Bearer { realm, parameters } => {
                 let realm = Url::parse_with_params(realm, parameters);
@@ -99,7 +97,7 @@ async fn token(
     let answer: Option<Answer> = serde_json::from_slice(&body(response, LONGEST).await?).ok();
     let token = answer.and_then(|answer| answer.token.or(answer.access_token));
     let value = token.and_then(|token| secret(&format!("Bearer {token}")));
-    value.ok_or_else(|| Failure::new("the answer has no token"))
+    value.ok_or_else(|| Failure::new("the answer contains no token"))
 }
 
 /// Returns none if it cannot be sent.
@@ -160,7 +158,8 @@ mod tests {
             ("Bearer service=\"x\"", None),
             ("bearer realm=https://a/t", bearer("https://a/t", &[])),
             (
-                "Bearer realm=\"https://a/t?x=1\", service=\"s\" ,scope=\"repository:a/b:pull,push\",\
+                "Bearer realm=\"https://a/t?x=1\", service=\"s\" \
+                 ,scope=\"repository:a/b:pull,push\",\
                  error=\"invalid_token\"",
                 bearer("https://a/t?x=1", &[("service", "s"), scope]),
             ),

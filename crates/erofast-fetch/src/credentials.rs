@@ -30,7 +30,7 @@ const OWN: [HeaderName; 7] = [
 ];
 
 /// How to specify credentials.
-const NAMES: &str = "http.user_file=, http.token_file= or http.netrc_file= names credentials";
+const NAMES: &str = "give credentials with http.user_file=, http.token_file= or http.netrc_file=";
 
 /// Credentials sent with each request.
 #[derive(Debug)]
@@ -69,21 +69,21 @@ impl Credentials {
         let host = self.url.authority();
         match self.kept_login() {
             Some(Login::User(_, path)) => {
-                return format!("the login for {host} of {} was refused", path.display());
+                return format!("the login for {host} from {} was rejected", path.display());
             }
             Some(Login::Unusable(why)) => return format!("{why}; {NAMES}"),
             None => {}
         }
         match &self.options.netrc_file {
             _ if !files.is_empty() => {
-                format!("the credentials of {} were refused", files.join(", "))
+                format!("the credentials from {} were rejected", files.join(", "))
             }
             Some(path) if matches!(user(&self.options, &self.url), Ok(Some(_))) => {
-                format!("the login for {host} of {} was refused", path.display())
+                format!("the login for {host} from {} was rejected", path.display())
             }
             Some(path) => format!("{} has no login for {host}", path.display()),
             None if self.registry => {
-                format!("{NAMES}, and so does a login of podman or docker for {host}")
+                format!("{NAMES}, or log in to {host} with podman or docker")
             }
             None => NAMES.into(),
         }
@@ -122,7 +122,7 @@ impl Credentials {
 
     fn read_files(&self) -> Result<HeaderMap, Failure> {
         if self.options.token_file.is_some() && self.options.user_file.is_some() {
-            let line = "http.token_file= and http.user_file=: only one of them can be sent";
+            let line = "http.token_file= and http.user_file= exclude each other";
             return Err(Failure::lasting(line));
         }
         let mut headers = from_files(&self.options)?;
@@ -165,7 +165,7 @@ fn from_files(options: &Options) -> Result<HeaderMap, Failure> {
     if let Some(path) = &options.header_file {
         for (number, line) in (1..).zip(read("header", path)?.lines()) {
             let header = header(line.trim());
-            let place = || format!("{}:{number}: is not a header `Name: value`", path.display());
+            let place = || format!("{}:{number}: not a header 'Name: value'", path.display());
             let (name, value) = match line.trim().is_empty() {
                 true => continue,
                 false => header.ok_or_else(|| Failure::lasting(place()))?,
@@ -192,7 +192,7 @@ fn user(options: &Options, url: &Url) -> Result<Option<HeaderValue>, Failure> {
     let Some(path) = &options.netrc_file else {
         return Ok(None);
     };
-    let about = |line| format!("{}:{line}: is not in the format of netrc", path.display());
+    let about = |line| format!("{}:{line}: not in netrc format", path.display());
     let user =
         netrc::user(&read("netrc", path)?, url).map_err(|line| Failure::lasting(about(line)))?;
     Ok(user.and_then(|user| secret(&basic(&user))))

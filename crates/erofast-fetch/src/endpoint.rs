@@ -46,10 +46,10 @@ pub fn check_scheme(url: &Url, options: &Options) -> Result<(), Failure> {
         "https" => Ok(()),
         "http" if is_plain(url, options) => Ok(()),
         "http" => Err(Failure::lasting(
-            "http:// is not asked for a token without oci.plain_http=on",
+            "no token is requested over http:// without oci.plain_http=on",
         )),
         scheme => Err(Failure::lasting(format!(
-            "{scheme}:// is not asked for a token"
+            "no token is requested over {scheme}://"
         ))),
     }
 }

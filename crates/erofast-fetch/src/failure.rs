@@ -11,13 +11,13 @@ use crate::proxy;
 
 /// Used if https:// or oci:// leads to a server of http://.
 pub const NO_TLS: &str =
-    "the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+    "the server does not speak TLS (use http://, or oci.plain_http=on for a registry)";
 
 /// Approximate limit of a line, in bytes.
 const LONGEST: usize = 1000;
 
 /// Follows the message about a certificate whose issuer is not trusted.
-const UNKNOWN: &str = " (http.ca_file= names a file of certificates to trust)";
+const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 
 /// One line without secrets, and the remedy.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub async fn in_time<T>(
 ) -> Result<T, Failure> {
     let late = |_| Failure {
         late: true,
-        ..Failure::lasting("the answer is coming too slowly")
+        ..Failure::lasting("the answer arrives too slowly")
     };
     timeout(options.timeout, asked).await.map_err(late)?
 }

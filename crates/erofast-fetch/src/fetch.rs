@@ -182,7 +182,7 @@ impl Fetch {
             return self.answer(
                 asked,
                 Errno::AGAIN.raw_os_error(),
-                "too many questions".into(),
+                "too many requests are waiting".into(),
             );
         }
         let mut ahead = 0..0;
@@ -302,7 +302,7 @@ impl Fetch {
 
     fn give_up(&self, asked: Asked, errno: Errno) {
         let why = asked.failure.as_ref().map(|why| why.text.clone());
-        let why = why.unwrap_or_else(|| "the server sends nothing".to_owned());
+        let why = why.unwrap_or_else(|| "the server sent nothing in time".to_owned());
         let text = self.about(&asked, &why);
         // For read-ahead, no reader has waited for the blocks.
         if errno == Errno::TIMEDOUT && asked.class == Class::Demand {
@@ -331,7 +331,7 @@ impl Fetch {
         }
         let gives_up = self.options.gives_up && self.waiting.borrow().silence() >= limit;
         let why = given_up.last_within(limit).filter(|_| gives_up)?;
-        Some(self.about(asked, &format!("not asked for: {why}")))
+        Some(self.about(asked, &format!("not requested again: {why}")))
     }
 
     fn answer(&self, asked: Asked, errno: i32, text: String) {

@@ -197,13 +197,15 @@ fn is_redirect(status: StatusCode) -> bool {
 
 fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
     let location =
-        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect without a target"))?;
+        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect without a Location"))?;
     let next = url
         .join(&location)
         .map_err(|error| Failure::lasting(format!("a redirect: {error}")))?;
     match (url.scheme(), next.scheme()) {
         ("https", "https") | ("http", "http" | "https") => Ok(next),
-        (_, scheme) => Err(Failure::lasting(format!("a redirect to {scheme}://"))),
+        (_, scheme) => Err(Failure::lasting(format!(
+            "a redirect to {scheme}:// is not followed"
+        ))),
     }
 }
 
@@ -223,9 +225,14 @@ pub fn identity(response: &Response) -> Result<Identity, Failure> {
         true => content_range(headers).map(|(_, length)| length),
         false => text(headers, CONTENT_LENGTH).and_then(|value| value.parse().ok()),
     };
-    let length = length.ok_or_else(|| Failure::new("the server does not send the length"))?;
+    let length = length.ok_or_else(|| {
+        Failure::new(
+            "the server did not send the length of the \
+                                                    image",
+        )
+    })?;
     if length > LONGEST {
-        let line = format!("the server announces {length} bytes; images have at most 16 TiB");
+        let line = format!("the server announced {length} bytes; the limit is 16 TiB");
         return Err(Failure::lasting(line));
     }
     Ok(Identity {
@@ -245,7 +252,7 @@ fn validator_of(
     let value = text(headers, name);
     match value.as_ref().map_or(0, String::len) {
         bytes if bytes > LONGEST_TAG => Err(Failure::lasting(format!(
-            "the server sends {what} of {bytes} bytes; the limit is {LONGEST_TAG}"
+            "the server sent {what} of {bytes} bytes; the limit is {LONGEST_TAG}"
         ))),
         _ => Ok(value),
     }
@@ -259,14 +266,14 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
     match () {
         () if found.length != known.length => {
-            let what = format!("{} bytes, before {}", found.length, known.length);
+            let what = format!("{} bytes, it had {}", found.length, known.length);
             Err(Failure::changed(&what))
         }
         () if known.digest.is_some() => Ok(()),
         () if known.etag.is_some() && found.etag.is_none() => Err(Failure::changed("no ETag")),
-        () if differs(&found.etag, &known.etag) => Err(Failure::changed("another ETag")),
+        () if differs(&found.etag, &known.etag) => Err(Failure::changed("a different ETag")),
         () if differs(&found.modified, &known.modified) => {
-            Err(Failure::changed("another Last-Modified"))
+            Err(Failure::changed("a different Last-Modified"))
         }
         () => Ok(()),
     }
@@ -281,7 +288,7 @@ pub fn check_range(response: &Response, bytes: &Range<u64>) -> Result<(), Failur
     }
     match text(headers, CONTENT_LENGTH).and_then(|value| value.parse::<u64>().ok()) {
         Some(length) if length != bytes.end - bytes.start => {
-            Err(Failure::new(format!("the server announces {length} bytes")))
+            Err(Failure::new(format!("the server announced {length} bytes")))
         }
         _ => Ok(()),
     }

@@ -67,7 +67,7 @@ pub fn deliver(fetch: &Rc<Fetch>, search: Option<Search>, attached: Option<Attac
                 let _ = remember(source, options, identity, &bytes);
                 send(&fetch, &bytes);
             }
-            Err(failure) => fetch.note(&format!("its launch profile: {}", failure.text)),
+            Err(failure) => fetch.note(&format!("launch profile: {}", failure.text)),
         }
     });
 }

@@ -82,7 +82,7 @@ impl Descriptor {
     /// The digest that the blob must have.
     pub fn digest(&self) -> Result<String, Failure> {
         let digest = self.digest.clone();
-        let other = || Failure::lasting(format!("the manifest: no sha256 digest: {digest}"));
+        let other = || Failure::lasting(format!("the manifest: not a sha256 digest: {digest}"));
         is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
     }
 
@@ -130,11 +130,11 @@ impl Descriptor {
     fn tar(&self, packing: Packing, diff_id: &str) -> Result<TarLayer, Failure> {
         let digest = self.digest()?;
         if !is_digest(diff_id) {
-            let line = format!("the config: no sha256 diff ID: {diff_id}");
+            let line = format!("the config: not a sha256 diff ID: {diff_id}");
             return Err(Failure::lasting(line));
         }
         match self.size {
-            0 => Err(Failure::lasting(format!("the layer {digest} has no bytes"))),
+            0 => Err(Failure::lasting(format!("the layer {digest} is empty"))),
             bytes => Ok(TarLayer {
                 digest,
                 bytes,
@@ -234,7 +234,7 @@ impl Layers {
     ) -> Result<(Layers, Vec<(String, TarLayer)>), Failure> {
         let at = listed.iter().position(|layer| layer.digest == digest);
         let at =
-            at.ok_or_else(|| Failure::lasting(format!("the manifest has no layer {digest}")))?;
+            at.ok_or_else(|| Failure::lasting(format!("the manifest lists no layer {digest}")))?;
         let diff_ids = match listed[at..].iter().any(Descriptor::may_be_packed) {
             true => diff_ids().await?,
             false => listed.iter().map(|layer| layer.digest.clone()).collect(),
@@ -276,7 +276,7 @@ fn with_devices(kinds: &[(Kind, &Descriptor)]) -> Result<Layers, Failure> {
     if devices.len() > DEVICES {
         return Err(Failure::lasting(format!("more than {DEVICES} devices")));
     }
-    let image = image.ok_or_else(|| Failure::lasting("no image"))?;
+    let image = image.ok_or_else(|| Failure::lasting("none of the layers is an image"))?;
     Ok(Layers {
         devices,
         ..Layers::of(image)
@@ -327,7 +327,9 @@ fn merged(kinds: &[(Kind, &Descriptor)], diff_ids: &[String]) -> Result<Layers, 
         return Err(Failure::lasting(line));
     }
     let mut layers = layers.into_iter();
-    let top = layers.next().ok_or_else(|| Failure::lasting("no layers"))?;
+    let top = layers
+        .next()
+        .ok_or_else(|| Failure::lasting("the manifest lists no layers"))?;
     Ok(Layers {
         below: layers.collect(),
         ..Layers::of(top)
@@ -345,10 +347,13 @@ fn check_diff_ids(layers: usize, diff_ids: &[String]) -> Result<(), Failure> {
 }
 
 fn unsuitable(listed: &[Descriptor]) -> String {
+    if listed.is_empty() {
+        return "the manifest lists no layers".to_owned();
+    }
     let types = listed.iter().map(|layer| layer.media_type.as_str());
     let types = types.collect::<Vec<_>>().join(", ");
     format!(
-        "needs layers of EROFS or tar (tar, tar+gzip, tar+zstd), or one of EROFS above \
+        "layers must be EROFS or tar (tar, tar+gzip, tar+zstd), or one EROFS layer above \
          uncompressed devices; its layers: {types}"
     )
 }

@@ -93,7 +93,7 @@ impl File {
             let Some((_, auth)) = known else { continue };
             if !auth.identitytoken.is_empty() {
                 return unusable(format!(
-                    "{shown} has an identity token for {host}, which is not used"
+                    "{shown} has an identity token for {host}, which is not supported"
                 ));
             }
             if auth.auth.is_empty() {
@@ -115,7 +115,10 @@ impl File {
 
 fn from_helper(host: &str, helper: &str, path: &Path) -> String {
     let shown = path.display();
-    format!("{shown} leaves the login for {host} to docker-credential-{helper}, which is not asked")
+    format!(
+        "{shown} keeps the login for {host} in docker-credential-{helper}, which is not \
+             supported"
+    )
 }
 
 /// The host of an entry, which may also name some of its repositories.
@@ -187,7 +190,8 @@ mod tests {
             r#"{"auths": {"host": {}}, "credsStore": "pass"}"#,
             r#"{"credHelpers": {"host": "pass"}}"#,
         ] {
-            let line = "/f leaves the login for host to docker-credential-pass, which is not asked";
+            let line =
+                "/f keeps the login for host in docker-credential-pass, which is not supported";
             let found = login(text, "https://host/v2/a/manifests/v1");
             assert_eq!(found, Some(Login::Unusable(line.into())));
         }

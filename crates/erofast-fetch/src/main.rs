@@ -59,7 +59,10 @@ fn main() -> ExitCode {
     }
     let socket = rustix::stdio::stdin().try_clone_to_owned();
     let Some((socket, order)) = socket.ok().and_then(first) else {
-        eprintln!("erofast-fetch: programs start it, with their orders on standard input");
+        eprintln!(
+            "erofast-fetch: started by other programs, not by hand; requests arrive on \
+                   standard input"
+        );
         return ExitCode::from(2);
     };
     continue_without_parent();

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The reason why an image is not opened.
-pub const NOT_THERE: &str = "offline=on, and not all of the image is in the cache";
+pub const NOT_THERE: &str = "offline=on, but the image is not completely in the cache";
 
 /// An image that is completely in the cache.
 #[derive(Debug)]
@@ -57,6 +57,9 @@ impl Known {
         let since = self.since.map_or_else(String::new, |since| {
             format!(" of {}", httpdate::fmt_http_date(since))
         });
-        format!("out of the cache, by the answer{since}: {}", failure.text)
+        format!(
+            "used from the cache, as known from the answer{since}: {}",
+            failure.text
+        )
     }
 }

@@ -99,7 +99,7 @@ async fn from_cache(
     let (identity, room) = match &identity.diff_id {
         Some(diff_id) => {
             let found = converted::find(source, options, diff_id);
-            let none = || Failure::lasting("the layer has left the cache");
+            let none = || Failure::lasting("the layer is no longer in the cache");
             let (identity, store) = found.ok_or_else(none)?;
             (identity, Room::whole(store, options)?)
         }
@@ -183,7 +183,7 @@ async fn whole(fetch: &Rc<Fetch>, response: Response) -> Result<(), Failure> {
     let Err(failure) = take(fetch, response, &all).await else {
         return Ok(());
     };
-    fetch.note(&format!("{}; once more", failure.text));
+    fetch.note(&format!("{}; trying again", failure.text));
     let response = first_block(&fetch.server, &fetch.options).await?;
     crate::http::check_identity(&response, &fetch.identity)?;
     take(fetch, response, &all).await

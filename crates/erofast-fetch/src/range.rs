@@ -13,8 +13,8 @@ use crate::http::{check_identity, check_range};
 use remote_image::store::blocks;
 
 /// Why a server that does not support ranges is useless.
-pub const NO_RANGES: &str = "the server has no ranges (mount -o fetch=whole, or --fetch whole, \
-     fetches the image first)";
+pub const NO_RANGES: &str = "the server does not support range requests (mount -o fetch=whole, or \
+                             --fetch whole, fetches the whole image first)";
 
 /// Fetches blocks; those that arrived before a failure are kept.
 pub async fn transfer(fetch: &Rc<Fetch>, run: &Range<u64>) -> Result<(), Failure> {
@@ -48,13 +48,13 @@ pub async fn take(
     let mut left = blocks(bytes);
     let mut partial = Vec::new();
     let mut due = fetch.due();
-    let drips = |_| Failure::new("the server sends less than a block of 16 KiB in time");
+    let drips = |_| Failure::new("the server sent less than a block of 16 KiB in time");
     while let Some(chunk) = timeout_at(due, response.chunk()).await.map_err(drips)?? {
         fetch.heard(chunk.len() as u64);
         let mut chunk = &chunk[..];
         while !chunk.is_empty() {
             let block = left.clone().next();
-            let block = block.ok_or_else(|| Failure::new("the server sends more than asked"))?;
+            let block = block.ok_or_else(|| Failure::new("the server sent more than requested"))?;
             let range = fetch.room.range(block);
             let wanted = (range.end - range.start) as usize - partial.len();
             let (part, rest) = chunk.split_at(wanted.min(chunk.len()));
@@ -70,6 +70,6 @@ pub async fn take(
     }
     match left.is_empty() {
         true => Ok(()),
-        false => Err(Failure::new("the server sends less than asked")),
+        false => Err(Failure::new("the server sent less than requested")),
     }
 }

@@ -107,12 +107,12 @@ impl Resolved {
         let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
         Some(match (layers.below.len(), &layers.top) {
             (0, Layer::Image { digest, .. }) => {
-                format!("is {manifest}, the image is blob {digest}")
+                format!("is {manifest}; the image is blob {digest}")
             }
             (0, Layer::Tar(TarLayer { digest, .. })) => {
-                format!("is {manifest}, the image is made of blob {digest}")
+                format!("is {manifest}; the image is made from blob {digest}")
             }
-            (below, _) => format!("is {manifest}, of layers: {}", below + 1),
+            (below, _) => format!("is {manifest}; layers: {}", below + 1),
         })
     }
 }
@@ -207,7 +207,7 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
     let body = body(response, LONGEST).await?;
     let digest = format!("sha256:{:x}", Sha256::digest(&body));
     if digest != expected {
-        let line = format!("the config of the image has another digest: {digest}");
+        let line = format!("the config of the image has a different digest: {digest}");
         return Err(Failure::lasting(line));
     }
     let config: Result<Config, _> = serde_json::from_slice(&body);
@@ -238,7 +238,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
     let body = body(response, LONGEST).await?;
     let digest = format!("sha256:{:x}", Sha256::digest(&body));
     if promised.is_some_and(|promised| is_digest(&promised) && promised != digest) {
-        let line = format!("the manifest has another digest: {digest}");
+        let line = format!("the manifest has a different digest: {digest}");
         return Err(Failure::lasting(line));
     }
     let manifest = serde_json::from_slice(&body);
@@ -383,7 +383,7 @@ async fn small_blob(server: &Server, digest: &str) -> Result<Vec<u8>, Failure> {
     let found = format!("sha256:{:x}", Sha256::digest(&bytes));
     match found == digest || bytes.len() > LONGEST_LAUNCHES {
         true => Ok(bytes),
-        false => Err(Failure::lasting("it has another digest")),
+        false => Err(Failure::lasting("it has a different digest")),
     }
 }
 

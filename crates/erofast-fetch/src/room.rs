@@ -63,11 +63,12 @@ impl Room {
         let opened = match (options.keep, known) {
             (false, _) => Err(None),
             (_, false) => Err(Some(
-                "the server sends neither ETag nor Last-Modified".to_owned(),
+                "the server sent neither ETag nor Last-Modified".to_owned(),
             )),
             _ => from_cache(source, options, identity).map_err(|error| Some(error.to_string())),
         };
-        let cannot = |error: io::Error| Failure::lasting(format!("no room: {error}"));
+        let cannot =
+            |error: io::Error| Failure::lasting(format!("no space for the image: {error}"));
         let (store, why) = match opened {
             Ok(store) => (store, None),
             Err(why) => (temporary(*length).map_err(cannot)?, why),
@@ -83,7 +84,12 @@ impl Room {
     pub fn whole(store: Store, options: &Options) -> Result<Room, Failure> {
         check_limit(store.length())?;
         let spare = in_memory(store.length());
-        let spare = spare.map_err(|error| Failure::lasting(format!("no room: {error}")))?;
+        let spare = spare.map_err(|error| {
+            Failure::lasting(format!(
+                "no space for the image: \
+                                                            {error}"
+            ))
+        })?;
         let room = Room::new(store, spare, options);
         room.prune();
         Ok(room)
@@ -212,7 +218,7 @@ impl Room {
             }
             return Ok(None);
         };
-        let cannot = |error| Failure::new(format!("no room for a block: {error}"));
+        let cannot = |error| Failure::new(format!("no space for a block: {error}"));
         self.put_in_spare(block, bytes).map_err(cannot)?;
         let before = self.not_kept.replace(Some(error.to_string()));
         Ok(before.is_none().then(|| format!("{NOT_KEPT} now: {error}")))
@@ -220,7 +226,7 @@ impl Room {
 
     fn put_in_store(&self, block: u64, bytes: &[u8]) -> io::Result<()> {
         if self.is_shared {
-            return Err(io::Error::other("it is damaged in the shared cache"));
+            return Err(io::Error::other("the image is damaged in the shared cache"));
         }
         self.grown.set(self.grown.get() + bytes.len() as u64);
         if self.grown.get() > GROWTH {
@@ -282,7 +288,7 @@ fn check_limit(length: u64) -> Result<(), Failure> {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     match length > limit {
         true => Err(Failure::lasting(format!(
-            "the image has {length} bytes, and files of this process may have {limit} (ulimit -f)"
+            "the image has {length} bytes, but the file size limit is {limit} (ulimit -f)"
         ))),
         false => Ok(()),
     }

@@ -37,7 +37,9 @@ pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Fai
         }
     });
     match read.map_err(cannot)? as u64 > most {
-        true => Err(cannot(io::Error::other(format!("more than {most} bytes")))),
+        true => Err(cannot(io::Error::other(format!(
+            "longer than {most} bytes"
+        )))),
         false => Ok(bytes),
     }
 }

@@ -29,7 +29,7 @@ use crate::small_file::{about, read_at_most};
 /// Size limit of a file of certificates: the system's is a fifth of that.
 const LONGEST: u64 = 1 << 20;
 /// For a file that should be in PEM.
-const IN_DER: &str = "is a DER certificate, not PEM: openssl x509 -inform der converts it";
+const IN_DER: &str = "is a DER certificate, not PEM; convert it with openssl x509 -inform der";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
         Ok(read) if !read.is_empty() => return Ok(read),
         Ok(_) if Certificate::from_der(&bytes).is_ok() => IN_DER.to_owned(),
         Ok(_) => "contains no PEM certificate (-----BEGIN CERTIFICATE-----)".to_owned(),
-        Err(error) => format!("is not a file of PEM certificates: {error}"),
+        Err(error) => format!("not a file of PEM certificates: {error}"),
     };
     Err(about("ca", path, why))
 }

@@ -88,7 +88,7 @@ impl Verification {
 pub fn compare(data: &impl AsFd, expected: &str) -> Result<(), String> {
     match digest(data) {
         Ok(digest) if digest == expected => Ok(()),
-        Ok(digest) => Err(format!("the blob has another digest: {digest}")),
+        Ok(digest) => Err(format!("the blob has a different digest: {digest}")),
         Err(error) => Err(format!("the digest cannot be computed: {error}")),
     }
 }

@@ -46,7 +46,7 @@ fn a_command_waits_once_for_a_server_that_is_away() {
         if begun.elapsed() < 2 * options.timeout {
             let (error, at) = (read(&file, block(number)).unwrap_err(), block(number));
             let bytes = format!("bytes {}-{}", at.start, at.end - 1);
-            let line = format!("{bytes}: not asked for: the server answers 503");
+            let line = format!("{bytes}: not requested again: the server answered 503");
             assert!(error.to_string().contains(&line), "{error}");
             assert_eq!(error.kind(), ErrorKind::TimedOut);
         }
@@ -108,9 +108,9 @@ fn a_fault_that_stays_is_one_line_and_the_mount_goes_on_when_it_ends() {
         (Fault::Status(404), "404"),
         (Fault::Status(500), "500"),
         (Fault::Short, "was cut off"),
-        (Fault::Long, "the server announces "),
+        (Fault::Long, "the server announced "),
         (Fault::OtherRange, "a different range"),
-        (Fault::Whole, "no ranges"),
+        (Fault::Whole, "range requests"),
         (Fault::Stalled, ""),
         (Fault::Drip, "less than a block of 16 KiB in time"),
         (Fault::Closed, ""),
@@ -182,20 +182,20 @@ fn what_cannot_be_opened_is_one_line() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
     let error = start(&server.url("/none?secret"), &options(&cache)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    let line = format!("{}: the server answers 404 Not Found", server.url("/none"));
+    let line = format!("{}: the server answered 404 Not Found", server.url("/none"));
     assert_eq!(error.to_string(), line);
     server.state().always = Some(Fault::Whole);
     let error = start(&server.url("/a"), &options(&cache))
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("no ranges (mount -o fetch=whole, or --fetch whole,"),
+        error.contains("range requests (mount -o fetch=whole, or --fetch whole,"),
         "{error}"
     );
     server.state().always = Some(Fault::Length(1 << 62));
     let error = start(&server.url("/a"), &options(&cache)).unwrap_err();
     assert!(
-        error.to_string().ends_with("images have at most 16 TiB"),
+        error.to_string().ends_with("the limit is 16 TiB"),
         "{error}"
     );
     (server.state().always, server.state().etag) = (None, Some("x".repeat(60_000)));

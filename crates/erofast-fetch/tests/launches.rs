@@ -215,7 +215,7 @@ fn what_is_no_profile_is_none_and_what_is_too_long_is_cut() {
     let Event::Note(line) = fetcher.event().unwrap() else {
         panic!("no line");
     };
-    let why = ": its launch profile: the server answers 500";
+    let why = ": launch profile: the server answered 500";
     assert!(line.contains(why), "{line}");
 }
 
@@ -248,7 +248,7 @@ fn a_layer_beside_the_image_in_a_manifest_is_its_profile() {
     let mut fetcher = start(&registry.url(":v1"), &options_with_launches(&cache)).unwrap();
     let lines = [fetcher.event().unwrap(), fetcher.event().unwrap()];
     let is_refused =
-        |event: &Event| matches!(event, Event::Note(line) if line.ends_with("another digest"));
+        |event: &Event| matches!(event, Event::Note(line) if line.ends_with("a different digest"));
     assert!(lines.iter().any(is_refused), "{lines:?}");
 }
 

@@ -38,7 +38,7 @@ fn an_image_that_is_all_there_is_read_when_its_server_does_not_answer() {
             let (bytes, line) = whole(&url, &auto);
             assert_eq!(bytes, image(LENGTH));
             let line = line.unwrap_or_else(|| panic!("{fault:?}"));
-            let begin = "out of the cache, by the answer of ";
+            let begin = "used from the cache, as known from the answer of ";
             assert!(
                 line.starts_with(begin) && line.contains(" GMT: "),
                 "{fault:?}: {line}"
@@ -69,9 +69,9 @@ fn an_image_that_is_there_in_part_needs_its_server() {
     drop(start(&server.url("/a"), &auto).unwrap());
     server.state().always = Some(Fault::Status(500));
     let line = start(&server.url("/a"), &auto).unwrap_err().to_string();
-    assert!(line.contains("the server answers 500"), "{line}");
+    assert!(line.contains("the server answered 500"), "{line}");
     let line = start(&server.url("/a"), &with(&cache, Offline::On)).unwrap_err();
-    let end = "offline=on, and not all of the image is in the cache";
+    let end = "offline=on, but the image is not completely in the cache";
     assert_eq!(line.to_string(), format!("{}: {end}", server.url("/a")));
 }
 
@@ -144,7 +144,7 @@ fn what_is_there_is_compared_with_its_digest() {
     }
     drop(store);
     let line = start(&url, &auto).unwrap_err().to_string();
-    assert!(line.contains("the blob has another digest"), "{line}");
+    assert!(line.contains("the blob has a different digest"), "{line}");
     assert_eq!(
         whole(&url, &auto),
         (image(LENGTH), None),

@@ -76,7 +76,10 @@ fn redirects_end() {
     let error = start(&server.url("/a"), &options(&cache))
         .unwrap_err()
         .to_string();
-    assert!(error.ends_with("a redirect to file://"), "{error}");
+    assert!(
+        error.ends_with("a redirect to file:// is not followed"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     };
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
     let line = format!(
-        "{}: {}:2: is not a header `Name: value`",
+        "{}: {}:2: not a header 'Name: value'",
         server.url("/a"),
         path.display()
     );
@@ -118,7 +121,10 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
     assert!(error.ends_with(":1: range is set by erofast"), "{error}");
     std::fs::write(&path, "Name: value\n".repeat(6000)).unwrap();
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
-    assert!(error.ends_with("headers: more than 65536 bytes"), "{error}");
+    assert!(
+        error.ends_with("headers: longer than 65536 bytes"),
+        "{error}"
+    );
     std::fs::remove_file(&path).unwrap();
     let error = start(&server.url("/a"), &bad).unwrap_err().to_string();
     let named = format!("http.header_file={}: No such file", path.display());
@@ -129,7 +135,7 @@ fn a_file_that_is_none_is_named_without_what_is_in_it() {
         ..options(&cache)
     };
     let error = start(&server.url("/a"), &both).unwrap_err().to_string();
-    assert!(error.contains("only one of them"), "{error}");
+    assert!(error.contains("exclude each other"), "{error}");
 }
 
 #[test]
@@ -158,12 +164,12 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     let [token, header] = [options.token_file, options.header_file].map(|path| path.unwrap());
     let (token, header) = (token.display(), header.display());
     let end =
-        format!("answers 401 Unauthorized; the credentials of {token}, {header} were refused");
+        format!("answered 401 Unauthorized; the credentials from {token}, {header} were rejected");
     assert!(line.ends_with(&end), "{line}");
     assert_eq!(server.state().asked.len(), 1);
     let line = refused(&crate::options(&cache));
-    let end = "401 Unauthorized; http.user_file=, http.token_file= or http.netrc_file= names \
-               credentials";
+    let end = "401 Unauthorized; give credentials with http.user_file=, http.token_file= or \
+               http.netrc_file=";
     assert!(line.ends_with(end), "{line}");
     let host = server.address;
     let url = format!("machine http://{host}/ login me password secret");
@@ -172,7 +178,7 @@ fn a_token_that_was_written_anew_is_sent_at_once() {
     assert!(line.ends_with(&end), "{line}");
     let line = refused(&netrc(&cache, "machine 127.0.0.1 login me password secret"));
     assert!(
-        line.contains(&format!("; the login for {host} of /")),
+        line.contains(&format!("; the login for {host} from /")),
         "{line}"
     );
 }
@@ -253,11 +259,8 @@ fn a_netrc_file_that_is_none_is_named_without_what_is_in_it() {
     let (server, cache) = (Server::start(image(LENGTH)), cache());
     let long = "machine a login b\n".repeat(6000);
     for (text, end) in [
-        (
-            "\nmachine a.org pass secret",
-            ":2: is not in the format of netrc",
-        ),
-        (&long, "netrc: more than 65536 bytes"),
+        ("\nmachine a.org pass secret", ":2: not in netrc format"),
+        (&long, "netrc: longer than 65536 bytes"),
     ] {
         let refused = start(&server.url("/a"), &netrc(&cache, text));
         let line = refused.unwrap_err().to_string();

@@ -93,7 +93,7 @@ fn a_proxy_that_fails_is_named_without_its_password() {
     proxy.state().always = Some(Fault::Status(407));
     let refused = line(&address, "http");
     assert!(
-        refused.starts_with(&format!("URL: the proxy {address} answers 407")),
+        refused.starts_with(&format!("URL: the proxy {address} answered 407")),
         "{refused}"
     );
     let no_tunnel = line(&address, "https");
@@ -135,7 +135,7 @@ fn readers_come_and_go_but_are_not_without_end() {
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(refused.ends_with("readers already"), "{refused}");
+        assert!(refused.contains(": already has "), "{refused}");
         assert!(readers.len() > 8);
     }
     let file = RemoteFile::new(fetcher.client().unwrap());
@@ -182,7 +182,7 @@ fn an_image_that_cannot_be_kept_is_one_line() {
         (
             None,
             options(&cache),
-            "the server sends neither ETag nor Last-Modified",
+            "the server sent neither ETag nor Last-Modified",
         ),
     ] {
         server.state().etag = etag;

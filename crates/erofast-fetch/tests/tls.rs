@@ -114,8 +114,8 @@ fn a_self_signed_certificate_is_trusted_where_it_is_named() {
         let server = server(self_signed(cache.path(), arguments));
         let url = server.url("/a").replace("http:", "https:");
         let line = open_with(program(), &url, &cache).unwrap_err().to_string();
-        let end = "invalid peer certificate: UnknownIssuer (http.ca_file= names a file of \
-                   certificates to trust)";
+        let end =
+            "invalid peer certificate: UnknownIssuer (http.ca_file= names certificates to trust)";
         assert!(line.ends_with(end), "{line}");
         let named = Options {
             ca_file: Some(cache.path().join("cert.pem")),
@@ -162,11 +162,11 @@ fn a_file_of_certificates_that_has_none_is_named() {
     certificate(cache.path(), "IP:127.0.0.1");
     let certificate = CertificateDer::from_pem_file(cache.path().join("cert.pem")).unwrap();
     std::fs::write(&path, &certificate).unwrap();
-    let der = "is a DER certificate, not PEM: openssl x509 -inform der converts it";
+    let der = "is a DER certificate, not PEM; convert it with openssl x509 -inform der";
     assert_eq!(line(), format!("{begin}{der}"));
     let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
     std::fs::write(&path, broken).unwrap();
-    let begin = format!("{begin}is not a file of PEM certificates: ");
+    let begin = format!("{begin}not a file of PEM certificates: ");
     assert!(line().starts_with(&begin), "{}", line());
 }
 
@@ -210,7 +210,10 @@ fn a_redirect_out_of_tls_is_refused() {
     server.state().always = Some(Fault::Redirect(plain.url("/a")));
     let url = server.url("/a").replace("http:", "https:");
     let error = open_with(trusting(cache.path()), &url, &cache).unwrap_err();
-    assert_eq!(error.to_string(), format!("{url}: a redirect to http://"));
+    assert_eq!(
+        error.to_string(),
+        format!("{url}: a redirect to http:// is not followed")
+    );
     assert!(plain.state().asked.is_empty());
 }
 

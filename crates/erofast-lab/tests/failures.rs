@@ -76,7 +76,7 @@ fn what_cannot_be_printed_or_buffered_is_one_line_with_its_name() {
     fails(
         &output,
         1,
-        "--buffer 99999999999: there is no memory for that many KiB per CPU",
+        "--buffer 99999999999: not enough memory for that many KiB per CPU",
     );
 }
 
@@ -109,7 +109,11 @@ fn a_missing_program_and_a_missing_fio_are_said_before_the_first_launch() {
     };
     let fio = "fio is not installed (Debian package: fio)";
     fails(&launch(&["ls", "{}"]), 1, fio);
-    fails(&launch(&["{}/bin/true"]), 1, "the image has no bin/true");
+    fails(
+        &launch(&["{}/bin/true"]),
+        1,
+        "no such file in the image: bin/true",
+    );
 }
 
 #[test]

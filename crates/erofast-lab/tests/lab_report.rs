@@ -108,7 +108,7 @@ fn several_reports_stand_side_by_side_valid_or_not() {
     place.file("b.json", &launches(false, "6.19").to_string());
     let text = place.prints(&["a.json", "b.json", "--html", "days.html"]);
     assert!(
-        text.starts_with("NOT VALID: b.json says that it is not valid\n"),
+        text.starts_with("NOT VALID: b.json is marked as not valid\n"),
         "{text}"
     );
     assert!(text.contains("\nerofast, launch time\n  a.json"), "{text}");
@@ -187,7 +187,7 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
         ),
     ] {
         changed(json!({field: value}));
-        let reason = format!("a.json and b.json do not compare: {reason}");
+        let reason = format!("a.json and b.json cannot be compared: {reason}");
         fails(&place.lab(&["diff", "a.json", "b.json"]), 2, &reason);
         fails(&place.report(&["a.json", "b.json"]), 2, &reason);
     }
@@ -254,7 +254,7 @@ fn launches_of_which_few_take_long_have_one_verdict_and_a_sentence() {
                     (average 12.0 ms, maximum 20.0 ms)";
     let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let run = flat(place.prints(&["b.json"]));
-    assert!(run.contains("erofast 10.0 ms not shown"), "{run}");
+    assert!(run.contains("erofast 10.0 ms inconclusive"), "{run}");
     assert!(
         run.contains(&format!("erofast, launch time: {sentence}")),
         "{run}"
@@ -262,7 +262,7 @@ fn launches_of_which_few_take_long_have_one_verdict_and_a_sentence() {
     let diff = place.lab(&["diff", "a.json", "b.json"]);
     let several = place.prints(&["a.json", "b.json"]);
     for text in [String::from_utf8(diff.stdout).unwrap(), several].map(flat) {
-        assert!(text.contains("b.json 10.0 ms not shown"), "{text}");
+        assert!(text.contains("b.json 10.0 ms inconclusive"), "{text}");
         assert!(text.contains(", average +20"), "{text}");
         assert!(
             text.contains(&format!("b.json, erofast, launch time: {sentence}")),
@@ -474,7 +474,7 @@ fn engines_of_one_name_keep_their_numbers_in_any_order() {
     }
     report["engines"][0]["number"] = json!(1);
     place.file("b.json", &report.to_string());
-    let twice = "reading b.json: two engines are number 1 of the name kernel";
+    let twice = "reading b.json: two engines named kernel have the number 1";
     fails(&place.report(&["b.json"]), 1, twice);
 }
 
@@ -493,7 +493,7 @@ fn what_is_no_report_is_one_line_with_the_place() {
     fails(
         &place.report(&["other.json"]),
         1,
-        "reading other.json: is no report of lab launch",
+        "reading other.json: not a report of lab launch",
     );
     let hotplug = r#"{"cycles": 1, "requests": 1, "lost": 0, "wrong_bytes": 0, "slowest_us": 1.0,
         "valid": true, "interrupted": false, "engine": "erofast", "cpu": 1, "reference": "kernel",
@@ -506,7 +506,7 @@ fn what_is_no_report_is_one_line_with_the_place() {
     fails(
         &place.report(&["a.json", "hotplug.json"]),
         2,
-        "a.json is of lab launch",
+        "a.json is a report of lab launch",
     );
     assert!(place.prints(&["hotplug.json"]).contains("requests"));
     place.file("lost.json", &hotplug.replace("\"lost\": 0", "\"lost\": 1"));
@@ -584,7 +584,7 @@ fn commands_of_one_name_are_compared_and_named_where_they_differ() {
     let other = place.lab(&["diff", "a.json", "c.json"]);
     let line = String::from_utf8(other.stderr).unwrap();
     assert!(
-        line.contains("only reports of one experiment compare"),
+        line.contains("only reports of the same experiment can be compared"),
         "{line}"
     );
 }

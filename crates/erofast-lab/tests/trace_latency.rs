@@ -367,9 +367,9 @@ fn rows_are_sorted_limited_and_selected() {
         let wrong = run(TRACE, &times);
         let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();
         assert_eq!(wrong.status.code(), Some(2), "{errors}");
-        let there = format!("{} {}: the trace is from 1.0", times[0], times[1]);
+        let there = format!("{} {}: the trace covers 1.0", times[0], times[1]);
         assert!(
-            errors.contains(&there) && errors.contains("s of its clock; +"),
+            errors.contains(&there) && errors.contains("s of its clock; write +"),
             "{errors}"
         );
     }

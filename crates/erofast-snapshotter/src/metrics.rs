@@ -95,33 +95,33 @@ impl Metrics {
             let count = self.pulls[outcome as usize].load(Ordering::Relaxed);
             (format!("{{outcome=\"{name}\"}}"), count)
         });
-        let help = "Layers that containerd asked for, by what became of them.";
+        let help = "Layers that containerd requested, by outcome.";
         series(&mut page, "layer_pulls_total", "counter", help, &pulls);
         self.times(&mut page);
         for (name, kind, help, value) in [
-            ("layers", "gauge", "Layers that are mounted.", now.layers),
+            ("layers", "gauge", "Mounted layers.", now.layers),
             (
                 "layer_bytes",
                 "gauge",
-                "Bytes of the layers that are mounted.",
+                "Bytes of mounted layers.",
                 now.layer_bytes,
             ),
             (
                 "layer_cached_bytes",
                 "gauge",
-                "Bytes of the layers that are mounted, as far as they are in the cache.",
+                "Bytes of mounted layers that are in the cache.",
                 now.cached_bytes,
             ),
             (
                 "layer_lazy_bytes",
                 "gauge",
-                "Bytes that the layers that are mounted fetched.",
+                "Bytes that mounted layers have fetched.",
                 now.fetched_bytes,
             ),
             (
                 "layer_fetch_failures",
                 "gauge",
-                "Requests to registries, of the layers that are mounted, that failed.",
+                "Failed requests of mounted layers to registries.",
                 now.failures,
             ),
             (

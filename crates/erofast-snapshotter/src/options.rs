@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// A snapshotter of containerd: layers that are EROFS images are mounted from their registry, and
+/// Snapshotter for containerd: layers that are EROFS images are mounted from their registry, and
 /// read when a container reads them. Other layers are converted, or unpacked by containerd.
 #[derive(Debug, Parser)]
 #[command(name = "erofast-snapshotter", version)]
 pub struct Options {
-    /// Directory of snapshots, mounts of layers and the database
+    /// Directory for snapshots, layer mounts and the database
     #[arg(
         long,
         value_name = "DIR",
@@ -18,11 +18,11 @@ pub struct Options {
     )]
     pub root: PathBuf,
 
-    /// Directory of the socket and of logins, which a reboot empties
+    /// Directory for the socket and logins, emptied by a reboot
     #[arg(long, value_name = "DIR", default_value = "/run/erofast-snapshotter")]
     pub run: PathBuf,
 
-    /// Socket for containerd and kubelet (snapshotter.sock in --run)
+    /// Socket for containerd and kubelet (default: snapshotter.sock in --run)
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
@@ -34,38 +34,38 @@ pub struct Options {
     )]
     pub containerd: PathBuf,
 
-    /// Directory with HOST/hosts.toml, as containerd's config_path
+    /// Directory with HOST/hosts.toml, like containerd's config_path
     #[arg(long, value_name = "DIR", default_value = "/etc/containerd/certs.d")]
     pub hosts_dir: PathBuf,
 
-    /// The program erofast (beside this one, or in PATH)
+    /// The erofast program (default: beside this one, or in PATH)
     #[arg(long, value_name = "PATH")]
     pub erofast: Option<PathBuf>,
 
-    /// Options of erofast mount for each layer, separated by commas
+    /// Mount options for each layer, separated by commas
     #[arg(short = 'o', long = "options", value_name = "OPTIONS")]
     pub mount_options: Vec<String>,
 
-    /// Most seconds until a layer is mounted
+    /// Time limit for mounting a layer, in seconds
     ///
     /// containerd unpacks a layer that is not ready by then.
     #[arg(long, value_name = "SECONDS", default_value_t = 20,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub time_limit: u64,
 
-    /// Whether ordinary layers are converted: tar, tar+gzip, tar+zstd
+    /// Convert ordinary layers (tar, tar+gzip, tar+zstd)
     ///
     /// mkfs.erofs of erofs-utils 1.7 or later, in PATH, makes an image of each, once, in the cache.
     /// containerd unpacks a layer that cannot be converted.
     #[arg(long, value_enum, default_value_t = Switch::Off)]
     pub convert: Switch,
 
-    /// Most seconds until a layer is converted and mounted
+    /// Time limit for converting and mounting a layer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600,
         value_parser = clap::value_parser!(u64).range(1..=36_000))]
     pub convert_limit: u64,
 
-    /// Serve figures for Prometheus at http://ADDRESS:PORT/metrics
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
 }

@@ -116,7 +116,7 @@ async fn answer(
     };
     let mut answer = Response::new(Full::new(Bytes::from(
         text.clone()
-            .unwrap_or_else(|| "the figures are at /metrics\n".into()),
+            .unwrap_or_else(|| "metrics are at /metrics\n".into()),
     )));
     match text {
         None => *answer.status_mut() = StatusCode::NOT_FOUND,

@@ -189,7 +189,8 @@ fn a_layer_above_others_whose_archive_lacks_a_directory_is_left_to_containerd() 
         assert!(!pull(&node, key, chains, &image, &above));
         let log = node.log();
         assert_eq!(log.lines().count(), 1, "{log}");
-        let why = format!("layer {above}: left to containerd: its archive lacks directories: 1");
+        let why =
+            format!("layer {above}: left to containerd: directories missing in its archive: 1");
         assert!(log.contains(&why), "{log}");
         assert_eq!(node.points().len(), 1);
     }
@@ -214,7 +215,7 @@ fn what_cannot_be_converted_is_one_line_and_left_to_containerd() {
     let log = node.log();
     assert_eq!(log.lines().count(), 1, "{log}");
     assert!(
-        log.contains(&layer) && log.contains("unpacks to another diff ID"),
+        log.contains(&layer) && log.contains("unpacks to a different diff ID"),
         "{log}"
     );
     assert_eq!(

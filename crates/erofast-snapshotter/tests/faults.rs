@@ -98,7 +98,7 @@ fn requests_that_make_no_sense_are_one_line() {
     let odd = "registry.example/a b,allow_root:v1";
     assert!(!node.pull("k/1/a", "", "sha256:c", odd, &digest));
     assert!(
-        node.log().contains("its name has no registry"),
+        node.log().contains("the image name has no registry"),
         "{}",
         node.log()
     );

@@ -180,7 +180,7 @@ fn what_cannot_be_started_is_one_line() {
     for (arguments, part) in [
         (
             vec!["--root", &same],
-            "another erofast-snapshotter has it open",
+            "in use by another erofast-snapshotter",
         ),
         (vec!["--root", &file], &*file),
         (

@@ -17,7 +17,7 @@ const AHEAD: usize = 4;
 
 /// The receiver is gone.
 #[derive(Debug, thiserror::Error)]
-#[error("all worker threads have ended")]
+#[error("all worker threads have exited")]
 pub struct Closed;
 
 /// The sending end. Entries that are not flushed before it is dropped are lost: see

@@ -103,7 +103,7 @@ impl Walk<'_> {
         if self.path.len() > LONGEST_PATH {
             self.path
                 .truncate(self.frames.last().map_or(0, |frame| frame.path));
-            let error = format!("a path of more than {LONGEST_PATH} bytes is left out");
+            let error = format!("its path is longer than {LONGEST_PATH} bytes; it is left out");
             return self.fault(name.nid, error);
         }
         match self.engine.inode(name.nid) {
@@ -128,7 +128,10 @@ impl Walk<'_> {
             return self.fault(inode.nid, error);
         }
         if directory && full {
-            let error = format!("nid {}: more than {INODES} inodes", inode.own_nid());
+            let error = format!(
+                "nid {}: left out: the tree has more than {INODES} inodes",
+                inode.own_nid()
+            );
             return self.fault(inode.nid, error);
         }
         (self.visit)(Visit::Entry(Entry {

@@ -120,7 +120,7 @@ fn what_does_not_fit_is_a_fault_each() {
 /// The filter excludes names by their hashes: a filter of all ones hides every attribute in a
 /// mount.
 #[test]
-fn a_filter_that_hides_an_attribute_is_an_oddity() {
+fn a_filter_that_hides_an_attribute_is_a_warning() {
     let image = fixtures().join("lz4-64k.erofs");
     let engine = Engine::open(&image, &EngineOptions::default()).expect("a good image");
     let inode = engine.resolve(b"data/text-150001", false).expect("a file");
@@ -133,7 +133,7 @@ fn a_filter_that_hides_an_attribute_is_an_oddity() {
     let output = erofast().arg("check").arg(changed.path()).output();
     let output = output.expect("it starts");
     let stdout = String::from_utf8_lossy(&output.stdout);
-    let line = "attribute user.comment: listed, but not found by its name";
+    let line = "attribute user.comment is listed, but not found by name";
     assert!(stdout.contains(line), "{stdout}");
     assert_eq!(output.status.code(), Some(0));
 }
@@ -180,7 +180,7 @@ fn a_manifest_that_is_none_is_one_line_and_status_1() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr.lines().count() == 1 && stderr.contains(":1: is not a line as sha256sum"),
+        stderr.lines().count() == 1 && stderr.contains(":1: not a line of sha256sum"),
         "{stderr}"
     );
 }

@@ -209,7 +209,7 @@ fn an_image_that_was_cut_short_is_said_to_be() {
     bytes.truncate(whole - 4096);
     std::fs::write(&cut, &bytes).expect("written");
     let what = format!(
-        "cut short: superblock says {whole} bytes, file has {}",
+        "the superblock says {whole} bytes, the file has {}",
         bytes.len()
     );
     let (cut, tree) = (cut.display().to_string(), tree.display().to_string());
@@ -250,7 +250,7 @@ fn usage_errors_are_one_line_that_names_the_help() {
             &["help", "mout"],
             "a similar command exists: erofast mount; see ",
         ),
-        (&["launch"], "; it is erofast lab launch; see "),
+        (&["launch"], "; the command is erofast lab launch; see "),
         (
             &["help", "launhc"],
             "'launhc'; a similar command exists: erofast lab launch; see ",
@@ -435,11 +435,11 @@ fn wrong_use_of_urls_names_what_was_typed() {
         ),
         (
             &["cache", "fetch", "a.erofs"],
-            "a.erofs: is not an http://, https:// or oci:// URL",
+            "a.erofs: not an http://, https:// or oci:// URL",
         ),
     ] {
         fails(&erofast(arguments), 2, line);
     }
-    let others = "ftp://: only http://, https:// and oci:// URLs can be read";
+    let others = "ftp://: only http://, https:// and oci:// URLs are supported";
     fails(&erofast(&["info", "ftp://host/a.erofs"]), 1, others);
 }

@@ -317,7 +317,7 @@ fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
         ),
         (
             "-o restart=on app.erofs /dev/fd/7 7<>/dev/fuse",
-            "restart=on: the mount was made by the caller",
+            "restart=on: the caller made the mount",
         ),
         ("app.erofs /dev/fd/7 7<>/dev/fuse", "not permitted"),
     ] {

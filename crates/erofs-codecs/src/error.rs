@@ -25,28 +25,28 @@ pub enum Reason {
     #[error("no compressed data")]
     Empty,
     /// A whole block of zeros, or nothing but zeros, instead of padding followed by a stream.
-    #[error("nothing but zeros in the first block")]
+    #[error("the first block contains only zeros")]
     AllZero,
     /// The decoder found something that its format does not allow.
     #[error("corrupted compressed data")]
     Corrupted,
     /// The input ended inside the stream.
-    #[error("the input ends inside of the stream")]
+    #[error("the input ends within the stream")]
     Truncated,
     /// The stream ended before the output was full.
-    #[error("the stream ends after {produced} bytes")]
+    #[error("the stream ends after {produced} decoded bytes")]
     EndsEarly {
         /// Bytes that it held.
         produced: usize,
     },
     /// The output was full before the stream ended, and it was not a partial decode.
-    #[error("the stream goes on behind the output")]
+    #[error("the stream continues after the output is complete")]
     TooLong,
     /// The stream needs more than the image declares or the format allows.
     #[error("dictionary or window larger than allowed")]
     WindowTooLarge,
     /// The input or the output is 2 GiB or more, which no EROFS extent is.
-    #[error("larger than any extent of EROFS")]
+    #[error("larger than any EROFS extent")]
     TooLarge,
     /// The decoder's own memory could not be allocated.
     #[error("out of memory")]

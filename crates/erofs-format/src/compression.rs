@@ -131,7 +131,7 @@ fn parse_record(
     };
     if record.len() < needed {
         let length = record.len();
-        return corrupted!("configuration of {algorithm} has {length} bytes, {needed} are needed");
+        return corrupted!("the {algorithm} configuration has {length} bytes, but needs {needed}");
     }
     match algorithm {
         Algorithm::Lz4 => parsed.lz4 = Some(parse_lz4(record, block_size)?),

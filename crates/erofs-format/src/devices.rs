@@ -97,7 +97,7 @@ impl Devices {
     pub fn truncation(&self) -> Option<String> {
         let mut given = self.sizes[1..].iter().zip(&self.slots).enumerate();
         given.find_map(|(index, (present, slot))| {
-            let what = || format!("cut short: {} has {present} bytes", describe(index, slot));
+            let what = || format!("{} has only {present} bytes", describe(index, slot));
             (present.div_ceil(1 << self.block_bits) < slot.blocks).then(what)
         })
     }
@@ -122,7 +122,7 @@ impl Devices {
             _ => self.named(device, address)?,
         };
         let Some(size) = self.size(device) else {
-            return corrupted!("device {device} is not there");
+            return corrupted!("device {device} does not exist");
         };
         match size.checked_sub(physical) {
             None | Some(0) => corrupted!(
@@ -169,7 +169,7 @@ impl Devices {
     fn named(&self, device: u16, address: u64) -> Result<(u16, u64)> {
         let Some(slot) = self.slots.get(usize::from(device) - 1) else {
             let count = self.slots.len();
-            return corrupted!("device {device} of {count} extra devices");
+            return corrupted!("device {device}, but there are only {count} extra devices");
         };
         if !self.flat {
             return Ok((device, address));
@@ -179,7 +179,7 @@ impl Devices {
             .and_then(|start| start.checked_add(address));
         match start {
             Some(address) => Ok((0, address)),
-            None => corrupted!("address {address:#x} of device {device}"),
+            None => corrupted!("address {address:#x} of device {device} is too large"),
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
     fn a_device_that_is_shorter_than_the_table_says_is_named() {
         let of = |sizes: &[usize]| devices(sizes, &[(2, 2), (4, 3)]).truncation();
         assert_eq!(of(&[0, 1024, 1025]), None);
-        let line = "cut short: device 2 without a tag of 3 blocks has 1024 bytes";
+        let line = "device 2 without a tag of 3 blocks has only 1024 bytes";
         assert_eq!(of(&[0, 5000, 1024]).as_deref(), Some(line));
         assert_eq!(devices(&[4096], &[(2, 2)]).truncation(), None);
     }

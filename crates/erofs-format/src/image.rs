@@ -122,7 +122,12 @@ impl Image {
             .blocks
             .saturating_mul(superblock.block_size.into());
         let present = self.device_size(0)?;
-        let what = || format!("cut short: superblock says {claimed} bytes, file has {present}");
+        let what = || {
+            format!(
+                "the superblock says {claimed} bytes, the file has {present}; data \
+                 beyond its end cannot be read"
+            )
+        };
         let primary = (present < claimed).then(what);
         primary.or_else(|| self.devices.truncation())
     }
@@ -144,7 +149,7 @@ impl Image {
     pub(crate) fn block_address(&self, block: u64) -> Result<u64> {
         match block.checked_mul(self.superblock.block_size.into()) {
             Some(address) => Ok(address),
-            None => corrupted!("block address {block:#x} is not an address"),
+            None => corrupted!("block number {block:#x} is too large"),
         }
     }
 }

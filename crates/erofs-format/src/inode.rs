@@ -259,9 +259,7 @@ fn check_size(nid: Nid, file_type: FileType, size: u64) -> Result<()> {
         i64::MAX as u64
     };
     if size > limit {
-        return corrupted!(
-            "{file_type:?} nid {nid:#x} of {size} bytes, at most {limit} are possible"
-        );
+        return corrupted!("{file_type:?} nid {nid:#x} of {size} bytes; the limit is {limit}");
     }
     Ok(())
 }

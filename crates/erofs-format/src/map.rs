@@ -63,7 +63,7 @@ impl Reader<'_> {
         let (nid, size) = (inode.own_nid(), inode.size);
         if offset >= size || !inode.file_type().has_data() {
             return corrupted!(
-                "byte {offset} of nid {nid:#x}, a {:?} of {size} bytes, is nowhere",
+                "byte {offset} of nid {nid:#x}, a {:?} of {size} bytes, is not mapped",
                 inode.file_type()
             );
         }
@@ -78,7 +78,8 @@ impl Reader<'_> {
         // here.
         if offset < extent.logical || extent.end() <= offset || extent.end() > size {
             return corrupted!(
-                "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to {}",
+                "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to \
+                 {}",
                 extent.logical,
                 extent.end()
             );

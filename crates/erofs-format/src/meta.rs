@@ -43,7 +43,7 @@ impl Meta<'_> {
             return Ok(());
         }
         corrupted!(
-            "metadata of {length} bytes at {offset:#x} is beyond the end of the {} ({} bytes)",
+            "metadata of {length} bytes at {offset:#x} extends beyond the end of the {} ({} bytes)",
             self.name(),
             self.size
         )

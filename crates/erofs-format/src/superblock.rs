@@ -141,8 +141,8 @@ fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
     let mut bytes = [0; size_of::<RawSuperblock>()];
     let base = 128;
     if meta.size < SUPER_OFFSET + base as u64 {
-        let size = meta.size;
-        let reason = format!("{size} bytes are too few for a superblock at byte 1024").into();
+        let (size, needed) = (meta.size, SUPER_OFFSET + base as u64);
+        let reason = format!("{size} bytes, too short for a superblock (needs {needed})").into();
         return Err(Error::NotErofs { reason });
     }
     meta.read(&mut bytes[..base], SUPER_OFFSET)?;
@@ -167,8 +167,7 @@ fn check_shape(raw: &RawSuperblock) -> Result<()> {
     let size = superblock_size(raw);
     if size > MAX_SUPERBLOCK {
         return corrupted!(
-            "superblock of {size} bytes ({} extension slots), at most {MAX_SUPERBLOCK} are \
-             possible",
+            "superblock of {size} bytes ({} extension slots); the limit is {MAX_SUPERBLOCK}",
             raw.sb_extslots
         );
     }
@@ -201,7 +200,7 @@ fn verify_checksum(meta: &Meta<'_>, raw: &RawSuperblock) -> Result<()> {
         return Ok(());
     }
     let stored = raw.checksum.get();
-    corrupted!("superblock checksum {crc:#010x}, stored is {stored:#010x}")
+    corrupted!("superblock checksum mismatch: computed {crc:#010x}, stored {stored:#010x}")
 }
 
 /// CRC-32C without the final inversion, as EROFS stores it. Bit by bit: a mount computes it once,
@@ -222,7 +221,7 @@ fn check_features(raw: &RawSuperblock) -> Result<()> {
             .map(|bit| bit.to_string())
             .collect();
         return unsupported!(
-            "feature_incompat {unknown:#x} (bit {}), made for a newer reader",
+            "feature_incompat {unknown:#x} (bit {}): this image needs a newer reader",
             bits.join(", ")
         );
     }
@@ -285,7 +284,7 @@ fn metabox_nid(raw: &RawSuperblock) -> Result<Option<Nid>> {
     }
     let nid = raw.metabox_nid.get();
     if nid & NID_IN_METABOX != 0 {
-        return corrupted!("the metabox (nid {nid:#x}) is inside of itself");
+        return corrupted!("the metabox (nid {nid:#x}) is inside itself");
     }
     Ok(Some(nid))
 }

@@ -131,7 +131,7 @@ fn visit(
     let ids = usize::from(header.shared_count) * 4;
     let Some((ids, entries)) = rest.split_at_checked(ids) else {
         let (nid, count) = (inode.own_nid(), header.shared_count);
-        return corrupted!("{count} shared xattrs of nid {nid:#x} in {size} bytes");
+        return corrupted!("{count} shared xattrs of nid {nid:#x} do not fit in {size} bytes");
     };
     let found = visit_inline(image, inode, entries, each)?;
     if !found {
@@ -150,7 +150,7 @@ fn visit_inline(
         let length = payload_length(&raw);
         let Some(payload) = rest.get(..length) else {
             return corrupted!(
-                "xattr of nid {:#x} with {length} bytes of name and value, {} are left",
+                "xattr of nid {:#x} with {length} bytes of name and value, but only {} are left",
                 inode.own_nid(),
                 rest.len()
             );

@@ -46,7 +46,7 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     passed::check(request)?;
     if request.foreground || request.options.debug {
         if request.options.standby {
-            return Err(Error::Standby("not with -f".to_owned()));
+            return Err(Error::Standby("cannot be used with -f".to_owned()));
         }
         let mut request = request.clone();
         request.foreground = true;
@@ -193,7 +193,7 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
             rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         }
     };
-    let null = null.map_err(Error::io("/dev/null"));
+    let null = null.map_err(Error::io("/dev/null, which the daemon needs"));
     let has_companion = respawn::helper_has_companion();
     let helper = null.and_then(|null| Ok((MountHelper::parent(&null, has_companion)?, null)));
     let Ok((mut helper, null)) = helper else {

@@ -78,7 +78,7 @@ impl Findings {
             (_, count) => format!(", {count} notes"),
         };
         let (head, end) = (self.head(), self.end());
-        format!("{head}The other figures{details}: --details.\n{end}")
+        format!("{head}More figures{details}: --details.\n{end}")
     }
 
     /// Everything as text.
@@ -110,7 +110,7 @@ impl Findings {
     fn end(&self) -> &'static str {
         match self.is_valid() {
             true => "",
-            false => "\nNOT VALID, for the reasons at the top.\n",
+            false => "\nNOT VALID, see the reasons at the top.\n",
         }
     }
 

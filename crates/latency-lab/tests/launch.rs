@@ -217,7 +217,7 @@ fn a_missing_engine_is_said_and_left_out_only_of_the_default_list() {
     }
     assert_eq!(
         error,
-        "engine erofast:percpu: /no/such/erofast is not there"
+        "engine erofast:percpu: /no/such/erofast does not exist"
     );
     let report = run(
         &LaunchOptions {
@@ -228,7 +228,7 @@ fn a_missing_engine_is_said_and_left_out_only_of_the_default_list() {
     )
     .unwrap();
     for transport in ["off", "on"] {
-        let line = format!("engine erofast:io_uring={transport}: /no/such/erofast is not there");
+        let line = format!("engine erofast:io_uring={transport}: /no/such/erofast does not exist");
         assert!(report.left_out.contains(&line), "{:?}", report.left_out);
     }
     assert!(
@@ -262,9 +262,9 @@ fn a_launch_lasts_until_what_the_program_left_behind_has_ended() {
         Err(error @ LabError::EngineMissing { .. }) => return skipped(error),
         other => other.unwrap_err().to_string(),
     };
-    assert!(error.contains("sh: it ended and left s"), "{error}");
+    assert!(error.contains("sh: it exited but left s"), "{error}");
     assert!(
-        error.contains("a launch lasts until its last process has ended"),
+        error.contains("a launch lasts until its last process has exited"),
         "{error}"
     );
     nothing_is_left();
@@ -413,7 +413,7 @@ fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
     let note = report
         .notices
         .iter()
-        .any(|it| it.contains("other mounts of EROFS were read"));
+        .any(|it| it.contains("other EROFS mounts were read"));
     assert!(note, "{:?}", report.notices);
     nothing_is_left();
 }

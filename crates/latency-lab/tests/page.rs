@@ -172,7 +172,7 @@ fn engine(name: &str, average: f64, first: Option<&EngineReport>) -> EngineRepor
             launch: outliers(&launch),
         },
         thrown_away: vec![Thrown {
-            reason: "other programs took 14 % of the CPU time, most of it rustc".into(),
+            reason: "other programs took 14 % of the CPU time, mostly rustc".into(),
             time_us: 1234.0,
         }],
         samples,
@@ -356,7 +356,8 @@ fn shot(
     let frame = place.join("frame.html");
     // Windows cannot be as narrow as a phone, but frames can.
     let text = format!(
-        "<!doctype html><body style=\"margin:0\"><iframe src=\"{}\" style=\"width:{width}px;height:5200px;border:0\"></iframe>",
+        "<!doctype html><body style=\"margin:0\"><iframe src=\"{}\" \
+         style=\"width:{width}px;height:5200px;border:0\"></iframe>",
         page.display()
     );
     std::fs::write(&frame, text).unwrap();
@@ -489,7 +490,7 @@ fn the_answer_is_a_sentence_and_a_row_an_engine() {
     assert!(
         whole(&report)
             .table()
-            .starts_with(answer.rsplit_once("The other").unwrap().0)
+            .starts_with(answer.rsplit_once("More figures").unwrap().0)
     );
 }
 
@@ -521,7 +522,7 @@ fn a_run_that_is_not_valid_has_its_reasons_once_its_figures_and_no_claims() {
         for claim in [
             "lower",
             "higher",
-            "not shown",
+            "inconclusive",
             "p = ",
             "p < ",
             "interval",
@@ -539,7 +540,7 @@ fn a_run_that_is_not_valid_has_its_reasons_once_its_figures_and_no_claims() {
         assert!(text.starts_with(top), "{text}");
         assert_eq!(text.matches("NOT VALID").count(), 2, "{text}");
         assert!(
-            text.ends_with("\nNOT VALID, for the reasons at the top.\n"),
+            text.ends_with("\nNOT VALID, see the reasons at the top.\n"),
             "{text}"
         );
         assert!(!text.contains("onclusion"), "{text}");
@@ -566,8 +567,8 @@ fn one_line_tells_which_launches_of_an_engine_are_in_the_figures() {
         let (_, remarks) = table.split_once("\nremarks\n").unwrap();
         remarks.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let thrown = "; 1 spoilt, thrown away and repeated (first: other programs took 14 % of the CPU \
-                  time, most of it rustc); they took 1.23 ms to 1.23 ms, median 1.23 ms, and those \
+    let thrown = "; 1 spoilt, thrown away and repeated (first: other programs took 14 % of the \
+                  CPU time, mostly rustc); they took 1.23 ms to 1.23 ms, median 1.23 ms, and those \
                   in the figures ";
     let found = line(&report);
     assert!(
@@ -575,7 +576,7 @@ fn one_line_tells_which_launches_of_an_engine_are_in_the_figures() {
         "{found}"
     );
     report.engines[0].samples[0].spoilt = Some("busy".into());
-    let spoilt = ", 1 of them spoilt and no longer repeated";
+    let spoilt = ", 1 of them spoilt and not repeated any more";
     let found = line(&report);
     assert!(
         found.contains(&format!("50 launches in the figures{spoilt}{thrown}")),

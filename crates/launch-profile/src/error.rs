@@ -5,15 +5,16 @@
 #[non_exhaustive]
 pub enum Error {
     /// It does not begin like a profile.
-    #[error("not a launch profile: its first line is not erofast-launches and a version")]
+    #[error("not a launch profile: its first line is not 'erofast-launches VERSION'")]
     Magic,
     /// It has another version of the format.
     #[error(
-        "launch profile of version {0}, which this program cannot read: launches are learned anew"
+        "launch profile of version {0}, which this program cannot read: launches will be \
+         learned anew"
     )]
     Version(u16),
     /// It has more bytes than any profile.
-    #[error("launch profile of {have} bytes or more; the limit is {limit}")]
+    #[error("a launch profile of at least {have} bytes; the limit is {limit}")]
     TooLarge {
         /// Number of bytes.
         have: usize,
@@ -21,7 +22,7 @@ pub enum Error {
         limit: usize,
     },
     /// It ends too soon, or has something after its end.
-    #[error("launch profile is truncated or has trailing bytes: {have} bytes, {want} expected")]
+    #[error("launch profile is truncated or has trailing bytes: {have} bytes instead of {want}")]
     Length {
         /// Bytes that are present.
         have: usize,
@@ -29,7 +30,7 @@ pub enum Error {
         want: usize,
     },
     /// The checksum differs.
-    #[error("launch profile is damaged: checksum {have:016x}, {want:016x} expected")]
+    #[error("launch profile is damaged: its checksum is {have:016x} instead of {want:016x}")]
     Checksum {
         /// The checksum of the bytes.
         have: u64,
@@ -37,7 +38,7 @@ pub enum Error {
         want: u64,
     },
     /// It was recorded from another image.
-    #[error("launch profile of another image, whose UUID is {0}")]
+    #[error("launch profile of a different image (UUID {0})")]
     OtherImage(crate::identity::ImageIdentity),
     /// A line is malformed.
     #[error("launch profile is damaged at line {number}: {what}")]

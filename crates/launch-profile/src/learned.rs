@@ -158,7 +158,7 @@ impl Learned {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let number = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-            wrong(number, "not text")
+            wrong(number, "not UTF-8 text")
         })?;
         let mut lines = (1..).zip(text.lines());
         let first = lines.next().map_or("", |(_, line)| line);
@@ -173,14 +173,14 @@ impl Learned {
         let (mut reader, mut windows) = (Reader::default(), 0);
         for (number, line) in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let a_number = || rest.parse().map_err(|_| wrong(number, "no number"));
+            let a_number = || rest.parse().map_err(|_| wrong(number, "not a number"));
             match (word, this.programs.last_mut()) {
                 ("image", None) => {
                     let image = ImageIdentity::parse(rest);
-                    this.image = Some(image.ok_or_else(|| wrong(number, "no image"))?);
+                    this.image = Some(image.ok_or_else(|| wrong(number, "not an image"))?);
                 }
                 ("program", last) => {
-                    let path = unescaped(rest).ok_or_else(|| wrong(number, "no path"))?;
+                    let path = unescaped(rest).ok_or_else(|| wrong(number, "not a path"))?;
                     if let Some(last) = last {
                         last.profile = std::mem::take(&mut reader).finish();
                         windows += last.profile.windows.len();
@@ -197,14 +197,14 @@ impl Learned {
                 ("idle-mounts", Some(last)) => last.idle_mounts = a_number()?,
                 ("until", Some(last)) => last.trim.until_ms = a_number()?,
                 ("bytes", Some(last)) => {
-                    let bytes = rest.parse().map_err(|_| wrong(number, "no number"));
+                    let bytes = rest.parse().map_err(|_| wrong(number, "not a number"));
                     last.trim.bytes = bytes?;
                 }
                 (_, Some(_)) => reader.line(line, number)?,
                 (_, None) => {}
             }
             if windows + reader.windows() > ALL_WINDOWS {
-                return Err(wrong(number, "too many windows of all programs"));
+                return Err(wrong(number, "too many windows in all programs"));
             }
         }
         if let Some(last) = this.programs.last_mut() {
@@ -364,9 +364,9 @@ mod tests {
         let more = text.replace(first, &format!("{first}\n# a note\nhint 7\n")) + "whatever\n";
         assert_eq!(parse(&more), Ok(learned));
         for (from, to, what) in [
-            ("launches 2", "launches two", "no number"),
-            ("read 0", "read x", "no pages"),
-            ("read 0 0,31", "read 0 0,", "no pages"),
+            ("launches 2", "launches two", "not a number"),
+            ("read 0", "read x", "not a list of pages"),
+            ("read 0 0,31", "read 0 0,", "not a list of pages"),
             ("read 0 0,31", "read 0 0-99999999999", "too many windows"),
             (
                 "read 0 0,31",
@@ -376,10 +376,14 @@ mod tests {
             (
                 "file 1099511627776 bin/cc",
                 "file 7 bin/../cc",
-                "a name that no directory",
+                "not a valid file name",
             ),
-            ("file 1099511627776 bin/cc\n", "", "a read of no file"),
-            ("program bin/cc", "program \\q", "no path"),
+            (
+                "file 1099511627776 bin/cc\n",
+                "",
+                "a read of a file that was not named",
+            ),
+            ("program bin/cc", "program \\q", "not a path"),
         ] {
             assert!(text.contains(from), "{from}");
             let line = parse(&text.replace(from, to)).unwrap_err().to_string();
@@ -427,7 +431,7 @@ mod tests {
         let fits = ALL_WINDOWS / crate::limits::WINDOWS;
         assert_eq!(read(fits).unwrap().programs.len(), fits);
         let why = read(fits + 1).unwrap_err().to_string();
-        assert!(why.contains("too many windows of all"), "{why}");
+        assert!(why.contains("too many windows in all"), "{why}");
         let text = format!("{MAGIC}{VERSION}\n{}", "program a\n".repeat(PROGRAMS + 1));
         let why = Learned::parse_any(text.as_bytes()).unwrap_err().to_string();
         assert!(why.contains("too many programs"), "{why}");

@@ -159,8 +159,8 @@ impl Reader {
     }
 
     fn read(&mut self, rest: &str) -> Result<(), &'static str> {
-        const PAGES: &str = "no pages, as 0-31,40";
-        let file = self.file.ok_or("a read of no file")?;
+        const PAGES: &str = "not a list of pages such as 0-31,40";
+        let file = self.file.ok_or("a read of a file that was not named")?;
         let (at_ms, pages) = rest.split_once(' ').ok_or(PAGES)?;
         let at_ms = small(at_ms.parse().map_err(|_| PAGES)?)?;
         let first_window = self.builder.profile.windows.len();
@@ -304,7 +304,7 @@ impl Builder {
             let next = self.profile.directories.len();
             let depth = place.map_or(0, |parent: u32| self.depths[parent as usize]) + 1;
             if next == NAMES || depth > DEPTH {
-                return Err("directories are nested too deeply, or there are too many");
+                return Err("too many directories, or nested too deeply");
             }
             self.depths.push(depth);
             self.profile.directories.push(Directory {
@@ -320,7 +320,7 @@ impl Builder {
 }
 
 const PER_WINDOW: u64 = PAGES_PER_WINDOW as u64;
-const PATH: &str = "no number and path";
+const PATH: &str = "must be a number and a path";
 
 /// A number and the path after it.
 fn numbered(rest: &str) -> Option<(u64, Vec<u8>)> {
@@ -337,7 +337,7 @@ fn sound(name: &[u8]) -> Result<&[u8], &'static str> {
     let is_sound = !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
     match is_sound && name.len() <= NAME_BYTES {
         true => Ok(name),
-        false => Err("a name that no directory can have"),
+        false => Err("not a valid file name"),
     }
 }
 

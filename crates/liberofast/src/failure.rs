@@ -36,7 +36,7 @@ impl Failure {
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("unknown");
-        Self::new(errno::EIO, format!("fault of liberofast: {text}"))
+        Self::new(errno::EIO, format!("internal error of liberofast: {text}"))
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_with_its_text() {
         assert_eq!(call(|| panic!("on {}", "purpose")), -5);
-        assert_eq!(text(), "fault of liberofast: on purpose");
+        assert_eq!(text(), "internal error of liberofast: on purpose");
         assert_eq!(call(|| panic!("again")), -5);
-        assert_eq!(text(), "fault of liberofast: again");
+        assert_eq!(text(), "internal error of liberofast: again");
     }
 
     #[test]

@@ -217,7 +217,7 @@ mod tests {
             ("Dear reader", "not a launch profile"),
             ("erofast-launches 9\n", "version 9"),
             ("", "truncated"),
-            (&long, "bytes or more; the limit"),
+            (&long, "bytes; the limit"),
             ("erofast-launches 4\nprogram a\nname 0 ../x\n", "line 3"),
         ] {
             let line = travelling.add(file(text), Origin::Registry).unwrap_err();

@@ -118,7 +118,7 @@ impl Meter {
             (Err(reason), _) => Err(reason.clone()),
             (Ok(_), 0) => Ok(get(&self.reclaims)),
             (Ok(_), threads) => Err(format!(
-                "{threads} threads may not count the kernel's events (root or CAP_PERFMON is needed)"
+                "{threads} threads may not count kernel events (needs root or CAP_PERFMON)"
             )),
         };
         AllocationTimes {
@@ -183,7 +183,7 @@ fn events() -> Result<Vec<u64>, String> {
     let numbers: Option<Vec<u64>> = EVENTS.iter().map(number).collect();
     numbers.ok_or_else(|| {
         format!(
-            "the kernel's event {} cannot be found (tracefs, root)",
+            "cannot find the kernel event {} (needs tracefs and root)",
             EVENTS[0]
         )
     })

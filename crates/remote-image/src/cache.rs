@@ -24,7 +24,7 @@ use crate::store::{BLOCK, Store};
 use crate::{ImageUrl, Options, last_use};
 
 /// The error if [`default_directory`] finds none.
-pub const NO_DIRECTORY: &str = "HOME is not set, and no cache directory is given";
+pub const NO_DIRECTORY: &str = "HOME is not set and no cache directory was given";
 
 /// The parent of root's caches.
 const SYSTEM_CACHES: &str = "/var/cache";
@@ -243,7 +243,7 @@ impl Folder {
         match self.stat()?.st_uid {
             owner if owner == rustix::process::geteuid().as_raw() => Ok(()),
             owner => Err(io::Error::other(format!(
-                "the image's directory is user {owner}'s"
+                "the image's directory belongs to user {owner}"
             ))),
         }
     }
@@ -292,7 +292,7 @@ impl Record {
         if let Some(mut there) = Record::read(folder) {
             if !there.is_of(&self) {
                 return Err(io::Error::other(format!(
-                    "{} holds another image",
+                    "{} holds a different image",
                     folder.path.display()
                 )));
             }
@@ -350,24 +350,35 @@ pub(crate) fn list_kind(directory: &Path, shared: bool) -> io::Result<Vec<Entry>
 }
 
 /// Removes unused images, least recently used first, until the cache has at most `size` bytes.
-/// Returns what was removed.
-pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
-    let removed = prune_entries(list(directory)?, size)?;
-    remove_leftovers(directory)?;
-    Ok(removed)
+pub fn prune(directory: &Path, size: u64) -> io::Result<Pruned> {
+    Ok(Pruned {
+        images: prune_entries(list(directory)?, size)?,
+        unfinished: remove_leftovers(directory)?,
+    })
 }
 
-/// Removes the remains of makers that were killed.
-pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
+/// What was removed from a cache.
+#[derive(Debug)]
+pub struct Pruned {
+    /// Images.
+    pub images: Vec<Entry>,
+    /// Directories of images whose makers were killed.
+    pub unfinished: Vec<PathBuf>,
+}
+
+/// Removes the remains of makers that were killed. Returns their directories.
+pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
     let Ok(folders) = fs::read_dir(directory) else {
-        return Ok(());
+        return Ok(removed);
     };
     for path in folders.filter_map(|folder| Some(folder.ok()?.path())) {
         if is_left_over(&path).unwrap_or(false) {
             fs::remove_dir_all(&path)?;
+            removed.push(path);
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// Whether an image was begun here that nobody is making any more.
@@ -580,7 +591,7 @@ mod tests {
         let opened = open(&source, &options(place.path()), &identity("1"));
         let line = opened.unwrap_err().to_string();
         assert!(
-            line.ends_with("the image's directory is user 65534's"),
+            line.ends_with("the image's directory belongs to user 65534"),
             "{line}"
         );
         assert_eq!(list(place.path()).unwrap().len(), 1);
@@ -607,7 +618,7 @@ mod tests {
         assert_eq!(urls(list(place.path()).unwrap()), two);
         drop(fill(place.path(), "http://host/now", "1"));
         let removed = prune(place.path(), 2 * (BLOCK + 4096)).unwrap();
-        assert_eq!(urls(removed), two[..1]);
+        assert_eq!(urls(removed.images), two[..1]);
         let left = urls(list(place.path()).unwrap());
         assert_eq!(left, ["http://host/second", "http://host/now"]);
     }
@@ -636,7 +647,7 @@ mod tests {
                 .unwrap();
         }
         let removed = prune(place.path(), 2 * (BLOCK + 4096)).unwrap();
-        assert_eq!(removed[0].record.url, "http://host/old");
+        assert_eq!(removed.images[0].record.url, "http://host/old");
         assert_eq!(left(), ["http://host/used", "http://host/new"]);
         prune(place.path(), 0).unwrap();
         assert_eq!(left(), ["http://host/used"]);

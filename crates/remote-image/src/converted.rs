@@ -161,7 +161,7 @@ impl Making {
         let image = File::from(openat(CWD, self.work().join(IMAGE), flags, Mode::empty())?);
         let stat = image.metadata()?;
         if !stat.is_file() || stat.nlink() != 1 || stat.len() == 0 {
-            return Err(io::Error::other("no image was made"));
+            return Err(io::Error::other("no image was written"));
         }
         // Its maker may be another user.
         fchown(&image, Some(geteuid()), Some(getegid()))?;
@@ -259,13 +259,14 @@ mod tests {
         let making = begun(&source, &options);
         fs::write(making.work().join(IMAGE), "half").unwrap();
         let folder = options.cache_dir.as_ref().unwrap();
-        cache::prune(folder, u64::MAX).unwrap();
-        assert_eq!(entries(&options), 1, "its maker is at work");
+        let unfinished = || cache::prune(folder, u64::MAX).unwrap().unfinished;
+        assert!(unfinished().is_empty(), "its maker is at work");
+        assert_eq!(entries(&options), 1);
         // Its lock ends with the process, and nothing else happens.
         let Making { path, _lock, .. } = &making;
         flock(_lock, FlockOperation::Unlock).unwrap();
         assert!(path.exists());
-        cache::prune(folder, u64::MAX).unwrap();
+        assert_eq!(unfinished(), [path.clone()]);
         assert_eq!(entries(&options), 0);
     }
 

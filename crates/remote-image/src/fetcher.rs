@@ -218,7 +218,7 @@ impl Fetcher {
         let image = &mut self.images[number];
         image.clients.retain(|client| !is_closed(client));
         if image.clients.len() >= MOST_CLIENTS {
-            let line = format!("{}: has {MOST_CLIENTS} readers already", image.source);
+            let line = format!("{}: already has {MOST_CLIENTS} readers", image.source);
             return Err(io::Error::other(line));
         }
         // If the fetcher is dead, the next one gets all of them.
@@ -400,7 +400,7 @@ impl Process {
         polled.extend(waiting.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
         match polled[0].revents().is_empty() {
-            true => Err(io::Error::other("nobody is waiting for the image any more")),
+            true => Err(io::Error::other("no one waits for the image any more")),
             false => Ok(()),
         }
     }

@@ -116,7 +116,7 @@ impl Reference {
             None => (text, None),
         };
         if text.contains('?') || fragment.is_some_and(|fragment| !is_fragment(fragment)) {
-            return Err("an image in a registry has no query and no files beside it".into());
+            return Err("an image in a registry has neither a query nor files beside it".into());
         }
         let (registry, path) = text.split_once('/').unwrap_or((text, ""));
         let (path, digest) = match path.split_once('@') {
@@ -138,7 +138,7 @@ impl Reference {
             (Some(_), _) => return Err("the digest must be sha256: and 64 hex digits".into()),
             _ if fragment.is_some() => {
                 let fragment = fragment.unwrap_or_default();
-                return Err(format!("#{fragment} must follow a digest"));
+                return Err(format!("#{fragment} needs a digest before it"));
             }
             (None, Some(tag)) if is_tag(tag) => Version::Tag(tag.into()),
             (None, Some(_)) => return Err("the tag is not valid".into()),
@@ -239,12 +239,12 @@ mod tests {
             ("h/a:.v", "the tag"),
             ("h/a@sha256:12", "64 hex digits"),
             ("h/a@sha512:12", "64 hex digits"),
-            ("h/a:v1?b", "no query"),
-            ("h/a:v1#b", "no query"),
-            ("h/a:v1#blob=x", "no query"),
-            ("h/a:v1#layer=sha256:12", "no query"),
-            ("h/a:v1#blob", "#blob must follow a digest"),
-            ("h/a@sha256:12#tar=7", "no query"),
+            ("h/a:v1?b", "neither a query"),
+            ("h/a:v1#b", "neither a query"),
+            ("h/a:v1#blob=x", "neither a query"),
+            ("h/a:v1#layer=sha256:12", "neither a query"),
+            ("h/a:v1#blob", "#blob needs a digest before it"),
+            ("h/a@sha256:12#tar=7", "neither a query"),
         ] {
             let error = of(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

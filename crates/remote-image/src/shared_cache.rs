@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, Stat};
 
-use crate::cache::{self, Entry, Folder, Record};
+use crate::cache::{self, Entry, Folder, Pruned, Record};
 use crate::message::Identity;
 use crate::store::Store;
 use crate::{ImageUrl, Options};
@@ -98,7 +98,7 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     }
     match is_trusted(&folder.stat()?) {
         true => Ok(folder),
-        false => Err(io::Error::other("other users may write it (chmod 755)")),
+        false => Err(io::Error::other("is writable by other users (chmod 755)")),
     }
 }
 
@@ -109,10 +109,11 @@ pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
 
 /// Removes images, the one fetched longest ago first, until the cache has at most `size` bytes.
 /// Readers keep what they have open.
-pub fn prune(directory: &Path, size: u64) -> io::Result<Vec<Entry>> {
-    let removed = cache::prune_entries(list(directory)?, size)?;
-    cache::remove_leftovers(directory)?;
-    Ok(removed)
+pub fn prune(directory: &Path, size: u64) -> io::Result<Pruned> {
+    Ok(Pruned {
+        images: cache::prune_entries(list(directory)?, size)?,
+        unfinished: cache::remove_leftovers(directory)?,
+    })
 }
 
 #[cfg(test)]
@@ -194,7 +195,7 @@ mod tests {
             let stat = path.metadata().unwrap();
             assert_eq!(stat.mode() & 0o777, mode, "{}", path.display());
         }
-        assert_eq!(prune(&root, 0).unwrap().len(), 1);
+        assert_eq!(prune(&root, 0).unwrap().images.len(), 1);
         assert!(shared.open().is_none());
     }
 
@@ -231,7 +232,7 @@ mod tests {
         fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
         let line = shared.fill().unwrap_err().to_string();
         assert!(
-            line.ends_with("other users may write it (chmod 755)"),
+            line.ends_with("is writable by other users (chmod 755)"),
             "{line}"
         );
     }
@@ -246,7 +247,7 @@ mod tests {
         shared.fill().unwrap();
         let root = shared.place.path().join("shared");
         assert!(list(&root).unwrap().iter().all(|entry| !entry.busy));
-        assert_eq!(prune(&root, 0).unwrap().len(), 1);
+        assert_eq!(prune(&root, 0).unwrap().images.len(), 1);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl ImageUrl {
         let known = ["http", "https", OCI].map(|known| scheme.eq_ignore_ascii_case(known));
         if !known.contains(&true) {
             return Some(Err(format!(
-                "{scheme}://: only http://, https:// and oci:// URLs can be read"
+                "{scheme}://: only http://, https:// and oci:// URLs are supported"
             )));
         }
         if text.len() > LONGEST {
@@ -234,7 +234,7 @@ mod tests {
             assert_eq!(ImageUrl::parse(path), None, "{path}");
         }
         let error = ImageUrl::parse("ftp://host/x").unwrap().unwrap_err();
-        let known = "only http://, https:// and oci:// URLs can be read";
+        let known = "only http://, https:// and oci:// URLs are supported";
         assert_eq!(error, format!("ftp://: {known}"));
         let long = format!("http://host/x?{}", "s".repeat(20_000));
         let error = ImageUrl::parse(&long).unwrap().unwrap_err();

@@ -40,8 +40,8 @@ pub enum Error {
 }
 
 /// Why a trace with the clock `counter` or, without its scale, `x86-tsc` is refused.
-pub(crate) const COUNTED: &str = "its clock counts events or cycles and not time; record with the clock mono \
-                       (trace-cmd record -C mono; echo mono > trace_clock)";
+pub(crate) const COUNTED: &str = "its clock counts events or cycles, not time; record with the \
+                                  clock mono (trace-cmd record -C mono; echo mono > trace_clock)";
 
 /// Results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -125,10 +125,16 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UndecodedRecords { count } => {
-                write!(f, "{count} records of scheduler events could not be decoded")
+                write!(
+                    f,
+                    "{count} records of scheduler events could not be decoded"
+                )
             }
             Self::UnreadPages { count, reason } => {
-                write!(f, "{count} pages of the ring buffer could not be read: {reason}")
+                write!(
+                    f,
+                    "{count} pages of the ring buffer could not be read: {reason}"
+                )
             }
             Self::UnnamedFunctions {
                 unnamed,
@@ -147,8 +153,8 @@ impl fmt::Display for Notice {
                 let number = number.map_or(String::new(), |number| format!("{number} "));
                 write!(
                     f,
-                    "the ring buffer overwrote {number}older events: figures begin at {:.6} s, from where on \
-                     all CPUs have their events",
+                    "the ring buffer overwrote {number}older events: figures begin at {:.6} s, \
+                     where the events of all CPUs are complete",
                     *from_ns as f64 / 1e9
                 )
             }
@@ -158,17 +164,20 @@ impl fmt::Display for Notice {
                 dropped,
             } => write!(
                 f,
-                "no header counts the events, and all CPUs have some only from {:.6} s to {:.6} s: {}",
+                "the number of events is not recorded, and only from {:.6} s to {:.6} s do all \
+                 CPUs have some: {}",
                 *from_ns as f64 / 1e9,
                 *until_ns as f64 / 1e9,
                 match dropped {
-                    true => "the figures are of that time",
-                    false => "one thread had a CPU for itself before or after that, or lines are missing",
+                    true => "the figures cover that time",
+                    false =>
+                        "either one thread had a CPU to itself before or after that, or \
+                              lines are missing",
                 }
             ),
             Self::Seam { at_ns } => write!(
                 f,
-                "another recording begins at {:.6} s: no wait goes on across that",
+                "another recording begins at {:.6} s: no wait extends across it",
                 *at_ns as f64 / 1e9
             ),
             Self::Broken {
@@ -186,7 +195,7 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, "; and in {} intervals more", count - 1),
+                    count => write!(f, "; and in {} more intervals", count - 1),
                 }
             }
             Self::Paused {
@@ -196,38 +205,42 @@ impl fmt::Display for Notice {
             } => {
                 write!(
                     f,
-                    "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: the clock \
-                     jumped, the machine paused, or lines are missing; waits across that are left out",
+                    "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: \
+                     the clock jumped, the machine paused, or lines are missing; waits across it \
+                     are left out",
                     *from_ns as f64 / 1e9,
                     *until_ns as f64 / 1e9
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, ", and {} times more", count - 1),
+                    count => write!(f, ", and {} more times", count - 1),
                 }
             }
             Self::SilentCpus { cpus } => {
                 let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
                 write!(
                     f,
-                    "no events of CPU {}: idle or busy with one thread, or not recorded; the trace does \
-                     not say which",
+                    "no events of CPU {}: idle or busy with one thread, or not recorded; the \
+                     trace does not say which",
                     cpus.join(", ")
                 )
             }
             Self::UnknownLines { count, first } => {
-                write!(f, "{count} lines are not understood, the first one is: {first}")
+                write!(
+                    f,
+                    "{count} lines cannot be parsed; the first one is: {first}"
+                )
             }
             Self::LocalClock => f.write_str(
-                "the clock \"local\" is not the same on all CPUs: waits that begin on one CPU and end on \
+                "the clock \"local\" differs between CPUs: waits that begin on one CPU and end on \
                  another may be too short or too long (trace-cmd record -C mono)",
             ),
             Self::NoSwitches => {
                 f.write_str("no sched_switch events: the trace does not show when threads ran")
             }
             Self::NoWaking => f.write_str(
-                "no sched_waking events: waits begin with sched_wakeup, when the thread is on a run \
-                 queue, and are shorter by the time until then",
+                "no sched_waking events: waits begin with sched_wakeup, when the thread is on a \
+                 run queue, so they are too short by the time before that",
             ),
             Self::MissingEvents {
                 switches,
@@ -235,15 +248,15 @@ impl fmt::Display for Notice {
                 waits,
             } => write!(
                 f,
-                "{switches} switches and {unexplained} wake-ups are missing beside {waits} waits \
-                 of all threads: more than 1 for each 100 in one recording make them not valid"
+                "{switches} switches and {unexplained} wake-ups of all threads are missing, for \
+                 {waits} waits: a recording that lacks more than 1 per 100 waits is not valid"
             ),
             Self::ProxyExecution => f.write_str(
-                "this kernel has proxy execution: a thread that is blocked on a mutex may lend its turn \
-                 to the owner, which then runs with the other's priority. Waits from a wake-up to \
-                 running are right; that a thread waited behind such an owner is inferred from who \
-                 ended an uninterruptible sleep, and that a preempted thread waited for a CPU and \
-                 not for a mutex is not certain",
+                "this kernel has proxy execution: a thread that is blocked on a mutex may lend \
+                 its turn to the owner, which then runs with the other's priority. Waits from a \
+                 wake-up to running are right; that a thread waited behind such an owner is \
+                 inferred from who ended an uninterruptible sleep, and that a preempted thread \
+                 waited for a CPU and not for a mutex is not certain",
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \

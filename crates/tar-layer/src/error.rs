@@ -39,9 +39,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Read(error) => write!(f, "{error}"),
-            Error::Contents(error) => write!(f, "the contents of files cannot be kept: {error}"),
-            Error::Write(error) => write!(f, "the rewritten archive: {error}"),
-            Error::Archive(why) => write!(f, "not a good tar archive: {why}"),
+            Error::Contents(error) => write!(f, "cannot store the contents of files: {error}"),
+            Error::Write(error) => write!(f, "cannot write the converted archive: {error}"),
+            Error::Archive(why) => write!(f, "not a valid tar archive: {why}"),
             Error::Entry(name, why) => write!(f, "{name} in the archive: {why}"),
             Error::Content(most) => write!(f, "unpacks to more than {most} bytes"),
             Error::Names(most) => {

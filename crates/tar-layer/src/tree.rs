@@ -196,7 +196,7 @@ impl Tree {
             let next = next.filter(|_| !is_opaque);
             parent = match next {
                 Some(number) if self.directory(number).is_some() => number,
-                Some(_) => return Err(format!("{} is no directory", name.escape_ascii())),
+                Some(_) => return Err(format!("{} is not a directory", name.escape_ascii())),
                 None => {
                     let directory = Directory {
                         stated: Stated::Never,
@@ -244,7 +244,7 @@ impl Tree {
                 && self.directory(parent).is_none()
             {
                 let last = real.last().map_or(&b"/"[..], |(name, _)| name);
-                return Err(format!("{} is no directory", last.escape_ascii()));
+                return Err(format!("{} is not a directory", last.escape_ascii()));
             }
             let number = parent.and_then(|parent| self.child(parent, &name));
             let number = number.filter(|&number| !self.is_whiteout(number));

@@ -207,7 +207,7 @@ impl Entry {
         let path: Box<[u8]> = (*parsed.path).into();
         let target: Box<[u8]> = parsed.link_target.as_deref().unwrap_or_default().into();
         if path.contains(&0) || target.contains(&0) {
-            return Err(Error::entry(&path, "a name with a zero byte"));
+            return Err(Error::entry(&path, "a name with a NUL byte"));
         }
         let number = |what, number: u64| {
             let fits = u32::try_from(number)
@@ -451,7 +451,7 @@ impl Layer<'_> {
             }
             Some(found) => Ok(found),
             None => Err(wrong(format!(
-                "a hard link to {}, which is not there",
+                "a hard link to {}, which does not exist",
                 target()
             ))),
         }
@@ -477,7 +477,10 @@ impl Layer<'_> {
             EntryKind::Directory => Kind::Directory(Default::default()),
             EntryKind::File => self.store(entry, input)?,
             EntryKind::Symlink if entry.target.is_empty() => {
-                return Err(Error::entry(&entry.path, "a symbolic link to nothing"));
+                return Err(Error::entry(
+                    &entry.path,
+                    "a symbolic link without a target",
+                ));
             }
             EntryKind::Symlink => Kind::Symlink(entry.target),
             EntryKind::Device { is_block } => Kind::Device {

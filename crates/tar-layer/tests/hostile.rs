@@ -26,11 +26,11 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
         ),
         (
             archive().file("f", "").file("f/g", ""),
-            "f/g in the archive: f is no directory",
+            "f/g in the archive: f is not a directory",
         ),
         (
             archive().link("h", EntryType::Link, "gone"),
-            "a hard link to gone, which is not there",
+            "a hard link to gone, which does not exist",
         ),
         (
             archive()
@@ -47,15 +47,15 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
         ),
         (
             archive().link("s", EntryType::Symlink, ""),
-            "a symbolic link to nothing",
+            "a symbolic link without a target",
         ),
         (archive().file(&name, ""), "a name of 256 bytes"),
-        (archive().file(&deep, ""), "not a good tar archive: "),
+        (archive().file(&deep, ""), "not a valid tar archive: "),
         (
             archive().put(entry("7", EntryType::Continuous), b""),
             "an entry of unknown type '7'",
         ),
-        (Archive(vec![b'x'; 512]), "not a good tar archive: "),
+        (Archive(vec![b'x'; 512]), "not a valid tar archive: "),
     ] {
         let line = archive.refused();
         assert!(line.contains(why), "{line}: {why}");

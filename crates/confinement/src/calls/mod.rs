@@ -56,7 +56,7 @@ cfg_if! {
         }
     } else {
         fn install(_: Process) -> Result<(), String> {
-            Err(format!("not for {}", std::env::consts::ARCH))
+            Err(format!("not supported on {}", std::env::consts::ARCH))
         }
 
         /// Numbers of the calls that a server may make; none: it is not restricted.

@@ -66,7 +66,7 @@ fn one_unbound_thread_is_enough_and_the_refusal_is_a_notice() {
     let (result, ..) = start_with(&[FailPoint::UnboundThread(0)]);
     let workers = result.unwrap();
     assert_eq!(where_it_runs(&workers, None), None);
-    assert!(is_noted(&workers, "/u0: no thread"));
+    assert!(is_noted(&workers, "/u0: cannot start the thread"));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_worker_that_cannot_be_made_or_pinned_leaves_an_empty_slot_until_it_can() {
         let workers = result.unwrap();
         assert_eq!(workers.cpus(), [0]);
         assert_eq!(where_it_runs(&workers, Some(1)), None);
-        assert!(is_noted(&workers, "no worker for CPU 1"));
+        assert!(is_noted(&workers, "cannot start the worker of CPU 1"));
         fail_at(&[]);
         cpus.set(&workers, 0..2);
         assert_eq!(workers.cpus(), [0, 1]);

@@ -60,7 +60,7 @@ impl Cpus for SystemCpus {
         match last.or_else(|| affinity(None).ok()?.last().copied()) {
             Some(last) => Ok((last + 1).min(CpuSet::MAX_CPU)),
             None => Err(io::Error::other(
-                "neither sysfs nor the affinity names a CPU",
+                "neither sysfs nor the CPU affinity lists a CPU",
             )),
         }
     }

@@ -164,7 +164,8 @@ impl Topology {
         match self.spawner.spawn(worker, wanted) {
             Ok(running) => self.publish(cpu, Arc::new(running)),
             Err(error) => self.notices.add(format!(
-                "{}/{cpu}: no worker for CPU {cpu} ({error}); the unbound pool serves it",
+                "{}/{cpu}: cannot start the worker of CPU {cpu} ({error}); the unbound pool \
+                 serves it",
                 self.name
             )),
         }
@@ -209,7 +210,7 @@ impl Topology {
         }
         if let Err(error) = cpus.pin(worker.tid, cpu) {
             self.notices.add(format!(
-                "{}: cannot be pinned again: {error}",
+                "{}: cannot be pinned to its CPU again: {error}",
                 worker.worker.name
             ));
         }

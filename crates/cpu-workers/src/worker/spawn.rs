@@ -65,7 +65,7 @@ impl Spawner {
             Err(_) => {
                 return Err(joined(
                     thread,
-                    io::Error::other("the thread died at its start"),
+                    io::Error::other("the thread died while starting"),
                 ));
             }
         };

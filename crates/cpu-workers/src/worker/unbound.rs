@@ -125,8 +125,10 @@ impl UnboundPool {
             match self.spawn(number) {
                 Ok(running) => threads.running.push(Arc::new(running)),
                 Err(error) => {
-                    self.notices
-                        .add(format!("{}/u{number}: no thread: {error}", self.name));
+                    self.notices.add(format!(
+                        "{}/u{number}: cannot start the thread: {error}",
+                        self.name
+                    ));
                     refused = refused.or(Some(error));
                 }
             }

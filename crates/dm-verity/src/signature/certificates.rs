@@ -135,7 +135,7 @@ impl Trusted {
         let what = match self.certificates.len() {
             0 => format!("there is no certificate (*.crt) in {place}"),
             count => {
-                format!("none of the {count} certificates in {place} has the signer's {signer}")
+                format!("none of the {count} certificates in {place} matches the signer's {signer}")
             }
         };
         match self.problems.first() {

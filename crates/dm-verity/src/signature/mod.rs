@@ -50,7 +50,7 @@ fn parse(signature: &[u8]) -> Result<SignedData, Error> {
         return refuse(format!("it is longer than {MAX_SIGNATURE} bytes"));
     }
     if signature.starts_with(b"-----BEGIN") {
-        return refuse("it is PEM, and must be DER (openssl smime -sign -outform der)".into());
+        return refuse("it is PEM, but must be DER (openssl smime -sign -outform der)".into());
     }
     let outer = ContentInfo::from_der(signature).map_err(not_cms)?;
     if outer.content_type != ID_SIGNED_DATA {
@@ -60,7 +60,7 @@ fn parse(signature: &[u8]) -> Result<SignedData, Error> {
     let content = &signed.encap_content_info;
     if content.econtent_type != ID_DATA || content.econtent.is_some() {
         return refuse(
-            "it is not detached from what it signs (openssl smime -sign -binary)".into(),
+            "it must be detached from what it signs (openssl smime -sign -binary)".into(),
         );
     }
     Ok(signed)

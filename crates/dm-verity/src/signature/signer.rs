@@ -44,7 +44,7 @@ fn check_by(
     let algorithm = signer.signature_algorithm.oid;
     if !key.signs_as(algorithm, digest) {
         return refuse(format!(
-            "algorithm {algorithm} is not that of the key in {path}"
+            "algorithm {algorithm} does not match the key in {path}"
         ));
     }
     match key.verifies(digest, hash, signer.signature.as_bytes()) {

@@ -41,8 +41,7 @@ pub async fn send(
             check(&response, done, length)?;
             while let Some(bytes) = pace.next(&mut response).await? {
                 if bytes.len() as u64 > length - done {
-                    let line =
-                        format!("the server sends more than the {length} bytes of the layer");
+                    let line = format!("the server sent more than the {length} bytes of the layer");
                     return Err(Failure::lasting(line));
                 }
                 hash.update(&bytes);
@@ -58,7 +57,7 @@ pub async fn send(
         };
         let failure = match part.await {
             Ok(false) => return Ok(Sent::Unread),
-            Ok(true) => Failure::new("the server sends less than asked"),
+            Ok(true) => Failure::new("the server sent less than requested"),
             Err(failure) => failure,
         };
         if pace.is_new() {
@@ -93,7 +92,7 @@ impl Pace {
 
     /// The next bytes of an answer.
     async fn next(&mut self, response: &mut Response) -> Result<Option<Vec<u8>>, Failure> {
-        let drips = |_| Failure::new("the server sends less than a block of 16 KiB in time");
+        let drips = |_| Failure::new("the server sent less than a block of 16 KiB in time");
         let left = self.limit.saturating_sub(self.since.elapsed());
         let bytes = timeout(left, response.chunk()).await.map_err(drips)??;
         self.bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -125,7 +124,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
             found => Err(another_length(found, length)),
         },
         _ if done > 0 => Err(Failure::lasting(
-            "the answer was cut off, and the server has no ranges to go on from there",
+            "the answer was cut off, and the server does not support ranges to resume from there",
         )),
         _ => match response.content_length() {
             Some(found) if found != length => Err(another_length(found, length)),

@@ -100,9 +100,10 @@ fn unpack(most: u64) -> Result<String, String> {
     let files = [rustix::stdio::stdin(), rustix::stdio::stdout()];
     let files = files.map(|file| file.try_clone_to_owned().map(File::from));
     let [Ok(input), Ok(output)] = files else {
-        return Err("no standard input or output".into());
+        return Err("standard input or output is closed".into());
     };
-    let contents = unnamed_file().map_err(|error| format!("a file for contents: {error}"))?;
+    let contents =
+        unnamed_file().map_err(|error| format!("cannot create a temporary file: {error}"))?;
     confine(&[])?;
     let mut begin = Vec::new();
     let read = (&input).take(MAGIC as u64).read_to_end(&mut begin);
@@ -241,10 +242,10 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     let no_new_privs = rustix::thread::set_no_new_privs(true);
     no_new_privs.map_err(|error| described("no sandbox: no_new_privs", &error))?;
     if let Err(error) = user::leave_root(first) {
-        missing.push(described("a user of its own", &error));
+        missing.push(described("an unprivileged user", &error));
     }
     if let Err(error) = capabilities::keep(CapabilitySet::empty()) {
-        missing.push(described("capabilities are kept", &error));
+        missing.push(described("dropping capabilities", &error));
     }
     // The change of user has cleared it.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -255,7 +256,10 @@ fn confine(rules: &[(&Path, BitFlags<AccessFs>)]) -> Result<(), String> {
     calls::restrict(calls::Process::Converter)
         .map_err(|error| described("no sandbox: seccomp", &error))?;
     if !missing.is_empty() {
-        eprintln!("{NOTE}the sandbox lacks {}", missing.join(", "));
+        eprintln!(
+            "{NOTE}the sandbox is incomplete, missing: {}",
+            missing.join(", ")
+        );
     }
     Ok(())
 }

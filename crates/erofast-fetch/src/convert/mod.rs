@@ -94,7 +94,7 @@ pub async fn convert(
         finishing: Arc::default(),
     });
     shared.note(&format!(
-        "converts {} of {}",
+        "converting {} of {}",
         count(missing.len()),
         megabytes(shared.progress.all.get())
     ));
@@ -229,7 +229,7 @@ impl Shared {
         drop(to);
         match sent {
             Sent::All(digest) if digest != layer.digest => {
-                let line = format!("the blob has another digest: {digest}");
+                let line = format!("the blob has a different digest: {digest}");
                 return Err(Failure::lasting(line));
             }
             Sent::All(_) | Sent::Unread => {}
@@ -241,7 +241,7 @@ impl Shared {
             ));
         }
         if diff_id != layer.diff_id {
-            let line = format!("unpacks to another diff ID: {diff_id}");
+            let line = format!("unpacks to a different diff ID: {diff_id}");
             return Err(Failure::lasting(line));
         }
         let finishing = Arc::clone(&self.finishing);
@@ -252,7 +252,7 @@ impl Shared {
         });
         let (identity, store) = finish.await.map_err(Failure::lasting)?.map_err(no_room)?;
         self.note(&format!(
-            "{} is {} by {} in {:.1} s",
+            "{} converted to {} by {} in {:.1} s",
             layer.digest,
             megabytes(identity.length),
             mkfs.name,
@@ -279,7 +279,11 @@ impl Shared {
         came.set(came.get() + bytes);
         if said.get().elapsed() >= PROGRESS {
             said.set(Instant::now());
-            let line = format!("{} of {} came", megabytes(came.get()), megabytes(all.get()));
+            let line = format!(
+                "{} of {} received",
+                megabytes(came.get()),
+                megabytes(all.get())
+            );
             self.note(&line);
         }
     }

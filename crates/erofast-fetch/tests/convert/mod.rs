@@ -49,6 +49,7 @@ fn layers_of_every_packing_become_images_once_and_are_listed_from_top_to_bottom(
     assert_eq!(
         cache::prune(&place.cache.path().join("cache"), 0)
             .unwrap()
+            .images
             .len(),
         5
     );
@@ -187,7 +188,7 @@ fn a_layer_is_named_by_its_manifest() {
         .unwrap_err()
         .to_string();
     assert!(
-        line.ends_with(&format!("the manifest has no layer {}", digest(b"none"))),
+        line.ends_with(&format!("the manifest lists no layer {}", digest(b"none"))),
         "{line}"
     );
 }
@@ -205,7 +206,7 @@ fn progress_is_noted() {
         notes.push(line);
     }
     assert!(
-        notes[0].contains(": converts 2 layers of 0.6 MB"),
+        notes[0].contains(": converting 2 layers of 0.6 MB"),
         "{notes:?}"
     );
     let done = notes
@@ -227,7 +228,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     place.put_image("v1", &layers, &[digest(b"wrong"), diff_ids[1].clone()]);
     has(
         &place.refused(":v1"),
-        &format!("unpacks to another diff ID: {}", diff_ids[0]),
+        &format!("unpacks to a different diff ID: {}", diff_ids[0]),
     );
     // Bytes that do not match the digest but unpack correctly.
     place.put_image("v1", &layers, &diff_ids);
@@ -245,7 +246,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     put(wrong.clone());
     has(
         &place.refused(":v1"),
-        &format!("the blob has another digest: {}", digest(&wrong)),
+        &format!("the blob has a different digest: {}", digest(&wrong)),
     );
     // Another length.
     put(vec![7; 20]);
@@ -254,7 +255,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     has(&place.refused(":v1"), &why);
     // Missing, or not accessible to everyone.
     place.registry.0.state().files.remove(&path);
-    has(&place.refused(":v1"), "the server answers 404");
+    has(&place.refused(":v1"), "the server answered 404");
     for status in [401, 403] {
         let answer = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
         place
@@ -265,7 +266,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
             .insert(path.clone(), answer);
         has(
             &place.refused(":v1"),
-            &format!("the server answers {status}"),
+            &format!("the server answered {status}"),
         );
     }
     place.registry.0.state().answers.remove(&path);
@@ -315,14 +316,14 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
         std::slice::from_ref(&layer),
         &["sha256:../x".to_owned()],
     );
-    ends("the config: no sha256 diff ID: sha256:../x");
+    ends("the config: not a sha256 diff ID: sha256:../x");
     let mut config = place.registry.put_blob(b"{}", "config");
     config["digest"] = json!(digest(b"other"));
     let manifest = json!({ "config": config, "layers": [layer] });
     place.registry.put_manifest("v1", &manifest);
     let line = place.refused(":v1");
     assert!(
-        line.contains("the config of the image: the server answers 404"),
+        line.contains("the config of the image: the server answered 404"),
         "{line}"
     );
     let path = Repository::blob_path(&digest(b"other"));
@@ -334,7 +335,7 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
         .insert(path, Arc::new(b"[]".to_vec()));
     let line = place.refused(":v1");
     assert!(
-        line.contains("the config of the image has another digest"),
+        line.contains("the config of the image has a different digest"),
         "{line}"
     );
 }
@@ -472,7 +473,7 @@ fn a_conversion_that_is_killed_is_made_anew() {
     }
     drop(writer);
     let error = waiting.join().unwrap().to_string();
-    assert!(error.contains("nobody is waiting"), "{error}");
+    assert!(error.contains("no one waits"), "{error}");
     place.program(COPY);
     let fetcher = &mut place.start(":v1").unwrap();
     assert_eq!(read_layers(fetcher, &place.options()), [bytes]);
@@ -553,7 +554,7 @@ fn a_tag_says_what_it_is_an_image_of() {
         .registry
         .put_manifest("v1", &json!({ "layers": layers }));
     let mut fetcher = place.start(":v1").unwrap();
-    let line = format!("{}: is {manifest}, of layers: 2", place.registry.url(":v1"));
+    let line = format!("{}: is {manifest}; layers: 2", place.registry.url(":v1"));
     assert_eq!(fetcher.event().unwrap(), Event::Note(line));
 }
 
@@ -581,7 +582,7 @@ fn an_image_of_layers_needs_no_registry_once_it_is_there() {
     assert!(
         file.offline()
             .unwrap()
-            .starts_with("out of the cache, by the answer of ")
+            .starts_with("used from the cache, as known from the answer of ")
     );
     assert_eq!(file.layers().len(), 2);
     assert_eq!(read_layers(&mut fetcher, &options), expected);

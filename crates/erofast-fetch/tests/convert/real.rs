@@ -59,5 +59,5 @@ fn archives_become_images_of_erofs() {
     let line = start(&registry.url(":v2"), &options(&cache))
         .unwrap_err()
         .to_string();
-    assert!(line.contains(": not a good tar archive: "), "{line}");
+    assert!(line.contains(": not a valid tar archive: "), "{line}");
 }

@@ -60,12 +60,12 @@ fn what_a_manifest_says_is_shown_as_one_short_line() {
             with("mediaType", format!("{long}+gzip").into()),
             "its layers: ",
         ),
-        (with("digest", escape.into()), "no sha256 digest"),
-        (with("digest", long.clone().into()), "no sha256 digest"),
+        (with("digest", escape.into()), "not a sha256 digest"),
+        (with("digest", long.clone().into()), "not a sha256 digest"),
         (with("size", json!(-1)), "the manifest: "),
         (
             with("size", json!(u64::MAX)),
-            "in the manifest 18446744073709551615",
+            "but 18446744073709551615 in the manifest",
         ),
         (with("platform", escape.into()), "the manifest: "),
         (
@@ -79,7 +79,7 @@ fn what_a_manifest_says_is_shown_as_one_short_line() {
         ),
         (
             json!({ "layers": many(json!({}), 2 << 20) }),
-            "an answer of more than",
+            "the answer is longer than",
         ),
         (json!({ "layers": escape }), "the manifest: "),
     ] {
@@ -194,19 +194,19 @@ fn tokens_are_a_line_when_they_are_none() {
         (
             &realm,
             token(&"a".repeat(2 << 20)),
-            "more than 1048576 bytes",
+            "longer than 1048576 bytes",
         ),
         (&realm, token(""), "401"),
         (&realm, answer("", "[[[[["), "no token"),
         (
             "file:///etc/shadow",
             String::new(),
-            "file:// is not asked for a token",
+            "no token is requested over file://",
         ),
         (
             "http://192.0.2.1/token",
             String::new(),
-            "http:// is not asked for a token",
+            "no token is requested over http://",
         ),
         ("https://\u{7f}", String::new(), ""),
         ("", String::new(), ""),

@@ -64,7 +64,7 @@ pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
     check(&site);
     let log = site.log();
     assert!(
-        log.contains(": converts a layer of ") && log.contains(" by mkfs.erofs 1.9.9"),
+        log.contains(": converting a layer of ") && log.contains(" by mkfs.erofs 1.9.9"),
         "{log}"
     );
     replace(&site, Process::Fetcher);

@@ -27,7 +27,7 @@ fn a_tag_is_pinned_while_the_image_is_open() {
     let [manifest, blob] = registry.put_image("v1", &image(LENGTH));
     let mut fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
     let line = format!(
-        "{}: is {manifest}, the image is blob {blob}",
+        "{}: is {manifest}; the image is blob {blob}",
         registry.url(":v1")
     );
     assert_eq!(fetcher.event().unwrap(), Event::Note(line));
@@ -96,7 +96,7 @@ fn layers_below_the_image_are_its_devices() {
     let devices = [digest_of(b"tar", 3), digest_of(b"other", 9)];
     assert_eq!(fetcher.devices(), devices);
     let line = start(devices[1].url(), &options(&cache)).unwrap_err();
-    let end = "the blob has 5 bytes, in the manifest 9";
+    let end = "the blob has 5 bytes, but 9 in the manifest";
     assert!(line.to_string().ends_with(end), "{line}");
     let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
@@ -174,7 +174,10 @@ fn a_registry_without_ranges_is_asked_again() {
     };
     let url = registry.url(&format!("@{}#blob", digest(&image(LENGTH))));
     let line = start(&url, &soon).unwrap_err().to_string();
-    assert!(line.contains("the server has no ranges"), "{line}");
+    assert!(
+        line.contains("the server does not support range requests"),
+        "{line}"
+    );
     assert!(registry.asked().len() > 2);
 }
 
@@ -216,7 +219,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
     );
     let error = file.fetch_all().unwrap_err().to_string();
     let why = format!(
-        "{}: the blob has another digest: {}",
+        "{}: the blob has a different digest: {}",
         registry.url(":v1"),
         digest(&wrong)
     );
@@ -245,7 +248,7 @@ fn a_blob_of_one_block_is_compared_before_it_is_open() {
         .files
         .insert(path, Arc::new(b"ROOT HASH".to_vec()));
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(line.contains("another digest"), "{line}");
+    assert!(line.contains("a different digest"), "{line}");
 }
 
 #[test]
@@ -262,27 +265,31 @@ fn what_is_no_image_is_one_line() {
         &[zstd][..],
         &["a.tar+xz"],
         &["a.tar+gzip+encrypted", EROFS],
-        &[],
         &[EROFS, "b"],
     ] {
         let line = of(layers);
         let end = format!("; its layers: {}", layers.join(", "));
         assert!(
-            line.contains("needs layers of EROFS or tar") && line.ends_with(&end),
+            line.contains("layers must be EROFS or tar") && line.ends_with(&end),
             "{line}"
         );
     }
+    let line = of(&[]);
+    assert!(line.ends_with(": the manifest lists no layers"), "{line}");
     let mut bad = layer(EROFS);
     bad["digest"] = json!("sha256:../../x");
     registry.put_manifest("v1", &json!({ "layers": [bad] }));
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(line.ends_with("no sha256 digest: sha256:../../x"), "{line}");
+    assert!(
+        line.ends_with("not a sha256 digest: sha256:../../x"),
+        "{line}"
+    );
     let mut long = layer(EROFS);
     long["size"] = json!(5);
     registry.put_manifest("v1", &json!({ "layers": [long] }));
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("the blob has 21 bytes, in the manifest 5"),
+        line.ends_with("the blob has 21 bytes, but 5 in the manifest"),
         "{line}"
     );
     let line = refused(&registry.url(":v9"), &options(&cache));
@@ -303,7 +310,7 @@ fn a_manifest_with_another_digest_is_refused() {
     for version in [":v1".to_owned(), format!("@{manifest}")] {
         let line = refused(&registry.url(&version), &options(&cache));
         assert!(
-            line.contains("the manifest has another digest: sha256:"),
+            line.contains("the manifest has a different digest: sha256:"),
             "{line}"
         );
     }
@@ -319,7 +326,7 @@ fn a_registry_has_tls_unless_it_is_on_this_machine() {
     };
     assert!(start(&registry.url(":v1"), &with(Some(true))).is_ok());
     let line = refused(&registry.url(":v1"), &with(Some(false)));
-    let end = ": the server has no TLS (a registry is asked without it by oci.plain_http=on)";
+    let end = ": the server does not speak TLS (use http://, or oci.plain_http=on for a registry)";
     assert!(line.ends_with(end), "{line}");
 }
 
@@ -346,7 +353,7 @@ fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
     for server in [answering, closing] {
         let url = format!("oci://{}/tools:v1", server.address);
         let line = refused(&url, &options(&cache));
-        let end = "; the server has TLS (a registry is asked with it by oci.plain_http=off)";
+        let end = "; the server speaks TLS (use it with oci.plain_http=off)";
         assert!(line.ends_with(end), "{line}");
     }
     // A registry that breaks off and has no TLS is not reported to have any.
@@ -368,9 +375,9 @@ fn a_tag_that_is_missing_is_told_from_a_repository_that_is() {
         assert!(line.ends_with(end), "{line}");
     };
     let (manifest, tags) = ("/v2/tools/manifests/v9", "/v2/tools/tags/list");
-    ends_with("the server answers 404 Not Found: no repository tools");
+    ends_with("the server answered 404 Not Found: no repository tools");
     say(tags, "200 OK", "{}");
-    ends_with("the server answers 404 Not Found: no tag v9 in the repository tools");
+    ends_with("the server answered 404 Not Found: no tag v9 in the repository tools");
     let line = refused(
         &registry.url(&format!("@{}", digest(b"x"))),
         &options(&cache),
@@ -385,7 +392,7 @@ fn a_tag_that_is_missing_is_told_from_a_repository_that_is() {
     say(manifest, "404 Not Found", &code("NAME_UNKNOWN"));
     ends_with(": no repository tools");
     say(manifest, "403 Forbidden", &code("DENIED"));
-    ends_with(r"the server answers 403 Forbidden: DENIED so\nit is");
+    ends_with(r"the server answered 403 Forbidden: DENIED so\nit is");
     say(manifest, "403 Forbidden", "{\"errors\": 7}");
-    ends_with("the server answers 403 Forbidden");
+    ends_with("the server answered 403 Forbidden");
 }

@@ -81,7 +81,7 @@ fn basic_is_answered_where_it_is_wanted() {
     let challenge = "Basic realm=\"registry\"".to_owned();
     registry.0.state().guard = Some(("Basic bWU6c2VjcmV0".into(), challenge));
     let line = refused(&registry.url(":v1"), &options(&cache));
-    assert!(line.contains("requires a user and password; "), "{line}");
+    assert!(line.contains("requires a login; "), "{line}");
     let netrc = cache.path().join("netrc");
     let text = format!("machine {} login me password secret", registry.0.address);
     std::fs::write(&netrc, text).unwrap();
@@ -116,16 +116,16 @@ fn a_login_of_other_programs_is_used_where_no_other_is_named() {
     let other = user(&cache);
     std::fs::write(other.user_file.as_ref().unwrap(), "me:wrong").unwrap();
     for (logins, options, why) in [
-        (good, &other, "the credentials of ".to_owned()),
+        (good, &other, "the credentials from ".to_owned()),
         (
             json!({ "auths": { &host: { "auth": "bWU6d3Jvbmc=" } } }),
             &options(&cache),
-            format!("the login for {host} of {shown} was refused"),
+            format!("the login for {host} from {shown} was rejected"),
         ),
         (
             json!({ "credsStore": "pass" }),
             &options(&cache),
-            format!("{shown} leaves the login for {host} to docker-credential-pass, which is not"),
+            format!("{shown} keeps the login for {host} in docker-credential-pass, which is not"),
         ),
         (
             json!([1]),
@@ -153,19 +153,22 @@ fn a_token_that_is_refused_is_one_line() {
         .insert(TOKENS.into(), answer("", "{}"));
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("token from 127.0.0.1: the answer has no token"),
+        line.ends_with("token from 127.0.0.1: the answer contains no token"),
         "{line}"
     );
     registry.0.state().answers.remove(TOKENS);
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("token from 127.0.0.1: the server answers 404 Not Found"),
+        line.ends_with("token from 127.0.0.1: the server answered 404 Not Found"),
         "{line}"
     );
     let elsewhere = "Bearer realm=\"http://tokens.test/\"".to_owned();
     registry.0.state().guard.as_mut().unwrap().1 = elsewhere;
     let line = refused(&registry.url(":v1"), &user(&cache));
-    assert!(line.contains("http:// is not asked for a token"), "{line}");
+    assert!(
+        line.contains("no token is requested over http://"),
+        "{line}"
+    );
 }
 
 /// A token from a file is used unchanged; if it is rewritten, it is read again without a pause.

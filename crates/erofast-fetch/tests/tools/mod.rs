@@ -200,7 +200,7 @@ fn an_image_is_fetched_ahead_listed_and_removed() {
         "{removed}"
     );
     let listed = site.printed(&["cache", "list"]);
-    assert!(listed.starts_with("no images are kept in "), "{listed}");
+    assert!(listed.starts_with("no images in "), "{listed}");
     site.server.state().always = Some(Fault::Status(403));
     let line = site.refused(&["cache", "fetch", &url]);
     assert!(line.contains("403"), "{line}");
@@ -224,7 +224,7 @@ fn an_image_that_is_shared_is_read_by_those_who_may_not_write_it() {
         "{listed}"
     );
     let own = site.printed(&["cache", "list", "--cache-shared", "/none"]);
-    assert!(own.starts_with("no images are kept in "), "{own}");
+    assert!(own.starts_with("no images in "), "{own}");
     // A block that a bad disk changed is fetched again.
     let entries = fs::read_dir(&shared).unwrap().flatten();
     let mut entries = entries.filter(|entry| entry.path().join("data").exists());
@@ -243,7 +243,7 @@ fn an_image_that_is_shared_is_read_by_those_who_may_not_write_it() {
     assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
     fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let line = site.refused(&[&["cache", "fetch", "--share"], &there[..], &[&url]].concat());
-    let end = format!("cache: {shared}: other users may write it (chmod 755)\n");
+    let end = format!("cache: {shared}: is writable by other users (chmod 755)\n");
     assert!(line.ends_with(&end), "{line}");
 }
 
@@ -257,7 +257,7 @@ fn what_is_no_image_leaves_the_cache_unless_it_was_there_before() {
         site.server.state().image = vec![7; 100_000].into();
         site.refused(&["ls", "--offset", offset, &url]);
         let listed = site.printed(&["cache", "list"]);
-        assert!(listed.starts_with("no images are kept in "), "{listed}");
+        assert!(listed.starts_with("no images in "), "{listed}");
     }
     site.server.state().image = fs::read(&site.image).expect("a fixture").into();
     site.printed(&["ls", &url]);
@@ -281,7 +281,7 @@ fn a_launch_profile_is_found_by_a_url_that_wants_a_token() {
     for command in ["list", "show", "remove"] {
         let line = site.refused(&["profile", command, &url]);
         assert!(
-            line.starts_with(&format!("erofast: {shown}: the server answers 401")),
+            line.starts_with(&format!("erofast: {shown}: the server answered 401")),
             "{line}"
         );
     }
@@ -290,7 +290,7 @@ fn a_launch_profile_is_found_by_a_url_that_wants_a_token() {
         let line = site.refused(&[&["profile", command, &url], &flag[..]].concat());
         assert_eq!(
             line,
-            format!("erofast: {shown}: no launches from it have been learned\n")
+            format!("erofast: {shown}: no launches have been learned\n")
         );
     }
     site.printed(&[&["profile", "list", &url], &flag[..]].concat());
@@ -313,7 +313,7 @@ fn an_image_larger_than_files_may_be_is_refused_at_once() {
         let output = limited.output().expect("a shell");
         let line = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {line}");
-        let why = "the image has 1343488 bytes, and files of this process may have ";
+        let why = "the image has 1343488 bytes, but the file size limit is ";
         assert!(
             line.contains(why) && line.ends_with("(ulimit -f)\n") && line.lines().count() == 1,
             "{arguments:?}: {line}"

@@ -45,7 +45,10 @@ fn a_registry_has_no_files_beside_an_image() {
     let point = site.directory.path().display().to_string();
     let image = "oci://127.0.0.1:1/tools:v1";
     let line = site.refused(&["mount", "-o", "verity=auto", image, &point]);
-    assert!(line.contains("no query and no files beside it"), "{line}");
+    assert!(
+        line.contains("neither a query nor files beside it"),
+        "{line}"
+    );
 }
 
 /// The comparison begins when the last block has arrived, concurrently with the tool that requested
@@ -65,7 +68,7 @@ fn a_blob_with_another_digest_passes_no_tool() {
     registry.put_manifest("v1", &json!({ "layers": [layer] }));
     let url = registry.url(":v1");
     let line = site.refused(&["cache", "fetch", &url]);
-    assert!(line.contains("the blob has another digest"), "{line}");
+    assert!(line.contains("the blob has a different digest"), "{line}");
     for arguments in [&["check", &url][..], &["extract", &url, "-"]] {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");

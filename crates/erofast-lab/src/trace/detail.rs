@@ -75,7 +75,7 @@ pub fn unfinished(report: &Report, filter: &Filter<'_>, count: usize) -> anyhow:
     if waits.is_empty() {
         return Ok(());
     }
-    outln!("\nUnfinished waits, which outlast the trace and are in no figure above:");
+    outln!("\nUnfinished waits, which outlast the trace and are not included above:");
     for wait in waits.iter().take(count.max(1)) {
         outln!(
             "  at least {}: {}:{} {}",
@@ -129,7 +129,7 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     );
     if lost.total_us > 0.0 {
         outln!(
-            "\nWithin the time that these threads ran, interrupts took {}:",
+            "\nWhile these threads ran, interrupts took {}:",
             length(lost.total_us)
         );
     }
@@ -153,7 +153,7 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     }
     let places = sleeps::places(trace, report, filter);
     if !places.is_empty() {
-        outln!("\nUninterruptible sleeps of these threads, by function of the kernel:");
+        outln!("\nUninterruptible sleeps of these threads, by kernel function:");
     }
     for place in places.iter().take(BLOCKERS) {
         let device = match place.io_waits {
@@ -177,7 +177,7 @@ pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         outln!("\nQuota of the group {}.", quota.quota);
         let total: f64 = quota.threads.iter().map(|it| it.waited_us).sum();
         outln!(
-            "  {:>11} all waits of its threads, which contain that:",
+            "  {:>11} waits of its threads, which include that time:",
             length(total)
         );
         for thread in quota.threads.iter().take(BLOCKERS) {
@@ -280,27 +280,28 @@ fn waits(count: u64) -> String {
 /// preempted.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
-        (Why::Moved, _) => "moved to another CPU in the end",
+        (Why::Moved, _) => "finally moved to another CPU",
         (Why::AllBusy, _) => "all CPUs were busy",
         (Why::Pinned, _) => "never ran on another CPU: pinned, as far as the trace shows",
         (Why::Quota, _) => "its CPU was idle: the quota of its cgroup was used up (cpu.max)",
         (Why::Throttled, _) => {
-            "real-time, while the CPU switched to normal threads: its budget was used up, or \
-             normal threads had the share that is reserved for them"
+            "real-time, while the CPU ran normal threads: its budget was used up, or normal \
+             threads used their reserved share"
         }
         (Why::Donated, _) => {
-            "the owner of a mutex ran, on which a more urgent thread was blocked (proxy execution)"
+            "the owner of a mutex ran for a more urgent thread blocked on it (proxy execution)"
         }
         (Why::NotPreempted, Some(true)) => {
-            "real-time, behind one normal thread: kernel code, which this kernel does not preempt, or \
-             no budget left"
+            "real-time, behind one normal thread: kernel code, which this kernel does not \
+             preempt, or no budget left"
         }
         (Why::NotPreempted, Some(false)) => {
-            "real-time, behind one normal thread: kernel code with preemption off, or no budget left"
+            "real-time, behind one normal thread: kernel code with preemption off, or no budget \
+             left"
         }
         (Why::NotPreempted, None) => {
             "real-time, behind one normal thread: kernel code without preemption, or no budget left"
         }
-        (Why::NotMoved, _) => "another CPU was idle, and the scheduler did not move it",
+        (Why::NotMoved, _) => "another CPU was idle, but the scheduler did not move it",
     }
 }

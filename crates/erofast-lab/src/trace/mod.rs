@@ -37,7 +37,7 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match is_buffer {
         true => error.context(format!(
-            "--buffer {kib}: there is no memory for that many KiB per CPU"
+            "--buffer {kib}: not enough memory for that many KiB per CPU"
         )),
         false => error,
     }
@@ -161,7 +161,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             }
         };
         let Some(longest) = longest else {
-            bail!("--html {}: no such wait to draw", file.display());
+            bail!("--html {}: there is no such wait to draw", file.display());
         };
         let is_it = |pid: i32| pid == longest.pid;
         let of_thread = Filter {
@@ -247,8 +247,8 @@ fn in_trace(option: &str, moment: Moment, report: &Report) -> anyhow::Result<()>
         ensure!(
             is_there(at),
             Usage(format!(
-                "{option} {}: the trace is from {:.6} to {:.6} s of its clock; +{0} is that long after \
-                 its beginning",
+                "{option} {}: the trace covers {:.6} to {:.6} s of its clock; write +{0} for a \
+                 time after its beginning",
                 seconds(at),
                 seconds(first),
                 seconds(last)
@@ -271,16 +271,16 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: missing: {} of these threads, which have {}: the kernel did not write them, \
-             and the waits that they end are not among the figures",
+            "{file}: {} of these threads, which have {}, are missing: the kernel did not write \
+             them, and the waits they end are not in the figures",
             units::count(missing.switches, "switch"),
             units::count(missing.waits, "wait")
         ));
     }
     if missing.unexplained > 0 {
         note(format_args!(
-            "{file}: {} after a sleep without a wake-up in the trace, beside {}: record \
-             sched_waking, too",
+            "{file}: {} after a sleep without a wake-up in the trace, compared with {}: record \
+             sched_waking too",
             match missing.unexplained {
                 1 => "a thread ran once".into(),
                 times => format!("threads ran {times} times"),
@@ -290,7 +290,7 @@ fn validity(
     }
     if report.left_out > 0 {
         note(format_args!(
-            "{file}: {} left out, within which events are missing or all CPUs were silent",
+            "{file}: {} left out, during which events are missing or all CPUs were silent",
             units::count(report.left_out, "wait")
         ));
     }
@@ -307,8 +307,8 @@ fn validity(
     }
     if report.misses_many(filter) {
         bail!(
-            "{file}: the figures are not valid: {} switches and wake-ups of these threads are missing \
-             beside {} waits, more than 1 for each 100",
+            "{file}: the figures are not valid: {} switches and wake-ups of these threads are \
+             missing, more than 1 per 100 of their {} waits",
             missing.switches + missing.unexplained,
             missing.waits
         );
@@ -338,7 +338,7 @@ fn print(
     detail::quotas(trace, report, filter)?;
     detail::elsewhere(trace, report, filter)?;
     outln!(
-        "\n{} that began before the trace left out",
+        "\nleft out: {} that began before the trace",
         units::count(report.dropped_at_edges, "wait")
     );
     let settings = report.scheduler.to_string();

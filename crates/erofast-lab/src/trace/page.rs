@@ -42,9 +42,9 @@ pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) ->
         );
     }
     let body = format!(
-        "{warning}<p class=\"soft\">From {:.6} s of the trace's clock. A row is a CPU; blue are the \
-         threads of the chain, orange is the time in which one of them waited for that CPU; the bars on \
-         top of a row are interrupts, where they were recorded.</p>\n\
+        "{warning}<p class=\"soft\">From {:.6} s of the trace's clock. Each row is a CPU. Threads \
+         of the chain are blue, times in which one of them waited for that CPU orange; bars on \
+         top of a row are interrupts, if they were recorded.</p>\n\
          <div class=\"scroll\">\n{}</div>\n<table class=\"words\">\n{rows}</table>\n",
         chain.start_ns as f64 / 1e9,
         drawing(trace, report, chain)
@@ -133,7 +133,8 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
         );
     }
     format!(
-        "<svg class=\"broad\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"threads on each CPU\">\n\
+        "<svg class=\"broad\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"threads on \
+         each CPU\">\n\
          {body}</svg>\n",
         top + 20.0
     )
@@ -141,7 +142,8 @@ fn drawing(trace: &Trace, report: &Report, chain: &Chain) -> String {
 
 fn bar(class: &str, left: f64, right: f64, top: f64, height: f64, title: &str) -> String {
     format!(
-        "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.0}\" width=\"{:.1}\" height=\"{height}\">\
+        "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.0}\" width=\"{:.1}\" \
+         height=\"{height}\">\
          <title>{}</title></rect>\n",
         (right - left).max(NARROW),
         escape(title)

@@ -30,7 +30,7 @@ pub fn print(report: &Report, filter: &Filter<'_>, args: &TraceLatencyArgs) -> a
         rows.row(&name, &group.wakeup, Some(&group.preempted), group.valid)?;
     }
     if groups.is_empty() {
-        outln!("no such waits");
+        outln!("no matching waits");
     }
     let invalid = groups[..top].iter().filter(|group| !group.valid).count() as u64;
     if invalid > 0 {
@@ -87,7 +87,7 @@ fn queue_delays(report: &Report, works: &[Group], rows: Rows) -> anyhow::Result<
         return Ok(());
     }
     outln!(
-        "\nQueue delay (from queueing a work item to its start); it contains the waits above:\n"
+        "\nQueue delay (from queueing a work item to its start); it includes the waits above:\n"
     );
     rows.header(false)?;
     for work in works {

@@ -143,9 +143,7 @@ impl Hosts {
                 authorities: authorities(settings.ca, folder),
                 headers: headers(settings.header)?,
             }),
-            Err(why) => self
-                .notices
-                .push(format!("host {url} is not asked for layers: {why}")),
+            Err(why) => self.notices.push(format!("host {url} is skipped: {why}")),
         }
         Ok(())
     }
@@ -160,15 +158,15 @@ fn usable(url: &str, settings: &Settings) -> Result<(bool, String, String), &'st
         None => (false, url),
     };
     if settings.client.is_some() {
-        return Err("erofast has no client certificates");
+        return Err("client certificates are not supported");
     }
     if settings.skip_verify && !plain {
-        return Err("erofast always verifies certificates (skip_verify)");
+        return Err("certificates are always verified (skip_verify is not supported)");
     }
     let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
     let is_host = |b: u8| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b);
     if address.is_empty() || !address.bytes().all(is_host) {
-        return Err("its address is not a host and port");
+        return Err("its address is not HOST or HOST:PORT");
     }
     let path = path.trim_matches('/');
     // containerd puts /v2 behind the path unless that is overridden; erofast begins with it.

@@ -135,7 +135,10 @@ impl Layers {
         while busy.contains(digest) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let why = format!("layer {digest}: another mount of it was not ready in time");
+                let why = format!(
+                    "layer {digest}: another mount of the layer was not ready in \
+                                   time"
+                );
                 return Err(Failure::Unavailable(why));
             }
             let waited = self.free.wait_timeout(busy, left);
@@ -252,7 +255,7 @@ impl Held<'_> {
                 Ok(None)
             }
             Health::Silent => {
-                let why = format!("the mount {} does not answer", point.display());
+                let why = format!("the mount at {} does not answer", point.display());
                 Err(Failure::Unavailable(self.line(image, &why)))
             }
         }
@@ -278,14 +281,14 @@ impl Held<'_> {
         let image = &record.image;
         let unavailable = |why: &str| Failure::Unavailable(self.line(image, why));
         let (host, repository) =
-            repository(image).ok_or_else(|| unavailable("its name has no registry"))?;
+            repository(image).ok_or_else(|| unavailable("the image name has no registry"))?;
         let layers = self.layers;
         let found = hosts(&layers.settings.hosts, host).map_err(|why| unavailable(&why))?;
         for notice in &found.notices {
             layers.metrics.log_once(notice);
         }
         make_point(point).map_err(Failure::at(point.display()))?;
-        let mut last = unavailable("no host of its registry can be asked for layers");
+        let mut last = unavailable("no usable host for its registry");
         for host in &found.hosts {
             match self.mount_from(host, repository, record, point, deadline) {
                 Ok(()) => return Ok(Mounted::At(point.to_owned())),
@@ -322,7 +325,7 @@ impl Held<'_> {
             return false;
         };
         let count = String::from_utf8_lossy(&value[..length]).into_owned();
-        let why = format!("left to containerd: its archive lacks directories: {count}");
+        let why = format!("left to containerd: directories missing in its archive: {count}");
         self.layers.metrics.log_once(&self.line(image, &why));
         self.remember(&self.layers.implying);
         true
@@ -346,7 +349,7 @@ impl Held<'_> {
         };
         let url = format!("oci://{address}/{prefix}{repository}@{layer}");
         let logins = layers.logins.options(record.id, &record.image, host);
-        let mut options = logins.map_err(|error| format!("its login: {error}"))?;
+        let mut options = logins.map_err(|error| format!("the login: {error}"))?;
         let plain = host.plain.map(|plain| if plain { "on" } else { "off" });
         options.extend(plain.map(|plain| format!("oci.plain_http={plain}")));
         // For pods with user namespaces; for containers that outlive any process of the mount; and

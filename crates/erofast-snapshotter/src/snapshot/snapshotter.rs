@@ -229,7 +229,7 @@ impl Snapshotter {
         let record = self.store.snapshot(key)?;
         if record.kind == Kind::Committed {
             return Err(Failure::Precondition(format!(
-                "snapshot {key} is Committed: it belongs to no container"
+                "snapshot {key} is Committed and has no mounts"
             )));
         }
         self.mounts_of(&record, self.deadline())
@@ -279,7 +279,7 @@ impl Snapshotter {
         match held.mount(&known.image, known.manifest.as_deref(), deadline)? {
             Mounted::At(path) => Ok(path),
             Mounted::NotErofs => Err(Failure::Unavailable(format!(
-                "image {}: layer {digest}: no longer an EROFS image",
+                "image {}: layer {digest}: not an EROFS image any more",
                 known.image
             ))),
         }
@@ -333,7 +333,7 @@ impl Snapshotter {
         let is_label = |path: &&String| *path == "labels" || path.starts_with("labels.");
         if let Some(other) = paths.iter().find(|path| !is_label(path)) {
             return Err(Failure::Invalid(format!(
-                "cannot update {other:?} of snapshot {key}: only labels change"
+                "cannot update {other:?} of snapshot {key}: only labels can be changed"
             )));
         }
         self.store.update(key, |known| {

@@ -27,10 +27,9 @@ impl Store {
         let failed = || format!("cannot open the database {}", path.display());
         let database = Database::create(path).map_err(|error| {
             Failure::Internal(match error {
-                redb::DatabaseError::DatabaseAlreadyOpen => format!(
-                    "{}: another erofast-snapshotter has it open",
-                    path.display()
-                ),
+                redb::DatabaseError::DatabaseAlreadyOpen => {
+                    format!("{}: in use by another erofast-snapshotter", path.display())
+                }
                 error => format!("{}: {error}", failed()),
             })
         })?;
@@ -251,5 +250,5 @@ fn missing(key: &str) -> Failure {
 }
 
 fn broken(error: impl std::fmt::Display) -> Failure {
-    Failure::Internal(format!("the database of snapshots: {error}"))
+    Failure::Internal(format!("the snapshot database: {error}"))
 }

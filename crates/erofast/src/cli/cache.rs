@@ -11,11 +11,11 @@ use super::flags::{RemoteArgs, VerityArgs};
 /// The subcommands of `cache`.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// List the images that were fetched from URLs, the one used last at the end
+    /// List cached images, the most recently used last
     List(CacheListArgs),
-    /// Remove images that are not in use, those not used for longest first
+    /// Remove images that are not in use, the least recently used first
     Prune(CachePruneArgs),
-    /// Fetch all of an image ahead of time
+    /// Fetch a whole image ahead of time
     Fetch(Box<CacheFetchArgs>),
 }
 
@@ -23,10 +23,11 @@ pub enum CacheCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast cache list"))]
 pub struct CacheListArgs {
-    /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
+    /// Cache directory [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or
+    /// ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// The cache that root keeps for all users [default: /var/cache/erofast-shared]
+    /// Cache that root keeps for all users [default: /var/cache/erofast-shared]
     #[arg(long, value_name = "DIR")]
     pub cache_shared: Option<PathBuf>,
     /// Print JSON
@@ -38,16 +39,17 @@ pub struct CacheListArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast cache prune"))]
 pub struct CachePruneArgs {
-    /// The cache [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or ~/.cache]
+    /// Cache directory [default: erofast in XDG_CACHE_HOME, or else in /var/cache (root) or
+    /// ~/.cache]
     #[arg(long, value_name = "DIR")]
     pub cache_dir: Option<PathBuf>,
-    /// In the cache that root keeps for all users: remove what was fetched longest ago
+    /// Prune the cache that root keeps for all users, the images fetched longest ago first
     #[arg(long, conflicts_with = "cache_dir")]
     pub shared: bool,
-    /// Where that is [default: /var/cache/erofast-shared]
+    /// Directory of that cache [default: /var/cache/erofast-shared]
     #[arg(long, value_name = "DIR", requires = "shared")]
     pub cache_shared: Option<PathBuf>,
-    /// Keep so many bytes; K, M and G are understood; 0 removes all that is not in use
+    /// Keep at most this many bytes (suffixes K, M, G); 0 removes all that is not in use
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub cache_size: OsString,
 }
@@ -58,7 +60,7 @@ pub struct CachePruneArgs {
 pub struct CacheFetchArgs {
     /// URL of the image (http, https, oci)
     pub url: PathBuf,
-    /// Keep it for all users of the machine; only root may
+    /// Keep it for all users of the machine (root only)
     #[arg(long)]
     pub share: bool,
     #[command(flatten)]

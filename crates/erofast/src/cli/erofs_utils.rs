@@ -20,10 +20,10 @@ const FSCK_VERSION: &str = concat!(
 /// The inode that is meant.
 #[derive(Args, Debug)]
 pub struct TargetArgs {
-    /// The inode of this number
+    /// Inode with this number
     #[arg(long, value_name = "NID", value_parser = parse_radix)]
     pub nid: Option<Nid>,
-    /// The inode at this path; it counts more than --nid
+    /// Inode at this path; takes precedence over --nid
     #[arg(long, value_name = "PATH")]
     pub path: Option<OsString>,
 }
@@ -35,42 +35,42 @@ pub struct TargetArgs {
     version = FSCK_VERSION,
     infer_long_args = true,
     args_override_self = true,
-    after_help = "Exit status: 0 no fault found, 1 anything else."
+    after_help = "Exit status: 0 no fault found, 1 otherwise."
 )]
 pub struct FsckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     #[command(flatten)]
     pub target: TargetArgs,
-    /// Messages: 0 errors, 2 and warnings, 3 and the outcome
+    /// Messages: 0 errors, 2 also warnings, 3 also the outcome
     #[arg(short = 'd', value_name = "LEVEL", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=9))]
     pub level: u8,
     /// Show the compression ratio of all files (with -d3)
     #[arg(short = 'p')]
     pub ratio: bool,
-    /// Decompress everything; with DIR, write it there
+    /// Decompress everything; with DIR, extract it there
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     pub extract: Option<Option<PathBuf>>,
-    /// Take a superblock with a wrong checksum as it is
+    /// Accept a superblock with a wrong checksum
     #[arg(long)]
     pub no_sbcrc: bool,
-    /// Compare files with the digests that the image has in their extended attributes
+    /// Verify files with the digests in their extended attributes
     #[arg(long)]
     pub xattr_inode_digest: bool,
     /// Extract extended attributes
     #[arg(long, overrides_with = "no_xattrs")]
     pub xattrs: bool,
-    /// Leave them out (default)
+    /// Leave out extended attributes (default)
     #[arg(long)]
     pub no_xattrs: bool,
-    /// Accepted, as other programs named fsck take it
+    /// Accepted for compatibility with other fsck programs
     #[arg(short = 'a', visible_short_aliases = ['A', 'y'])]
     pub automatic: bool,
-    /// Extract to / too
+    /// Allow extraction to /
     #[arg(long)]
     pub force: bool,
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long)]
     pub overwrite: bool,
     #[command(flatten)]
@@ -110,7 +110,7 @@ const PRESERVE: [(&str, bool, [bool; 2], &str); 6] = [
         "no-preserve-owner",
         false,
         [true, false],
-        "Extract as oneself",
+        "Extract as the current user",
     ),
     ("no-preserve-perms", false, [false, true], "Apply the umask"),
 ];
@@ -162,8 +162,8 @@ impl Args for Preserve {
     version = VERSION,
     infer_long_args = true,
     args_override_self = true,
-    after_help = "Exit status: 0, also where the inode is not found; 234 usage error, \
-                  else 256 less the error number for which the image cannot be opened."
+    after_help = "Exit status: 0 (also if the inode is not found), 234 usage error, otherwise 256 \
+                  minus the number of the error."
 )]
 pub struct DumpArgs {
     #[command(flatten)]
@@ -173,19 +173,19 @@ pub struct DumpArgs {
     /// Show the superblock (default)
     #[arg(short = 's')]
     pub superblock: bool,
-    /// Show how many files of which sizes there are
+    /// Show statistics of files and their sizes
     #[arg(short = 'S')]
     pub statistics: bool,
-    /// Show where the bytes of the inode are
+    /// Show the extents of the inode
     #[arg(short = 'e')]
     pub extents: bool,
     /// List the directory
     #[arg(long)]
     pub ls: bool,
-    /// Write the content of the inode to the standard output
+    /// Write the content of the inode to standard output
     #[arg(long)]
     pub cat: bool,
-    /// Show what udev imports
+    /// Show properties for udev
     #[arg(long)]
     pub blkid_udev: bool,
 }

@@ -11,7 +11,7 @@ use erofs_engine::escape_option;
 /// From this level on, erofsfuse prints more than warnings.
 const DBGLEVEL_NOTICES: u8 = 3;
 
-/// Mount an EROFS image, with the command line of erofs-utils' program
+/// Mount an EROFS image, with the command line of erofsfuse of erofs-utils
 #[derive(Debug, Parser)]
 #[command(
     name = "erofsfuse",
@@ -31,7 +31,7 @@ pub struct FuseStyleArgs {
     /// An extra device of the image (repeatable)
     #[arg(long = "device", value_name = "PATH", action = clap::ArgAction::Append)]
     devices: Vec<OsString>,
-    /// 3 or more: show notices
+    /// Log level; 3 or more shows notices
     #[arg(
         long,
         value_name = "0-9",

@@ -153,10 +153,10 @@ pub struct InfoArgs {
 pub struct LsArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Directories or files inside of the image; *, ?, [a-z] and ** stand for names
+    /// Directories or files in the image; *, ?, [a-z] and ** stand for names
     #[arg(default_value = "/", value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Accepted: names that begin with a dot are always listed
+    /// Accepted for compatibility: names that begin with a dot are always listed
     #[arg(short = 'a', long)]
     pub all: bool,
     /// Long listing: type and mode, links, owner, group, size, time, name
@@ -165,7 +165,7 @@ pub struct LsArgs {
     /// List subdirectories too
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// List directories themselves, not what is in them
+    /// List directories themselves, not their contents
     #[arg(short = 'd', long)]
     pub directory: bool,
     /// Print JSON, one object per entry
@@ -179,7 +179,7 @@ pub struct LsArgs {
 pub struct CatArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Files inside of the image; *, ?, [a-z] and ** stand for names
+    /// Files in the image; *, ?, [a-z] and ** stand for names
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
 }
@@ -193,10 +193,10 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Compare files with their sums in this file, as sha256sum writes it; it need not list all
+    /// Compare files with the checksums in this file, as written by sha256sum; it need not list all
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// Threads that read (default: one for each CPU)
+    /// Number of reading threads (default: one for each CPU)
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZero<usize>>,
 }
@@ -207,19 +207,19 @@ pub struct CheckArgs {
 pub struct ExtractArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Directory to extract into, made if need be; - writes a tar stream to the standard output
+    /// Directory to extract into, created if missing; - writes a tar stream to standard output
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
-    /// Only this part: the content of a directory, or one file
+    /// Extract only this: the contents of a directory, or one file
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub path: OsString,
-    /// Extract into a directory that is not empty, replace files that are in the way
+    /// Extract into a directory that is not empty, and replace existing files
     #[arg(long)]
     pub force: bool,
-    /// Go on with an extraction that was interrupted: keep files of the right size and time
+    /// Resume an interrupted extraction: keep files that have the right size and time
     #[arg(long = "continue")]
     pub resume: bool,
-    /// Threads that decode and write (default: one for each CPU)
+    /// Number of threads that decode and write (default: one for each CPU)
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     pub threads: Option<NonZero<usize>>,
     /// Print JSON

@@ -73,7 +73,7 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount an image
     Umount(UmountArgs),
-    /// Have the program that is installed now serve a mount
+    /// Replace the server of a mount with the installed program
     Upgrade(UpgradeArgs),
     /// Show the live counters of a mount
     Stat(StatArgs),

@@ -75,10 +75,10 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast umount"))]
 pub struct UmountArgs {
-    /// Where images are mounted
+    /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required = true)]
     pub mountpoint: Vec<PathBuf>,
-    /// Unmount also while it is in use: programs keep the files they have open
+    /// Unmount even while it is in use: programs keep the files they have open
     #[arg(short = 'l', long)]
     pub lazy: bool,
 }
@@ -87,10 +87,10 @@ pub struct UmountArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast upgrade"))]
 pub struct UpgradeArgs {
-    /// Where images are mounted
+    /// Mount points
     #[arg(value_hint = ValueHint::DirPath, required_unless_present = "all")]
     pub mountpoint: Vec<PathBuf>,
-    /// Upgrade all mounts of this user, as root those of all users
+    /// Upgrade all mounts of this user (as root: of all users)
     #[arg(short = 'a', long, conflicts_with = "mountpoint")]
     pub all: bool,
 }
@@ -103,10 +103,10 @@ pub struct StatArgs {
     /// (as root, of all users)
     #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: Vec<PathBuf>,
-    /// Print JSON: all counters
+    /// Print all counters as JSON
     #[arg(long)]
     pub json: bool,
-    /// Print Prometheus' text format
+    /// Print the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
     /// Refresh the page every SECONDS (1) until Ctrl-C
@@ -169,19 +169,19 @@ pub struct HelperArgs {
     /// Mount options, separated by commas
     #[arg(short = 'o', value_name = "OPT[,OPT...]")]
     pub options: Vec<OsString>,
-    /// Type of the filesystem, as mount(8) names it
+    /// Filesystem type, as passed by mount(8)
     #[arg(short = 't', value_name = "TYPE")]
     pub fstype: Option<OsString>,
-    /// Tolerate unknown options
+    /// Ignore unknown mount options
     #[arg(short = 's')]
     pub sloppy: bool,
-    /// Do everything but the mount itself
+    /// Do everything except the mount itself
     #[arg(short = 'f')]
     pub fake: bool,
-    /// Without an entry in mtab (there is none anyway)
+    /// Accepted: there is no mtab
     #[arg(short = 'n')]
     pub no_mtab: bool,
-    /// Verbose
+    /// Accepted: verbose
     #[arg(short = 'v')]
     pub verbose: bool,
     /// Mount namespace to mount in

@@ -14,19 +14,19 @@ use super::images::OpeningArgs;
 pub enum ProfileCommand {
     /// List the programs whose launches were learned
     List(ProfileListArgs),
-    /// Show what a launch read, in which order
+    /// Show what a launch read, in order
     Show(ProfileShowArgs),
-    /// Leave out a part of a profile
+    /// Shorten a profile
     Trim(ProfileTrimArgs),
-    /// Remove programs from a profile, or all of it
+    /// Remove programs from a profile, or a whole profile
     Remove(ProfileRemoveArgs),
-    /// Write what was learned of an image here, to travel with it
+    /// Write what was learned here to a file that travels with the image
     Export(ProfileExportArgs),
-    /// Join profiles that travel with images
+    /// Merge profiles that travel with images
     Merge(ProfileMergeArgs),
-    /// Run a command from an image and write what it reads, to travel with the image
+    /// Run a command from an image and record what it reads, to travel with the image
     ///
-    /// The image is mounted in a mount namespace of the command, without root where user namespaces
+    /// The image is mounted in a private mount namespace, without root if user namespaces
     /// are allowed. The exit status is that of the command.
     Record(ProfileRecordArgs),
 }
@@ -35,10 +35,10 @@ pub enum ProfileCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile export"))]
 pub struct ProfileExportArgs {
-    /// Image that was launched from, or file that `profile list` names
+    /// Image, or a file that `profile list` names
     #[arg(value_name = "IMAGE|FILE")]
     pub profile: PathBuf,
-    /// Programs of the image, as `profile list` names them; without any all of them
+    /// Programs, as `profile list` names them (default: all)
     pub programs: Vec<String>,
     /// File to write (default: standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
@@ -51,7 +51,7 @@ pub struct ProfileExportArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile merge"))]
 pub struct ProfileMergeArgs {
-    /// Profiles; a program that is in several reads all that they say
+    /// Profiles; a program in several of them gets the union of what it reads
     #[arg(value_name = "FILE", required = true)]
     pub profiles: Vec<PathBuf>,
     /// File to write (default: standard output)
@@ -65,18 +65,18 @@ pub struct ProfileMergeArgs {
 pub struct ProfileRecordArgs {
     /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
-    /// Run the command so often, each time from a new mount, and write all that it reads
+    /// Number of runs, each from a new mount; all that they read is recorded
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
     /// Make the mount the root directory of the command
     #[arg(long)]
     pub root: bool,
-    /// Options of the mount, as `erofast mount -o` has them
+    /// Mount options, as for `erofast mount -o`
     #[arg(short = 'O', long = "options", value_name = "OPTIONS")]
     pub options: Vec<OsString>,
     #[command(flatten)]
     pub files: FileArgs,
-    /// File to write (default: IMAGE.launches; - for the standard output)
+    /// File to write (default: IMAGE.launches; - for standard output)
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Command to run, and its arguments; {} stands for the mount point
@@ -88,10 +88,10 @@ pub struct ProfileRecordArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile remove"))]
 pub struct ProfileRemoveArgs {
-    /// File that `profile list` names, or the image
+    /// Image, or a file that `profile list` names
     #[arg(value_name = "FILE|IMAGE")]
     pub profile: PathBuf,
-    /// Programs of the image, as `profile list` names them; without any all of them
+    /// Programs, as `profile list` names them (default: all)
     pub programs: Vec<String>,
     #[command(flatten)]
     pub opening: OpeningArgs,
@@ -116,16 +116,16 @@ pub struct ProfileListArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast profile show"))]
 pub struct ProfileShowArgs {
-    /// Launch profile, or the image that it was learned of
+    /// Launch profile, or the image it was learned from
     #[arg(value_name = "FILE|IMAGE")]
     pub profile: PathBuf,
     /// Print the report as JSON
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
-    /// Print the paths of the files alone, in the order of their first page
+    /// Print only the paths of the files, in the order of their first page
     #[arg(long)]
     pub list: bool,
-    /// With --list: end each path with a zero byte, not a newline
+    /// With --list: end each path with a NUL byte instead of a newline
     #[arg(short = '0', long = "null", requires = "list")]
     pub null: bool,
     #[command(flatten)]
@@ -137,17 +137,17 @@ pub struct ProfileShowArgs {
 #[command(after_long_help = examples_help("erofast profile trim"))]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct ProfileTrimArgs {
-    /// Launch profile, or the image that it was learned of; later launches add nothing beyond the
+    /// Launch profile, or the image it was learned from; later launches add nothing beyond the
     /// limits, until it is removed or trimmed again
     #[arg(value_name = "FILE|IMAGE")]
     pub profile: PathBuf,
-    /// Keep pages first read within this many milliseconds
+    /// Keep only pages first read within this many milliseconds
     #[arg(long, value_name = "MS", group = "limit")]
     pub until: Option<u32>,
-    /// Keep at most this many MiB of pages, the first ones
+    /// Keep only the first pages, at most this many MiB
     #[arg(long, value_name = "MIB", group = "limit")]
     pub size: Option<u32>,
-    /// File to write; without it the profile is replaced
+    /// File to write (default: replace the profile)
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

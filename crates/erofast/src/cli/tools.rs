@@ -15,11 +15,11 @@ pub enum ToolCommand {
     Info(InfoArgs),
     /// List a directory of an image
     Ls(LsArgs),
-    /// Write files of an image to the standard output
+    /// Write files of an image to standard output
     Cat(CatArgs),
     /// Read everything in an image and list each fault once
     Check(CheckArgs),
-    /// Write files of an image into a directory, or as a tar stream
+    /// Extract an image into a directory, or as a tar stream
     Extract(ExtractArgs),
     /// Record, export, merge, show, trim and remove launch profiles
     #[command(subcommand)]

@@ -39,7 +39,7 @@ pub fn list(args: &CacheListArgs) -> anyhow::Result<Outcome> {
 fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
     let folder = folder.display();
     if entries.is_empty() {
-        outln!("no images are kept in {folder}");
+        outln!("no images in {folder}");
         return Ok(());
     }
     for entry in entries {
@@ -55,7 +55,7 @@ fn print_all(entries: &[Entry], folder: &Path) -> anyhow::Result<()> {
             outln!("  {digest}");
         }
         if let Some(diff_id) = &entry.record.identity.diff_id {
-            outln!("  made of the layer with the diff ID {diff_id}");
+            outln!("  converted from the layer with diff ID {diff_id}");
         }
         if let Some(root_hash) = &entry.record.root_hash {
             outln!("  root hash {root_hash}");
@@ -114,7 +114,7 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
     };
     answers::prune(&folder);
     let removed = removed.with_context(|| folder.display().to_string())?;
-    if removed.is_empty() {
+    if removed.images.is_empty() && removed.unfinished.is_empty() {
         let kept = cache::list(&folder).with_context(|| folder.display().to_string())?;
         match kept
             .iter()
@@ -126,7 +126,11 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
             busy => outln!("nothing removed: {busy} images are in use"),
         }
     }
-    for entry in removed {
+    for path in removed.unfinished {
+        let path = text::line(&path.display().to_string());
+        outln!("{path}: unfinished image of a conversion that was killed, removed");
+    }
+    for entry in removed.images {
         let url = text::line(&entry.record.url);
         outln!("{url}: {} removed", size(entry.allocated));
     }
@@ -137,11 +141,7 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
 pub fn fetch(args: &CacheFetchArgs) -> anyhow::Result<Outcome> {
     allow_many_files();
     let shown = args.url.display();
-    let no_url = || {
-        Usage(format!(
-            "{shown}: is not an http://, https:// or oci:// URL"
-        ))
-    };
+    let no_url = || Usage(format!("{shown}: not an http://, https:// or oci:// URL"));
     let source = remote::url(&args.url).ok_or_else(no_url)?;
     let source = source.map_err(anyhow::Error::msg)?;
     let mut options = EngineOptions::default();

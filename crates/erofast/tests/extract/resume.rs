@@ -69,7 +69,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
     assert!(kill.expect("kill").success());
     let output = child.wait_with_output().expect("it ends");
     let line =
-        "tree: interrupted, the tree is incomplete; repeat the command with --continue to resume";
+        "tree: interrupted: the tree is incomplete; repeat the command with --continue to resume";
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
     // Existing files are complete.
@@ -118,7 +118,8 @@ fn a_full_disk_ends_it_with_one_line_and_more_room_lets_it_go_on() {
         _ => return println!("skipped: no right to mount a tmpfs"),
     };
     let lines = stderr(&output);
-    let full = "full/tree: No space left on device (os error 28), the tree is incomplete; repeat the command with --continue to resume\n1\n";
+    let full = "full/tree: No space left on device (os error 28): the tree is incomplete; repeat \
+                the command with --continue to resume\n1\n";
     assert!(
         lines.contains(full) && lines.matches("full/tree").count() == 1,
         "{lines}"

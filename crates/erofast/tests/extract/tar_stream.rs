@@ -118,7 +118,7 @@ fn what_a_broken_file_claims_is_not_written_as_zeros() {
     assert_eq!(ended.status.code(), Some(1));
     let errors = stderr(&ended);
     assert!(
-        errors.contains("16384") && errors.contains("the rest of it is zeros"),
+        errors.contains("16384") && errors.contains("the rest was filled with zeros"),
         "{errors}"
     );
     let archive = scratch.path().join("stream.tar");

@@ -79,7 +79,7 @@ rows! {
     checksum_wrong: RefusedAtOpen,
         patched("meta").superblock(64, b"x").unsealed().refused("superblock checksum");
     magic: RefusedAtOpen, patched("meta").superblock(0, &[0]).refused("not an EROFS image: magic");
-    too_short: RefusedAtOpen, patched("meta").cut(1100).refused("too few for a superblock");
+    too_short: RefusedAtOpen, patched("meta").cut(1100).refused("too short for a superblock");
     block_size: Read, {
         reads(&["tar-index", "plain-b512"], "bs=512");
         reads(&["plain-b1024", "zstd-b1024"], "bs=1024");
@@ -122,7 +122,7 @@ rows! {
     metabox_without_slot: RefusedAtOpen,
         patched("metabox-dir").superblock(13, &[0]).refused("without the extension slot");
     metabox_in_itself: RefusedAtOpen,
-        patched("metabox-dir").flip(1024 + 135, 0x80).refused("inside of itself");
+        patched("metabox-dir").flip(1024 + 135, 0x80).refused("inside itself");
     offset: Read, reads(&["offset-8192"], "bs=4096");
     offset_found: Read, {
         let image = patched("lz4-full-index-64k").shift(3 * 512);
@@ -171,9 +171,9 @@ rows! {
     type_unknown: RefusedPerFile,
         patched("lz4-full-index-64k").inode("noise-9000", 5, &[0x01]).refuses("noise-9000", "mode 0o");
     size_impossible: RefusedPerFile,
-        patched("lz4-full-index-64k").inode("noise-9000", 15, &[0x80]).refuses("noise-9000", "are possible");
+        patched("lz4-full-index-64k").inode("noise-9000", 15, &[0x80]).refuses("noise-9000", "the limit is");
     symlink_too_long: RefusedPerFile,
-        patched("lz4-full-index-64k").inode("link", 8, &4096u64.to_le_bytes()).refuses("link", "4095 are possible");
+        patched("lz4-full-index-64k").inode("link", 8, &4096u64.to_le_bytes()).refuses("link", "the limit is 4095");
     nid_beyond: RefusedPerFile, {
         let image = patched("lz4-full-index-64k");
         let entry = image.dirent("t", 3);
@@ -202,7 +202,7 @@ rows! {
         patched("blobdev").body("noise-9000", 8 + 4, &[0xff, 0xff, 0xff, 0x7f]).refuses("noise-9000", "beyond the end");
     chunk_device_unknown: RefusedPerFile,
         patched("blobdev").superblock(86, &[2]).devices(2).body("noise-9000", 2, &[3])
-            .refuses("noise-9000", "device 3 of 2 extra devices");
+            .refuses("noise-9000", "device 3, but there are only 2 extra devices");
     large_files: Read, reads(&["chunk-sparse-4g", "zstd-48bit-4g", "zstd-48bit-4g-frag"], "bs=4096");
 
     // Compressed data.
@@ -248,7 +248,7 @@ rows! {
         patched("zstd-48bit-unaligned").garbage("text-40000", Zstd, 0x28).refuses("text-40000", "zstd: ");
     };
     algorithm_undeclared: RefusedPerFile,
-        patched("lz4-full-index-64k").body("text-40000", 6, &[3]).refuses("text-40000", "zstd is not declared");
+        patched("lz4-full-index-64k").body("text-40000", 6, &[3]).refuses("text-40000", "the superblock does not list zstd");
     algorithm_unknown: RefusedPerFile,
         patched("lz4-full-index-64k").body("text-40000", 6, &[7]).refuses("text-40000", "compression algorithm 7");
     big_pclusters_undeclared: RefusedPerFile, {
@@ -257,11 +257,11 @@ rows! {
         image.refuses_all(&paths, "big pclusters in nid");
     };
     compact_index_one_size: RefusedPerFile,
-        patched("lzma-lc0lp2pb0").body_flip("text-40000", 4, 4).refuses("text-40000", "one kind of heads only");
+        patched("lzma-lc0lp2pb0").body_flip("text-40000", 4, 4).refuses("text-40000", "only one kind of head");
     compact_index_large_lclusters: RefusedPerFile,
         patched("lzma-lc0lp2pb0").body("text-40000", 7, &[3]).refuses("text-40000", "lclusters of 2^15 bytes");
     pcluster_limit: RefusedPerFile,
-        patched("lz4-full-index-64k").body("text-40000", 16 + 8 + 4, &[0xff, 0x0f]).refuses("text-40000", "the limit is 1 MiB for 12 MiB");
+        patched("lz4-full-index-64k").body("text-40000", 16 + 8 + 4, &[0xff, 0x0f]).refuses("text-40000", "the limits are 1 MiB and 12 MiB");
     pcluster_beyond_device: RefusedPerFile,
         patched("lz4-full-index-64k").body("text-40000", 16 + 4, &[0xff, 0xff, 0xff, 0x7f]).refuses("text-40000", "beyond the end");
     pcluster_plain_too_short: RefusedPerFile,

@@ -147,7 +147,7 @@ fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
         let output = site.run(&["mount", "-o", &option, "image.erofs", "mnt"]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            stderr.contains("in the background it must be 3 or more"),
+            stderr.contains("must be 3 or more for a background mount"),
             "{stderr}"
         );
         assert_eq!((output.status.code(), site.is_mounted()), (Some(1), false));

@@ -29,7 +29,7 @@ fn a_limit_of_file_sizes_ends_no_mount() {
     let text = String::from_utf8_lossy(&counters.stdout).into_owned();
     let is_replaced = text.contains("\"restart\": {\n    \"helper\": null,\n    \"on\": false");
     assert!(is_replaced, "{text}");
-    assert!(text.contains("nothing is read ahead: "), "{text}");
+    assert!(text.contains("no read-ahead for launches: "), "{text}");
     fine(&site.run(&["umount", "mnt"]));
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn not_found(size: u64) -> io::Error {
     let place = match size <= LIMIT {
         true => format!("its {size} bytes"),
         false => format!(
-            "its first {} MiB; name the offset if it is behind",
+            "its first {} MiB; give the offset if it begins later",
             LIMIT >> 20
         ),
     };

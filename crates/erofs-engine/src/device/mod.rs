@@ -266,7 +266,7 @@ impl Device {
         let path = remote::shown(&self.path);
         Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            format!("{path} ends at byte {size}, {length} bytes at {offset} are needed"),
+            format!("{path} ends at byte {size}, but {length} bytes at {offset} are needed"),
         ))
     }
 

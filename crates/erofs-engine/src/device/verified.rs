@@ -75,7 +75,7 @@ impl HashArea {
             return refuse("a hash tree covers one device, so device= cannot be verified".into());
         }
         if options.offset == Offset::Auto {
-            return refuse("offset=auto would read before verifying: give the offset".into());
+            return refuse("offset=auto would read unverified data: give the offset".into());
         }
         let (device, offset) = match (&verity.hash_device, verity.hash_offset) {
             (Some(path), offset) => (Device::open_named(path, 0, open)?, offset.unwrap_or(0)),
@@ -111,7 +111,7 @@ impl HashArea {
         let (covered, size) = (parameters.data_size(), image.size());
         if covered > size {
             return Err(format!(
-                "the hash tree covers {covered} bytes, the image has {size}"
+                "the hash tree covers {covered} bytes, but the image has {size}"
             ));
         }
         let tree = Tree::open(parameters, &self.root, &hashes).map_err(|error| {

@@ -44,7 +44,7 @@ impl Version {
     pub(crate) fn change(self, now: Self, name: &str) -> Option<Change> {
         let is_certain = self.size != now.size || self.modified != now.modified;
         let what = if self.size != now.size {
-            format!("its size is {} bytes and was {}", now.size, self.size)
+            format!("its size is {} bytes, it was {}", now.size, self.size)
         } else if is_certain {
             "it was written to (mtime)".to_owned()
         } else if self.status_changed != now.status_changed {
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(change(THEN), None);
         let begin = "a.erofs: changed since it was mounted: ";
         let size = change(Version { size: 0, ..THEN });
-        let line = format!("{begin}its size is 0 bytes and was 4096");
+        let line = format!("{begin}its size is 0 bytes, it was 4096");
         assert_eq!(size, Some((line, true)));
         let modified = (7, 2);
         let written = change(Version { modified, ..THEN });

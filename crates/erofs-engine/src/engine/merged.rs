@@ -187,7 +187,7 @@ impl Engine {
             }
             waiting.extend(found);
         }
-        Err(self.fault(nid, "a directory that images above hide"))
+        Err(self.fault(nid, "a directory that upper images hide"))
     }
 
     fn fault(&self, nid: Nid, what: &'static str) -> Error {
@@ -205,7 +205,7 @@ impl Engine {
         let root = self.image_of(nid).superblock().root_nid;
         while self.images.numbers().own(here) != root {
             if names.len() == DEPTH {
-                return Err(self.fault(nid, "directories in a circle"));
+                return Err(self.fault(nid, "a loop of directories"));
             }
             let inode = self.read_own_inode(request, here)?;
             let above = self.own_lookup(request, &inode, b"..")?;
@@ -239,7 +239,7 @@ impl Engine {
                 None => ControlFlow::Continue(()),
             }
         })?;
-        name.ok_or_else(|| self.fault(wanted, "a directory that the one above does not have"))
+        name.ok_or_else(|| self.fault(wanted, "a directory that is missing in its parent"))
     }
 
     /// Looks a name up in the tree.
@@ -550,7 +550,7 @@ impl Engine {
                 return Ok(());
             };
             if directory.is_merged() && last.as_ref().is_some_and(|last| *last >= first.name) {
-                return Err(self.fault(nid, "names that are out of order in one of the images"));
+                return Err(self.fault(nid, "names in one of the images are out of order"));
             }
             let (part, place) = (*part, first.place);
             let next = Place { part, place }.position();

@@ -99,7 +99,8 @@ impl CpuContention {
         let followers = workers.filter(|workers| adapts(workers)).cloned();
         if let (Some(Err(error)), Some(workers)) = (&opened, &followers) {
             notices.push(format!(
-                "hipri=auto: the load of the CPUs is unknown ({error}); workers are not real-time"
+                "hipri=auto: cannot determine how busy the CPUs are ({error}); workers are not \
+                 real-time"
             ));
             workers.raise_on(&BTreeSet::new());
         }

@@ -67,7 +67,8 @@ impl EngineOptions {
             ..VerityOptions::default()
         };
         if count > 1 && self.verity != is_of_each {
-            let what = "these options verify one image, but there are others below it: verity=auto uses the files beside each";
+            let what = "these options verify one image, but the tree has several: verity=auto \
+                        verifies each by the files beside it";
             return Err(Error::verity(remote::shown(top), what.to_owned()));
         }
         Ok(())

@@ -56,14 +56,14 @@ impl VerityOptions {
             // reads the folder again.
             "certificates" => match std::path::absolute(value) {
                 Ok(folder) => self.certificates = Some(folder),
-                Err(_) => return refuse("must be a folder"),
+                Err(_) => return refuse("must be a directory"),
             },
             "fecdevice" | "fecoffset" | "fecroots" => {
                 return refuse("forward error correction is not supported");
             }
             _ => {
                 return refuse(
-                    "unknown; known: roothash, roothashfile, roothashsig, certificates, \
+                    "unknown; it can be roothash, roothashfile, roothashsig, certificates, \
                      hashdevice, hashoffset, oncorruption",
                 );
             }

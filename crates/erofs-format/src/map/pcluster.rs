@@ -40,13 +40,14 @@ pub(super) fn compressed(
     let decoded_length = decoded_end - logical;
     if length > MAX_PCLUSTER || decoded_length > MAX_DECODED {
         return unsupported!(
-            "{length} stored bytes for {decoded_length}, the limit is 1 MiB for 12 MiB ({at})"
+            "{length} stored bytes for {decoded_length} decoded ones; the limits are 1 MiB and 12 \
+             MiB ({at})"
         );
     }
     match coding {
         Coding::Compressed(algorithm) => {
             if image.superblock().compression.available & algorithm.bit() == 0 {
-                return corrupted!("{algorithm} is not declared ({at})");
+                return corrupted!("the superblock does not list {algorithm} ({at})");
             }
         }
         Coding::Shifted | Coding::Interlaced if decoded_length > length => {
@@ -127,7 +128,7 @@ pub(super) fn fragment(
         return corrupted!("fragment of nid {nid:#x}: it is the packed inode itself");
     }
     if image.metabox_nid() == Some(nid) && packed_nid & NID_IN_METABOX != 0 {
-        return corrupted!("fragment of nid {nid:#x}: the packed inode lives in it");
+        return corrupted!("fragment of nid {nid:#x}: the packed inode is stored in it");
     }
     let length = inode.size - logical;
     let end = offset.checked_add(length);

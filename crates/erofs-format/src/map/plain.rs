@@ -20,8 +20,8 @@ pub(super) fn extent(
     let length = (range.end - range.start).min(available);
     if offset - range.start >= length {
         return corrupted!(
-            "byte {offset} of nid {:#x} is beyond the end of device {device}: bytes {} to {} start \
-             at {physical:#x}, {available} bytes before the end",
+            "byte {offset} of nid {:#x} is beyond the end of device {device}: bytes {} to {} \
+             start at {physical:#x}, only {available} bytes before the end",
             inode.own_nid(),
             range.start,
             range.end

@@ -198,7 +198,7 @@ impl Decoder<'_> {
                 }
                 // The entry directly after a head must have the count.
                 (Kind::NonHead, 0 | 1) => {
-                    return Err("non-head without a block count behind a head");
+                    return Err("non-head without a block count after a head");
                 }
                 // Continues with the entry after the head, if it is in this pack.
                 (Kind::NonHead, value) => slot = (slot + 2).saturating_sub(value),

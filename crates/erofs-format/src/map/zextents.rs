@@ -78,7 +78,7 @@ impl Extents {
         let number = offset >> self.lcluster_bits;
         if number >= MAX_CONTIGUOUS {
             return unsupported!(
-                "extent {number} of nid {:#x}, the limit is {MAX_CONTIGUOUS} records of 4 bytes",
+                "extent {number} of nid {:#x}; the limit is {MAX_CONTIGUOUS} records of 4 bytes",
                 inode.own_nid()
             );
         }

@@ -103,7 +103,7 @@ fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool
     }
     if !full && one != two {
         return corrupted!(
-            "compact index of nid {nid:#x} with big pclusters for one kind of heads only"
+            "compact index of nid {nid:#x} with big pclusters for only one kind of head"
         );
     }
     Ok(())

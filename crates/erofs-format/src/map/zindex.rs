@@ -78,7 +78,7 @@ fn find_in(inode: &Inode, index: &Index, window: &mut Window<'_>, offset: u64) -
         }
         if back == 0 || back > lcn {
             return corrupted!(
-                "lcluster {lcn} of nid {:#x} has its head {back} lclusters before",
+                "lcluster {lcn} of nid {:#x} has its head {back} lclusters earlier",
                 inode.own_nid()
             );
         }
@@ -247,7 +247,7 @@ fn stored_blocks(
     }
     if lcluster.back != 1 {
         return corrupted!(
-            "lcluster {next} of nid {:#x}, behind a head, has its head {} lclusters before",
+            "lcluster {next} of nid {:#x}, after a head, has its head {} lclusters earlier",
             inode.own_nid(),
             lcluster.back
         );

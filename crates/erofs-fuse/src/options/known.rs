@@ -75,7 +75,7 @@ pub const KNOWN: &[KnownOption] = options! {
         "mount from a complete cache without the server: if it does not answer, always, never \
          (auto)";
     "timeout.read=SECONDS" is "timeout-read"
-        "time limit for answers of the server of a URL (30)";
+        "how long to wait for an answer of the server (30)";
     "http.header_file=FILE" is "http-header-file"
         "file with lines 'Name: value' for the host of the image's URL";
     "http.token_file=FILE" is "http-token-file"
@@ -83,15 +83,16 @@ pub const KNOWN: &[KnownOption] = options! {
     "http.user_file=FILE" is "http-user-file"
         "file with user:password for the host of the image's URL";
     "http.netrc_file=FILE" is "http-netrc-file"
-        "users and passwords by host, as in ~/.netrc, also for devices on other hosts";
+        "users and passwords by host, as in ~/.netrc; also used for devices on other hosts";
     "http.ca_file=FILE" is "http-ca-file"
-        "PEM certificates to trust besides the system's";
+        "PEM certificates to trust in addition to the system's";
     "oci.plain_http=on|off" is "oci-plain-http"
         "contact registries without TLS (on for a registry on this machine)";
     "log=FILE"
         "append faults of the image to this file (the journal or syslog; standard error with -f)";
     "offset=N|auto" "where the image begins in its file (0)";
-    "device=PATH" "an extra device of the image, or of the last lower=; repeat in the order of its device table";
+    "device=PATH" "an extra device of the image, or of the last lower=; repeat in device table \
+                   order";
     "lower=PATH"
         "an image or URL below this one in the same tree; repeat from top to bottom";
     "subdir=PATH" "mount this directory of the image instead of its root";
@@ -101,10 +102,10 @@ pub const KNOWN: &[KnownOption] = options! {
     "default_permissions" "the kernel checks permissions (always when root or others may use it)";
     "idmap"
         "allow clones of the mount to map owners, as for pods with user namespaces (Linux 6.12)";
-    "acl" "the kernel enforces POSIX ACLs where it checks permissions (default)";
+    "acl" "the kernel enforces POSIX ACLs if it checks permissions (default)";
     "noacl" "POSIX ACLs are not enforced";
     "auto_unmount" "unmount even when the daemon is killed";
-    "standby" "a third process replaces a mount helper that was killed; not with -f";
+    "standby" "a third process replaces the mount helper if it is killed; not with -f";
     "sandbox=on|off|strict"
         "drop all rights that serving does not need; strict: fail if one cannot be dropped (on)";
     "uid=N" "owner of everything";
@@ -130,11 +131,11 @@ pub const KNOWN: &[KnownOption] = options! {
         "a block that does not match fails the read; nothing else is supported";
     "silent" "no notices on standard error, only errors";
     "loud" "notices on standard error (default)";
-    "ro" "always so";
+    "ro" "read-only (always)";
     "nodev" "no device nodes";
     "nosuid" "no set-user-ID programs";
     "noexec" "no programs";
-    "noatime" "access times never change anyway";
+    "noatime" "access times are not updated (always)";
 };
 
 /// Options of mount(8), fstab and systemd that have no effect: they are accepted and ignored. `rw`

@@ -63,7 +63,7 @@ impl Sandbox {
             _ => {}
         }
         if let Err(error) = capabilities::keep(this.wanted() | capabilities::CHANGE_USER) {
-            this.misses("capabilities are kept", &error);
+            this.misses("dropping capabilities", &error);
         }
         match rustix::thread::set_no_new_privs(true) {
             Ok(()) => this.no_new_privs = true,
@@ -78,13 +78,13 @@ impl Sandbox {
             return;
         }
         if let Err(error) = user::leave_root(origin::in_first_namespace()) {
-            self.misses("a user of its own", &error);
+            self.misses("an unprivileged user", &error);
         }
         let kept = capabilities::keep(self.wanted());
         match &kept {
             Ok(kept) if !kept.is_empty() => self.capabilities = vec!["sys_nice"],
             Ok(_) => {}
-            Err(error) => self.misses("capabilities are kept", error),
+            Err(error) => self.misses("dropping capabilities", error),
         }
         if self.capabilities.is_empty() {
             self.real_time = self.real_time.filter(|how| *how == "limit");
@@ -123,7 +123,7 @@ impl Sandbox {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());
         }
         let missing = self.missing.join(", ");
-        (!missing.is_empty()).then(|| format!("the sandbox lacks {missing}"))
+        (!missing.is_empty()).then(|| format!("the sandbox is incomplete, missing: {missing}"))
     }
 
     /// For `sandbox=strict`: an error unless all of it is in force.

@@ -115,7 +115,7 @@ fn strict_is_an_error_where_a_part_is_missing() {
     sandbox.misses("parts of Landlock", &"version 2 of 7");
     let line = sandbox.check_complete().unwrap_err().to_string();
     assert!(
-        line.contains("sandbox=strict: the sandbox lacks parts of Landlock"),
+        line.contains("sandbox=strict: the sandbox is incomplete, missing: parts of Landlock"),
         "{line}"
     );
 }

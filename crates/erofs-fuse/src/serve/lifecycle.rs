@@ -364,7 +364,7 @@ impl Serving<'_> {
         let events = helper.events();
         if learns {
             let trouble = events.as_ref().err();
-            image.set_learns(trouble.map(|error| format!("nothing is read ahead: {error}")));
+            image.set_learns(trouble.map(|error| format!("no read-ahead for launches: {error}")));
         }
         // For want of memory, or of room in a file by the caller's limits: the mount works without.
         let Ok(events) = events.map(Arc::new) else {
@@ -469,7 +469,7 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
         FileType::Directory => Ok(inode.nid),
         _ => Err(Error::mountpoint(
             subdir,
-            "subdir: not a directory of the image",
+            "subdir: is not a directory in the image",
         )),
     }
 }

@@ -44,7 +44,7 @@ impl Restart {
         let required = options.restart == Some(true);
         let off = match options.restart {
             Some(false) => Some("restart=off"),
-            _ if request.passed_device().is_some() => Some("the mount was made by the caller"),
+            _ if request.passed_device().is_some() => Some("the caller made the mount"),
             _ if options.io_uring => Some(RING),
             _ => None,
         };

@@ -102,7 +102,7 @@ impl DecodedFile {
         };
         let bytes = bytes + more.len() as u64;
         if bytes > self.limit {
-            return Err(refused("they exceed the limit of the mount"));
+            return Err(refused("they exceed decoded_size="));
         }
         let written = file.write_all(more);
         written.map_err(Error::std_io(self.path.display().to_string()))?;

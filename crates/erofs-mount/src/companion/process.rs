@@ -306,7 +306,7 @@ impl CompanionOfMount {
         match self.look_ahead(request, &reader, end) {
             Ok(status) => status,
             Err(error) => {
-                Companion::fail(&reader, &format!("nothing is read ahead: {error}"));
+                Companion::fail(&reader, &format!("no read-ahead for launches: {error}"));
                 NEVER
             }
         }

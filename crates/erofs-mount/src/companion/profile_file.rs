@@ -130,7 +130,7 @@ impl ProfileFile {
         let first = self.path.get_or_insert_with(|| path.clone());
         match *first == path {
             true => Ok(()),
-            false => Err(refused("a mount has one profile")),
+            false => Err(refused("a mount can have only one profile")),
         }
     }
 
@@ -196,7 +196,7 @@ impl ProfileFile {
     /// Writes it atomically. The folder is created if we chose it.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > limits::LEARNED_BYTES {
-            return Err(refused("it exceeds the size limit of profiles"));
+            return Err(refused("it is too large"));
         }
         let path = self.chosen()?;
         if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
@@ -234,7 +234,7 @@ impl ProfileFile {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-".contains(byte);
                 let is_one = name.ends_with(END.as_bytes()) && !name.starts_with(b".");
                 if !is_one || name.len() > NAME_BYTES || !name.iter().all(plain) {
-                    return Err(refused("its name is not valid"));
+                    return Err(refused("its file name is not valid"));
                 }
                 Ok(cache_folder()?.join(String::from_utf8_lossy(name).as_ref()))
             }
@@ -263,7 +263,7 @@ fn not_regular(path: &Path) -> Error {
 }
 
 fn refused(why: &str) -> Error {
-    Error::Profile(format!("the launch profile is refused: {why}"))
+    Error::Profile(format!("the launch profile was not written: {why}"))
 }
 
 fn written() -> Error {

@@ -40,7 +40,7 @@ impl Readiness {
     /// mount itself uses.
     pub(crate) fn new(ready_fd: Option<u32>, foreground: bool) -> Result<Self, Error> {
         if let Some(number) = ready_fd.filter(|number| *number < 3 && !foreground) {
-            let why = format!("ready_fd={number}: in the background it must be 3 or more");
+            let why = format!("ready_fd={number}: must be 3 or more for a background mount");
             return Err(Error::Server(why));
         }
         let pipe = ready_fd.map(|number| {

@@ -292,7 +292,7 @@ fn why_ended(status: ExitStatus) -> String {
     match status.code().map(u8::try_from) {
         Some(Ok(CANNOT_START)) => "the installed program cannot be started".to_owned(),
         Some(Ok(OTHER_VERSION)) => "the installed program is of another version".to_owned(),
-        _ => format!("it ended at once: {status}"),
+        _ => format!("it exited at once: {status}"),
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let log = Log::open(&request.options, !request.foreground)?;
     let readiness = Readiness::new(request.options.ready_fd, request.foreground)?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(Error::io("/dev/null"))?;
+        .map_err(Error::io("/dev/null, which the mount helper needs"))?;
     // In the background, the process that waits for the mount reads standard output.
     let waiting = (!request.foreground).then(rustix::stdio::stdout);
     let ends = signals.ending.iter().map(AsFd::as_fd).chain(waiting);
@@ -351,7 +351,7 @@ impl Helper {
     /// No server could be started; the error says why.
     fn replace(&mut self) -> Result<(), Error> {
         if let Some(line) = self.failure.take() {
-            self.servers.report(&format!("a server ended: {line}"));
+            self.servers.report(&format!("the server ended: {line}"));
         }
         let death = self.state.death();
         let refused = self.deaths.add(self.server.take_child(), death);

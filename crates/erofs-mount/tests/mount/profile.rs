@@ -143,7 +143,7 @@ fn a_profile_of_another_image_is_learned_anew() {
     let line = profile_counters(&place)["error"].clone();
     let line = line.as_str().unwrap();
     assert!(
-        line.starts_with("launch profile of another image"),
+        line.starts_with("launch profile of a different image"),
         "{line}"
     );
     unmount_and_wait(place);

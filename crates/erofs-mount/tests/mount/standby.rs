@@ -105,7 +105,7 @@ fn whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices() {
 
 fn a_standby_is_refused_where_it_could_replace_nothing() {
     for (options, foreground, why) in [
-        ("standby", true, "standby: not with -f"),
+        ("standby", true, "standby: cannot be used with -f"),
         ("standby,restart=off", false, "standby: restart=off"),
     ] {
         let place = Place::new();

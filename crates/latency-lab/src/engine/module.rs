@@ -25,13 +25,14 @@ impl LoadedModule {
         let fault = |reason: String| format!("loading {}: {reason}", module.path.display());
         if Path::new("/sys/module/erofs").exists() {
             return Err(fault(
-                "the kernel has EROFS already; it must be a module, and unloaded (rmmod erofs)"
+                "the kernel already has EROFS loaded; it must be a module that is not loaded \
+                 (rmmod erofs)"
                     .into(),
             ));
         }
         let file = File::open(&module.path).map_err(|reason| fault(reason.to_string()))?;
         let parameters = CString::new(module.parameters.as_str())
-            .map_err(|_| fault("its parameters hold a zero byte".into()))?;
+            .map_err(|_| fault("its parameters contain a NUL byte".into()))?;
         finit_module(&file, &parameters, 0).map_err(|reason| {
             fault(match reason {
                 Errno::NOEXEC => "it was built for another kernel, or is compressed".into(),

@@ -165,7 +165,7 @@ impl FromStr for Engine {
             ("kernel-loop", None) => Ok(Engine::KernelLoop),
             ("erofsfuse", None) => Ok(Engine::Erofsfuse),
             _ => Err(LabError::Usage(format!(
-                "engine {name}: unknown; there are kernel, kernel-loop, module:FILE, erofsfuse, \
+                "engine {name}: unknown; known are kernel, kernel-loop, module:FILE, erofsfuse, \
                  erofast, erofast:OPTIONS (for example erofast:percpu,hipri) and \
                  url:latency=MS,bandwidth=MB/S,OPTIONS"
             ))),
@@ -202,7 +202,7 @@ mod tests {
         assert!("module:".parse::<Engine>().is_err());
         let error = "kernel:fast".parse::<Engine>().unwrap_err().to_string();
         assert!(
-            error.starts_with("engine kernel:fast: unknown; there are kernel, "),
+            error.starts_with("engine kernel:fast: unknown; known are kernel, "),
             "{error}"
         );
     }

@@ -29,7 +29,7 @@ pub(crate) fn present(
     }
     // If none can, the image is the reason, and the last engine of the list describes it best.
     if engines.is_empty() {
-        let none = || LabError::Usage("no engine was requested".into());
+        let none = || LabError::Usage("no engine was given".into());
         return Err(failed.pop().unwrap_or_else(none));
     }
     let left_out: Vec<_> = failed.iter().map(ToString::to_string).collect();

@@ -56,16 +56,16 @@ fn loop_devices() -> Option<String> {
         return Some("losetup is not installed (Debian package: mount)".into());
     }
     (!Path::new("/dev/loop-control").exists())
-        .then(|| "there is no /dev/loop-control: no loop devices here".into())
+        .then(|| "no loop devices: /dev/loop-control does not exist".into())
 }
 
 fn fuse() -> Option<String> {
     (!Path::new("/dev/fuse").exists())
-        .then(|| "there is no /dev/fuse: no FUSE here (try: modprobe fuse)".into())
+        .then(|| "no FUSE: /dev/fuse does not exist (try: modprobe fuse)".into())
 }
 
 fn binary(path: &Path) -> Option<String> {
-    (!path.is_file()).then(|| format!("{} is not there", path.display()))
+    (!path.is_file()).then(|| format!("{} does not exist", path.display()))
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
         let missing = missing(&"erofast:percpu".parse().unwrap(), &site).unwrap();
         assert_eq!(
             missing.to_string(),
-            "engine erofast:percpu: /no/such/erofast is not there"
+            "engine erofast:percpu: /no/such/erofast does not exist"
         );
     }
 }

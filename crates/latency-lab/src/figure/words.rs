@@ -95,7 +95,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// "lower, -85 to -74 %"; "not shown (-3 to +8 %)".
+/// "lower, -85 to -74 %"; "inconclusive (-3 to +8 %)".
 pub(crate) fn judged(comparison: &Comparison, unit: &str) -> String {
     let interval = match comparison.verdict {
         Verdict::NotShown => possible(comparison, unit).map(|it| format!(" ({it})")),
@@ -146,7 +146,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// "12 comparisons: 3 lower, 9 not shown."; empty if nothing is compared.
+/// "12 comparisons: 3 lower, 9 inconclusive."; empty if nothing is compared.
 pub(crate) fn tally(figures: &[Figure]) -> String {
     let rows = figures.iter().flat_map(|figure| &figure.rows);
     let verdicts = rows.filter_map(|row| row.against_first.as_ref().map(|it| it.verdict));
@@ -174,7 +174,7 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Lower => "lower",
         Verdict::Higher => "higher",
         Verdict::NoDifference => "no difference",
-        Verdict::NotShown => "not shown",
+        Verdict::NotShown => "inconclusive",
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
         rare.iter_mut().step_by(7).for_each(|it| *it *= 2.0);
         let text = verdict(&compare(&alike, &rare), "us");
         assert!(
-            text.starts_with("not shown: maybe ") && text.contains(" %, average +"),
+            text.starts_with("inconclusive: maybe ") && text.contains(" %, average +"),
             "{text}"
         );
         assert!(text.contains(" %, p90 +"), "{text}");
@@ -311,12 +311,12 @@ mod tests {
         assert!(claim.starts_with("lower, -"), "{claim}");
         // As in a report that is not valid.
         lower.verdict = Verdict::NotShown;
-        assert_eq!(judged(&lower, "us"), "not shown");
-        assert!(verdict(&lower, "us").starts_with("not shown, p "));
+        assert_eq!(judged(&lower, "us"), "inconclusive");
+        assert!(verdict(&lower, "us").starts_with("inconclusive, p "));
         let open = compare(&spread(100.0, 20.0), &spread(104.0, 20.0));
         let text = judged(&open, "us");
         assert!(
-            text.starts_with("not shown (-") && text.ends_with(" %)"),
+            text.starts_with("inconclusive (-") && text.ends_with(" %)"),
             "{text}"
         );
     }

@@ -31,7 +31,7 @@ impl Cpu {
             None => (0..4096).rev().find(can_go),
         };
         let Some(number) = number else {
-            let what = asked.map_or("no CPU is online and can go offline".into(), |number| {
+            let what = asked.map_or("no online CPU can go offline".into(), |number| {
                 format!("CPU {number} is not online, or cannot go offline")
             });
             return Err(LabError::Usage(format!(

@@ -91,7 +91,7 @@ impl Experiment<'_> {
     ) -> Result<()> {
         let mut random = Rng::with_seed(SEED);
         let mut stay = || std::thread::sleep(Duration::from_millis(random.usize(..STAY_MS) as u64));
-        progress.begin("taking a CPU away and back", self.options.cycles as u64);
+        progress.begin("taking a CPU offline and back", self.options.cycles as u64);
         for cycle in 0..self.options.cycles {
             if self.interrupt.asked() {
                 counts.lock().interrupted = true;

@@ -177,7 +177,7 @@ impl Readers {
                 counts.requests += 1;
                 counts.lost += 1;
                 counts.slowest_us = counts.slowest_us.max(us(took));
-                counts.fault(format!("a request did not come back within {seconds} s"));
+                counts.fault(format!("a request was not answered within {seconds} s"));
             }
         }
         hanging

@@ -81,9 +81,9 @@ impl HotplugReport {
     pub(crate) fn findings(&self) -> Findings {
         Findings {
             kind: "hotplug",
-            title: "A CPU that goes and comes back",
+            title: "A CPU goes offline and comes back",
             about: format!(
-                "{}: CPU {} went and came back {} times while {} threads read",
+                "{}: CPU {} went offline and came back {} times while {} threads read",
                 self.engine, self.cpu, self.counts.cycles, self.readers
             ),
             environment: Some(self.environment.clone()),
@@ -126,7 +126,10 @@ impl HotplugReport {
         );
         let rows = [
             ("requests", Some(self.counts.requests.to_string())),
-            ("launches meanwhile", Some(self.counts.launches.to_string())),
+            (
+                "launches while offline",
+                Some(self.counts.launches.to_string()),
+            ),
             ("lost", Some(self.counts.lost.to_string())),
             ("wrong bytes", Some(wrong)),
             (

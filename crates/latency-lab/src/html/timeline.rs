@@ -41,8 +41,8 @@ pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> Str
     let (waits, coloured) = match experiment {
         Experiment::Launch => (
             "total scheduling latency",
-            "Threads that decompressed have the colour of their engine, and so have the frames of their \
-             waits.",
+            "Threads that decompressed have the colour of their engine, and so have the frames of \
+             their waits.",
         ),
         Experiment::Run => (
             "waits for a CPU",
@@ -50,8 +50,9 @@ pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> Str
         ),
     };
     let mut out = format!(
-        "<h2>The middle launch and the worst</h2>\n<p class=\"soft\">By {waits}. Each row is a CPU, \
-         coloured by what ran; below it, the waits that count. {coloured}</p>\n<p class=\"legend\">",
+        "<h2>The median launch and the worst one</h2>\n<p class=\"soft\">By {waits}. Each row is \
+         a CPU, coloured by what ran; below it, the waits that count. {coloured}</p>\n<p \
+         class=\"legend\">",
     );
     for (class, name) in LEGEND {
         let _ = write!(
@@ -81,7 +82,8 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
     let zoom = |class: &str, times: &str| {
         let checked = if class == "x1" { " checked" } else { "" };
         format!(
-            "<label><input type=\"radio\" name=\"{word}{number}\" class=\"{class}\"{checked}> {times}</label>\n"
+            "<label><input type=\"radio\" name=\"{word}{number}\" class=\"{class}\"{checked}> \
+             {times}</label>\n"
         )
     };
     let zooms = zoom("x1", "whole") + &zoom("x4", "4 times") + &zoom("x16", "16 times");

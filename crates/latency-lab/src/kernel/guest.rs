@@ -39,7 +39,7 @@ impl Progress for Console {
 /// except in the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
-        let text = "lab guest: runs only as the first process of the machine that lab kernel makes";
+        let text = "lab guest: runs only as the first process of a machine of lab kernel";
         return Err(LabError::Usage(text.into()));
     }
     GuestMessage::Up.print();
@@ -95,10 +95,11 @@ fn emulated() -> String {
         .unwrap_or("QEMU")
         .replace('_', " ");
     if line.contains("lab.accelerator=kvm") {
-        return format!("virtual machine ({by}, KVM): these times compare with each other");
+        return format!("virtual machine ({by}, KVM): compare these times with each other");
     }
     format!(
-        "EMULATED machine ({by}, no KVM): these times compare with each other only, never with those of a real one"
+        "EMULATED machine ({by}, no KVM): compare these times only with each other, never with \
+         those of a real machine"
     )
 }
 

@@ -91,7 +91,7 @@ impl Job {
                 serde_json::from_value(value).map_err(|reason| fault(reason.to_string()))
             }
             other => Err(LabError::Preparation(format!(
-                "erofast-lab there has version {VERSION}, and erofast-lab here {}",
+                "erofast-lab there has version {VERSION}, but erofast-lab here has {}",
                 other.unwrap_or("another one")
             ))),
         }
@@ -173,7 +173,7 @@ mod tests {
     fn the_job_of_another_version_is_refused_before_it_is_read() {
         let error = |text: &str| Job::parse(text.as_bytes()).unwrap_err().to_string();
         let other = error(r#"{"version":"0.9.9","launch":7}"#);
-        assert!(other.ends_with("and erofast-lab here 0.9.9"), "{other}");
+        assert!(other.ends_with("but erofast-lab here has 0.9.9"), "{other}");
         assert!(error("{").starts_with("/job.json: "));
         let broken = error(&format!(r#"{{"version":"{VERSION}","launch":7}}"#));
         assert!(broken.starts_with("/job.json: "), "{broken}");

@@ -183,7 +183,7 @@ impl Machine<'_> {
                     (true, _) => Ok(result::read(&self.work.inside("result.img"))?),
                     (false, false) => Err(Failed::Crashed(guest.last_output(&child))),
                     (false, true) => Err(unprepared(format!(
-                        "the machine ended before its experiment: {}",
+                        "the machine stopped before its experiment: {}",
                         guest.last_output(&child)
                     ))),
                 };
@@ -205,7 +205,7 @@ impl Machine<'_> {
             if start.elapsed() > self.timeout {
                 let seconds = self.timeout.as_secs();
                 return Err(unprepared(format!(
-                    "the machine was not done after {seconds} s"
+                    "the machine did not finish within {seconds} s"
                 )));
             }
         }
@@ -220,7 +220,8 @@ impl Machine<'_> {
         };
         let by = qemu.replace(' ', "_");
         let line = format!(
-            "console={} fuse.enable_uring=1 quiet loglevel=3 panic=-1 lab.accelerator={accelerator} lab.by={by}",
+            "console={} fuse.enable_uring=1 quiet loglevel=3 panic=-1 \
+             lab.accelerator={accelerator} lab.by={by}",
             arch.console()
         );
         let [machine, cpu] = arch.machine(accelerator);

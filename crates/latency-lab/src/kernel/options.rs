@@ -89,10 +89,10 @@ impl KernelOptions {
             return wrong("the command does not contain {} and --root is not given".into());
         }
         if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
-            return wrong(format!("{}: not a file", image.display()));
+            return wrong(format!("{}: is not a file", image.display()));
         }
         if !(1..=CPUS).contains(&self.cpus) {
-            return wrong(format!("--cpus {}: must be 1 to {CPUS}", self.cpus));
+            return wrong(format!("--cpus {}: must be from 1 to {CPUS}", self.cpus));
         }
         if self.time.is_zero() || self.iterations == 0 || self.reserved_pages.is_empty() {
             return wrong("nothing to measure".into());
@@ -120,9 +120,9 @@ mod tests {
                 Some("/no/such/image"),
                 Some("{}/bin/true"),
                 2,
-                "/no/such/image: not a file",
+                "/no/such/image: is not a file",
             ),
-            (None, None, 0, "--cpus 0: must be 1 to 16"),
+            (None, None, 0, "--cpus 0: must be from 1 to 16"),
         ] {
             let options = KernelOptions {
                 image: image.map(Into::into),

@@ -228,7 +228,7 @@ fn command(
 
 fn newest(command: &mut Command, options: &KernelOptions) -> Result<Packages> {
     let KernelOptions { arch, suite, .. } = options;
-    let text = sandbox::printed("looking for the kernel", command)?;
+    let text = sandbox::printed("looking up the kernel", command)?;
     parse_kernel(*arch, &text).ok_or_else(|| {
         LabError::Preparation(format!("{suite} has no package linux-image-cloud-{arch}"))
     })
@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn the_kernel_is_found_behind_the_package_that_stands_for_the_newest() {
-        let text = "Package: linux-image-cloud-amd64\nDepends: linux-image-6.12.95+deb12-cloud-amd64 (= 6.12.95-1~bpo12+1)\n";
+        let text = "Package: linux-image-cloud-amd64\nDepends: \
+                    linux-image-6.12.95+deb12-cloud-amd64 (= 6.12.95-1~bpo12+1)\n";
         let kernel = parse_kernel(Arch::Amd64, text).unwrap();
         assert_eq!(kernel.release, "6.12.95+deb12-cloud-amd64");
         assert_eq!(kernel.version, "6.12.95-1~bpo12+1");

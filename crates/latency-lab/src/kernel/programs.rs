@@ -42,7 +42,7 @@ impl Programs {
         match programs.erofast.is_file() {
             true => Ok(programs),
             false => Err(LabError::Preparation(format!(
-                "{} is not there",
+                "{} does not exist",
                 programs.erofast.display()
             ))),
         }

@@ -21,8 +21,8 @@ impl LaunchReport {
         Findings {
             kind: self.experiment.word(),
             title: match self.experiment {
-                Experiment::Launch => "Cold launches, engine against engine",
-                Experiment::Run => "Commands, one against the other",
+                Experiment::Launch => "Cold launches by engine",
+                Experiment::Run => "Commands side by side",
             },
             about: self.about(),
             environment: Some(self.environment.clone()),
@@ -45,7 +45,7 @@ impl LaunchReport {
     fn about(&self) -> String {
         let machine = match &self.machine {
             Some(machine) if machine.emulated => format!(
-                "; EMULATED{}: these times compare with each other only",
+                "; EMULATED{}: compare these times only with each other",
                 after_blank(&machine.arch)
             ),
             Some(machine) => format!("; in a virtual machine{}", after_blank(&machine.arch)),
@@ -171,7 +171,7 @@ impl LaunchReport {
         let open = with(Verdict::NotShown);
         if !open.is_empty() {
             let names = names(&open);
-            parts.push(format!("no difference in time is shown for {names}"));
+            parts.push(format!("times are inconclusive for {names}"));
         }
         format!("Against {}, {}.", first.name, parts.join("; "))
     }
@@ -190,12 +190,12 @@ impl LaunchReport {
             let [had, busy] = [load.load_cpu_share, load.busy_cpu_share].map(percent);
             let text = match load.jobs {
                 0 => format!(
-                    "{}; it had {had} of the CPU time, CPUs busy {busy}",
+                    "{}; it took {had} of the CPU time, CPUs {busy} busy",
                     load.profile
                 ),
                 _ => format!(
-                    "{}; load check {check} (fio {had} of the CPU time, CPUs busy {busy}, {} reads a \
-                     second)",
+                    "{}; load check {check} (fio took {had} of the CPU time, CPUs {busy} busy, {} \
+                     reads per second)",
                     load.profile, load.reads_per_second
                 ),
             };
@@ -382,7 +382,7 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
     lines.extend(engine.times_alone.as_ref().map(|alone| {
         let (left_out, all) = (alone.launches, engine.samples.len());
         format!(
-            "{left_out} of {} in no figure of scheduling: {}",
+            "{left_out} of {} left out of the scheduling figures: {}",
             count(all, "launch"),
             alone.reason
         )
@@ -391,7 +391,7 @@ fn remarks(engine: &EngineReport, valid: bool) -> Vec<(String, String)> {
         let (with, without) = (engine.samples.len(), cost.samples_without_us.len());
         let verdict = verdict(&cost.comparison, "us");
         lines.push(format!(
-            "recording costs a launch: {verdict}, {} with and {without} without",
+            "cost of recording per launch: {verdict}, {} with and {without} without",
             count(with, "launch")
         ));
     }
@@ -416,7 +416,7 @@ fn launches(engine: &EngineReport) -> Option<String> {
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {
         0 => String::new(),
-        spoilt => format!(", {spoilt} of them spoilt and no longer repeated"),
+        spoilt => format!(", {spoilt} of them spoilt and not repeated any more"),
     };
     let text = kept + &thrown_away(engine);
     let all = engine.samples.len();

@@ -27,7 +27,7 @@ pub(super) fn build(
     let faults = faults(&environment, &launcher, load.as_ref(), &gathered);
     let time_over = (gathered.rounds < options.iterations).then(|| {
         format!(
-            "time was over: {} of {} per {}",
+            "time ran out: {} of {} per {}",
             gathered.rounds,
             count(options.iterations, "launch"),
             options.experiment().row()
@@ -93,11 +93,11 @@ pub(super) fn build(
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {
-        true => ", and no figure of scheduling is known",
-        false => "; they are left out of the figures of scheduling",
+        true => ", and there are no scheduling figures",
+        false => "; they are left out of the scheduling figures",
     };
     Some(format!(
-        "{}: launch times alone: in {} of {} {}{others}",
+        "{}: only launch times are known: in {} of {} {}{others}",
         engine.label(),
         alone.launches,
         count(engine.samples.len(), "launch"),
@@ -109,16 +109,16 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
 fn queue_source(side: &Side) -> &'static str {
     match side.engine.as_ref().map(Engine::is_kernel) {
         None => {
-            "from queueing a work item to its start, of the items that the command's threads queued, \
-             and of those that the kernel's workers queued while they executed these"
+            "from queueing a work item to its start, of the items that the command's threads \
+             queued, and of those that the kernel's workers queued while they executed these"
         }
         Some(true) => {
-            "from queueing a work item to its start, both in the trace (workqueue_* and, for per-CPU threads, \
-             sched_kthread_work_*)"
+            "from queueing a work item to its start, both in the trace (workqueue_* and, for \
+             per-CPU threads, sched_kthread_work_*)"
         }
         Some(false) => {
-            "n/a: requests of a FUSE mount queue in the kernel, which does not trace when a daemon takes one; \
-             the whole path has that time"
+            "n/a: requests of a FUSE mount queue in the kernel, which does not trace when a \
+             daemon takes one; the whole path has that time"
         }
     }
 }
@@ -152,8 +152,8 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     };
     let line = |engine: &EngineReport| {
         format!(
-            "{} leaves the load {:.0} % of the CPU time, {name} {:.0} %: a part of its gain is the \
-             load's loss",
+            "{} leaves the load {:.0} % of the CPU time, {name} leaves it {:.0} %: part of its \
+             gain is the load's loss",
             engine.label(),
             engine.load_share.unwrap_or_default() * 100.0,
             most * 100.0
@@ -183,7 +183,7 @@ fn faults(
                 format!(", the others were spoilt: {why}")
             });
             let (made, of) = (kept.len(), count(gathered.rounds, "launch"));
-            faults.push(format!("{name}: {made} of {of} in the figures{why}"));
+            faults.push(format!("{name}: only {made} of {of} in the figures{why}"));
         }
     }
     if launcher.sides.len() > 1 && gathered.rounds < 2 {
@@ -211,7 +211,7 @@ mod tests {
         };
         let lines = starved(&[with("a", 0.6), with("b", 0.5), with("c", 0.3)]);
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].starts_with("c leaves the load 30 % of the CPU time, a 60 %"));
+        assert!(lines[0].starts_with("c leaves the load 30 % of the CPU time, a leaves it 60 %"));
     }
 
     fn kept(missing: bool) -> Kept<Sample> {
@@ -277,7 +277,7 @@ mod tests {
         assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
         let line = times_alone(second).unwrap();
         assert!(
-            line.contains("1 of 2 launches 3 of 200 switches, and no"),
+            line.contains("1 of 2 launches 3 of 200 switches, and there are no"),
             "{line}"
         );
         assert_eq!(times_alone(first), None);
@@ -336,7 +336,7 @@ mod tests {
         );
         let text = crate::Report::Launch(Box::new(report)).table();
         assert!(
-            text.contains("2 of 20 launches in no figure of scheduling"),
+            text.contains("2 of 20 launches left out of the scheduling figures"),
             "{text}"
         );
     }
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(json[1]["engine"], "a", "as requested");
         let text = crate::Report::Launch(Box::new(report)).table();
         assert!(
-            text.contains("\n  a (2)  ") && text.contains("  a (2): not shown"),
+            text.contains("\n  a (2)  ") && text.contains("  a (2): inconclusive"),
             "{text}"
         );
     }

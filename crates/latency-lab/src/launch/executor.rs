@@ -352,8 +352,8 @@ impl<'a> Launcher<'a> {
                 engine: self.engine_name(side),
                 program,
                 how: format!(
-                    "it ended and left {} running, not finished in time: a launch lasts until its \
-                     last process has ended",
+                    "it exited but left {} running past the time limit: a launch lasts until its \
+                     last process has exited",
                     names.join(", ")
                 ),
                 last_line: child.last_line(),
@@ -462,7 +462,7 @@ fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     let share = foreign.total_us / cpu_us.max(1.0);
     (share > limit && foreign.total_us > FOREIGN_FLOOR_US).then(|| {
         format!(
-            "other programs took {:.0} % of the CPU time, most of it {}",
+            "other programs took {:.0} % of the CPU time, mostly {}",
             share * 100.0,
             foreign.most
         )

@@ -9,12 +9,12 @@ use crate::figure::amount;
 pub(super) fn cold(experiment: Experiment) -> &'static str {
     match experiment {
         Experiment::Launch => {
-            "a fresh mount for each launch: new inodes, no dentries, no decompressed page; the image \
-             itself stays warm in the page cache, so no launch waits for the disk"
+            "a fresh mount for each launch: new inodes, no dentries, no decompressed page; the \
+             image itself stays warm in the page cache, so no launch waits for the disk"
         }
         Experiment::Run => {
-            "a new process for each launch, after --prepare; nothing else is made anew, so caches are as \
-             the launch before left them"
+            "a new process for each launch, after --prepare; nothing else is made anew, so caches \
+             are as the launch before left them"
         }
     }
 }
@@ -28,29 +28,34 @@ scheduling latency  how long the threads that decompressed for one launch could 
                     unless they serve what the daemon itself asks its mount for (reads ahead).
   wake-up           the part from being woken to running
   preempted         the part from being taken off the CPU, able to go on, to running again
-reads ahead         waits of a daemon's threads to serve requests of its own (the companion of erofast
+reads ahead         waits of a daemon's threads to serve requests of its own (the companion of \
+erofast
                     reads ahead) that the program did not wait for: neither was one of its requests
                     open at that thread, nor did the answer wake it. In no other figure. n/a before
                     Linux 6.10, where such waits are in the scheduling latency.
 whole path          how long the program's first thread was off the CPU, whatever served it: blocked
                     (from a page fault, a read or a wait of its own to running again) and preempted.
                     Defined alike for every engine.
-queue               delay from queueing a work item to its start. It contains waits of the worker, so
+queue               delay from queueing a work item to its start. It contains waits of the \
+worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
 n/a                 not known, as the kernel left out switches of more than a quarter of the
                     launches, or no figure of this engine; 0 is known: nothing waited
 interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
                     interrupts of x86 are not traced)
-quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped threads, all
+quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped \
+threads, all
                     CPUs together; waits of these threads contain it
 launch time         from starting the program to the end of its last process
 load, idle          share of the load, and of idle CPUs, within the launches of that engine
-shift               from the first engine to this one within the rounds of the run (Hodges-Lehmann); in
-                    parentheses when it is no claim. A difference is claimed if its interval excludes
+shift               from the first engine to this one within the rounds of the run \
+(Hodges-Lehmann); in
+                    parentheses when it is no claim. A difference is claimed if its interval \
+                    excludes
                     zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
                     interval lies within 10 %, and averages and 90th percentiles do; otherwise
-                    nothing is shown.
+                    it is inconclusive.
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache
 ";
 
@@ -60,7 +65,8 @@ time                from starting the command to the end of its last process
 CPU time            of all its threads, interrupts within it included
 interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
                     interrupts of x86 are not traced)
-quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped threads, all
+quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped \
+threads, all
                     CPUs together; waits of these threads contain it
 waits for a CPU     how long its threads could run and did not run, added up over all of them
   wake-up           the part from being woken to running
@@ -73,11 +79,13 @@ migrations          how often one of them was moved to the run queue of another 
 n/a                 not known, as the kernel left out switches of more than a quarter of the
                     launches
 load, idle          share of the load, and of idle CPUs, within the launches of that command
-shift               from the first command to this one within the rounds of the run (Hodges-Lehmann); in
-                    parentheses when it is no claim. A difference is claimed if its interval excludes
+shift               from the first command to this one within the rounds of the run \
+(Hodges-Lehmann); in
+                    parentheses when it is no claim. A difference is claimed if its interval \
+                    excludes
                     zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
                     interval lies within 10 %, and averages and 90th percentiles do; otherwise
-                    nothing is shown.
+                    it is inconclusive.
 ";
 
 /// Above this fraction, stolen time makes figures of one run hard to compare with those of another.
@@ -90,18 +98,23 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     let asleep = engines.filter(|it| it.command.is_empty() && it.wakeups() == Some(0.0));
     notices.extend(asleep.map(|engine| {
         let is_kernel = engine.engine.parse().is_ok_and(|it: Engine| it.is_kernel());
-        format!("{}: no thread of its own was woken for any launch: {}", engine.label(), match is_kernel {
-            true => "it decompressed in the program's own thread, whose waits are part of the launch \
-                     time",
-            // Every request to a FUSE mount wakes a thread of its daemon.
-            false => "the program read nothing from the mount",
-        })
+        format!(
+            "{}: none of its threads was woken for a launch: {}",
+            engine.label(),
+            match is_kernel {
+                true =>
+                    "it decompressed in the thread of the program, whose waits are part of the \
+                     launch time",
+                // Every request to a FUSE mount wakes a thread of its daemon.
+                false => "the program read nothing from the mount",
+            }
+        )
     }));
     notices.extend(report.engines.iter().filter_map(others));
     if let Some(throttled) = environment.cgroup_throttled_us.filter(|us| *us > 0) {
         notices.push(format!(
-            "the CPU quota of the lab's cgroup stopped threads for {} of the run, all CPUs together: \
-             such waits are in the figures",
+            "the CPU quota of the lab's cgroup stopped threads for {} of the run, on all CPUs \
+             together: the figures include such waits",
             amount(throttled as f64, "us")
         ));
     }
@@ -113,8 +126,8 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     }
     if load.is_some_and(|load| load.jobs > 0) && environment.sched_autogroup_enabled == Some(1) {
         notices.push(
-            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so are the lab, its \
-             daemons and the launched program together; kernel threads are in none"
+            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so \
+             are the lab, its daemons and the launched program together; kernel threads are in none"
                 .into(),
         );
     }
@@ -126,8 +139,8 @@ fn others(engine: &EngineReport) -> Option<String> {
     let items: u64 = engine.samples.iter().map(|sample| sample.other_works).sum();
     (items > 0).then(|| {
         format!(
-            "{}: other mounts of EROFS were read: {items} work items that decompressed for them are \
-             in no figure",
+            "{}: other EROFS mounts were read: {items} work items that decompressed for them are \
+             left out",
             engine.label()
         )
     })
@@ -151,7 +164,7 @@ mod tests {
             ..LaunchReport::default()
         });
         assert!(
-            lines[0].contains("it decompressed in the program's own thread"),
+            lines[0].contains("it decompressed in the thread of the program"),
             "{lines:?}"
         );
         for line in &lines[1..] {

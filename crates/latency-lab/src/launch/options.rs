@@ -120,7 +120,7 @@ impl LaunchOptions {
             && is_no_program(line)
         {
             return wrong(&format!(
-                "--load {line}: must be fio, none, or a command line; no such program"
+                "--load {line}: not fio or none, and no such program"
             ));
         }
         match self.experiment() {
@@ -131,7 +131,7 @@ impl LaunchOptions {
             is_directory(directory)?;
         }
         if self.iterations == 0 {
-            return wrong("nothing to measure: at least one iteration is needed");
+            return wrong("at least one iteration is needed");
         }
         need_root(&match self.experiment() {
             Experiment::Launch => {
@@ -189,7 +189,7 @@ impl LaunchOptions {
         match openat2(directory, inside, OFlags::PATH, Mode::empty(), resolve) {
             Err(Errno::NOENT) => {
                 let program = inside.display();
-                let text = format!("lab launch: the image has no {program}");
+                let text = format!("lab launch: no such file in the image: {program}");
                 Err(LabError::Preparation(text))
             }
             _ => Ok(()),
@@ -218,7 +218,7 @@ impl LaunchOptions {
         let site = Site::new(&self.image, &self.erofast)?;
         if !site.image.is_file() {
             return Err(LabError::Usage(format!(
-                "{}: not a file; the lab measures only image files",
+                "{}: is not a file; the lab measures only image files",
                 site.image.display()
             )));
         }
@@ -273,7 +273,9 @@ fn is_directory(path: &Path) -> Result<()> {
         return Ok(());
     }
     let path = path.display();
-    Err(LabError::Usage(format!("--chdir {path}: not a directory")))
+    Err(LabError::Usage(format!(
+        "--chdir {path}: is not a directory"
+    )))
 }
 
 /// The command with its mount point: `{}` anywhere in a word; with `root`, that is the root
@@ -358,7 +360,7 @@ mod tests {
         }
         for (root, program) in [(false, "{}/bin/nothere"), (true, "/bin/nothere")] {
             let error = check(root, program).unwrap_err().to_string();
-            assert_eq!(error, "lab launch: the image has no bin/nothere");
+            assert_eq!(error, "lab launch: no such file in the image: bin/nothere");
         }
     }
 
@@ -375,7 +377,7 @@ mod tests {
         assert_eq!(options(false, &["x"]).directory_at(None).unwrap(), None);
         assert!(in_directory("{}/self").reads_mount() && !in_directory("/tmp").reads_mount());
         let error = at(in_directory("{}/nothing")).unwrap_err().to_string();
-        assert_eq!(error, "--chdir /proc/nothing: not a directory");
+        assert_eq!(error, "--chdir /proc/nothing: is not a directory");
     }
 
     #[test]
@@ -387,8 +389,8 @@ mod tests {
         for (options, reason) in [
             (options(false, &[]), "lab launch: no command given"),
             (options(false, &["x"]), "does not contain {}"),
-            (elsewhere, "/no/such: not a directory"),
-            (nothing, "nothing to measure"),
+            (elsewhere, "/no/such: is not a directory"),
+            (nothing, "at least one iteration is needed"),
         ] {
             let error = options.check().unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

@@ -345,7 +345,7 @@ pub(super) fn spoilt<'a>(
     let why = spoilt.next()?;
     let bad = 1 + spoilt.count();
     Some(format!(
-        "{name}: {bad} of the {} in the figures {} spoilt ({why}), and not repeated once \
+        "{name}: {bad} of the {} in the figures {} spoilt ({why}); none is repeated after \
          {thrown_away} were thrown away",
         count(all, "launch"),
         if bad == 1 { "is" } else { "are" }

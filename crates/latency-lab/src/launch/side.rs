@@ -90,7 +90,7 @@ pub fn commands(
     }
     if names.len() > count {
         return wrong(format!(
-            "{} times --name, for commands: {count}",
+            "--name was given {} times, for {count} commands",
             names.len()
         ));
     }
@@ -99,20 +99,20 @@ pub fn commands(
         .enumerate()
         .filter(|(_, name)| !name.is_empty());
     if let Some((_, name)) = given.find(|(at, name)| names[..*at].contains(name)) {
-        return wrong(format!("--name {name}: two commands have it"));
+        return wrong(format!("--name {name}: given to two commands"));
     }
     if prepare.len() > 1 && prepare.len() != count {
         let given = prepare.len();
         return wrong(format!(
-            "{given} times --prepare, for commands: {count}; give one for all of them, or one for \
-             each"
+            "--prepare was given {given} times, for {count} commands: give it once, or once per \
+             command"
         ));
     }
     let combinations = combinations(scans);
     if count * combinations.len() > MOST {
         let rows = count * combinations.len();
         return wrong(format!(
-            "{rows} commands with these values; the limit is {MOST}"
+            "these values make {rows} commands; the limit is {MOST}"
         ));
     }
     let mut sides = Vec::new();
@@ -135,7 +135,7 @@ pub fn commands(
     let unused = |scan: &&Scan| !texts().any(|word| contains(word, &scan.place()));
     match scans.iter().find(unused) {
         Some(scan) => wrong(format!(
-            "--scan {}: no command has {}",
+            "--scan {}: no command contains {}",
             scan.name,
             scan.place()
         )),
@@ -287,13 +287,15 @@ mod tests {
             sides(line, names, prepare, scans).unwrap_err().to_string()
         };
         assert!(fault("a -- -- b", &[], &[], &[]).contains("a command is empty"));
-        assert!(fault("a", &["x", "y"], &[], &[]).contains("2 times --name"));
-        assert!(fault("a -- b -- c", &[], &["p", "q"], &[]).contains("2 times --prepare"));
+        assert!(fault("a", &["x", "y"], &[], &[]).contains("--name was given 2 times"));
+        assert!(
+            fault("a -- b -- c", &[], &["p", "q"], &[]).contains("--prepare was given 2 times")
+        );
         let twice = fault("a -- b -- c", &["x", "", "x"], &[], &[]);
-        assert_eq!(twice, "lab run: --name x: two commands have it");
+        assert_eq!(twice, "lab run: --name x: given to two commands");
         assert!(sides("a -- b", &["", ""], &[], &[]).is_ok());
         let unused = fault("a", &[], &[], &["n=1"]);
-        assert_eq!(unused, "lab run: --scan n: no command has {n}");
+        assert_eq!(unused, "lab run: --scan n: no command contains {n}");
         let many = fault("{a}{b}{c}", &[], &[], &["a=1..9", "b=1..9", "c=1..9"]);
         assert!(many.contains("the limit is 64"), "{many}");
         let scan = |text: &str| text.parse::<Scan>().unwrap_err().to_string();

@@ -98,21 +98,21 @@ impl Spent {
         } else if load > PLAUSIBLE {
             let load = percent(load);
             Some(format!(
-                "fio had {load:.0} % of the CPU time, which cannot be"
+                "fio took {load:.0} % of the CPU time, which is impossible"
             ))
         } else if load < LEAST * wanted {
             let (load, least) = (percent(load), percent(LEAST * wanted));
             Some(format!(
-                "fio had {load:.0} % of the CPU time, and {least:.0} % is the least"
+                "fio took {load:.0} % of the CPU time, but at least {least:.0} % are expected"
             ))
         } else if !self.burned(wanted) {
             let (load, own) = (percent(load), percent(self.share(self.own)));
             Some(format!(
-                "fio had {load:.0} % of the CPU time and the launches {own:.0} %: it did not take \
-                 what was left"
+                "fio took {load:.0} % of the CPU time and the launches {own:.0} %: it did not use \
+                 the rest"
             ))
         } else if reads < READS_PER_SECOND {
-            Some(format!("its reader made {reads:.1} reads a second"))
+            Some(format!("its reader made {reads:.1} reads per second"))
         } else {
             None
         }
@@ -214,17 +214,17 @@ mod tests {
             ..spent(10.0, 0.0, 0.0)
         };
         for (spent, reason) in [
-            (spent(5.5, 0.5, 4.0), "did not take what was left"),
+            (spent(5.5, 0.5, 4.0), "did not use the rest"),
             // Other programs use 2.5 of 10 seconds.
-            (spent(7.0, 0.5, 0.0), "fio had 70 % of the CPU time"),
+            (spent(7.0, 0.5, 0.0), "fio took 70 % of the CPU time"),
             (
                 spent(1.4, 8.6, 0.0),
-                "14 % of the CPU time, and 50 % is the least",
+                "14 % of the CPU time, but at least 50 % are expected",
             ),
             (spent(23.3, 0.0, 0.0), "233 %"),
             (Spent::default(), "every launch was spoilt"),
-            (hardly(0), "0.0 reads a second"),
-            (hardly(49), "9.8 reads a second"),
+            (hardly(0), "0.0 reads per second"),
+            (hardly(49), "9.8 reads per second"),
         ] {
             let found = fault(spent);
             assert!(found.contains(reason), "{found}");

@@ -70,7 +70,7 @@ fn refuse_memory(parent: &Path) -> Result<()> {
         .f_type as u64;
     if MEMORY_FILESYSTEMS.contains(&kind) {
         return Err(LabError::Load(format!(
-            "{} is in memory, and the random reader needs a disk; choose another scratch directory",
+            "{} is in memory, but the random reader needs a disk; choose another scratch directory",
             parent.display()
         )));
     }
@@ -82,7 +82,8 @@ fn refuse_full(parent: &Path) -> Result<()> {
     let free = room.f_bavail * room.f_frsize;
     if free < BYTES + SPARE {
         return Err(LabError::Load(format!(
-            "{} has {} MiB free, and the random reader's file needs {} MiB; choose another scratch directory",
+            "{} has {} MiB free, but the file of the random reader needs {} MiB; choose another \
+             scratch directory",
             parent.display(),
             free >> 20,
             (BYTES + SPARE) >> 20

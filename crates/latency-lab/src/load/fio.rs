@@ -27,8 +27,8 @@ pub fn missing_fio() -> Option<LabError> {
         ));
     }
     let help = output(tool("fio").arg("--enghelp=cpuio")).unwrap_or_default();
-    let too_old = "this fio is too old: its cpuio engine has no cpumode (qsort); fio 3.29 of \
-                   Debian 12 and later have it";
+    let too_old = "this fio is too old: its cpuio engine lacks cpumode=qsort; fio 3.29 (Debian \
+                   12) or later is needed";
     (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
 }
 
@@ -70,7 +70,7 @@ fn wait_until_it_burns(
             let report = spent.report(burners, cpus);
             return Err(LabError::Load(format!(
                 "fio is not running at full load after {} s: {jobs} of {} jobs, {:.0} % of the CPU \
-                 time, {} reads a second",
+                 time, {} reads per second",
                 START.as_secs(),
                 burners + 1,
                 report.load_cpu_share * 100.0,

@@ -57,7 +57,7 @@ impl PressureOptions {
             return wrong("at least one pool, one iteration and two programs are needed");
         }
         if self.limit < 16 << 20 {
-            return wrong("a group of less than 16 MiB has no room for the programs themselves");
+            return wrong("a limit of less than 16 MiB leaves no room for the programs themselves");
         }
         Ok(())
     }

@@ -42,8 +42,8 @@ impl Place {
         let (mounts, groups) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
         Place::of(&mounts, &groups).ok_or_else(|| {
             LabError::Privilege(
-                "lab pressure: there is no cgroup with a memory controller here \
-                 (mount one: mount -t cgroup -o memory none DIR, or cgroup2)"
+                "lab pressure: no cgroup with a memory controller was found (mount one: mount -t \
+                 cgroup -o memory none DIR, or cgroup2)"
                     .into(),
             )
         })

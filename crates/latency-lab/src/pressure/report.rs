@@ -160,7 +160,7 @@ fn faults(
     let disturbed = count(|sample| sample.foreign_share > FOREIGN_LIMIT);
     let faults = [
         interrupted.then(|| "the run was interrupted".into()),
-        (made < wanted).then(|| format!("{made} of {wanted} launches were made")),
+        (made < wanted).then(|| format!("only {made} of {wanted} launches were made")),
         (without > 0).then(|| {
             format!(
                 "{without} of {made} launches needed no pages: the program reads too little, or \
@@ -180,7 +180,7 @@ fn faults(
 }
 
 fn not_counted(reclaims_unknown: Option<&str>) -> Option<String> {
-    reclaims_unknown.map(|reason| format!("reclaim was not counted: {reason}"))
+    reclaims_unknown.map(|reason| format!("reclaims were not counted: {reason}"))
 }
 
 fn summed(reserved_pages: usize, samples: &[&Measured]) -> Option<PoolReport> {
@@ -303,7 +303,7 @@ impl PressureReport {
         let figures = self.figures();
         Findings {
             kind: "pressure",
-            title: "Launches while memory is short",
+            title: "Launches under memory pressure",
             about: format!(
                 "The last of {} programs in a group of {} MiB",
                 self.programs,
@@ -326,7 +326,7 @@ impl PressureReport {
         (self.pools.len() > 1 && launches < fewest).then(|| {
             let carry = if launches == 1 { "carries" } else { "carry" };
             let launches = count(launches, "launch");
-            format!("{launches} of each size {carry} no claim: --iterations {fewest} can")
+            format!("{launches} of each size {carry} no claim: --iterations {fewest} would")
         })
     }
 
@@ -383,7 +383,7 @@ impl PressureReport {
         let heads = [
             "requests", "CPU us", "clock us", "share", "reclaims", "p95", "most", "RSS MiB",
         ];
-        let mut table = Table::keyed("averages per launch, by where buffers are from", &heads);
+        let mut table = Table::keyed("averages per launch, by source of the buffers", &heads);
         for (name, pool) in self.ways() {
             let peak = pool.memory.map_or(0, |memory| memory.peak_rss_bytes);
             let cells = [
@@ -474,13 +474,13 @@ mod tests {
         samples[0].counters.reclaims_unknown = Some("no root".into());
         let report = report(samples);
         let table = table(&report);
-        assert!(!report.valid && table.contains("NOT VALID: reclaim was not counted: no root"));
+        assert!(!report.valid && table.contains("NOT VALID: reclaims were not counted: no root"));
         assert!(!table.contains("needed no pages") && !table.contains("launches were made"));
     }
 
     #[test]
     fn launches_that_carry_no_claim_are_said_to_be_too_few() {
-        let note = "launches of each size carry no claim: --iterations 6 can";
+        let note = "launches of each size carry no claim: --iterations 6 would";
         let of = |count| {
             let samples = |number: u64| POOLS.map(|way| measured(way, 10 + number, Some(0)));
             table(&report((0..count).flat_map(samples).collect()))
@@ -498,7 +498,7 @@ mod tests {
         let [missing, idle] = &report.not_valid_because[..] else {
             panic!("{:?}", report.not_valid_because);
         };
-        assert_eq!(missing, "1 of 2 launches were made");
+        assert_eq!(missing, "only 1 of 2 launches were made");
         assert!(
             idle.starts_with("1 of 1 launches needed no pages"),
             "{idle}"

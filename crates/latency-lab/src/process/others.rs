@@ -73,8 +73,8 @@ pub(crate) fn load_found(limit: f64) -> Option<String> {
     let share = others.share(LOOK);
     (share > limit).then(|| {
         format!(
-            "other programs take {:.0} % of the CPU time, most of it {}: stop them, or launches beside \
-             them are thrown away and the run is not valid",
+            "other programs take {:.0} % of the CPU time, mostly {}: stop them, or launches \
+             beside them are thrown away and the run is not valid",
             share * 100.0,
             others.busiest().join(", ")
         )

@@ -73,7 +73,7 @@ impl<'a> Bench<'a> {
             mounted.unmount()?;
             if first.get_or_insert_with(|| hash.clone()) != &hash {
                 let text = format!(
-                    "engine {engine}: reads different bytes from {} from this image",
+                    "engine {engine}: reads different bytes than {} from this image",
                     self.engines[0]
                 );
                 return Err(LabError::Usage(text));

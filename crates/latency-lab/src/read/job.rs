@@ -143,7 +143,7 @@ fn random(
 ) -> io::Result<Measured> {
     if places.is_empty() {
         return Err(io::Error::other(format!(
-            "no file of the image has {block} bytes to read at random"
+            "no file in the image has {block} bytes to read at random"
         )));
     }
     let used = places.iter().map(|place| place.0).max().unwrap_or(0) + 1;

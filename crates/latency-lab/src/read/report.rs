@@ -179,7 +179,7 @@ impl ReadReport {
         let figures = shown(self.figures(), self.valid);
         Findings {
             kind: "read",
-            title: "Reading, engine against engine",
+            title: "Reads by engine",
             about: format!(
                 "{} of each test, interleaved, a fresh mount for each",
                 count(self.iterations, "sample")
@@ -189,7 +189,7 @@ impl ReadReport {
             summary: self.summary(&figures),
             legend: format!(
                 "{}\nMB/s and ops/s: more is better; s: less is better.\n\
-                 p99: 99 of 100 single reads took less.\n",
+                 p99: 99 % of single reads took less.\n",
                 medians(&figures, "engine")
             ),
             figures,

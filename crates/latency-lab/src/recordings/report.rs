@@ -260,7 +260,7 @@ impl RecordingsReport {
             .find(|it| it.blocks < fewest)?;
         let length = amount(us(LEAST_NS) * fewest as f64, "us");
         Some(format!(
-            "{}: too short for a claim about {} rows: {length} are the least",
+            "{}: too short for a claim about {} rows: at least {length} are needed",
             short.file,
             self.rows.len()
         ))
@@ -295,13 +295,13 @@ impl RecordingsReport {
         };
         let left_out = match self.left_out {
             0 => String::new(),
-            rows => format!("; {rows} more that wait less"),
+            rows => format!("; {rows} more rows wait less"),
         };
         let figures = self.rows.iter().flat_map(|row| row.figures.iter().cloned());
         let figures = figures.filter(|it| it.rows.iter().any(|row| !row.samples.is_empty()));
         Findings {
             kind: "trace diff",
-            title: "Two recordings of the scheduler",
+            title: "Comparison of two scheduler recordings",
             about: format!(
                 "old {}, new {}; a row is a {noun}{left_out}",
                 self.old.file, self.new.file

@@ -30,7 +30,8 @@ fn parts(round: &str, sample: &Sample) -> Result<(), String> {
     );
     match (whole - parts.iter().sum::<f64>()).abs() > ROUNDING_US {
         true => Err(format!(
-            "{round}: sched_latency_us is {whole}, and its parts wakeup_us and preempted_us are {} and {}",
+            "{round}: sched_latency_us is {whole}, but its parts wakeup_us and preempted_us are \
+             {} and {}",
             parts[0], parts[1]
         )),
         false => Ok(()),
@@ -58,7 +59,7 @@ pub(super) fn series(name: &str, rounds: &[usize], samples: &[f64]) -> Result<()
     let all = samples.len();
     if !rounds.is_empty() && all > 0 && rounds.len() != all {
         return Err(format!(
-            "{name} has {} rounds and {all} samples",
+            "{name} has {} rounds, but {all} samples",
             rounds.len()
         ));
     }
@@ -86,9 +87,7 @@ fn once(name: &str, rounds: &[usize]) -> Result<(), String> {
 pub(super) fn numbered<'a>(engines: impl Iterator<Item = (&'a str, usize)>) -> Result<(), String> {
     let (mut seen, mut engines) = (BTreeSet::new(), engines);
     match engines.find(|engine| !seen.insert(*engine)) {
-        Some((name, number)) => Err(format!(
-            "two engines are number {number} of the name {name}"
-        )),
+        Some((name, number)) => Err(format!("two engines named {name} have the number {number}")),
         None => Ok(()),
     }
 }

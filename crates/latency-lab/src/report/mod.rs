@@ -68,7 +68,7 @@ impl Report {
             () if has("rows") && has("engines") => parse(text).map(Report::Suite),
             () if has("engines") => parse(text).map(Report::Launch),
             () => Err(
-                "is no report of lab launch, run, kernel, read, suite, pressure or hotplug".into(),
+                "not a report of lab launch, run, kernel, read, suite, pressure or hotplug".into(),
             ),
         }
     }
@@ -147,8 +147,8 @@ fn judge(valid: &mut bool, interrupted: bool, reasons: &mut Vec<String>) {
 
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     serde_json::from_slice(text).map_err(|reason| match reason.is_eof() {
-        true => format!("is no report that --json wrote: cut short ({reason})"),
-        false => format!("is no report that --json wrote ({reason})"),
+        true => format!("not a report written with --json: it is truncated ({reason})"),
+        false => format!("not a report written with --json ({reason})"),
     })
 }
 
@@ -191,7 +191,7 @@ mod tests {
         let fault = |text: &str| Report::from_json(text.as_bytes()).unwrap_err();
         assert_eq!(
             fault("{\"rows\": [], \"kind\": \"launch\"}"),
-            "is no report of lab launch, run, kernel, read, suite, pressure or hotplug"
+            "not a report of lab launch, run, kernel, read, suite, pressure or hotplug"
         );
         assert!(fault("{").contains("line 1 column 1"), "{}", fault("{"));
         let half = fault("{\"engines\": [],\n\"iterations\": -1}");

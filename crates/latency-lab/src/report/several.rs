@@ -40,14 +40,14 @@ impl Reports {
             let other = other.findings().kind;
             if other != kind {
                 return Err(LabError::Usage(format!(
-                    "{first} is of lab {kind} and {name} of lab {other}: only reports of one \
-                     experiment compare"
+                    "{first} is a report of lab {kind}, {name} of lab {other}: only reports of \
+                     the same experiment can be compared"
                 )));
             }
             reports.check_samples()?;
         }
         if let Some((name, what)) = reports.differences(&EXPERIMENT).into_iter().next() {
-            let text = format!("{first} and {name} do not compare: {what}");
+            let text = format!("{first} and {name} cannot be compared: {what}");
             return Err(LabError::Usage(text));
         }
         Ok(reports)
@@ -107,7 +107,7 @@ impl Reports {
     pub(crate) fn faults(&self) -> Vec<String> {
         let all = self.all.iter();
         let invalid = all.filter(|(_, report)| !report.faults().is_empty());
-        let invalid = invalid.map(|(name, _)| format!("{name} says that it is not valid"));
+        let invalid = invalid.map(|(name, _)| format!("{name} is marked as not valid"));
         invalid.collect()
     }
 
@@ -116,8 +116,8 @@ impl Reports {
         let texts: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let same = |place: &usize| texts[..*place].contains(&texts[*place]);
         let again = (1..texts.len()).filter(same);
-        let again =
-            again.map(|place| format!("{} is a run that is there twice", self.all[place].0));
+        let again = again
+            .map(|place| format!("{} is the same run as an earlier report", self.all[place].0));
         let differences = self.differences(&SETTINGS).into_iter();
         again
             .chain(differences.map(|(_, what)| what))
@@ -202,7 +202,7 @@ impl Reports {
             summary: figures.iter().map(Figure::claims).collect(),
             differences: self.notices(),
             legend: format!(
-                "{}\nThe runs were not interleaved: what else changed counts too.\n",
+                "{}\nThe runs were not interleaved: any other change counts too.\n",
                 medians(&figures, "report")
             ),
             appendix: vec![("The reports".into(), Table::words("", captions.collect()))],
@@ -445,7 +445,7 @@ mod tests {
         let refused = |field, value| changed(field, value).unwrap_err();
         let twice = "kernel, tree, image warm has two samples of round 1";
         assert_eq!(refused("rounds", json!(vec![0; 20])), twice);
-        assert!(refused("rounds", json!([0, 1])).ends_with("has 2 rounds and 20 samples"));
+        assert!(refused("rounds", json!([0, 1])).ends_with("has 2 rounds, but 20 samples"));
         assert!(refused("samples", json!([-1.0])).ends_with("a sample is -1"));
     }
 

@@ -170,8 +170,14 @@ pub(crate) fn too_few(
 ) -> Option<String> {
     let fewest = fewest_rounds(comparisons);
     (comparisons > 0 && rounds < fewest).then(|| match rounds {
-        1 => format!("1 round carries no claim about {sides} {noun}s: {fewest} can"),
-        _ => format!("{rounds} rounds carry no claim about {sides} {noun}s: {fewest} can"),
+        1 => format!(
+            "1 round supports no claim about {sides} {noun}s: at least {fewest} are \
+                      needed"
+        ),
+        _ => format!(
+            "{rounds} rounds support no claim about {sides} {noun}s: at least {fewest} \
+                      are needed"
+        ),
     })
 }
 

@@ -78,7 +78,7 @@ pub(super) fn check_directory(directory: &Path) -> Result<()> {
         true if status.mode() & 0o002 != 0 => "can be written by every user".to_owned(),
         true => return Ok(()),
     };
-    let line = format!("lab suite: {place}: {why}, and its commands would be run");
+    let line = format!("lab suite: {place}: {why}; commands in it would be run as this user");
     Err(LabError::Usage(line))
 }
 
@@ -129,7 +129,7 @@ fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     }
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let words = command_at(&words, is_root(&command), root);
-    let alone = |why| io::Error::other(format!("it does not run out of a tree of its own: {why}"));
+    let alone = |why| io::Error::other(format!("it cannot run from a tree of its own: {why}"));
     output(Command::new(&words[0]).args(&words[1..])).map_err(alone)?;
     Ok(command)
 }

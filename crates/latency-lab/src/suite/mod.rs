@@ -184,7 +184,7 @@ mod tests {
         };
         let error = options.check().unwrap_err().to_string();
         assert!(
-            error.starts_with("lab suite: no part perl; there are compiler, python, "),
+            error.starts_with("lab suite: unknown part perl; known are compiler, python, "),
             "{error}"
         );
         assert!(options.wants("python") && !options.wants("git"));

@@ -65,7 +65,10 @@ impl SuiteOptions {
             .iter()
             .find(|name| !parts.contains(&name.as_str()))
         {
-            return wrong(format!("no part {unknown}; there are {}", parts.join(", ")));
+            return wrong(format!(
+                "unknown part {unknown}; known are {}",
+                parts.join(", ")
+            ));
         }
         need_root("lab suite: needs root, to record the scheduler and to mount")
     }

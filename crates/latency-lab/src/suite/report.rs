@@ -205,19 +205,21 @@ impl SuiteReport {
     pub(crate) fn findings(&self) -> Findings {
         Findings {
             kind: "suite",
-            title: "Programs and trees, engine against engine",
+            title: "Programs and trees by engine",
             about: format!(
-            "{} of each program, load {}; trees read without load, at most {MOST_READS} times",
-            count(self.iterations, "launch"), self.load
-        ),
+                "{} of each program, load {}; trees read without load, at most {MOST_READS} times",
+                count(self.iterations, "launch"),
+                self.load
+            ),
             environment: self.environment.clone(),
             faults: self.not_valid_because.clone(),
             figures: self.figures(),
             summary: self.summary(),
-            legend: "[1]: medians in their own unit. The others: the time they take, that of [1] being 1, by the shift\n\
-         (Hodges-Lehmann); less is better, also where the unit is a rate. In parentheses when no\n\
-         difference is shown.\n"
-            .into(),
+            legend: "[1]: medians in their own unit. The others: the time they take, that of [1] \
+                     being 1, by the shift\n\
+         (Hodges-Lehmann); less is better, also where the unit is a rate. In parentheses if\n\
+         inconclusive.\n"
+                .into(),
             notes: self.notes(),
             ..Findings::default()
         }
@@ -439,7 +441,7 @@ mod tests {
         report.rows[0].cells[0] = report.rows[0].cells[1].clone();
         let text = serde_json::to_vec(&report).unwrap();
         let fault = Report::from_json(&text).unwrap_err();
-        assert!(fault.contains("two engines are number 1"), "{fault}");
+        assert!(fault.contains("have the number 1"), "{fault}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn script(tree: &Tree) -> io::Result<Vec<String>> {
     }
     if taken < TOOLS {
         return Err(io::Error::other(format!(
-            "{taken} of {TOOLS} tools are installed"
+            "only {taken} of {TOOLS} tools are installed"
         )));
     }
     tree.write("script.sh", &script)?;

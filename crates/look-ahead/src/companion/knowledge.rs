@@ -110,7 +110,7 @@ impl Companion {
             if let Some(origin) = travels {
                 self.forget(&known.path);
                 let (subject, path) = (origin.subject(), escaped(&known.path));
-                self.complain(format!("{subject} is not followed by launches of {path}"));
+                self.complain(format!("launches of {path} do not follow {subject}"));
             }
         }
         let is_kept = !known.profile.windows.is_empty() || known.trim != Default::default();
@@ -180,7 +180,7 @@ impl Companion {
         };
         let written = self.store.write(&learned.to_text());
         if let Err(line) = &written {
-            self.trouble = Some(format!("nothing was kept: {line}"));
+            self.trouble = Some(format!("what was learned was not saved: {line}"));
         }
         self.learned = learned;
         written.unwrap_or(true)

@@ -90,7 +90,7 @@ impl Companion {
                 self.travelling.forget(&program.path);
                 self.complain(format!(
                     "{} no longer fits: {}: {refused} of {windows} windows belong to files that \
-                     are missing or have other sizes",
+                     are missing or have a different size",
                     origin.subject(),
                     escaped(&program.path),
                 ));

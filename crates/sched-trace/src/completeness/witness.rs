@@ -185,7 +185,10 @@ impl Witness {
                 let seen = *self.thread(task);
                 let elsewhere = seen.cpu.is_some_and(|cpu| cpu != from_cpu);
                 if self.migrates && seen.doing != Doing::Unknown && elsewhere {
-                    let what = format!("is moved from CPU {from_cpu}, to which nothing brought it");
+                    let what = format!(
+                        "is moved from CPU {from_cpu}, but nothing had moved it \
+                                        there"
+                    );
                     self.prove_one(Some(from_cpu), seen, event.time_ns, task.pid, &what);
                 }
                 let thread = self.thread(task);
@@ -219,11 +222,11 @@ impl Witness {
         let elsewhere = seen.cpu.is_some_and(|cpu| cpu != target);
         match seen.doing {
             Doing::Woken | Doing::ReadyWoken => {
-                let what = "is woken a second time, and did not run after the first";
+                let what = "is woken a second time, but did not run after the first";
                 self.prove(Some(target), seen, event.time_ns, task.pid, what);
             }
             Doing::Asleep if elsewhere && self.migrates => {
-                let what = format!("slept on CPU {target}, to which nothing brought it");
+                let what = format!("slept on CPU {target}, but nothing had moved it there");
                 self.prove_one(Some(target), seen, event.time_ns, task.pid, &what);
             }
             _ => {}
@@ -326,7 +329,7 @@ impl Witness {
             {
                 cpu.left_unseen = true;
             } else if self.migrates && seen.doing != Doing::Unknown {
-                let what = format!("runs on CPU {}, to which nothing brought it", event.cpu);
+                let what = format!("runs on CPU {}, but nothing had moved it there", event.cpu);
                 self.prove_one(None, seen, event.time_ns, task.pid, &what);
             }
         }
@@ -334,11 +337,11 @@ impl Witness {
         let (times, what) = match seen.doing {
             Doing::Asleep => (
                 self.wakes,
-                "runs after it went to sleep, and nothing woke it",
+                "runs after it went to sleep, but nothing woke it",
             ),
             Doing::Born => (
                 self.recorded,
-                "runs for the first time, and nothing woke it",
+                "runs for the first time, but nothing woke it",
             ),
             _ => (None, ""),
         };
@@ -364,7 +367,7 @@ impl Witness {
                 at_ns: cpu.at_ns,
                 ..self.threads.get(&cpu.current).copied().unwrap_or_default()
             };
-            let what = format!("runs elsewhere, and has not left CPU {number}");
+            let what = format!("runs elsewhere, but has not left CPU {number}");
             self.prove(Some(number), seen, until_ns, cpu.current, &what);
         }
         for (pid, (number, at_ns)) in std::mem::take(&mut self.queued) {

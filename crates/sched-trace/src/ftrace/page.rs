@@ -48,17 +48,17 @@ pub(crate) fn records(
     };
     let mut at = layout.data;
     while at + 4 <= end {
-        let entry = word32(data, at).ok_or("a cut entry")?;
+        let entry = word32(data, at).ok_or("a truncated entry")?;
         let (kind, delta) = (entry & 31, u64::from(entry >> 5));
         at += 4;
-        let next = || word32(data, at).ok_or("a cut entry");
+        let next = || word32(data, at).ok_or("a truncated entry");
         match kind {
             PADDING if delta == 0 => break,
             PADDING => {
                 time = time.wrapping_add(delta);
                 at = at
                     .checked_add(next()? as usize)
-                    .ok_or("a padding of impossible length")?;
+                    .ok_or("padding of impossible length")?;
             }
             TIME_EXTEND => {
                 time = time.wrapping_add((u64::from(next()?) << 27) + delta);

@@ -60,7 +60,7 @@ fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Op
         Err(broken(offset, "a number without an end"))
     };
     if varint()? != 0x0a {
-        return Err(broken(offset, "something other than a packet"));
+        return Err(broken(offset, "not a packet"));
     }
     let length = varint()?;
     if length > PACKET {
@@ -330,8 +330,7 @@ impl Reader {
             let (last, first) = (pair[0][pair[0].len() - 1].time_ns, pair[1][0].time_ns);
             if first < last {
                 let reason = format!(
-                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read \
-                     each of them alone",
+                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read each of them separately",
                     last as f64 / 1e9
                 );
                 return Err(Fault::broken(FORMAT, 0, reason));
@@ -386,7 +385,7 @@ fn completeness(trace: &mut Trace, bundles: &Bundles, lost: &LostEvents, whole: 
             trace.claims.losses.push(Loss {
                 cpu: Some(cpu),
                 until_ns: u64::MAX,
-                reason: "the kernel delivered more events than the trace has",
+                reason: "the kernel delivered more events than the trace contains",
             });
         }
     }

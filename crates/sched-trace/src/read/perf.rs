@@ -238,7 +238,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         return Err(reader.broken(format!("recorded on a big-endian machine; {CONVERT}")));
     }
     if reader.u64("the header")? == PIPE_HEADER {
-        return Err(reader.broken(format!("written to a pipe; {CONVERT}")));
+        return Err(reader.broken(format!("was written to a pipe; {CONVERT}")));
     }
     reader.u64("the header")?;
     let mut data_end = 0;
@@ -281,12 +281,12 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
     // perf reads one recording, and so would ignore anything appended to it.
     if last < size {
         return Err(reader.broken(format!(
-            "{} bytes follow its end at {last}: recordings were joined; read each of them alone",
+            "{} bytes follow its end at {last}: recordings were joined; read each of them separately",
             size - last
         )));
     }
     let Some((offset, length)) = event_desc else {
-        return Err(reader.broken("it does not describe its events (EVENT_DESC)"));
+        return Err(reader.broken("it has no event descriptions (EVENT_DESC)"));
     };
     file.seek(SeekFrom::Start(offset))?;
     check_event_desc(

@@ -131,11 +131,11 @@ fn with_children(mut threads: BTreeSet<i32>, trace: &Trace) -> BTreeSet<i32> {
     threads
 }
 
-/// "/build: 50 of 100 ms (cpu.max), its threads were stopped for 1203 ms in 12 of 20 periods".
+/// "/build: 50 of 100 ms (cpu.max), its threads were throttled for 1203 ms in 12 of 20 periods".
 fn title(path: &Path, group: &Group, done: Account) -> String {
     let ms = |us: u64| us as f64 / 1000.0;
     format!(
-        "{}: {} of {} ms (cpu.max), its threads were stopped for {:.0} ms in {} of {} periods",
+        "{}: {} of {} ms (cpu.max), its threads were throttled for {:.0} ms in {} of {} periods",
         path.display(),
         ms(group.quota_us),
         ms(group.period_us),
@@ -219,7 +219,7 @@ mod tests {
         let text = title(Path::new("/build"), &group, first);
         assert!(text.starts_with("/build: 50 of 100 ms (cpu.max)"), "{text}");
         assert!(
-            text.ends_with("stopped for 2 ms in 12 of 20 periods"),
+            text.ends_with("throttled for 2 ms in 12 of 20 periods"),
             "{text}"
         );
     }

@@ -406,7 +406,7 @@ fn a_quota_that_stops_threads_is_noted_with_its_threads() {
     assert!(
         found
             .quota
-            .contains(": 2 of 20 ms (cpu.max), its threads were stopped for "),
+            .contains(": 2 of 20 ms (cpu.max), its threads were throttled for "),
         "{found:?}"
     );
 }

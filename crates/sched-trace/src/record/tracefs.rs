@@ -47,10 +47,15 @@ impl Tracefs {
 
 fn cannot_mount(error: Errno) -> Error {
     match error {
-        Errno::PERM | Errno::ACCESS => missing("tracefs is not mounted and mounting it needs root"),
+        Errno::PERM | Errno::ACCESS => missing(
+            "tracefs is not mounted, and mounting it needs \
+                                                root",
+        ),
         Errno::NOSYS => missing(&format!("run: mount -t tracefs tracefs {USUAL}")),
         Errno::NODEV => missing("this kernel has no tracefs (CONFIG_FTRACE is off)"),
-        other => missing(&format!("tracefs is not mounted and cannot be: {other}")),
+        other => missing(&format!(
+            "tracefs is not mounted and cannot be mounted: {other}"
+        )),
     }
 }
 

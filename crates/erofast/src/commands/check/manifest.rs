@@ -44,7 +44,7 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
         let place = || format!("{}:{}", path.display(), number + 1);
         let Some((name, sum)) = entry(line) else {
             bail!(
-                "{}: is not a line as sha256sum writes it: SUM, two spaces, PATH",
+                "{}: not a line of sha256sum: expected SUM, two spaces, PATH",
                 place()
             );
         };
@@ -61,10 +61,10 @@ pub fn read(path: &Path) -> anyhow::Result<Manifest> {
         }
     }
     if text.limit() == 0 {
-        bail!("{}: is longer than {LONGEST} bytes", path.display());
+        bail!("{}: longer than {LONGEST} bytes", path.display());
     }
     if manifest.is_empty() {
-        bail!("{}: lists no file", path.display());
+        bail!("{}: lists no files", path.display());
     }
     Ok(manifest)
 }
@@ -159,20 +159,20 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_no_line() {
         let error = read(Path::new("/dev/zero")).expect_err("no manifest");
-        assert!(error.to_string().contains(":1: is not a line"), "{error}");
+        assert!(error.to_string().contains(":1: not a line"), "{error}");
     }
 
     #[test]
     fn what_is_no_line_is_named_with_its_place() {
         for (text, what) in [
-            (format!("{DIGITS}  a\nx\n"), ":2: is not a line"),
-            (format!("{} a\n", &DIGITS[1..]), ":1: is not a line"),
-            (format!("{DIGITS}  \n"), ":1: is not a line"),
+            (format!("{DIGITS}  a\nx\n"), ":2: not a line"),
+            (format!("{} a\n", &DIGITS[1..]), ":1: not a line"),
+            (format!("{DIGITS}  \n"), ":1: not a line"),
             (
                 format!("{DIGITS}  a\n{}  a\n", DIGITS.replace('e', "0")),
                 ":2: a has a different sum",
             ),
-            ("\n# nothing\n".to_owned(), "lists no file"),
+            ("\n# nothing\n".to_owned(), "lists no files"),
         ] {
             let error = parsed(&text).expect_err(&text).to_string();
             assert!(error.contains(what), "{error}");

@@ -84,7 +84,7 @@ pub fn check(
     report.faults = found.faults().values().flatten().cloned().collect();
     for (name, image) in engine.images() {
         if let Some(what) = image.truncation() {
-            let error = format!("{name}: {what}");
+            let error = format!("{name}: truncated: {what}");
             report
                 .faults
                 .insert(0, Fault::new(b"", engine.root(), error));

@@ -73,10 +73,10 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
         outln!("fault: {}: {}", fault.path, fault.error);
     }
     for oddity in &report.oddities {
-        outln!("odd: {}: {}", oddity.path, oddity.error);
+        outln!("warning: {}: {}", oddity.path, oddity.error);
     }
     if report.left_out > 0 {
-        outln!("and {} more faults and oddities", report.left_out);
+        outln!("and {} more faults and warnings", report.left_out);
     }
     if let Some(Compared {
         listed,
@@ -108,7 +108,7 @@ fn summary(report: &Report) -> String {
         entries.join(", "),
         units::size(report.bytes.saturating_sub(report.hole_bytes)),
         units::count(report.faults.len() as u64, "fault"),
-        units::count(report.oddities.len() as u64, "oddity"),
+        units::count(report.oddities.len() as u64, "warning"),
     )
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             summary(&report),
             "1 file, 2 directories, 0 symlinks, 0 others, 512 bytes read, 1.0 TiB of holes: \
-             1 fault, 0 oddities"
+             1 fault, 0 warnings"
         );
     }
 }

@@ -55,7 +55,7 @@ pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Fou
         *found.matched() += 1;
         return;
     }
-    let what = format!("its sha256 is {}, expected {}", hex(&sum), hex(expected));
+    let what = format!("its SHA-256 is {}, expected {}", hex(&sum), hex(expected));
     found.add(*order, Fault::new(path, inode.nid, what));
 }
 

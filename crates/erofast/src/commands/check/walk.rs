@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
         let file_type = inode.file_type();
         if claimed_type != 0 && claimed_type != file_type as u8 {
             let what = format!(
-                "its entry says type {claimed_type}, the inode {}",
+                "its directory entry has type {claimed_type}, its inode {}",
                 file_type as u8
             );
             self.odd(Fault::new(&path, inode.nid, what));
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         match found {
             Ok(hidden) => hidden.iter().for_each(|name| {
                 let name = text::name(name);
-                let what = format!("attribute {name}: listed, but not found by its name");
+                let what = format!("attribute {name} is listed, but not found by name");
                 self.odd(Fault::new(path, nid, what));
             }),
             Err(error) => self.found.add(self.order, Fault::new(path, nid, error)),
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
         if let Some(offset) = self.engine.contradiction(inode) {
             let error = format!(
                 "{}: nid {}: the extent found at file offset {offset} depends on where reading \
-                 begins, and so do the bytes",
+                 begins, and so does the content",
                 self.engine.name(),
                 inode.nid
             );
@@ -281,9 +281,9 @@ impl<'a> Walk<'a> {
             .lookup(&self.engine.waiting(), inode, &name.name)
         {
             Ok(Some(found)) if found == nid => return,
-            Ok(Some(found)) => format!("listed as nid {nid}, looked up as nid {found}"),
-            Ok(None) => "listed, but not found by its name: names out of order".to_owned(),
-            Err(error) => format!("listed, but not found by its name: {error}"),
+            Ok(Some(found)) => format!("listed as nid {nid}, but looked up as nid {found}"),
+            Ok(None) => "listed, but not found by name: names are out of order".to_owned(),
+            Err(error) => format!("listed, but not found by name: {error}"),
         };
         self.odd(Fault::new(&tree::join(path, &name.name), nid, what));
     }
@@ -360,7 +360,7 @@ impl<'a> Walk<'a> {
                 return Ok(regular);
             }
             Ok(_) => "the manifest lists it, but it is not a regular file".to_owned(),
-            Err(error) => format!("the manifest lists it, but it leads nowhere: {error}"),
+            Err(error) => format!("the manifest lists it, but the symlink is broken: {error}"),
         };
         self.found
             .add(self.order, Fault::new(path, inode.nid, what));

@@ -147,7 +147,7 @@ impl<'a, W: Write> Archive<'a, W> {
         if !current.failed {
             let error = match current.header {
                 Some(_) => error.to_owned(),
-                None => format!("{error}; the rest of it is zeros"),
+                None => format!("{error}; the rest was filled with zeros"),
             };
             self.journal.failure(&current.path, error);
             current.failed = true;

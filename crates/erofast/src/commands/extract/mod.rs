@@ -41,7 +41,7 @@ pub use self::target::{Keep, Replace};
 pub fn run(args: &ExtractArgs) -> anyhow::Result<Outcome> {
     let stream = args.directory.as_os_str() == "-";
     if stream && args.json {
-        let what = "--json cannot be used while the tar stream goes to standard output";
+        let what = "--json cannot be used with a tar stream on standard output";
         anyhow::bail!(Usage(what.to_owned()));
     }
     if stream {

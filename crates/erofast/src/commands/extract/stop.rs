@@ -50,6 +50,6 @@ impl<'a> Stop<'a> {
             None if self.is_set() => "interrupted",
             None => return Ok(()),
         };
-        anyhow::bail!("{why}, the tree is incomplete; repeat the command with --continue to resume")
+        anyhow::bail!("{why}: the tree is incomplete; repeat the command with --continue to resume")
     }
 }

@@ -157,7 +157,7 @@ fn member(
         other => match Kind::of(other) {
             Some(kind) => kind,
             None => {
-                journal.not_kept("sockets", path, "tar has none");
+                journal.not_kept("sockets", path, "not supported in tar");
                 return Ok(None);
             }
         },
@@ -184,7 +184,7 @@ fn file(inode: &Inode, map: &Map) -> anyhow::Result<Kind<'static>> {
     };
     anyhow::ensure!(
         data <= SIZE_MAX,
-        "a file of {data} bytes is too large for a stream"
+        "a file of {data} bytes is too large for tar"
     );
     Ok(match map.has_holes() {
         true => Kind::Sparse {

@@ -19,7 +19,7 @@ const EXIT_STATUS: &str = "
 ## Exit status
 | status | meaning |
 | --- | --- |
-| 0 | Everything is as it should be. |
+| 0 | Success. |
 | 1 | The operation failed, or the image is corrupt. |
 | 2 | Usage error: an unknown option or a value out of range. |
 ";
@@ -28,8 +28,8 @@ const ENVIRONMENT: &str = "
 ## Environment
 | variable | meaning |
 | --- | --- |
-| `NO_COLOR` | Set to anything but nothing: no colours, in the help nor in progress bars. |
-| `TERM` | `dumb`: no progress bars. There are none where the standard error is no terminal. |
+| `NO_COLOR` | If set and not empty: no colours in help and progress bars. |
+| `TERM` | `dumb`: no progress bars. There are none if standard error is not a terminal. |
 ";
 
 const HELPER: &str = "
@@ -39,7 +39,7 @@ and ignored; others that are not in the list are refused.
 ## Files
 | file | meaning |
 | --- | --- |
-| /etc/fstab | A line that mounts an image at boot, if it is there: |
+| /etc/fstab | A line that mounts an image at boot, if it exists: |
 
 ```
 /var/lib/images/app.erofs  /srv/app  erofast  ro,nofail,hipri=auto  0  0
@@ -51,7 +51,7 @@ const HELPER_STATUS: &str = "
 | status | meaning |
 | --- | --- |
 | 0 | The image is mounted. |
-| 1 | It is not; one line on the standard error says why. |
+| 1 | It is not; one line on standard error says why. |
 ";
 
 /// A page and the name of its file.

@@ -283,8 +283,8 @@ pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     }
     if found.owners.is_empty() {
         outln!(
-            "belongs to no inode or data of the tree: it is an index, shared attributes, a table, \
-             or unused"
+            "holds neither an inode nor file data: it is an index, shared attributes, a table, or \
+             unused"
         );
     }
     Ok(())

@@ -239,7 +239,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
     match report.ratio {
         Some(ratio) => {
             outln!(
-                "content:     {}, image {:.1} %",
+                "content:     {}, the image takes {:.1} % of that",
                 units::size(report.content_bytes),
                 ratio * 100.0
             );
@@ -253,7 +253,7 @@ fn print(report: &Report) -> anyhow::Result<()> {
     for (layout, count) in &report.layouts {
         outln!("  {layout:<20} {count:>10}");
     }
-    outln!("extents of files:");
+    outln!("extents:");
     for (
         kind,
         Extents {

@@ -87,7 +87,7 @@ impl Spread {
 
     /// Prints all statistics.
     pub fn print(&self) -> anyhow::Result<()> {
-        outln!("sizes of files:");
+        outln!("files by size:");
         for (end, sums) in self.sizes.iter().filter(|(_, sums)| sums.files > 0) {
             let range = match end {
                 Some(0) => "empty".to_owned(),
@@ -96,12 +96,12 @@ impl Spread {
             };
             row(&range, sums)?;
         }
-        outln!("by the end of the name:");
+        outln!("files by name extension:");
         for (ending, sums) in &self.endings {
             row(ending, sums)?;
         }
         if self.ratios.iter().any(|files| *files > 0) {
-            outln!("compressed files by stored per content bytes:");
+            outln!("compressed files by stored size, in % of their content:");
             for (index, files) in self.ratios.iter().enumerate() {
                 let range = match index {
                     10 => "not smaller".to_owned(),

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use crate::cli::{OpeningArgs, allow_many_files};
 
 /// Printed for an image that has none.
-pub(super) const NONE: &str = "no launches from it have been learned";
+pub(super) const NONE: &str = "no launches have been learned";
 
 /// Profiles, or the reason why a file has none.
 pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;

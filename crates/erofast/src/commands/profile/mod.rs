@@ -91,14 +91,14 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
             (Some("beside"), _) => outln!("  beside the image"),
             (Some("image"), _) => outln!("  in the image"),
             (_, Some(image)) => outln!("  image made {} UTC", time(image.build_time.cast_signed())),
-            (_, None) => outln!("  for any image with these files"),
+            (_, None) => outln!("  fits any image with these files"),
         }
         for program in &learned.programs {
             outln!("  {}", line(program));
         }
         match bytes_of(&kept(path, learned.image.as_ref())) {
             0 => {}
-            bytes => outln!("  {} are kept decoded", size(bytes)),
+            bytes => outln!("  {} kept decoded", size(bytes)),
         }
     }
     Ok(outcome)
@@ -111,12 +111,12 @@ fn note_other_versions(found: &[(PathBuf, anyhow::Error)]) {
         [(_, error)] => note(one_line(error)),
         [(_, error), others @ ..] => {
             let others = match others.len() {
-                1 => "so is another one".to_owned(),
-                count => format!("so are {count} others"),
+                1 => "and another one".to_owned(),
+                count => format!("and {count} others"),
             };
             let line = one_line(error);
             note(format!(
-                "{line}; {others} (erofast profile remove FILE removes one)"
+                "{line} ({others} like it; erofast profile remove FILE removes one)"
             ));
         }
     }

@@ -46,7 +46,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let names_mount = |word: &OsString| word.as_bytes().windows(2).any(|pair| pair == b"{}");
     if !args.root && !args.command.iter().any(names_mount) {
         let line =
-            "{} in the command stands for the mount point; --root makes it the root directory";
+            "the command does not use the image: write {} for the mount point, or give --root";
         return Err(Usage(line.into()).into());
     }
     let image = match remote::url(&args.image) {
@@ -58,7 +58,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     let options: Vec<OsString> = args.options.iter().cloned().chain(files).collect();
     let options = MountOptions::parse(&options)?;
     sys::namespace::own_mounts_as_root().context(
-        "cannot make a private mount (user namespaces may be forbidden; root can do it)",
+        "cannot create a mount namespace (user namespaces may be disabled; run as root)",
     )?;
     let ending = Ending::expect().context("signals")?;
     let mut programs = Vec::new();
@@ -125,10 +125,10 @@ impl Run {
         let folder = tempfile::Builder::new()
             .prefix("erofast-record-")
             .tempdir()
-            .context("a temporary folder")?;
+            .context("cannot create a temporary directory")?;
         let point = folder.path().join("mount");
         std::fs::create_dir(&point).with_context(|| point.display().to_string())?;
-        let (ready, theirs) = io::pipe().context("a pipe")?;
+        let (ready, theirs) = io::pipe().context("cannot create a pipe")?;
         let mut options = options.clone().recording(folder.path().join("launches"));
         (options.ready_fd, options.silent) = (u32::try_from(theirs.as_raw_fd()).ok(), true);
         let request = MountRequest {
@@ -137,12 +137,13 @@ impl Run {
             options,
             foreground: true,
         };
-        let null = std::fs::File::open("/dev/null").context("/dev/null")?;
+        let null = std::fs::File::open("/dev/null").context("/dev/null, which the mount needs")?;
         let parent = rustix::process::getpid();
         let helper = sys::fork::fork(null.into(), &[theirs.as_raw_fd()], || {
             serve(&request, parent)
         });
-        let helper = Pid::from_raw(helper.context("a process")?).context("a process")?;
+        let helper = Pid::from_raw(helper.context("cannot start a process")?)
+            .context("cannot start a process")?;
         drop(theirs);
         let this = Self { folder, helper };
         let is_ready = ending.wait_for(&ready);
@@ -152,12 +153,15 @@ impl Run {
             false if !is_ready => {
                 let _ = this.end();
                 ending.obey();
-                anyhow::bail!("a signal ended the mount")
+                anyhow::bail!("interrupted by a signal")
             }
             false => {
                 let _ = waitpid(Some(this.helper), WaitOptions::empty());
                 let why = std::fs::read_to_string(this.folder.path().join("failure"));
-                anyhow::bail!("{}", why.unwrap_or_else(|_| "it was not mounted".into()))
+                anyhow::bail!(
+                    "{}",
+                    why.unwrap_or_else(|_| "the image was not mounted".into())
+                )
             }
         }
     }

@@ -71,7 +71,7 @@ const STATE: &[Line] = lines! {
         "{/fuse/errors:failed request}, {/engine/errors:failed read} of the image";
     "cache" if "/cache/budget_bytes":
         "{/cache/bytes} of {/cache/budget_bytes}, {/cache/hits%/cache/misses} of \
-         {/cache/hits+/cache/misses:lookup} found";
+         {/cache/hits+/cache/misses:lookup} hit";
 };
 
 /// Lines for one URL.
@@ -146,16 +146,16 @@ fn profile(report: &Value) -> String {
     let mut text = state.to_owned();
     if state != "learning" && report["prefetched_bytes"].is_u64() {
         text += &fill(
-            ": {/prefetched_bytes} read ahead, {/late_bytes} came late",
+            ": {/prefetched_bytes} read ahead, {/late_bytes} too late",
             report,
         );
     }
     if report["kept_bytes"].as_u64() > Some(0) {
-        text += &fill(", {/kept_bytes} were decoded by earlier launches", report);
+        text += &fill(", {/kept_bytes} decoded by earlier launches", report);
     }
     if state == "replayed" && report["wasted_bytes"].is_u64() {
         text += &fill(
-            ", about {/wasted_bytes} were not needed by {/probes:probe}",
+            ", about {/wasted_bytes} not needed ({/probes:probe})",
             report,
         );
     }
@@ -320,7 +320,7 @@ impl Page<'_> {
         if drawn.is_empty() {
             return drawn;
         }
-        format!("time from taking a request to its reply, from:\n{drawn}")
+        format!("service time of requests (at least, number):\n{drawn}")
     }
 
     fn workers(&self) -> String {
@@ -488,8 +488,8 @@ mod tests {
             "wasted_bytes": 2048, "kept_bytes": 1 << 20, "probes": 7,
         });
         let replayed = page(&answer, None);
-        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB came late, 1.0 MiB were decoded by earlier launches, \
-                    about 2.0 KiB were not needed by 7 probes";
+        let line = "replayed: 2.0 MiB read ahead, 1.0 KiB too late, 1.0 MiB decoded by earlier \
+                    launches, about 2.0 KiB not needed (7 probes)";
         assert!(replayed.contains(line), "{replayed}");
         answer["profile"]["state"] = "replaying".into();
         assert!(!page(&answer, None).contains("needed"), "too early");
@@ -507,11 +507,15 @@ mod tests {
             {"path": "bin/as", "origin": "beside", "launches": 2, "windows": 9},
         ]);
         let learned = page(&answer, None);
-        let lines = "profile    learning\n           bin/cc: 4 launches learned, the last one found 371 \
-            of 385 windows read ahead\n           inode 98: 1 launch learned\n           \
-            bin/ld: not launched yet, profile from the image\n           \
-            bin/as: 2 launches learned, profile from beside the image\n";
-        assert!(learned.contains(lines), "{learned}");
+        let lines = [
+            "profile    learning",
+            "bin/cc: 4 launches learned, the last one found 371 of 385 windows read ahead",
+            "inode 98: 1 launch learned",
+            "bin/ld: not launched yet, profile from the image",
+            "bin/as: 2 launches learned, profile from beside the image\n",
+        ];
+        let lines = lines.join("\n           ");
+        assert!(learned.contains(&lines), "{learned}");
     }
 
     #[test]

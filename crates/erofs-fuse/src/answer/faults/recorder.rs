@@ -191,7 +191,7 @@ impl FaultRecorder {
         self.table.lock().asked_log(&known, logged);
         if passes && rate.is_empty() {
             self.log
-                .line("too many kinds of faults: not all others are logged");
+                .line("too many kinds of faults: further ones may not be logged");
         }
     }
 
@@ -201,7 +201,7 @@ impl FaultRecorder {
         if totals.count > totals.logged {
             let kinds = if totals.kinds == 1 { "kind" } else { "kinds" };
             self.log.line(&format!(
-                "{}: faults of the image: {} of {} {kinds}, {} of them not logged",
+                "{}: faults in the image: {} of {} {kinds}, {} not logged",
                 self.image, totals.count, totals.kinds, totals.not_logged
             ));
         }
@@ -286,7 +286,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].contains("a circle"), "{text}");
-        assert!(lines[1].contains("1000 of 1 kind, 0 of them not"), "{text}");
+        assert!(lines[1].contains("1000 of 1 kind, 0 not logged"), "{text}");
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         drop(recorder);
         let text = text(reader);
         assert!(text.lines().count() < 60, "{text}");
-        assert!(text.contains("not all others are logged"), "{text}");
+        assert!(text.contains("further ones may not be logged"), "{text}");
     }
 
     #[test]

@@ -59,8 +59,7 @@ impl Parts {
             let ((_, last), (first, _)) = (pair[0], pair[1]);
             if first < last {
                 return Err(format!(
-                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read \
-                     each of them alone",
+                    "its clock jumps back at {:.6} s: recordings that overlap in time were joined; read each of them separately",
                     last as f64 / 1e9
                 ));
             }

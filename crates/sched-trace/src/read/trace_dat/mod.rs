@@ -28,7 +28,9 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
     let contents = match opening.version.as_str() {
         "6" => version6(&mut reader, opening.page)?,
         "7" => version7(&mut reader, &mut limits, size)?,
-        other => return Err(reader.broken(format!("version {other} is not read; 6 and 7 are"))),
+        other => {
+            return Err(reader.broken(format!("version {other} is not supported; 6 and 7 are")));
+        }
     };
     // The CPUs' data do not overlap, so the sum of their sizes is less than the file size.
     let sizes = contents.buffer.cpus.iter().map(|cpu| cpu.size);
@@ -44,7 +46,7 @@ pub(super) fn read(mut file: impl Read + Seek, mut limits: Limits) -> Result<Tra
         .map(|cpu| cpu.offset.saturating_add(cpu.size))
         .max();
     if holds_another(&mut reader, end.unwrap_or(size), size)? {
-        return Err(reader.broken("another recording follows; read each of them alone"));
+        return Err(reader.broken("another recording follows; read each of them separately"));
     }
     pages::read(reader, &contents, limits)
 }

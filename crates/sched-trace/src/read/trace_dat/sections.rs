@@ -92,10 +92,10 @@ pub(super) fn chunk<R: Read>(
     let out = match algorithm {
         "zlib" => inflate::deflate(&bytes, limits)?,
         "zstd" => inflate::zstd(&bytes, limits)?,
-        other => return Err(reader.broken(format!("compression {other} is not read"))),
+        other => return Err(reader.broken(format!("compression {other} is not supported"))),
     };
     match out {
         Some(out) if out.len() == unpacked as usize => Ok(out),
-        _ => Err(reader.broken(format!("a {algorithm} chunk that cannot be unpacked"))),
+        _ => Err(reader.broken(format!("a {algorithm} chunk cannot be decompressed"))),
     }
 }
