@@ -266,7 +266,7 @@ mod tests {
         let Making { path, _lock, .. } = &making;
         flock(_lock, FlockOperation::Unlock).unwrap();
         assert!(path.exists());
-        assert_eq!(unfinished(), [path.clone()]);
+        assert_eq!(unfinished(), std::slice::from_ref(path));
         assert_eq!(entries(&options), 0);
     }
 

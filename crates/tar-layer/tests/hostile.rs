@@ -22,7 +22,7 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
         ),
         (
             archive().file("d", "").file("d/e/file", ""),
-            "d/e/file in the archive: d is no directory",
+            "d/e/file in the archive: d is not a directory",
         ),
         (
             archive().file("f", "").file("f/g", ""),

@@ -22,13 +22,15 @@ const MOST_LINKS: usize = 255;
 /// The mode bit of directories whose group is that of what is made in them.
 const SET_GROUP: u16 = 0o2000;
 
+/// A directory, and the path that it has without symbolic links.
+type Place = (Arc<Inode>, Vec<u8>);
+
 /// What one image has at a path.
 enum AtPath {
     Nothing,
     /// Something that ends the search.
     Other,
-    /// A directory, and the path that it has without symbolic links.
-    Directory(Arc<Inode>, Vec<u8>),
+    Directory(Place),
 }
 
 impl Engine {
@@ -143,13 +145,13 @@ impl Engine {
         request: &Request<'_>,
         above: Nid,
         path: &[u8],
-    ) -> Result<Option<(Arc<Inode>, Vec<u8>)>, Error> {
+    ) -> Result<Option<Place>, Error> {
         let below = self.images.numbers().image(above) + 1;
         for root in self.roots().skip(below) {
             match self.at_path(request, root, path)? {
                 AtPath::Nothing => {}
                 AtPath::Other => return Ok(None),
-                AtPath::Directory(inode, real) => return Ok(Some((inode, real))),
+                AtPath::Directory(place) => return Ok(Some(place)),
             }
         }
         Ok(None)
@@ -192,7 +194,7 @@ impl Engine {
         let real = names.join(&b'/');
         let last = trail.pop().map_or(root, |(_, inode)| inode);
         Ok(match last.file_type() {
-            FileType::Directory => AtPath::Directory(last, real),
+            FileType::Directory => AtPath::Directory((last, real)),
             _ => AtPath::Other,
         })
     }
