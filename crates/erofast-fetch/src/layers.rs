@@ -209,10 +209,7 @@ impl Layers {
             return with_devices(&kinds);
         }
         let is_layer = |kind| matches!(kind, Kind::Image | Kind::Skipped | Kind::Tar(_));
-        if kinds.is_empty() {
-            return Err(Failure::lasting("the manifest has no layers"));
-        }
-        if !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
+        if kinds.is_empty() || !kinds.iter().all(|(kind, _)| is_layer(*kind)) {
             return Err(Failure::lasting(unsuitable(listed)));
         }
         let diff_ids = match listed.iter().any(Descriptor::may_be_packed) {

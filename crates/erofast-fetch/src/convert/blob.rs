@@ -135,7 +135,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
 
 fn another_length(found: u64, length: u64) -> Failure {
     Failure::lasting(format!(
-        "the blob has {found} bytes, in the manifest {length}"
+        "the blob has {found} bytes, but {length} in the manifest"
     ))
 }
 

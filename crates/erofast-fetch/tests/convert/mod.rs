@@ -251,7 +251,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     // Another length.
     put(vec![7; 20]);
     let size = layers[0]["size"].as_u64().unwrap();
-    let why = format!("the blob has 20 bytes, in the manifest {size}");
+    let why = format!("the blob has 20 bytes, but {size} in the manifest");
     has(&place.refused(":v1"), &why);
     // Missing, or not accessible to everyone.
     place.registry.0.state().files.remove(&path);
@@ -274,7 +274,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     let diff_ids = [diff_ids[1].clone(), digest(b"")];
     let cut = gzip(&bytes)[..1000].to_vec();
     for (blob, why) in [
-        (b"no gzip at all".to_vec(), "not a good tar archive: "),
+        (b"no gzip at all".to_vec(), "not a valid tar archive: "),
         (cut, "cannot be unpacked as tar+gzip: "),
     ] {
         let layer = place.registry.put_blob(&blob, GZIP);
@@ -299,7 +299,7 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
     place
         .registry
         .put_manifest("v1", &json!({ "layers": none }));
-    ends("the manifest has no layers");
+    ends("the manifest lists no layers");
     let many: Vec<_> = (0..10_000).map(|_| layer.clone()).collect();
     place
         .registry
