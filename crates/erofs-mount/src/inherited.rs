@@ -29,6 +29,12 @@ pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// The descriptor that the launch profile names, while it is open.
+pub(crate) fn named_by_profile(profile: Option<&ProfileLocation>) -> Option<RawFd> {
+    let number = profile.and_then(profile_number);
+    number.filter(|number| named_descriptors().contains(number))
+}
+
 /// Closes the descriptors that the request names, since their files have been opened by now: all
 /// but that of the launch profile, which is opened later.
 pub(crate) fn close_named(profile: Option<&ProfileLocation>) {

@@ -26,7 +26,7 @@ use crate::client::Room;
 use crate::names::Names;
 use crate::reader::Reader;
 use crate::recording::Recording;
-use crate::replay::Replay;
+use crate::replay::{KernelReadAhead, Replay};
 use crate::surroundings::{Mount, Settings, Store};
 use crate::travelling::{Candidate, Known, Travelling};
 use crate::turns::Turns;
@@ -66,6 +66,7 @@ pub struct Companion {
     recording: Recording,
     replays: Vec<Arc<Replay>>,
     turns: Arc<Turns>,
+    read_ahead: Arc<KernelReadAhead>,
     /// Programs that are replayed.
     replayed: HashSet<Vec<u8>>,
     /// The knowledge that came with the image, and the replays based on it, until it is known
@@ -112,6 +113,7 @@ impl Companion {
         mut settings: Settings,
     ) -> Self {
         let trouble = settings.trouble.take();
+        let read_ahead = Arc::new(KernelReadAhead::new(settings.read_ahead.take()));
         let (names, image) = (Names::new(reader.root()), reader.image());
         Self {
             reader,
@@ -128,6 +130,7 @@ impl Companion {
             recording: Recording::default(),
             replays: Vec::new(),
             turns: Arc::default(),
+            read_ahead,
             replayed: HashSet::new(),
             travelling: Travelling::default(),
             unproved: Vec::new(),

@@ -9,7 +9,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use launch_profile::{PAGE, PAGES_PER_WINDOW, Profile, Step, Window};
 use rustix::io::Errno;
@@ -23,6 +25,11 @@ const PROBE_EVERY: usize = 32;
 
 /// A reader up to this many steps ahead has overtaken the replay; one farther away is unrelated.
 const OVERTAKING: usize = 24;
+
+/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would
+/// become several requests.
+const LEAST: u64 = 128 << 10;
+const MOST: u64 = 256 << 10;
 
 /// The gap in bytes between two parts of a file that is read as well: a request costs more.
 const GAP: u64 = 16 * PAGE;
@@ -70,12 +77,41 @@ pub(crate) struct Replay {
 pub(crate) struct OpenFile(Option<(usize, OwnedFd)>);
 
 /// The limits of reading ahead.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Limits {
     /// The total in bytes, a part of the memory that was free.
     pub(crate) budget: u64,
-    /// Bytes that the kernel accepts at a time.
-    pub(crate) at_a_time: u64,
+    pub(crate) read_ahead: Arc<KernelReadAhead>,
+}
+
+/// How much the kernel reads ahead at a time. That is set when the mount has shaken hands, which
+/// may be later than the companion starts; the first answer of the mount is later still.
+#[derive(Debug)]
+pub(crate) struct KernelReadAhead {
+    file: Option<std::fs::File>,
+    bytes: OnceLock<u64>,
+}
+
+impl KernelReadAhead {
+    /// `file` has it in KiB.
+    pub(crate) fn new(file: Option<std::fs::File>) -> Self {
+        Self {
+            file,
+            bytes: OnceLock::new(),
+        }
+    }
+
+    /// In bytes. Call it when the mount has answered.
+    fn bytes(&self) -> u64 {
+        *self.bytes.get_or_init(|| {
+            let mut text = [0; 32];
+            let length = self.file.as_ref().map(|file| file.read_at(&mut text, 0));
+            let length = length.and_then(Result::ok).unwrap_or(0);
+            let kib = str::from_utf8(&text[..length]).ok();
+            let kib = kib.and_then(|kib| kib.trim().parse::<u64>().ok());
+            (kib.unwrap_or(0).saturating_mul(1 << 10)).clamp(LEAST, MOST)
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -367,7 +403,7 @@ impl Replay {
         for Range { start, end } in ranges {
             let mut at = start;
             while at < end {
-                let length = (end - at).min(self.limits.at_a_time);
+                let length = (end - at).min(self.limits.read_ahead.bytes());
                 client::read_ahead(opened, at, length)?;
                 at += length;
             }
@@ -484,7 +520,7 @@ pub(crate) mod tests {
     fn replay(profile: &Profile, program: &str) -> Replay {
         let limits = Limits {
             budget: u64::MAX,
-            at_a_time: WINDOW_BYTES,
+            read_ahead: Arc::new(KernelReadAhead::new(None)),
         };
         Replay::new(profile, program.as_bytes(), limits)
     }

@@ -56,8 +56,8 @@ pub struct Settings {
     pub is_named: bool,
     /// Whether launches may be replayed: they may fetch from a URL.
     pub replays: bool,
-    /// Bytes that the kernel reads ahead for this mount at a time.
-    pub at_a_time: u64,
+    /// Has the KiB that the kernel reads ahead for this mount at a time, as soon as it is served.
+    pub read_ahead: Option<File>,
     /// The origin of announced profiles.
     pub origin: Origin,
     /// Opens `/proc/meminfo`.

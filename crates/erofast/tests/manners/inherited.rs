@@ -121,7 +121,15 @@ fn an_image_that_is_open_is_kept_to_read_only() {
         let image = site.image().canonicalize().unwrap();
         let open = descriptors(server, &image);
         assert!(!open.is_empty());
-        for pid in [server, parent(server)] {
+        let helper = parent(server);
+        let others = children(helper);
+        // The companion among them is older than the last use of the caller's descriptors.
+        for pid in others.into_iter().filter(|pid| *pid != server) {
+            assert_eq!(descriptors(pid, &image), Vec::<String>::new(), "{pid}");
+            let ready = site.path("ready");
+            assert_eq!(descriptors(pid, &ready), Vec::<String>::new(), "{pid}");
+        }
+        for pid in [server, helper] {
             for info in descriptors(pid, &image) {
                 let flags = info.lines().find_map(|line| line.strip_prefix("flags:\t"));
                 let flags = flags.unwrap().trim();

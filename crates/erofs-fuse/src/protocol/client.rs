@@ -188,7 +188,8 @@ impl MountHelper {
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
     }
 
-    /// Starts the companion, which already has [what it needs](Events::describe).
+    /// Call this before [mounting](Self::mount): starts the companion with the mount. It already
+    /// has [what it needs](Events::describe).
     pub(crate) fn look_ahead(&self) -> Result<(), Error> {
         self.call(Request::LookAhead).map(drop)
     }

@@ -34,7 +34,7 @@ pub enum Request {
     Events,
     /// The eventfd that wakes the companion.
     Wake,
-    /// Start the companion: it may look ahead of a launch that begins with the mount.
+    /// Start the companion with the mount: it may look ahead of a launch that begins then.
     LookAhead,
     /// Write what launches decode; the answer carries the socket for it. Allowed once per mount.
     KeepDecoded,

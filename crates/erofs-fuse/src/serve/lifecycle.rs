@@ -172,9 +172,18 @@ impl Serving<'_> {
         let (engine, options) = (self.engine, &self.request.options);
         let image = Arc::new(self.image());
         let resumes = self.start == Start::Successor;
+        let events;
         let session = match resumes {
-            true => self.resume(helper, &image)?,
-            false => self.mount(helper, &image)?,
+            true => {
+                let session = self.resume(helper, &image)?;
+                events = self.events(helper, &image)?;
+                session
+            }
+            false => {
+                // First: the companion starts with the mount, beside the handshake.
+                events = self.events(helper, &image)?;
+                self.mount(helper, &image)?
+            }
         };
         let mut unmount = UnmountGuard {
             // A successor that does not get this far leaves the mount to the next one.
@@ -195,7 +204,6 @@ impl Serving<'_> {
             true => None,
             false => self.decoded(unmount.helper, &image),
         };
-        let events = self.events(unmount.helper, &image)?;
         let random = random_faults(options, &session);
         if let Some(random) = &random {
             image.set_random_faults(Arc::clone(random));

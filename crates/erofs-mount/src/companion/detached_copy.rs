@@ -1,7 +1,8 @@
 //! A copy of the mount that has no path (open_tree(2)): looking names up in it does not keep the
 //! mount busy, so any program can unmount it at any time.
 //!
-//! A process that resolves the path of the mount uses the mount while it does so. Therefore a
+//! The first one can be made [with the mount](crate::mounting::Made), before that has a path. A
+//! process that resolves the path of the mount uses the mount while it does so. Therefore a
 //! short-lived child process makes the copy in a separate mount namespace: there the path leads to
 //! another copy. Ordinary users get a user namespace along with it; if that is refused, there is no
 //! copy, and no name is looked up.

@@ -68,6 +68,8 @@ pub(super) struct StoredProfile {
     pub(super) name: Vec<u8>,
     /// Version of the file when it was last opened.
     pub(super) version: Option<String>,
+    /// The profile that came with the image before this process was started, until it is read.
+    pub(super) travelling: Option<File>,
 }
 
 impl Store for StoredProfile {
@@ -91,6 +93,9 @@ impl Store for StoredProfile {
     }
 
     fn travelling(&mut self) -> Result<Option<File>, String> {
+        if let Some(file) = self.travelling.take() {
+            return Ok(Some(file));
+        }
         let file = self.errands.ask(Request::Travelling, b"");
         let file = file.map_err(|error| error.to_string())?;
         Ok(file.map(File::from))

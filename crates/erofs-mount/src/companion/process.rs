@@ -61,7 +61,8 @@ pub(crate) struct CompanionOfMount {
     /// Used by this process, which reads no events.
     reader: Reader,
     text: OwnedFd,
-    mounted: Mounted,
+    /// Set when the process is started with the mount.
+    mounted: Option<Mounted>,
     profile: Option<ProfileFile>,
     /// The profile that travels with the image.
     travelling: Option<OwnedFd>,
@@ -83,8 +84,8 @@ struct Running {
 }
 
 impl CompanionOfMount {
+    /// For a mount that is not made yet.
     pub(crate) fn new(
-        mounted: &Mounted,
         profile: Option<ProfileFile>,
         travelling: Option<OwnedFd>,
         null: &OwnedFd,
@@ -106,7 +107,7 @@ impl CompanionOfMount {
             events,
             wake,
             text: errands::text()?,
-            mounted: mounted.clone(),
+            mounted: None,
             profile,
             running: None,
             errands: Vec::new(),
@@ -123,6 +124,11 @@ impl CompanionOfMount {
     pub(crate) fn has_come(&mut self, travelling: OwnedFd) {
         self.travelling = Some(travelling);
         self.reader.announce();
+    }
+
+    /// The file of the profile.
+    pub(crate) fn profile(&self) -> Option<&ProfileFile> {
+        self.profile.as_ref()
     }
 
     /// The place where a server records events.
@@ -147,14 +153,20 @@ impl CompanionOfMount {
     }
 
     /// Starts the process if launches may be expected, before programs can use the mount, so that
-    /// none gets ahead of it.
-    pub(crate) fn start_once(&mut self, request: &MountRequest) {
-        if self.profile.is_some() && self.running.is_none() && self.starts == 0 {
-            self.start(request);
+    /// none gets ahead of it. `copy`: of the mount, if there is one.
+    pub(crate) fn start_with(
+        &mut self,
+        mounted: &Mounted,
+        copy: Option<OwnedFd>,
+        request: &MountRequest,
+    ) {
+        self.mounted = Some(mounted.clone());
+        if self.profile.is_some() {
+            self.start(request, copy);
         }
     }
 
-    fn start(&mut self, request: &MountRequest) {
+    fn start(&mut self, request: &MountRequest, copy: Option<OwnedFd>) {
         self.starts += 1;
         let Ok((socket, theirs)) = socket_pair() else {
             return;
@@ -162,15 +174,23 @@ impl CompanionOfMount {
         let Ok((end, held)) = std::io::pipe() else {
             return;
         };
-        let mut kept = inherited::named_descriptors();
+        // The others are for the server and for those that wait for the mount.
+        let named = inherited::named_by_profile(request.options.profile.as_ref());
+        let mut kept: Vec<_> = named.into_iter().collect();
         let open = [&self.events, &self.wake, &self.text, &self.null];
         kept.extend(open.map(AsRawFd::as_raw_fd));
+        kept.extend(
+            [&self.travelling, &copy]
+                .into_iter()
+                .flatten()
+                .map(AsRawFd::as_raw_fd),
+        );
         kept.push(end.as_raw_fd());
         let child = ChildProcess::fork(theirs, &kept, || {
             let _ = rustix::thread::set_name(NAME);
             let _ = rustix::stdio::dup2_stdout(&self.null);
             let _ = rustix::stdio::dup2_stderr(&self.null);
-            self.run(request, end.as_fd())
+            self.run(request, copy, end.as_fd())
         });
         self.running = child.ok().map(|child| Running {
             child,
@@ -185,7 +205,7 @@ impl CompanionOfMount {
     /// Call this when [`watched`](Self::watched) is readable. Returns a line for the log.
     pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
         let Some(running) = &self.running else {
-            self.start(request);
+            self.start(request, None);
             return None;
         };
         match receive(&running.socket) {
@@ -201,11 +221,12 @@ impl CompanionOfMount {
                 let _ = respond(&running.socket, &answer);
             }
             Ok(asked) => {
+                let mounted = self.mounted.as_ref()?;
                 let child = errands::run(
                     asked,
                     running.socket.as_fd(),
                     &self.text,
-                    &self.mounted,
+                    mounted,
                     self.profile.as_mut(),
                 );
                 self.errands.extend(child);
@@ -267,6 +288,14 @@ impl CompanionOfMount {
         }
     }
 
+    /// The mount failed before it was served, so there is nothing to write. A request of the
+    /// process may have no answer before this process ends as well, so nobody waits for it.
+    pub(crate) fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            let _ = running.child.signal(Signal::KILL);
+        }
+    }
+
     /// The mount has ended: writes what was learned.
     pub(crate) fn finish(&mut self, request: &MountRequest) {
         let deadline = Instant::now() + END;
@@ -299,11 +328,12 @@ impl CompanionOfMount {
     }
 
     /// Runs in the companion's process. Returns its exit status.
-    fn run(&self, request: &MountRequest, end: BorrowedFd<'_>) -> i32 {
-        let Ok(reader) = map(&self.events, &self.wake) else {
+    fn run(&self, request: &MountRequest, copy: Option<OwnedFd>, end: BorrowedFd<'_>) -> i32 {
+        let reader = map(&self.events, &self.wake);
+        let (Ok(reader), Some(mounted)) = (reader, &self.mounted) else {
             return NEVER;
         };
-        match self.look_ahead(request, &reader, end) {
+        match self.look_ahead(request, mounted, copy, &reader, end) {
             Ok(status) => status,
             Err(error) => {
                 Companion::fail(&reader, &format!("no read-ahead for launches: {error}"));
@@ -312,13 +342,11 @@ impl CompanionOfMount {
         }
     }
 
-    fn is_mounted(&self) -> bool {
-        read_table().is_ok_and(|table| self.mounted.id.find(&table).is_some())
-    }
-
     fn look_ahead(
         &self,
         request: &MountRequest,
+        mounted: &Mounted,
+        copy: Option<OwnedFd>,
         reader: &Reader,
         end: BorrowedFd<'_>,
     ) -> Result<i32, Error> {
@@ -332,41 +360,56 @@ impl CompanionOfMount {
             Ok(profile.open()?.map(File::from))
         };
         let known = open();
-        let mut settings = self.settings(request, known.as_ref().err());
-        let known = known.ok().flatten();
-        if !Companion::wait_for_work(reader, known.as_ref(), &settings, end) {
-            return Ok(0);
+        let mut settings = self.settings(request, mounted, known.as_ref().err());
+        let mut known = known.ok().flatten();
+        let mut copy = copy;
+        if !Companion::has_work(reader, known.as_ref(), &settings) {
+            // While this process sleeps, it would keep the filesystem.
+            copy = None;
+            if !Companion::wait_for_work(reader, &settings, end) {
+                return Ok(0);
+            }
+            // Others may have written it by now.
+            let opened = open();
+            settings.trouble = opened.as_ref().err().map(ToString::to_string);
+            known = opened.ok().flatten();
         }
-        // Others may have written it by now.
-        let known = open();
-        settings.trouble = known.as_ref().err().map(ToString::to_string);
         let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3);
         let socket = socket.map_err(Error::io("stdin"))?;
         let text = self.text.try_clone().map_err(Error::std_io("dup"))?;
         let errands = Arc::new(Errands::new(socket, text));
-        let root = match detached_copy::copy(&self.mounted) {
+        let is_mounted = || read_table().is_ok_and(|table| mounted.id.find(&table).is_some());
+        let root = match copy.map_or_else(|| detached_copy::copy(mounted), Ok) {
             Ok(root) => Some(root),
-            Err(error) if self.is_mounted() => return Err(error),
+            Err(error) if is_mounted() => return Err(error),
             // The recorded names are those needed most.
             Err(_) => None,
         };
-        let mount = CopiedMount::new(self.mounted.clone(), Arc::clone(&errands))?;
+        let mount = CopiedMount::new(mounted.clone(), Arc::clone(&errands))?;
         if request.options.sandbox != SandboxMode::Off {
             sandbox::enter(root.as_ref());
         }
         mount.keep(root);
+        let travelling = self.travelling.as_ref().map(OwnedFd::try_clone);
+        let travelling = travelling.transpose().map_err(Error::std_io("dup"))?;
         let store = Box::new(StoredProfile {
             errands,
             name,
             version: None,
+            travelling: travelling.map(File::from),
         });
         let reader = map(&self.events, &self.wake)?;
         let companion = Companion::new(reader, Arc::new(mount), store, settings);
-        companion.run(known.ok().flatten(), end);
+        companion.run(known, end);
         Ok(0)
     }
 
-    fn settings(&self, request: &MountRequest, trouble: Option<&Error>) -> Settings {
+    fn settings(
+        &self,
+        request: &MountRequest,
+        mounted: &Mounted,
+        trouble: Option<&Error>,
+    ) -> Settings {
         let location = request.options.profile.as_ref();
         let records = request.options.records();
         let fetches = request.options.prefetch != Prefetch::None || !request.is_remote();
@@ -380,7 +423,7 @@ impl CompanionOfMount {
                 Some(Ok(url)) if url.reference().is_some() => Origin::Registry,
                 _ => Origin::Beside,
             },
-            at_a_time: read_ahead::bytes(&self.mounted),
+            read_ahead: read_ahead::open_to_read(mounted),
             memory: File::open("/proc/meminfo").ok(),
             trouble: trouble.map(ToString::to_string),
         }

@@ -5,16 +5,17 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount,
+    open_tree,
 };
 
 use super::expected::ExpectedMount;
 use super::identity::MountId;
-use super::mounted::Mounted;
+use super::mounted::{Made, Mounted};
 use super::plan::MountPlan;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
@@ -22,12 +23,11 @@ use erofs_fuse::request::FSTYPE;
 /// Bytes in a value of fsconfig(2), without the terminating zero.
 const LONGEST_VALUE: usize = 255;
 
-/// Mounts, and also returns the descriptor of `/dev/fuse`. `expect`: see
-/// [`mount`](super::mount::mount).
+/// Mounts. `expect`: see [`mount`](super::mount::mount).
 pub(crate) fn mount(
     plan: &MountPlan<'_>,
     expect: &mut impl FnMut(ExpectedMount) -> Result<(), Error>,
-) -> Result<(Mounted, OwnedFd), Error> {
+) -> Result<Made, Error> {
     let device = open_device()?;
     let nul = |what| move |_| Error::mountpoint(&plan.mountpoint, format!("{what} a NUL byte"));
     let source = CString::new(plan.source.as_bytes()).map_err(nul("the image's path contains"))?;
@@ -46,8 +46,13 @@ pub(crate) fn mount(
             expect(ExpectedMount::Known(mounted.clone()))?;
             let flags =
                 MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+            let copy = copy(&root);
             move_mount(&root, "", CWD, &plan.mountpoint, flags).map_err(Error::io(what()))?;
-            Ok((mounted, device))
+            Ok(Made {
+                mounted,
+                device,
+                copy,
+            })
         }
         // Before Linux 5.2, or in a container whose filter does not know the calls.
         Err(Errno::NOSYS | Errno::PERM) => {
@@ -61,7 +66,11 @@ pub(crate) fn mount(
             expect(ExpectedMount::next(plan.mountpoint.clone(), true))?;
             rustix::mount::mount(&*source, &plan.mountpoint, FSTYPE, flags, &*data)
                 .map_err(Error::io(what()))?;
-            Ok((Mounted::top(plan.mountpoint.clone(), true)?, device))
+            Ok(Made {
+                mounted: Mounted::top(plan.mountpoint.clone(), true)?,
+                device,
+                copy: None,
+            })
         }
         Err(errno) => Err(Error::io(what())(errno)),
     }
@@ -83,6 +92,14 @@ fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result
     fsconfig_create(&context)?;
     let attributes = attributes(plan.options.flags());
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// A copy of a mount that has no path. Only as long as the mount has none either: afterwards it may
+/// have peers, whose mounts would appear in the copy.
+fn copy(root: &OwnedFd) -> Option<OwnedFd> {
+    let empty = OpenTreeFlags::from_bits_retain(AtFlags::EMPTY_PATH.bits());
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | empty;
+    open_tree(root, "", flags).ok()
 }
 
 fn attributes(flags: MountFlags) -> MountAttrFlags {

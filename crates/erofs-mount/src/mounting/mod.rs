@@ -26,7 +26,7 @@ pub(crate) use connection::{Connection, abort_file};
 pub(crate) use enable_uring::{EnableUringGuard, EnableUringRestorer};
 pub(crate) use expected::ExpectedMount;
 pub(crate) use mount::mount;
-pub(crate) use mounted::Mounted;
+pub(crate) use mounted::{Made, Mounted};
 pub(crate) use place::top_mount;
 pub use place::{erofast_mount_at, mountpoint_of};
 pub(crate) use table::{

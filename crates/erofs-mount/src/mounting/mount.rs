@@ -1,24 +1,21 @@
 //! Mounting: as root by the kernel's own calls, otherwise through fusermount3.
 
-use std::os::fd::OwnedFd;
-
 use rustix::io::Errno;
 
 use super::expected::ExpectedMount;
-use super::mounted::Mounted;
+use super::mounted::{Made, Mounted};
 use super::plan::MountPlan;
 use super::{direct, fusermount};
 use erofs_fuse::error::Error;
 use erofs_fuse::request::MountRequest;
 
-/// Mounts, without serving. Returns the descriptor of `/dev/fuse` that is bound to the mount.
-/// `expect` is called just before each mount is attached to the tree; if it fails, nothing is
-/// mounted.
+/// Mounts, without serving. `expect` is called just before each mount is attached to the tree; if
+/// it fails, nothing is mounted.
 pub(crate) fn mount(
     request: &MountRequest,
     max_read: usize,
     mut expect: impl FnMut(ExpectedMount) -> Result<(), Error>,
-) -> Result<(Mounted, OwnedFd), Error> {
+) -> Result<Made, Error> {
     let root = rustix::process::geteuid().is_root();
     let plan = MountPlan::new(request, root, max_read)?;
     if root {
@@ -37,5 +34,9 @@ pub(crate) fn mount(
             expected.unmount_dead();
         }
     })?;
-    Ok((Mounted::top(plan.mountpoint, false)?, device))
+    Ok(Made {
+        mounted: Mounted::top(plan.mountpoint, false)?,
+        device,
+        copy: None,
+    })
 }

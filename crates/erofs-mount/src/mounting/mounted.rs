@@ -21,6 +21,16 @@ pub(crate) struct Mounted {
     direct: bool,
 }
 
+/// A mount that nobody serves yet.
+pub(crate) struct Made {
+    pub(crate) mounted: Mounted,
+    /// The descriptor of `/dev/fuse` that is bound to it.
+    pub(crate) device: OwnedFd,
+    /// A copy of the mount that has no path, made before anybody could use the mount. It keeps the
+    /// filesystem. `None` as an ordinary user, and before Linux 6.15.
+    pub(crate) copy: Option<OwnedFd>,
+}
+
 /// The current place of a mount.
 enum Place {
     Unmounted,

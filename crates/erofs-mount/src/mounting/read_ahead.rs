@@ -1,6 +1,6 @@
 //! The kernel's read-ahead of a mount.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -36,11 +36,9 @@ pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
     file.ok().map(OwnedFd::from)
 }
 
-/// The read-ahead in bytes; 0 if unknown.
-pub(crate) fn bytes(mounted: &Mounted) -> u64 {
-    let kib = std::fs::read_to_string(path(mounted)).ok();
-    let kib = kib.and_then(|kib| kib.trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1 << 10)
+/// The file that has it, in KiB.
+pub(crate) fn open_to_read(mounted: &Mounted) -> Option<File> {
+    File::open(path(mounted)).ok()
 }
 
 fn path(mounted: &Mounted) -> String {

@@ -15,7 +15,7 @@ use crate::child::ChildProcess;
 use crate::companion::{
     CompanionOfMount, DecodedFile, DecodedKeeper, ProfileFile, travelling_file,
 };
-use crate::mounting::{self, Connection, EnableUringGuard, Mounted, passed, read_ahead};
+use crate::mounting::{self, Connection, EnableUringGuard, Made, Mounted, passed, read_ahead};
 use crate::outside::MountRecord;
 use erofs_fuse::error::Error;
 use erofs_fuse::options::ProfileLocation;
@@ -36,8 +36,12 @@ pub(crate) struct MountState {
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
     travelling: Option<OwnedFd>,
-    /// Exists since the handshake.
+    /// Exists since the server asked for it, before the mount.
     companion: Option<CompanionOfMount>,
+    /// Whether the companion starts with the mount.
+    looks_ahead: bool,
+    /// A copy of the mount, until the companion has it.
+    copy: Option<OwnedFd>,
     /// The decoded bytes of launches until they are requested; then their writer, until its first
     /// packet; then its process.
     decoded: Option<DecodedFile>,
@@ -68,6 +72,8 @@ impl MountState {
             profile,
             travelling,
             companion: None,
+            looks_ahead: false,
+            copy: None,
             decoded: None,
             keeper: None,
             keeping: None,
@@ -122,13 +128,10 @@ impl MountState {
                 read_ahead::set(mounted, &self.request.options)?;
                 self.alive()
             }
-            (Request::Events, Some(_)) => self.companion()?.events().map(Some),
-            (Request::Wake, Some(_)) => self.companion()?.wake().map(Some),
-            (Request::LookAhead, Some(_)) => {
-                self.companion()?;
-                if let Some(companion) = &mut self.companion {
-                    companion.start_once(&self.request);
-                }
+            (Request::Events, _) => self.companion()?.events().map(Some),
+            (Request::Wake, _) => self.companion()?.wake().map(Some),
+            (Request::LookAhead, None) => {
+                self.looks_ahead = true;
                 Ok(None)
             }
             // The other end is closed: requests sent there are ignored.
@@ -158,7 +161,9 @@ impl MountState {
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
         let is_kept = request.keeps_decoded() && self.keeping.is_none();
-        let is_reachable = self.profile.as_ref().is_none_or(ProfileFile::is_reachable);
+        let companion = self.companion.as_ref();
+        let profile = companion.map_or(self.profile.as_ref(), CompanionOfMount::profile);
+        let is_reachable = profile.is_none_or(ProfileFile::is_reachable);
         let none = || Error::Protocol("decoded bytes of this image are not kept".into());
         if !is_kept || !is_reachable || self.keeper.is_some() {
             return Err(none());
@@ -181,16 +186,25 @@ impl MountState {
 
     /// The companion of the mount, whose process is started later.
     fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
-        let none = || Error::Protocol("there is no mount".into());
         let companion = match self.companion.take() {
             Some(companion) => companion,
             None => {
-                let (mounted, _) = self.mounted.as_ref().ok_or_else(none)?;
                 let (profile, travelling) = (self.profile.take(), self.travelling.take());
-                CompanionOfMount::new(mounted, profile, travelling, &self.null)?
+                CompanionOfMount::new(profile, travelling, &self.null)?
             }
         };
         Ok(self.companion.insert(companion))
+    }
+
+    /// Starts the companion of a mount that was just made. Its server shakes hands meanwhile, and
+    /// the companion's first request waits for that.
+    pub(crate) fn start_companion(&mut self) {
+        let copy = self.copy.take();
+        if let Some(companion) = self.companion.as_mut().filter(|_| self.looks_ahead)
+            && let Some((mounted, _)) = &self.mounted
+        {
+            companion.start_with(mounted, copy, &self.request);
+        }
     }
 
     /// Handles a child's change of state.
@@ -220,7 +234,12 @@ impl MountState {
             }
             Ok(())
         });
-        let (mounted, device) = made.inspect_err(|_| drop(alive.take()))?;
+        let Made {
+            mounted,
+            device,
+            copy,
+        } = made.inspect_err(|_| drop(alive.take()))?;
+        self.copy = copy.filter(|_| self.looks_ahead);
         alive.iter().for_each(watcher::is_mounted);
         self.record = MountRecord::new(&mounted.id.device).ok();
         let server = self.server;
@@ -396,7 +415,10 @@ impl MountState {
         let aborted = connection.abort(&mounted);
         // After it: a companion may be waiting for a dead server.
         if let Some(companion) = &mut self.companion {
-            companion.finish(&self.request);
+            match self.replaceable.served {
+                true => companion.finish(&self.request),
+                false => companion.kill(),
+            }
         }
         let left_behind = self.request.options.auto_unmount || !self.handshake_done;
         if left_behind && !self.detached {

@@ -436,7 +436,11 @@ impl Helper {
         if is_for_standby(request) && outcome.is_ok() {
             self.renew_standby();
         }
-        self.respond(&self.server, request, outcome)
+        let answered = self.respond(&self.server, request, outcome);
+        if matches!(request, Request::Mount { .. }) {
+            self.state.start_companion();
+        }
+        answered
     }
 
     /// Starts a standby that knows what this process knows now, and then ends the last one.
@@ -618,13 +622,10 @@ impl Helper {
 }
 
 /// Whether the answer changes what a standby must know: the server that has the mount, its files,
-/// the descriptors of the device, the companion.
+/// the descriptors of the device. The companion is older than the first of these.
 fn is_for_standby(request: Request) -> bool {
-    use Request::{Clone, LookAhead, Open, Resume, Served};
-    matches!(
-        request,
-        Open { .. } | Clone { .. } | Resume | Served | LookAhead
-    )
+    use Request::{Clone, Open, Resume, Served};
+    matches!(request, Open { .. } | Clone { .. } | Resume | Served)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

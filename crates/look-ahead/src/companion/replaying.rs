@@ -14,11 +14,6 @@ use crate::client;
 use crate::replay::{Limits, Replay};
 use crate::travelling::{Candidate, Known, Origin, PATH_IN_MOUNT};
 
-/// Bytes that are read ahead at a time. No kernel takes less, and over `/dev/fuse` more would
-/// become several requests.
-const LEAST: u64 = 128 << 10;
-const MOST: u64 = 256 << 10;
-
 /// The most replays of one mount: those at its beginning, and those of programs launched later.
 pub(super) const MOST_REPLAYS: usize = 64;
 
@@ -125,11 +120,11 @@ impl Companion {
         let memory = self.settings.memory.as_ref().map_or(0, free_memory);
         let limits = Limits {
             budget: memory / 2 / known.len() as u64,
-            at_a_time: self.settings.at_a_time.clamp(LEAST, MOST),
+            read_ahead: Arc::clone(&self.read_ahead),
         };
         for known in known {
             let Program { profile, path, .. } = &known.program;
-            let replay = Arc::new(Replay::new(profile, path, limits));
+            let replay = Arc::new(Replay::new(profile, path, limits.clone()));
             self.replays.push(Arc::clone(&replay));
             if known.origin != Origin::Here {
                 self.unproved.push((known, Arc::clone(&replay)));

@@ -18,18 +18,15 @@ const NAP: Duration = Duration::from_millis(20);
 const KEPT: Duration = Duration::from_millis(50);
 
 impl Companion {
+    /// Whether there is work before anything happens in the mount. `file` holds what was learned
+    /// from launches.
+    pub fn has_work(reader: &Reader, file: Option<&File>, settings: &Settings) -> bool {
+        settings.learns && (travels(reader) || file.is_some_and(is_expected_by))
+    }
+
     /// Waits until there is work, before anything untrusted is read; returns false if the mount
-    /// ends first. `file` holds what was learned from launches.
-    pub fn wait_for_work(
-        reader: &Reader,
-        file: Option<&File>,
-        settings: &Settings,
-        end: BorrowedFd<'_>,
-    ) -> bool {
-        let travels = || reader.arrivals() > 0 || reader.is_inside() == Some(true);
-        if settings.learns && (travels() || file.is_some_and(is_expected_by)) {
-            return true;
-        }
+    /// ends first.
+    pub fn wait_for_work(reader: &Reader, settings: &Settings, end: BorrowedFd<'_>) -> bool {
         let mut report = json!({"state": "learning", "programs": []});
         if let Some(line) = &settings.trouble {
             report["error"] = json!(line);
@@ -44,7 +41,7 @@ impl Companion {
             let watched = [(reader.as_fd(), PollFlags::IN), (end, PollFlags::IN)];
             wait(&watched, None);
             // Before the end: an event recorded by then may begin a launch.
-            !reader.may_sleep(until) || settings.learns && travels()
+            !reader.may_sleep(until) || settings.learns && travels(reader)
         };
         reader.awake();
         woken
@@ -97,6 +94,11 @@ impl Companion {
         }
         self.mount.release();
     }
+}
+
+/// Whether a profile that came with the image has arrived.
+fn travels(reader: &Reader) -> bool {
+    reader.arrivals() > 0 || reader.is_inside() == Some(true)
 }
 
 /// Which of the descriptors have an event.
