@@ -16,7 +16,7 @@ use crate::mounting::answer_within;
 use erofs_fuse::error::Error;
 
 /// Far longer than reading `/proc` takes; a user may have many processes with many descriptors.
-const SEARCH: Duration = Duration::from_secs(5);
+const SEARCH: Duration = Duration::from_secs(20);
 
 /// How long a process may wait for a device before it is asked: a process in a frozen cgroup of
 /// version 1 looks the same.
