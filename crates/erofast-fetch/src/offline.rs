@@ -55,11 +55,8 @@ impl Known {
     /// line.
     pub fn instead_of(&self, failure: &Failure) -> String {
         let since = self.since.map_or_else(String::new, |since| {
-            format!(" of {}", httpdate::fmt_http_date(since))
+            format!(", confirmed {}", httpdate::fmt_http_date(since))
         });
-        format!(
-            "used from the cache, as known from the answer{since}: {}",
-            failure.text
-        )
+        format!("using the copy in the cache{since}: {}", failure.text)
     }
 }

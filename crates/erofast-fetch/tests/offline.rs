@@ -38,7 +38,7 @@ fn an_image_that_is_all_there_is_read_when_its_server_does_not_answer() {
             let (bytes, line) = whole(&url, &auto);
             assert_eq!(bytes, image(LENGTH));
             let line = line.unwrap_or_else(|| panic!("{fault:?}"));
-            let begin = "used from the cache, as known from the answer of ";
+            let begin = "using the copy in the cache, confirmed ";
             assert!(
                 line.starts_with(begin) && line.contains(" GMT: "),
                 "{fault:?}: {line}"

@@ -582,7 +582,7 @@ fn an_image_of_layers_needs_no_registry_once_it_is_there() {
     assert!(
         file.offline()
             .unwrap()
-            .starts_with("used from the cache, as known from the answer of ")
+            .starts_with("using the copy in the cache, confirmed ")
     );
     assert_eq!(file.layers().len(), 2);
     assert_eq!(read_layers(&mut fetcher, &options), expected);
