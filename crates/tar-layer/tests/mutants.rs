@@ -48,7 +48,7 @@ fn no_damage_is_more_than_one_line() {
     let (good, mut numbers) = (archive(), Numbers(0x9e37_79b9_7f4a_7c15));
     let contents = || tempfile::tempfile().expect("a file");
     let mut rewritten = 0;
-    for _ in 0..4000 {
+    for _ in 0..1000 {
         let mut bad = good.clone();
         for _ in 0..1 + numbers.below(3) {
             let at = numbers.below(bad.len());
@@ -84,5 +84,5 @@ fn no_damage_is_more_than_one_line() {
             }
         }
     }
-    assert!(rewritten > 100, "{rewritten}");
+    assert!(rewritten > 25, "{rewritten}");
 }
