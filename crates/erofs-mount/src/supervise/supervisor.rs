@@ -123,6 +123,13 @@ impl Signals {
         }
         Ok(())
     }
+
+    /// Drops signals that came before: to a standby, which acts on none.
+    fn forget(&self) {
+        for signals in self.ending.iter().chain([&self.upgrade]) {
+            while rustix::io::read(signals, &mut [0; 128]).is_ok() {}
+        }
+    }
 }
 
 struct Helper {
@@ -472,6 +479,7 @@ impl Helper {
     /// Acts as the mount helper from now on, in place of one that is dead; returns the exit status.
     fn take_over(&mut self) -> i32 {
         let _ = rustix::stdio::dup2_stdin(&self.servers.null);
+        self.signals.forget();
         self.state.takes_over();
         let killed = self.server.kill();
         // Not a child of this process.

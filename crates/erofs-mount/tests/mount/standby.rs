@@ -16,6 +16,7 @@ use crate::{Test, request, soon};
 
 pub const TESTS: &[Test] = tests![
     whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices,
+    signals_to_a_standby_end_nothing_once_it_takes_over,
     a_standby_is_refused_where_it_could_replace_nothing,
 ];
 
@@ -101,6 +102,23 @@ fn whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices() {
     for pid in [now.helper, now.server, now.standby] {
         soon("the end of its processes", || place::is_gone(pid));
     }
+}
+
+fn signals_to_a_standby_end_nothing_once_it_takes_over() {
+    let place = Place::new();
+    match mount(&request(&image("lz4-4k"), &place, "standby")) {
+        Err(error) => return println!("skipped: {error}"),
+        Ok(()) => assert!(is_restarted(&place)),
+    }
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let before = Processes::without(&place, &[]);
+        kill_process(before.standby, signal).unwrap();
+        kill_process(before.helper, Signal::KILL).unwrap();
+        let after = Processes::without(&place, &[before.helper]);
+        assert!(fs::read_dir(&place.path).unwrap().count() > 3);
+        assert_ne!(before.helper, after.helper);
+    }
+    soon("the unmounting", || umount(&place.path, false).is_ok());
 }
 
 fn a_standby_is_refused_where_it_could_replace_nothing() {
