@@ -77,9 +77,9 @@ pub struct Engine {
     /// Whether other programs keep the CPUs busy, and the resulting priority.
     contention: Arc<CpuContention>,
     images: Images,
-    /// Exists with several images.
+    /// Exists with several images, and with a single layer that was an archive.
     merged: Option<MergedDirectories>,
-    /// Of several images: which have names that are all just names.
+    /// With a tree: which images have names that are all just names.
     rewritten: Box<[bool]>,
     common: Arc<Common>,
     pool: Arc<PagePool>,

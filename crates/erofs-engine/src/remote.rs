@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use remote_image::registry::Version;
 use remote_image::{Class, Fetcher, ImageUrl, Options, RemoteFile};
 use rustix::fs::MemfdFlags;
 
@@ -46,6 +47,14 @@ pub(crate) fn read(
 /// The URL given instead of a path, if it is one. The error is one line.
 pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
+}
+
+/// Whether it is a URL with a tag or a digest in a registry, and not that of a layer.
+pub(crate) fn is_image_of_registry(path: &Path) -> bool {
+    let reference = url(path).and_then(Result::ok);
+    let reference = reference.and_then(|source| source.reference());
+    let version = reference.map(|reference| reference.version);
+    matches!(version, Some(Version::Tag(_) | Version::Digest(_)))
 }
 
 /// A file beside an image: its path or URL with `suffix`.

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::deaths::replace;
 use super::{Mounts, compare, generate, missing, write};
 use crate::common::{erofast, fetcher};
-use crate::repository::{EROFS, Repository};
+use crate::repository::{EROFS, Repository, TAR};
 
 const TAR_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
@@ -195,5 +195,67 @@ fn archives_and_images_are_layers_of_one_tree() {
     assert_eq!(
         fs::read_to_string(ours.join("d/kept")).expect("a file"),
         "base"
+    );
+}
+
+/// As containerd shows it. An overlayfs needs the whiteouts of a layer that is named by itself.
+#[test]
+fn the_only_layer_shows_no_whiteouts_unless_it_is_named_as_a_layer() {
+    if let Some(why) = missing() {
+        println!("skipped: {why}");
+        return;
+    }
+    if fetcher().is_none() {
+        return;
+    }
+    let mut mounts = Mounts::new();
+    let tree = mounts.place.path().join("tree");
+    write(
+        &tree,
+        &[
+            ("a", "a"),
+            (".wh.gone", ""),
+            ("d/.wh.q", ""),
+            ("d/x", "x"),
+            ("o/.wh..wh..opq", ""),
+            ("o/y", "y"),
+        ],
+    );
+    let tar = Command::new("tar")
+        .arg("-C")
+        .arg(&tree)
+        .args(["-cf", "-", "."])
+        .output();
+    let registry = Repository::new();
+    let layer = registry.put_blob(&tar.expect("tar").stdout, TAR);
+    let manifest = registry.put_manifest("v1", &json!({ "layers": [layer] }));
+    let cache = mounts.point("cache");
+    let image = PathBuf::from(registry.url(":v1"));
+    let checked = run("check", &cache, &image, &[]);
+    let why = String::from_utf8_lossy(&checked.stderr).into_owned();
+    if !checked.status.success() && why.contains("mkfs.erofs") {
+        println!("skipped: {why}");
+        return;
+    }
+    assert!(checked.status.success(), "{checked:?}");
+    let listed = run("ls", &cache, &image, &["-R"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains('a') && !listed.contains("gone"), "{listed}");
+    let options = format!("cache_dir={}", cache.display());
+    let names = |mounts: &mut Mounts, image: PathBuf| {
+        let ours = mounts.erofast(&[image], &options);
+        let names = compare::tree(&ours).into_keys();
+        let names: Vec<_> = names.map(|path| path.display().to_string()).collect();
+        names
+    };
+    let shown = ["", "a", "d", "d/x", "o", "o/y"];
+    assert_eq!(names(&mut mounts, image), shown);
+    let pinned = PathBuf::from(registry.url(&format!("@{manifest}")));
+    assert_eq!(names(&mut Mounts::new(), pinned), shown);
+    let digest = layer["digest"].as_str().expect("a digest");
+    let layer = registry.url(&format!("@{manifest}#layer={digest}"));
+    assert_eq!(
+        names(&mut Mounts::new(), layer.into()),
+        ["", "a", "d", "d/q", "d/x", "gone", "o", "o/y"]
     );
 }

@@ -138,6 +138,12 @@ impl Device {
         layers.iter().map(|layer| layer.url().into()).collect()
     }
 
+    /// Whether it is the image that a tag or a digest in a registry names, and not one of its
+    /// layers.
+    pub(crate) fn is_image_of_registry(&self) -> bool {
+        remote::is_image_of_registry(&self.path)
+    }
+
     /// Compares it with what another process opened before this one, from now on.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {

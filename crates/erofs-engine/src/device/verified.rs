@@ -189,6 +189,11 @@ impl StoredDevice {
         self.device.prefetch(ranges);
     }
 
+    /// Whether it is the image that a tag or a digest in a registry names.
+    pub(crate) fn is_image_of_registry(&self) -> bool {
+        self.device.is_image_of_registry()
+    }
+
     /// The files at URLs, with their names for messages.
     pub(crate) fn remote(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
         self.files()

@@ -57,12 +57,19 @@ struct Found {
 }
 
 impl Engine {
-    /// Merges several images into one tree.
+    /// Merges several images into one tree. A registry's image with a single layer is also such a
+    /// tree if the layer was an archive: its whiteouts hide nothing, and no reader sees them.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
-        if self.image_count() > 1 {
+        let is_one_image = self.image_count() == 1;
+        if !is_one_image || self.images.top().devices[0].is_image_of_registry() {
             let request = self.waiting();
             let rewritten = self.find_rewritten(&request);
             drop(request);
+            // A fault of one image's root is its reader's.
+            let is_as_it_is = is_one_image && !matches!(rewritten.as_deref(), Ok([true]));
+            if is_as_it_is {
+                return Ok(());
+            }
             self.rewritten = rewritten?;
             let request = self.waiting();
             let root = self.merged_root(&request)?;
@@ -121,7 +128,7 @@ impl Engine {
         Ok(directory.is_some_and(|directory| directory.is_merged()))
     }
 
-    /// The directory of the tree with this number; `None` if there is a single image.
+    /// The directory of the tree with this number; `None` if the image is shown as it is.
     pub(super) fn merged_directory(
         &self,
         request: &Request<'_>,
