@@ -13,17 +13,12 @@ use reqwest::{Response, StatusCode};
 use crate::convert::{Named, convert, find};
 use crate::failure::{Failure, NO_TLS, in_time};
 use crate::http::{Server, identity};
-use crate::layers::Layer;
+use crate::layers::{BEGINNING, Layer, is_image};
 use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
 /// Used if a registry that is contacted without TLS speaks it.
 const HAS_TLS: &str = "the server speaks TLS (use it with oci.plain_http=off)";
-
-/// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
-const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
-/// The mark of the superblock, and its offset.
-const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -181,8 +176,7 @@ fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLaye
     });
 }
 
-/// Whether a layer declared as an archive really is one: images occur under that type too. Archives
-/// need no mark: old ones have none, nor has one of nothing.
+/// Whether a layer declared as an archive really is one: images occur under that type too.
 async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result<bool, Failure> {
     let Layer::Tar(TarLayer { digest, bytes, .. }) = layer else {
         return Ok(false);
@@ -190,11 +184,10 @@ async fn is_archive(server: &Server, options: &Options, layer: &Layer) -> Result
     let server = server.blob(digest)?;
     let begin = async || {
         let response = server.get(&(0..BLOCK.min(*bytes)), None).await?;
-        crate::answer::begin(response, EROFS_MAGIC.1 + EROFS_MAGIC.0.len()).await
+        crate::answer::begin(response, BEGINNING).await
     };
     let begin = patiently(options, begin).await?;
-    let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
-    Ok(has(TAR_MAGIC) || !has(EROFS_MAGIC))
+    Ok(!is_image(&begin))
 }
 
 /// Names the option if a registry is contacted without TLS but has it, or the other way round.

@@ -15,6 +15,21 @@ use crate::failure::Failure;
 /// The most devices of an image: their names have to fit in a packet.
 const DEVICES: usize = 50;
 
+/// The mark near the beginning of tar archives, and its offset (POSIX, ustar).
+const TAR_MAGIC: (&[u8], usize) = (b"ustar", 257);
+/// The mark of the superblock, and its offset.
+const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
+
+/// Bytes at the beginning that tell an image from an archive.
+pub const BEGINNING: usize = EROFS_MAGIC.1 + EROFS_MAGIC.0.len();
+
+/// Whether this is the beginning of an image. Archives need no mark: old ones have none, nor has
+/// one of nothing.
+pub fn is_image(begin: &[u8]) -> bool {
+    let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
+    has(EROFS_MAGIC) && !has(TAR_MAGIC)
+}
+
 /// A blob as described by a manifest or an index.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,6 +99,11 @@ impl Descriptor {
         let digest = self.digest.clone();
         let other = || Failure::lasting(format!("the manifest: not a sha256 digest: {digest}"));
         is_digest(&digest).then(|| digest.clone()).ok_or_else(other)
+    }
+
+    /// The bytes of the blob.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// Whether it is the launch profile of the image, and no layer of it.

@@ -210,6 +210,12 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
         let line = format!("the config of the image has a different digest: {digest}");
         return Err(Failure::lasting(line));
     }
+    let (found, stated) = (body.len() as u64, config.size());
+    if found != stated {
+        let line =
+            format!("the config of the image has {found} bytes, but {stated} in the manifest");
+        return Err(Failure::lasting(line));
+    }
     let config: Result<Config, _> = serde_json::from_slice(&body);
     let config = config.map_err(|error| Failure::lasting(format!("the config: {error}")))?;
     Ok(config.rootfs.diff_ids)

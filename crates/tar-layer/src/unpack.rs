@@ -8,8 +8,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use tar_core::parse::{Limits as HeaderLimits, ParseEvent, ParsedEntry, Parser};
-use tar_core::{EntryType, PaxExtensions, SparseEntry};
+use tar_core::parse::{Limits as HeaderLimits, ParseError, ParseEvent, ParsedEntry, Parser};
+use tar_core::{EntryType, HeaderError, PaxExtensions, SparseEntry};
 
 use crate::error::Error;
 use crate::limits::Limits;
@@ -140,7 +140,7 @@ impl<R: Read> Input<R> {
                 return Ok(None);
             }
             let event = parser.parse(there);
-            let event = event.map_err(|error| Error::Archive(error.to_string()))?;
+            let event = event.map_err(|error| Error::Archive(fault(&error)))?;
             match event {
                 ParseEvent::NeedData { min_bytes } => {
                     if self.is_over {
@@ -191,6 +191,19 @@ impl<R: Read> Input<R> {
         self.fill(padding)?;
         self.begin += padding.min(self.there().len());
         Ok(())
+    }
+}
+
+/// The fault of an archive, with a header's number as text.
+fn fault(error: &ParseError) -> String {
+    match error {
+        ParseError::Header(HeaderError::InvalidOctal(field)) => {
+            format!(
+                "a number of a header is not octal: {}",
+                field.escape_ascii()
+            )
+        }
+        _ => error.to_string(),
     }
 }
 

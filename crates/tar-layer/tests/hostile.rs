@@ -55,7 +55,10 @@ fn what_cannot_be_unpacked_is_one_line_that_names_the_entry() {
             archive().put(entry("7", EntryType::Continuous), b""),
             "an entry of unknown type '7'",
         ),
-        (Archive(vec![b'x'; 512]), "not a valid tar archive: "),
+        (
+            Archive(vec![b'x'; 512]),
+            "not a valid tar archive: a number of a header is not octal: xxxxxxxx",
+        ),
     ] {
         let line = archive.refused();
         assert!(line.contains(why), "{line}: {why}");

@@ -26,6 +26,7 @@ use sha2::{Digest, Sha256};
 use tar_layer::{Error, Limits};
 
 use super::zstandard;
+use crate::layers::{BEGINNING, is_image};
 
 /// The first argument of both processes.
 pub const CONVERT: &str = "convert";
@@ -110,14 +111,22 @@ fn unpack(most: u64) -> Result<String, String> {
     read.map_err(|error| error.to_string())?;
     let packing = packing(&begin);
     let input = Cursor::new(begin).chain(BufReader::with_capacity(STEP, input));
-    let input: Box<dyn Read> = match packing {
+    let mut input: Box<dyn Read> = match packing {
         Packing::Plain => Box::new(input),
         Packing::Gzip => Box::new(MultiGzDecoder::new(input)),
         Packing::Zstd => Box::new(zstandard::Reader::new(input)),
     };
     let packing = packing.media_type();
+    let damaged = |error: io::Error| format!("cannot be unpacked as {packing}: {error}");
+    let mut begin = Vec::new();
+    let read = (&mut input).take(BEGINNING as u64).read_to_end(&mut begin);
+    read.map_err(damaged)?;
+    // To a reader of archives the zeros before the superblock are the end.
+    if is_image(&begin) {
+        return Err("an EROFS image, but its media type says that it is an archive".into());
+    }
     let mut archive = Unpacked {
-        input,
+        input: Box::new(Cursor::new(begin).chain(input)),
         hash: Sha256::new(),
         length: 0,
         most,
@@ -137,7 +146,7 @@ fn unpack(most: u64) -> Result<String, String> {
     match rest {
         Ok(()) => Ok(format!("sha256:{:x}", archive.hash.finalize())),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(error.to_string()),
-        Err(error) => Err(format!("cannot be unpacked as {packing}: {error}")),
+        Err(error) => Err(damaged(error)),
     }
 }
 

@@ -241,7 +241,10 @@ impl Shared {
             ));
         }
         if diff_id != layer.diff_id {
-            let line = format!("unpacks to a different diff ID: {diff_id}");
+            let line = match layer.diff_id == layer.digest {
+                true => "is compressed, but its media type says that it is not".to_owned(),
+                false => format!("unpacks to a different diff ID: {diff_id}"),
+            };
             return Err(Failure::lasting(line));
         }
         let finishing = Arc::clone(&self.finishing);

@@ -102,6 +102,59 @@ fn how_a_layer_is_packed_is_seen_by_its_bytes() {
     assert_eq!(found, [other]);
 }
 
+/// As in containerd.
+#[test]
+fn layers_that_are_all_called_uncompressed_must_be_so() {
+    let place = Place::new(COPY);
+    let archives = [archive(LENGTH, 1), archive(LENGTH, 2)];
+    let mut packed = place.put(&archives[1], GZIP);
+    packed["mediaType"] = json!(TAR);
+    let layers = [place.put(&archives[0], GZIP), packed];
+    let diff_ids = [digest(&archives[0]), digest(&archives[1])];
+    place.put_image("v1", &layers[1..], &diff_ids[1..]);
+    place.put_image("v2", &layers, &diff_ids);
+    let plain = [place.put(&archives[0], TAR), layers[1].clone()];
+    place.put_image("v3", &plain, &diff_ids);
+    let why = "is compressed, but its media type says that it is not";
+    for tag in [":v1", ":v3"] {
+        let line = place.refused(tag);
+        assert!(line.ends_with(why), "{line}");
+    }
+    // Beside one that may be compressed, the config has the digests of all archives.
+    let found = read_layers(&mut place.start(":v2").unwrap(), &place.options());
+    assert_eq!(found, [archives[1].clone(), archives[0].clone()]);
+}
+
+/// Its first bytes are zeros, which are also the end of an archive.
+#[test]
+fn an_image_that_is_called_an_archive_is_no_empty_layer() {
+    let place = Place::new(COPY);
+    let (low, mut erofs) = (archive(LENGTH, 1), image(LENGTH));
+    erofs[..1024].fill(0);
+    erofs[1024..1028].copy_from_slice(&[0xe2, 0xe1, 0xf5, 0xe0]);
+    let low = (place.put(&low, GZIP), digest(&low));
+    let raw = |media_type| place.registry.put_blob(&erofs, media_type);
+    for top in [
+        raw(GZIP),
+        raw(TAR),
+        place.put(&erofs, GZIP),
+        place.put(&erofs, ZSTD),
+    ] {
+        let diff_ids = [low.1.clone(), digest(&erofs)];
+        place.put_image("v1", &[low.0.clone(), top.clone()], &diff_ids);
+        let line = place.refused(":v1");
+        let why = "an EROFS image, but its media type says that it is an archive";
+        assert!(line.contains(": layer 2 of 2 (sha256:"), "{line}");
+        assert!(line.ends_with(why), "{line}");
+        if top["mediaType"] == TAR {
+            continue;
+        }
+        place.put_image("v2", &[top], &diff_ids[1..]);
+        let line = place.refused(":v2");
+        assert!(line.ends_with(why), "{line}");
+    }
+}
+
 /// As builders make them of steps that change nothing.
 #[test]
 fn a_layer_may_be_empty() {
@@ -338,6 +391,11 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
         line.contains("the config of the image has a different digest"),
         "{line}"
     );
+    let mut config = place.registry.put_blob(b"{}", "config");
+    config["size"] = json!(3);
+    let manifest = json!({ "config": config, "layers": [layer] });
+    place.registry.put_manifest("v1", &manifest);
+    ends("the config of the image has 2 bytes, but 3 in the manifest");
 }
 
 #[test]

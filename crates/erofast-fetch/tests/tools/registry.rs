@@ -37,6 +37,31 @@ fn an_index_of_a_tar_layer_is_read_with_the_layer_as_its_device() {
     assert_eq!(listed.matches("\"url\"").count(), 2, "{listed}");
 }
 
+/// No command could open it.
+#[test]
+fn a_layer_that_is_no_image_is_not_kept() {
+    let Some(site) = Site::new("tar-index.erofs") else {
+        return;
+    };
+    let tar = fs::read(site.image.with_extension("tar")).expect("a fixture");
+    let registry = Repository::new();
+    let layer = registry.put_blob(&tar, EROFS);
+    let digest = layer["digest"].as_str().expect("a digest");
+    let manifest = registry.put_manifest("v1", &json!({ "layers": [layer] }));
+    let image = registry.put_blob(&fs::read(&site.image).expect("a fixture"), EROFS);
+    registry.put_manifest("v2", &json!({ "layers": [layer, image] }));
+    for version in [":v1", ":v2", &format!("@{manifest}")] {
+        let line = site.refused(&["cache", "fetch", &registry.url(version)]);
+        assert!(line.contains(": not an EROFS image: magic "), "{line}");
+        let listed = site.printed(&["cache", "list", "--json"]);
+        assert!(!listed.contains(digest), "{version}: {listed}");
+    }
+    // A blob by itself may be a device of an image that is elsewhere.
+    let blob = registry.url(&format!("@{digest}"));
+    let fetched = site.printed(&["cache", "fetch", &blob]);
+    assert!(fetched.contains(" in the cache"), "{fetched}");
+}
+
 #[test]
 fn a_registry_has_no_files_beside_an_image() {
     let Some(site) = Site::new("lz4-4k.erofs") else {

@@ -1,13 +1,18 @@
 //! `erofast cache`: images fetched from URLs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow, bail};
 use erofast_cli::units::{count, size};
 use erofast_cli::{Outcome, Usage, bar, print_json};
+use erofs_engine::erofs_format::{ErrorClass, Holder, Image, Source};
 use erofs_engine::remote_image::cache::{self, Entry};
-use erofs_engine::remote_image::{ImageUrl, Options, RemoteFile, answers, open_all, shared_cache};
+use erofs_engine::remote_image::registry::Version;
+use erofs_engine::remote_image::{
+    Class, ImageUrl, Options, RemoteFile, answers, open_all, shared_cache,
+};
 use erofs_engine::{Engine, EngineOptions, VerityOptions, WorkersMode, remote};
 use erofs_mount::text;
 use serde_json::{Value, json};
@@ -175,6 +180,21 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
         }
     };
     let files = open_all(source, options, &mut progress)?;
+    let (_, top) = &files[0];
+    let answer = answers::find(source, options).map(|(answer, _)| answer.identity);
+    let is_image = match source.reference().map(|reference| reference.version) {
+        Some(Version::Tag(_)) => true,
+        // A blob may be a device of an image that is elsewhere.
+        Some(Version::Digest(digest)) => {
+            answer.is_some_and(|identity| identity.digest != Some(digest))
+        }
+        _ => false,
+    };
+    for (number, (name, file)) in files.iter().enumerate() {
+        if is_image && (number == 0 || top.layers().contains(name)) {
+            check_image(name, file)?;
+        }
+    }
     for (name, file) in &files {
         if let Some(line) = file.offline() {
             erofs_mount::note(format_args!("{name}: {line}"));
@@ -182,6 +202,37 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
         fetch_all(&name.to_string(), file)?;
     }
     Ok(())
+}
+
+/// Only what commands can open is kept.
+fn check_image(name: &ImageUrl, file: &RemoteFile) -> anyhow::Result<()> {
+    let outcome = Image::open_without_checksum(&Beginning(file));
+    if let Err(error) = outcome
+        && error.class() == ErrorClass::NotErofs
+    {
+        let _ = file.discard();
+        bail!("{name}: {error}");
+    }
+    Ok(())
+}
+
+/// A file at a URL, for the structures of its beginning.
+#[derive(Debug)]
+struct Beginning<'f>(&'f RemoteFile);
+
+impl Source for Beginning<'_> {
+    fn read(&self, _: Holder, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let range = offset..offset + buf.len() as u64;
+        self.0.request(&[range], Class::Demand)?.wait()?;
+        match self.0.read_cached(buf, offset)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn size(&self, of: Holder) -> Option<u64> {
+        (of == Holder::Device(0)).then(|| self.0.length())
+    }
 }
 
 fn fetch_all(name: &str, file: &RemoteFile) -> anyhow::Result<()> {
