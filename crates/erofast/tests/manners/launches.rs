@@ -24,6 +24,20 @@ fn companion_of(server: u64) -> Option<u64> {
     children.split_whitespace().find(is_it)?.parse().ok()
 }
 
+/// Nothing is learned of it, so it would only take CPU time from the launch.
+#[test]
+fn a_launch_starts_no_companion_with_profile_off() {
+    let Some(site) = Site::new() else { return };
+    image_of_a_script(&site.image());
+    fine(&site.run(&["mount", "-o", "profile=off", "image.erofs", "mnt"]));
+    let server = site.pid();
+    fs::read(site.point().join("script")).unwrap();
+    // Its mount helper is woken at once, if at all.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(companion_of(server), None);
+    fine(&Command::new("umount").arg(site.point()).output().unwrap());
+}
+
 /// The companion does not run while the mount ends: other programs may keep all CPUs that long.
 #[test]
 fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs() {

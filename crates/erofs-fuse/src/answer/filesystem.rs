@@ -191,10 +191,17 @@ impl ErofsFilesystem {
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
+    /// Where to record what launches do; with `profile=off` nowhere, since it would wake the
+    /// companion for nothing.
+    fn events_of_launches(&self) -> Option<&Events> {
+        let learns = self.learns.get().is_some();
+        self.events.get().filter(|_| learns).map(|events| &**events)
+    }
+
     /// Where to record the actions of a thread, unless it belongs to the companion.
     fn events_of(&self, caller: Caller) -> Option<&Events> {
-        let events = self.events.get()?;
-        (!events.is_of_companion(caller.pid)).then_some(&**events)
+        let events = self.events_of_launches()?;
+        (!events.is_of_companion(caller.pid)).then_some(events)
     }
 
     /// Reads for the companion, without the help of other workers. Only these bytes are stored; the
@@ -351,7 +358,7 @@ impl ErofsFilesystem {
     /// Tells the companion, which looks ahead of launches. A program that is read from its
     /// beginning is being launched.
     fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize, content: &[u8]) {
-        let Some(events) = self.events.get() else {
+        let Some(events) = self.events_of_launches() else {
             return;
         };
         let is_companion = events.is_of_companion(caller.pid);

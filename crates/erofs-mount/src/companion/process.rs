@@ -61,7 +61,7 @@ pub(crate) struct CompanionOfMount {
     /// Used by this process, which reads no events.
     reader: Reader,
     text: OwnedFd,
-    /// Set when the process is started with the mount.
+    /// Set when the mount is made.
     mounted: Option<Mounted>,
     profile: Option<ProfileFile>,
     /// The profile that travels with the image.
@@ -152,15 +152,14 @@ impl CompanionOfMount {
         }
     }
 
+    /// The mount is made: the process may be started when there is work.
+    pub(crate) fn is_mounted(&mut self, mounted: &Mounted) {
+        self.mounted = Some(mounted.clone());
+    }
+
     /// Starts the process if launches may be expected, before programs can use the mount, so that
     /// none gets ahead of it. `copy`: of the mount, if there is one.
-    pub(crate) fn start_with(
-        &mut self,
-        mounted: &Mounted,
-        copy: Option<OwnedFd>,
-        request: &MountRequest,
-    ) {
-        self.mounted = Some(mounted.clone());
+    pub(crate) fn start_with(&mut self, copy: Option<OwnedFd>, request: &MountRequest) {
         if self.profile.is_some() {
             self.start(request, copy);
         }

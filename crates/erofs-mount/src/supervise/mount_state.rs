@@ -200,10 +200,13 @@ impl MountState {
     /// the companion's first request waits for that.
     pub(crate) fn start_companion(&mut self) {
         let copy = self.copy.take();
-        if let Some(companion) = self.companion.as_mut().filter(|_| self.looks_ahead)
+        if let Some(companion) = &mut self.companion
             && let Some((mounted, _)) = &self.mounted
         {
-            companion.start_with(mounted, copy, &self.request);
+            companion.is_mounted(mounted);
+            if self.looks_ahead {
+                companion.start_with(copy, &self.request);
+            }
         }
     }
 

@@ -4,12 +4,15 @@ use launch_profile::Learned;
 use rustix::process::{Pid, Signal};
 
 use super::*;
+use crate::built::BuiltImage;
 use crate::life::parent_of;
+use crate::read_ahead::counters;
 
 pub(super) const TESTS: &[Test] = tests![
     a_companion_that_dies_or_stops_is_started_again,
     a_companion_outlives_its_server,
     a_companion_has_few_rights,
+    a_walk_starts_a_companion_with_profile_off,
 ];
 
 /// The process, if it exists.
@@ -64,6 +67,33 @@ impl Learning {
         let _ = fs::remove_file(&file);
         Learned::parse_any(&text.expect("something learned")).unwrap()
     }
+}
+
+/// Nothing is learned, but directories are listed ahead.
+fn a_walk_starts_a_companion_with_profile_off() {
+    let Some(built) = BuiltImage::of_directories("profile-off", 400) else {
+        return;
+    };
+    let one_cpu = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+    if one_cpu || !rustix::process::getuid().is_root() {
+        println!("skipped: directories are listed ahead for root, by other CPUs");
+        return;
+    }
+    let place = Place::new();
+    let options = "io_uring=off,nohipri,profile=off";
+    mount(&request(&built.image(), &place, options)).unwrap();
+    let helper = parent_of(pid_of(&place));
+    for directory in fs::read_dir(&place.path).unwrap() {
+        for below in fs::read_dir(directory.unwrap().path()).unwrap() {
+            let below = below.unwrap().path();
+            assert!(!below.is_dir() || fs::read_dir(below).unwrap().count() > 0);
+        }
+    }
+    if counters(&place)["directories"] == 0 {
+        println!("skipped: other programs keep the CPUs busy");
+        return;
+    }
+    soon("a companion", || companion_of(helper).is_some());
 }
 
 fn a_companion_that_dies_or_stops_is_started_again() {

@@ -53,7 +53,7 @@ fn reads(place: &Place) -> u64 {
     counters["fuse"]["by_kind"]["read"].as_u64().unwrap()
 }
 
-fn counters(place: &Place) -> Value {
+pub(super) fn counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["read_ahead"].take()
 }
 

@@ -306,7 +306,7 @@ impl Launch {
                 && self.is_daemons(wait)
                 && self.requests.is_ahead(wait)
         });
-        let is_known = self.waiting == Waiting::Daemon && self.requests.are_known();
+        let is_known = self.waiting == Waiting::Daemon && self.requests.show_ahead();
         is_known.then(|| us(ahead.map(Wait::length_ns).sum::<u64>()))
     }
 

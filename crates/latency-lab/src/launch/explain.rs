@@ -25,14 +25,14 @@ scheduling latency  how long the threads that decompressed for one launch could 
                     added up over the launch. In the kernel: kworkers while they run
                     z_erofs_decompressqueue_work for this mount; an engine that decompresses in the
                     program's own thread has none. For a FUSE mount: all threads of its daemon,
-                    unless they serve what the daemon itself asks its mount for (reads ahead).
+                    unless they read ahead for the daemon itself.
   wake-up           the part from being woken to running
   preempted         the part from being taken off the CPU, able to go on, to running again
-reads ahead         waits of a daemon's threads to serve requests of its own (the companion of \
-erofast
-                    reads ahead) that the program did not wait for: neither was one of its requests
-                    open at that thread, nor did the answer wake it. In no other figure. n/a before
-                    Linux 6.10, where such waits are in the scheduling latency.
+reads ahead         waits of the companion of erofast, which reads ahead, and of the daemon's threads
+                    to serve its requests, unless the program waited for them: one of its requests
+                    was open at that thread, or the thread woke it. In no other figure. Before
+                    Linux 6.10 only the waits of the companion's own threads; the others are in the
+                    scheduling latency.
 whole path          how long the program's first thread was off the CPU, whatever served it: blocked
                     (from a page fault, a read or a wait of its own to running again) and preempted.
                     Defined alike for every engine.

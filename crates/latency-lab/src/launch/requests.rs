@@ -1,5 +1,6 @@
 //! Waits of a FUSE daemon's threads that no program waited for: a daemon may read its own mount
-//! ahead of a launch, by a process that is a client like any other (the companion of erofast).
+//! ahead of a launch, by a process that is a client like any other (the companion of erofast, which
+//! is known by its name, since it may start and end without any request).
 //!
 //! Linux 6.10 and later write which thread sends a request, and which one answers it
 //! (`fuse_request_send`, `fuse_request_end`). A thread that is woken to serve requests of the
@@ -9,9 +10,12 @@
 use std::collections::{HashMap, HashSet};
 
 use sched_trace::latency::{Report, Wait, WaitKind};
-use sched_trace::{Kind, Trace};
+use sched_trace::{Comm, Kind, Trace};
 
 use super::owner::Owner;
+
+/// Names of the companion's threads.
+const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 
 /// A request that was answered.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +40,8 @@ pub(super) struct Requests {
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
+    /// Waits of these clients that the program waited for, by thread and end.
+    awaited: HashSet<(i32, u64)>,
 }
 
 impl Requests {
@@ -63,9 +69,11 @@ impl Requests {
         let senders = answers.iter().filter_map(|answer| answer.sent);
         // A server that sends has made room in the kernel's queue for a request of somebody else.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
-        let clients = senders.map(|(_, pid)| pid).filter(is_client).collect();
+        let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
+        let mut clients = processes(senders, &servers, report, owner);
+        clients.extend(companions(trace, report, owner));
         let mut found = Requests {
-            clients: processes(clients, &servers, report, owner),
+            clients,
             ..Requests::default()
         };
         for answer in answers {
@@ -82,13 +90,21 @@ impl Requests {
             .waits
             .iter()
             .filter(|wait| wait.kind == WaitKind::Wakeup && owner(wait.pid) == Owner::Program);
-        of_program.for_each(|wait| found.was_awaited(wait));
+        for wait in of_program {
+            found.was_awaited(wait);
+            found.was_awaited_from_client(wait, report);
+        }
         found
     }
 
     /// Whether the kernel wrote who sends and who answers.
-    pub(super) fn are_known(&self) -> bool {
+    fn are_known(&self) -> bool {
         !self.answered.is_empty()
+    }
+
+    /// Whether waits for reads ahead can be told from others.
+    pub(super) fn show_ahead(&self) -> bool {
+        self.are_known() || !self.clients.is_empty()
     }
 
     /// The program was woken: by an answer, if a server woke it.
@@ -101,10 +117,26 @@ impl Requests {
         }
     }
 
+    /// The program was woken by a client, which held what the program needed: a name being looked
+    /// up, or a page for which no request was sent yet.
+    fn was_awaited_from_client(&mut self, wait: &Wait, report: &Report) {
+        if self.clients.contains(&wait.caused_by) {
+            let waits = report.waits.iter().filter(|it| it.pid == wait.caused_by);
+            let ends = waits
+                .map(|it| it.end_ns)
+                .filter(|&end| end <= wait.start_ns);
+            self.awaited
+                .extend(ends.max().map(|end| (wait.caused_by, end)));
+        }
+    }
+
     /// Whether a thread of the daemon waited for requests of the daemon's own client alone.
     pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
         if self.clients.contains(&wait.pid) {
-            return true;
+            return !self.awaited.contains(&(wait.pid, wait.end_ns));
+        }
+        if !self.are_known() {
+            return false;
         }
         let own = self.serves_ahead(wait.pid, wait.end_ns);
         let waker = match wait.kind {
@@ -131,6 +163,38 @@ impl Requests {
         let open = all[first..].iter().filter(|it| it.sent_ns < at_ns);
         open.map(|request| request.ahead).reduce(|a, b| a && b)
     }
+}
+
+/// The threads of the companions of erofast, and those of the processes that they started.
+fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> HashSet<i32> {
+    let is_named = |comm: Comm| {
+        COMPANION
+            .iter()
+            .any(|name| comm.as_bytes().starts_with(name))
+    };
+    let mut found = HashSet::new();
+    for event in &trace.events {
+        if let Kind::Switch { prev, next, .. } = event.kind {
+            let named = [prev, next].into_iter().filter(|task| is_named(task.comm));
+            found.extend(named.map(|task| task.pid));
+        }
+    }
+    found.retain(|pid| owner(*pid) == Owner::Engine);
+    for event in &trace.events {
+        if let Kind::Fork {
+            child_pid,
+            parent_pid,
+            ..
+        } = event.kind
+            && (found.contains(&parent_pid)
+                || report
+                    .process(parent_pid)
+                    .is_some_and(|it| found.contains(&it)))
+        {
+            found.insert(child_pid);
+        }
+    }
+    found
 }
 
 /// These threads, and all others of their processes, unless these serve as well.

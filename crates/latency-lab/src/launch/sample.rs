@@ -29,7 +29,8 @@ pub struct Sample {
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
     /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for; not
-    /// part of the scheduling latency. None if the kernel does not trace requests to FUSE mounts.
+    /// part of the scheduling latency. If the kernel does not trace requests to FUSE mounts, only
+    /// those of a companion; None without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
     /// Time that the program's first thread slept: from blocking in a page fault, a read or a wait

@@ -5,7 +5,7 @@ use super::super::origin::Mounts;
 use super::*;
 use sched_trace::{Comm, Event, Interrupt, Task, TaskState, Wake};
 
-const THREADS: [(&str, i32); 10] = [
+const THREADS: [(&str, i32); 12] = [
     ("idle", 0),
     ("lab", 10),
     ("program", 20),
@@ -14,6 +14,8 @@ const THREADS: [(&str, i32); 10] = [
     ("worker", 30),
     ("young", 31),
     ("companion", 32),
+    ("looker", 33),
+    ("copier", 34),
     ("fio", 40),
     ("rustc", 50),
 ];
@@ -24,6 +26,7 @@ fn task(name: &str) -> Task {
     let found = THREADS.iter().find(|(known, _)| *known == name);
     let comm = match name {
         "worker" => "kworker/u9:2",
+        "looker" => "erofs_companion",
         name => name,
     };
     Task {
@@ -258,6 +261,29 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             (sample.sched_latency_us, sample.ahead_us),
             (counted, ahead),
             "{text}"
+        );
+    }
+}
+
+/// It starts when it is needed, and may end before it has sent any request.
+#[test]
+fn waits_of_a_companion_count_only_if_the_program_waits_for_it() {
+    let text = |wakes: &str| {
+        format!(
+            "{WAITS} 1310 worker forks looker; 1710 fio wakes looker; 1750 fio R+ looker;
+             1752 looker forks copier; {wakes} 1760 looker S fio; 1770 fio wakes copier;
+             1790 fio R+ copier; 1795 copier S fio"
+        )
+    };
+    let woken = "1754 looker wakes program; 1756 looker R+ program; 1758 program S looker;";
+    for (wakes, counted, ahead) in [("", 500.0, 60.0), (woken, 540.0, 22.0)] {
+        let mut trace = trace(&text(wakes));
+        trace.sort();
+        let sample = launch(&trace, threads(false), 200..2000).sample();
+        assert_eq!(
+            (sample.sched_latency_us, sample.ahead_us),
+            (counted, Some(ahead)),
+            "{wakes}"
         );
     }
 }
