@@ -116,7 +116,7 @@ fn message(error: &clap::Error) -> String {
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
-            IntErrorKind::PosOverflow => "is too large".to_owned(),
+            IntErrorKind::PosOverflow => "too large".to_owned(),
             _ => "must be a whole number".to_owned(),
         });
     }

@@ -6,7 +6,7 @@ pub fn size(bytes: u64) -> String {
     for unit in ["bytes", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
             return if unit == "bytes" {
-                format!("{bytes} bytes")
+                count(bytes, "byte")
             } else {
                 format!("{value:.1} {unit}")
             };
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn sizes_have_the_unit_that_fits() {
-        assert_eq!(size(512), "512 bytes");
+        assert_eq!((size(1), size(512)), ("1 byte".into(), "512 bytes".into()));
         assert_eq!(size(1536), "1.5 KiB");
         assert_eq!(size(3 << 40), "3.0 TiB");
     }

@@ -72,7 +72,10 @@ fn in_file(path: &Path, url: &Url) -> Option<Login> {
     let shown = path.display();
     let file = read("auth", path).map_err(|failure| failure.text);
     let file = file.and_then(|text| {
-        serde_json::from_str::<File>(&text).map_err(|error| format!("{shown}: {error}"))
+        serde_json::from_str::<File>(&text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("{shown}: not a file of logins in JSON (line {line}, column {column})")
+        })
     });
     match file {
         Ok(file) => file.login(path, url),

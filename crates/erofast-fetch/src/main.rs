@@ -60,8 +60,8 @@ fn main() -> ExitCode {
     let socket = rustix::stdio::stdin().try_clone_to_owned();
     let Some((socket, order)) = socket.ok().and_then(first) else {
         eprintln!(
-            "erofast-fetch: started by other programs, not by hand; requests arrive on \
-                   standard input"
+            "erofast-fetch: erofast starts this program, with its requests on standard input; do \
+             not run it by hand"
         );
         return ExitCode::from(2);
     };

@@ -107,12 +107,12 @@ impl Resolved {
         let (manifest, layers) = (self.manifest.as_ref()?, &self.layers);
         Some(match (layers.below.len(), &layers.top) {
             (0, Layer::Image { digest, .. }) => {
-                format!("is {manifest}; the image is blob {digest}")
+                format!("manifest {manifest}; the image is blob {digest}")
             }
             (0, Layer::Tar(TarLayer { digest, .. })) => {
-                format!("is {manifest}; the image is made from blob {digest}")
+                format!("manifest {manifest}; the image is made from blob {digest}")
             }
-            (below, _) => format!("is {manifest}; layers: {}", below + 1),
+            (below, _) => format!("manifest {manifest}; layers: {}", below + 1),
         })
     }
 }
@@ -217,8 +217,13 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
         return Err(Failure::lasting(line));
     }
     let config: Result<Config, _> = serde_json::from_slice(&body);
-    let config = config.map_err(|error| Failure::lasting(format!("the config: {error}")))?;
+    let config = config.map_err(|error| Failure::lasting(invalid("the config", &error)))?;
     Ok(config.rootfs.diff_ids)
+}
+
+fn invalid(what: &str, error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    format!("{what}: not valid JSON of this kind (line {line}, column {column})")
 }
 
 async fn has_blob(server: &Server, digest: &str) -> bool {
@@ -248,7 +253,7 @@ async fn fetch(server: &Server, version: &Version) -> Result<(String, Manifest),
         return Err(Failure::lasting(line));
     }
     let manifest = serde_json::from_slice(&body);
-    let manifest = manifest.map_err(|error| Failure::lasting(format!("the manifest: {error}")))?;
+    let manifest = manifest.map_err(|error| Failure::lasting(invalid("the manifest", &error)))?;
     Ok((digest, manifest))
 }
 
@@ -370,7 +375,7 @@ async fn referrers(server: &Server, subject: &str) -> Result<Manifest, Failure> 
         StatusCode::OK => {
             let body = body(response, LONGEST).await?;
             let index = serde_json::from_slice(&body);
-            index.map_err(|error| Failure::lasting(format!("the list of referrers: {error}")))
+            index.map_err(|error| Failure::lasting(invalid("the list of referrers", &error)))
         }
         // A registry has none if it answers with a client error.
         status if status.is_client_error() => Ok(Manifest::default()),

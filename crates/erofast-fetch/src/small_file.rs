@@ -15,7 +15,7 @@ const LONGEST: u64 = 64 << 10;
 /// Reads a regular file: another kind may make its reader wait, or never end.
 pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read_at_most(option, path, LONGEST)?);
-    text.map_err(|_| about(option, path, "is not UTF-8 text"))
+    text.map_err(|_| about(option, path, "not UTF-8 text"))
 }
 
 /// A failure of a file that an option names.
@@ -33,7 +33,7 @@ pub fn read_at_most(option: &str, path: &Path, most: u64) -> Result<Vec<u8>, Fai
         let file = File::from(file);
         match file.metadata()?.is_file() {
             true => file.take(most + 1).read_to_end(&mut bytes),
-            false => Err(io::Error::other("is not a regular file")),
+            false => Err(io::Error::other("not a regular file")),
         }
     });
     match read.map_err(cannot)? as u64 > most {

@@ -29,7 +29,7 @@ use crate::small_file::{about, read_at_most};
 /// Size limit of a file of certificates: the system's is a fifth of that.
 const LONGEST: u64 = 1 << 20;
 /// For a file that should be in PEM.
-const IN_DER: &str = "is a DER certificate, not PEM; convert it with openssl x509 -inform der";
+const IN_DER: &str = "a DER certificate, not PEM; convert it with openssl x509 -inform der";
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 

@@ -162,7 +162,7 @@ fn a_file_of_certificates_that_has_none_is_named() {
     certificate(cache.path(), "IP:127.0.0.1");
     let certificate = CertificateDer::from_pem_file(cache.path().join("cert.pem")).unwrap();
     std::fs::write(&path, &certificate).unwrap();
-    let der = "is a DER certificate, not PEM; convert it with openssl x509 -inform der";
+    let der = "a DER certificate, not PEM; convert it with openssl x509 -inform der";
     assert_eq!(line(), format!("{begin}{der}"));
     let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
     std::fs::write(&path, broken).unwrap();
@@ -180,7 +180,7 @@ fn credentials_that_are_no_text_are_named() {
         ..options(&cache)
     };
     let line = open(&server.url("/a"), &named).unwrap_err().to_string();
-    let end = format!("http.token_file={}: is not UTF-8 text", path.display());
+    let end = format!("http.token_file={}: not UTF-8 text", path.display());
     assert!(line.ends_with(&end), "{line}");
 }
 

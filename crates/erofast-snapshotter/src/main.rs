@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -34,7 +33,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 const MKFS: &str = "mkfs.erofs";
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = Options::of_process();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -66,8 +66,31 @@ pub struct Options {
     pub convert_limit: u64,
 
     /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    let wrong = "must be ADDRESS:PORT, such as 127.0.0.1:9637";
+    text.parse().map_err(|_| wrong)
+}
+
+impl Options {
+    /// The options of this process. Wrong ones end it with one line.
+    pub fn of_process() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            if !error.use_stderr() {
+                error.exit();
+            }
+            let text = error.to_string();
+            let line = text.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let line = words.join(" ");
+            let line = line.strip_prefix("error: ").unwrap_or(&line);
+            eprintln!("erofast-snapshotter: {line}; see erofast-snapshotter --help");
+            std::process::exit(2);
+        })
+    }
 }
 
 /// On or off.

@@ -119,7 +119,7 @@ fn options_that_are_wrong_are_one_line_at_the_start() {
     if !mounts() {
         return;
     }
-    let refused = |arguments: &[&str], words: &[&str]| {
+    let refused_with = |status: i32, arguments: &[&str], words: &[&str]| {
         let node = Node::new();
         let output = std::process::Command::new(crate::node::program())
             .args(&node.arguments)
@@ -128,13 +128,14 @@ fn options_that_are_wrong_are_one_line_at_the_start() {
             .output()
             .unwrap();
         let line = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {line}");
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {line}");
         assert_eq!(line.lines().count(), 1, "{line}");
         assert!(
             words.iter().all(|word| line.contains(word)),
             "{words:?}: {line}"
         );
     };
+    let refused = |arguments: &[&str], words: &[&str]| refused_with(1, arguments, words);
     refused(&["-o", "profil=auto"], &["-o ", "profil"]);
     refused(&["-o", "ro", "-o", "cache_size=much"], &["cache_size=much"]);
     refused(&["-o", "io_uring=on"], &["io_uring"]);
@@ -143,4 +144,6 @@ fn options_that_are_wrong_are_one_line_at_the_start() {
         &["--erofast: cannot start /none/erofast"],
     );
     refused(&["--convert=on"], &["mkfs.erofs is not in PATH"]);
+    refused_with(2, &["--metrics", "1"], &["must be ADDRESS:PORT, such as"]);
+    refused_with(2, &["--metric"], &["unexpected argument '--metric'"]);
 }

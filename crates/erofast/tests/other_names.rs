@@ -74,7 +74,7 @@ impl Place {
                 return;
             }
             let printed = String::from_utf8_lossy(&output.stderr);
-            let is_busy = printed.contains("is busy with");
+            let is_busy = printed.contains(": busy with");
             assert!(is_busy && begin.elapsed() < PATIENCE, "{output:?}");
         }
     }
@@ -308,7 +308,7 @@ fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
     for (line, why) in [
         (
             "app.erofs /dev/fd/7 7</dev/null",
-            "is not a descriptor of /dev/fuse",
+            ": not a descriptor of /dev/fuse",
         ),
         ("app.erofs /dev/fd/77", "Bad file descriptor"),
         (

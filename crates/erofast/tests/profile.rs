@@ -251,7 +251,7 @@ fn what_is_no_profile_is_one_line_and_status_1() {
             "{text}"
         );
         assert!(
-            text.contains("letter") && text.contains("not a launch profile"),
+            text.contains("letter: neither a launch profile nor an EROFS image"),
             "{text}"
         );
     }

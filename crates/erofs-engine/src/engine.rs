@@ -264,7 +264,7 @@ impl Engine {
     fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let numbers = self.images.numbers();
         if numbers.image(nid) >= self.image_count() {
-            let (what, errno) = ("is not in any of the images", errno::EUCLEAN);
+            let (what, errno) = ("not in any of the images", errno::EUCLEAN);
             return Err(self.error(nid, FileFault::Kind { what, errno }));
         }
         let own = numbers.own(nid);

@@ -113,7 +113,7 @@ impl FromStr for Offset {
             .map(Self::Bytes)
             .map_err(|error: ParseIntError| match error.kind() {
                 IntErrorKind::PosOverflow => format!("offset={text}: the number is too large"),
-                _ => format!("offset={text}: must be a number of bytes, or auto"),
+                _ => format!("offset={text}: must be a number of bytes, 0 or more, or auto"),
             })
     }
 }

@@ -23,7 +23,8 @@ pub enum Error {
     },
     /// More devices are needed than were passed.
     #[error(
-        "extra devices: the image needs {needed}, {given} given; missing: {}",
+        "extra devices: the image needs {needed}, but {}; missing: {}",
+        passed(*given),
         missing.join(", ")
     )]
     MissingDevices {
@@ -35,7 +36,7 @@ pub enum Error {
         missing: Vec<String>,
     },
     /// More devices were passed than the image has.
-    #[error("extra devices: the image has {needed}, {given} given")]
+    #[error("the image has {}, but {}", owned(*needed), passed(*given))]
     TooManyDevices {
         /// Extra devices of the image.
         needed: usize,
@@ -60,6 +61,22 @@ pub enum Error {
         /// The reader's error.
         source: std::io::Error,
     },
+}
+
+fn owned(devices: usize) -> String {
+    match devices {
+        0 => "no extra devices".to_owned(),
+        1 => "1 extra device".to_owned(),
+        _ => format!("{devices} extra devices"),
+    }
+}
+
+fn passed(devices: usize) -> String {
+    match devices {
+        0 => "none was given".to_owned(),
+        1 => "1 was given".to_owned(),
+        _ => format!("{devices} were given"),
+    }
 }
 
 /// The class of an [`Error`], for choosing an errno.

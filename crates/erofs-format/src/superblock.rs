@@ -142,7 +142,8 @@ fn read_raw(meta: &Meta<'_>) -> Result<RawSuperblock> {
     let base = 128;
     if meta.size < SUPER_OFFSET + base as u64 {
         let (size, needed) = (meta.size, SUPER_OFFSET + base as u64);
-        let reason = format!("{size} bytes, too short for a superblock (needs {needed})").into();
+        let bytes = if size == 1 { "byte" } else { "bytes" };
+        let reason = format!("{size} {bytes}, too short for a superblock (needs {needed})").into();
         return Err(Error::NotErofs { reason });
     }
     meta.read(&mut bytes[..base], SUPER_OFFSET)?;

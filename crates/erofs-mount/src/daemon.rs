@@ -81,7 +81,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         Ok(daemon) => daemon,
         Err(Awaited::Silent(why)) => {
             uring.restore();
-            let why = format!("was not mounted: {why}");
+            let why = format!("not mounted: {why}");
             return Err(Error::mountpoint(&request.mountpoint, why));
         }
         Err(Awaited::Signal | Awaited::Closed) => {
@@ -116,7 +116,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     mounting::unmount_dead(&request.mountpoint, &before, &held);
     match (awaited, status) {
         (Awaited::Silent(why), _) => {
-            let why = format!("was not mounted: {why}");
+            let why = format!("not mounted: {why}");
             return Err(Error::mountpoint(&request.mountpoint, why));
         }
         (Awaited::Signal, _) => sys::fuse_signals::end_by(&signals),

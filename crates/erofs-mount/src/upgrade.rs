@@ -139,7 +139,7 @@ impl Mount {
                 named: true,
             }),
             _ => {
-                let why = "is not the mount point of an erofast mount";
+                let why = "not the mount point of an erofast mount";
                 Err(Error::mountpoint(&path, why))
             }
         }
@@ -186,7 +186,7 @@ impl Mount {
             .user
             .filter(|user| !own.is_root() && *user != own.as_raw())
         {
-            let why = format!("was mounted by user {user}: only that user and root can upgrade it");
+            let why = format!("mounted by user {user}: only that user and root can upgrade it");
             return Error::mountpoint(&self.path, why);
         }
         let why = match stat(&self.path) {
@@ -213,7 +213,7 @@ impl Mount {
             Ok(Some(Ok(()))) => Some(Ok(())),
             Ok(Some(Err(why))) => {
                 let why: String = why.chars().take(REASON_CHARS).collect();
-                let why = format!("was not upgraded: {why}; the old server keeps serving");
+                let why = format!("not upgraded: {why}; the old server keeps serving");
                 Some(Err(Error::mountpoint(&self.path, why)))
             }
             Ok(None) => {
@@ -221,7 +221,7 @@ impl Mount {
                 let is_late = since > if has_begun { END } else { BEGIN };
                 is_late.then(|| {
                     let why = format!(
-                        "was not upgraded: {}; it will be upgraded when that process continues",
+                        "not upgraded: {}; it will be upgraded when that process continues",
                         helper.why_silent()
                     );
                     Err(Error::mountpoint(&self.path, why))
@@ -246,7 +246,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
         let outcome = match mount {
             Ok(mount) => {
                 users.entry(mount.user).or_default().push((number, mount));
-                let why = "was not upgraded: the processes of its user do not answer";
+                let why = "not upgraded: the processes of its user do not answer";
                 Err(Error::mountpoint(&mountpoint, why))
             }
             Err(error) => Err(error),

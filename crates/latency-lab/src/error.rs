@@ -100,9 +100,21 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
+impl LabError {
+    /// Adds a remedy for the failure of a command that has no engine.
+    pub(crate) fn with_remedy(mut self, remedy: &str) -> Self {
+        if let Self::Program { engine, how, .. } = &mut self
+            && engine.is_empty()
+        {
+            *how = format!("{how} ({remedy})");
+        }
+        self
+    }
+}
+
 fn of_engine(name: &str) -> String {
     match name {
-        "" => String::new(),
+        "" => "the command failed: ".into(),
         name => format!("engine {name}: "),
     }
 }

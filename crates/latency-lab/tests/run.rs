@@ -110,7 +110,10 @@ fn a_command_that_fails_is_quoted_unless_that_counts() {
         Err(error @ (LabError::Privilege(_) | LabError::Recorder(_))) => return skipped(error),
         other => other.unwrap_err(),
     };
-    assert_eq!(error.to_string(), "fails: exit status 7: the reason");
+    assert_eq!(
+        error.to_string(),
+        "the command failed: fails: exit status 7 (--ignore-failure continues): the reason"
+    );
     let ignored = LaunchOptions {
         ignore_failure: true,
         ..failing

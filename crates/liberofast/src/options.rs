@@ -71,7 +71,7 @@ mod tests {
             ("offset", "unknown option offset"),
             (
                 "cache=x",
-                "cache=x: must be bytes, or a number with K, M or G",
+                "cache=x: must be a number of bytes, optionally followed by K, M or G",
             ),
         ] {
             let failure = parse(list.as_bytes()).unwrap_err();

@@ -98,7 +98,7 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     }
     match is_trusted(&folder.stat()?) {
         true => Ok(folder),
-        false => Err(io::Error::other("is writable by other users (chmod 755)")),
+        false => Err(io::Error::other("writable by other users (chmod 755)")),
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
         fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
         let line = shared.fill().unwrap_err().to_string();
         assert!(
-            line.ends_with("is writable by other users (chmod 755)"),
+            line.ends_with("writable by other users (chmod 755)"),
             "{line}"
         );
     }

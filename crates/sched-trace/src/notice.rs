@@ -121,19 +121,35 @@ impl Notice {
     }
 }
 
+fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+fn counted_switches(number: u64) -> String {
+    match number {
+        1 => "1 switch".into(),
+        _ => format!("{number} switches"),
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UndecodedRecords { count } => {
                 write!(
                     f,
-                    "{count} records of scheduler events could not be decoded"
+                    "{} of scheduler events could not be decoded",
+                    counted(*count, "record")
                 )
             }
             Self::UnreadPages { count, reason } => {
                 write!(
                     f,
-                    "{count} pages of the ring buffer could not be read: {reason}"
+                    "{} of the ring buffer could not be read: {reason}",
+                    counted(*count, "page")
                 )
             }
             Self::UnnamedFunctions {
@@ -195,7 +211,11 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, "; and in {} more intervals", count - 1),
+                    count => write!(
+                        f,
+                        "; and in {}",
+                        counted(*count as u64 - 1, "more interval")
+                    ),
                 }
             }
             Self::Paused {
@@ -213,7 +233,7 @@ impl fmt::Display for Notice {
                 )?;
                 match count {
                     0 | 1 => Ok(()),
-                    count => write!(f, ", and {} more times", count - 1),
+                    count => write!(f, ", and {}", counted(*count as u64 - 1, "more time")),
                 }
             }
             Self::SilentCpus { cpus } => {
@@ -228,7 +248,8 @@ impl fmt::Display for Notice {
             Self::UnknownLines { count, first } => {
                 write!(
                     f,
-                    "{count} lines cannot be parsed; the first one is: {first}"
+                    "{} cannot be parsed; the first one is: {first}",
+                    counted(*count, "line")
                 )
             }
             Self::LocalClock => f.write_str(
@@ -248,8 +269,11 @@ impl fmt::Display for Notice {
                 waits,
             } => write!(
                 f,
-                "{switches} switches and {unexplained} wake-ups of all threads are missing, for \
-                 {waits} waits: a recording that lacks more than 1 per 100 waits is not valid"
+                "{} and {} of all threads are missing, for {}: a recording that lacks more than 1 \
+                 per 100 waits is not valid",
+                counted_switches(*switches),
+                counted(*unexplained, "wake-up"),
+                counted(*waits, "wait")
             ),
             Self::ProxyExecution => f.write_str(
                 "this kernel has proxy execution: a thread that is blocked on a mutex may lend \

@@ -612,7 +612,10 @@ fn a_tag_says_what_it_is_an_image_of() {
         .registry
         .put_manifest("v1", &json!({ "layers": layers }));
     let mut fetcher = place.start(":v1").unwrap();
-    let line = format!("{}: is {manifest}; layers: 2", place.registry.url(":v1"));
+    let line = format!(
+        "{}: manifest {manifest}; layers: 2",
+        place.registry.url(":v1")
+    );
     assert_eq!(fetcher.event().unwrap(), Event::Note(line));
 }
 

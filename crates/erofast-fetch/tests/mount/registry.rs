@@ -42,7 +42,7 @@ pub fn an_image_of_a_registry_has_its_device_and_stays_when_processes_die() {
     read("mixed-90000");
     let log = site.log();
     assert!(
-        log.contains(&format!(": is {manifest}; the image is blob sha256:")),
+        log.contains(&format!(": manifest {manifest}; the image is blob sha256:")),
         "{log}"
     );
 }

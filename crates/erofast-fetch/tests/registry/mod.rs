@@ -27,7 +27,7 @@ fn a_tag_is_pinned_while_the_image_is_open() {
     let [manifest, blob] = registry.put_image("v1", &image(LENGTH));
     let mut fetcher = start(&registry.url(":v1"), &options(&cache)).unwrap();
     let line = format!(
-        "{}: is {manifest}; the image is blob {blob}",
+        "{}: manifest {manifest}; the image is blob {blob}",
         registry.url(":v1")
     );
     assert_eq!(fetcher.event().unwrap(), Event::Note(line));

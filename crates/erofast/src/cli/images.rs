@@ -55,17 +55,19 @@ const MOST_THREADS: usize = 1024;
 fn parse_threads(text: &str) -> Result<NonZero<usize>, String> {
     let threads = text.parse::<NonZero<usize>>().ok();
     let threads = threads.filter(|threads| threads.get() <= MOST_THREADS);
-    threads.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
+    threads.ok_or_else(|| format!("must be a whole number from 1 to {MOST_THREADS}"))
 }
 
 fn parse_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "must be a number".to_owned())
+    text.parse()
+        .map_err(|_| "must be a whole number, 0 or more".to_owned())
 }
 
 /// Parses a number like C's strtoull: hexadecimal after 0x.
 pub fn parse_radix(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).map_err(|_| "must be a number".to_owned()),
+        Some(digits) => u64::from_str_radix(digits, 16)
+            .map_err(|_| "must be a whole number, 0 or more".to_owned()),
         None => parse_number(text),
     }
 }

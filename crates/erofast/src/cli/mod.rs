@@ -138,7 +138,7 @@ mod tests {
         let begin = |value| format!("invalid value '{value}' for '--until <MS>': ");
         assert_eq!(wrong("x"), begin("x") + "must be a whole number");
         let large = "99999999999999999999";
-        assert_eq!(wrong(large), begin(large) + "is too large");
+        assert_eq!(wrong(large), begin(large) + "too large");
     }
 
     #[test]

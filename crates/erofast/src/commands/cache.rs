@@ -242,7 +242,7 @@ fn fetch_all(name: &str, file: &RemoteFile) -> anyhow::Result<()> {
     if !counters.kept || counters.cached_bytes < file.length() {
         match &counters.not_kept {
             Some(why) => bail!("{name}: nothing is kept in the cache: {why}"),
-            None => bail!("{name}: is not kept in the cache"),
+            None => bail!("{name}: not in the cache"),
         }
     }
     outln!("{name}: {} in the cache", size(file.length()));

@@ -78,7 +78,7 @@ impl<W: Write> Cat<'_, W> {
             // `**` finds directories too.
             FileType::Directory if entry.by_pattern => Ok(()),
             FileType::Directory => bail!("{image}: {path}: is a directory"),
-            _ => bail!("{image}: {path}: is not a regular file"),
+            _ => bail!("{image}: {path}: not a regular file"),
         }
     }
 }

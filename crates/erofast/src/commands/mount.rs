@@ -128,7 +128,7 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
     Engine::open(&request.image, &options)?;
     let point = request.mountpoint.display().to_string();
     let metadata = std::fs::metadata(&request.mountpoint).with_context(|| point.clone())?;
-    anyhow::ensure!(metadata.is_dir(), "{point}: is not a directory");
+    anyhow::ensure!(metadata.is_dir(), "{point}: not a directory");
     Ok(())
 }
 

@@ -375,7 +375,7 @@ fn what_is_in_the_way_is_replaced_only_by_force_and_never_followed() {
     let before = listing(scratch.path(), Path::new(""));
     let output = run(erofast().arg("extract").arg(&path).arg(&tree));
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("is not empty"));
+    assert!(stderr(&output).contains(": not empty"));
     assert_eq!(before, listing(scratch.path(), Path::new("")));
 
     let output = run(erofast()

@@ -87,7 +87,7 @@ fn given_up(hanging: Hanging, why: &str) {
     let output = ends_soon("mount", mount);
     let stderr = fs::read_to_string(site.path("said")).unwrap();
     let point = site.point();
-    let line = format!("erofast: {}: was not mounted: {why}\n", point.display());
+    let line = format!("erofast: {}: not mounted: {why}\n", point.display());
     assert_eq!((stderr, output.status.code()), (line, Some(1)));
     assert!(!site.is_mounted());
     soon("the end of the helper", || !runs(helper));
@@ -120,7 +120,7 @@ fn a_mount_in_the_foreground_whose_server_has_stopped_ends() {
     let stderr = fs::read_to_string(site.path("said")).unwrap();
     let point = site.point();
     let why = format!("its process {server} is stopped: kill -CONT {server}");
-    let line = format!("erofast: {}: was not mounted: {why}\n", point.display());
+    let line = format!("erofast: {}: not mounted: {why}\n", point.display());
     assert_eq!((&*stderr, output.status.code()), (&*line, Some(1)));
     assert!(!site.is_mounted() && !runs(server));
     fine(&site.run(&["umount", "--lazy", "below"]));
@@ -233,7 +233,7 @@ fn a_fusermount3_that_has_stopped_ends_a_mount() {
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(stdout.ends_with("status 1\n"), "{stdout} {stderr}");
     assert!(
-        stderr.contains("/mnt: was not mounted: its process "),
+        stderr.contains("/mnt: not mounted: its process "),
         "{stderr}"
     );
     assert!(stderr.contains(" is stopped: kill -CONT "), "{stderr}");

@@ -64,7 +64,7 @@ fn the_root_directory_is_no_mount_point() {
         return;
     }
     assert!(
-        stderr.starts_with("erofast: /: is the root directory"),
+        stderr.starts_with("erofast: /: the root directory"),
         "{stderr}"
     );
     assert_eq!(stderr.lines().count(), 1, "{stderr}");

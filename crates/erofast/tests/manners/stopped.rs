@@ -229,7 +229,7 @@ fn files_of_verity_that_are_pipes_are_refused_at_once() {
             ];
             let output = site.run(&arguments.concat());
             let stderr = String::from_utf8_lossy(&output.stderr);
-            let line = "pipe: is not a regular file\n";
+            let line = "pipe: not a regular file\n";
             assert!(
                 stderr.ends_with(line) && stderr.lines().count() == 1,
                 "{stderr}"

@@ -255,7 +255,7 @@ fn what_cannot_be_upgraded_says_why() {
     let Some(site) = Site::new() else { return };
     fails(
         &upgrade(&site, || {}),
-        "is not the mount point of an erofast mount",
+        ": not the mount point of an erofast mount",
     );
     fine(&site.run(&["mount", "-o", "restart=off", "image.erofs", "mnt"]));
     fails(&upgrade(&site, || {}), "cannot be upgraded: restart=off");

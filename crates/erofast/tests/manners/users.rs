@@ -249,7 +249,7 @@ fn a_user_cannot_unmount_what_root_has_mounted_and_is_told_so() {
             return;
         };
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let part = format!("was mounted by user 0: only that user and root can {what} it");
+        let part = format!(": mounted by user 0: only that user and root can {what} it");
         assert!(
             stderr.contains(&part) && stderr.lines().count() == 1,
             "{stderr}"

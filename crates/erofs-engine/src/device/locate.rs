@@ -46,6 +46,7 @@ pub(crate) fn superblock(device: &Device, request: &Request<'_>) -> Option<u64> 
 /// The error for a search in a file of `size` bytes.
 pub(crate) fn not_found(size: u64) -> io::Error {
     let place = match size <= LIMIT {
+        true if size == 1 => "its only byte".to_owned(),
         true => format!("its {size} bytes"),
         false => format!(
             "its first {} MiB; give the offset if it begins later",

@@ -67,7 +67,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     if !file.metadata()?.is_file() {
-        let what = "is not a regular file";
+        let what = "not a regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
@@ -90,7 +90,7 @@ impl Device {
 
     fn new(storage: Storage, path: &Path, base: u64, end: u64) -> io::Result<Self> {
         if base > 0 && base >= end {
-            let what = format!("offset {base} is past the end of the file ({end} bytes)");
+            let what = format!("offset {base} is past the end of the file, at byte {end}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let version = match &storage {
@@ -230,7 +230,7 @@ impl Device {
             ));
         }
         if !kind.is_file() && !kind.is_block_device() {
-            let what = "is neither a regular file nor a block device";
+            let what = "neither a regular file nor a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         // The length of a block device is the position of its end; its inode does not have it.

@@ -156,7 +156,7 @@ impl Place<'_> {
             image,
         };
         let cut_short = path.image.truncation();
-        notices.extend(cut_short.map(|what| format!("{name}: truncated: {what}")));
+        notices.extend(cut_short.map(|what| format!("{name}: truncated, but usable: {what}")));
         read_special_inodes(&mut path, request).map_err(whole)?;
         drop(scope);
         Ok(path)

@@ -195,7 +195,7 @@ impl Engine {
     /// The target of a symlink.
     pub fn read_link(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<u8>, Error> {
         if inode.file_type() != FileType::Symlink {
-            return Err(self.kind(inode, "is not a symlink", errno::EINVAL));
+            return Err(self.kind(inode, "not a symlink", errno::EINVAL));
         }
         if inode.size > SYMLINK_MAX {
             return Err(self.kind(inode, "symlink longer than a page", errno::EUCLEAN));
@@ -222,7 +222,7 @@ impl Engine {
         inode: &'a Inode,
     ) -> Result<Directory<'a>, Error> {
         if inode.file_type() != FileType::Directory {
-            return Err(self.kind(inode, "is not a directory", errno::ENOTDIR));
+            return Err(self.kind(inode, "not a directory", errno::ENOTDIR));
         }
         Ok(Directory {
             content: self.file(request, inode),

@@ -54,10 +54,10 @@ pub(super) fn set(
 }
 
 fn timeout(name: &str, text: &str) -> Result<Duration, String> {
-    match number_option(name, text)? {
-        seconds @ 1..=LONGEST => Ok(Duration::from_secs(seconds)),
+    match number_option(name, text) {
+        Ok(seconds @ 1..=LONGEST) => Ok(Duration::from_secs(seconds)),
         _ => Err(format!(
-            "{name}={text}: must be seconds, from 1 to {LONGEST}"
+            "{name}={text}: must be a number of seconds from 1 to {LONGEST}"
         )),
     }
 }

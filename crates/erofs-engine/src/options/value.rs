@@ -9,7 +9,14 @@ use std::str::FromStr;
 /// One line that names the option and its value.
 pub fn number_option<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, String> {
     let parsed: Result<T, ParseIntError> = text.parse();
-    parsed.map_err(|error| refused(name, text, error.kind(), "must be a number"))
+    parsed.map_err(|error| {
+        refused(
+            name,
+            text,
+            error.kind(),
+            "must be a whole number, 0 or more",
+        )
+    })
 }
 
 /// The value of an option that takes bytes: `65536`, `64K`, `8M`, `1G`; powers of 1024.
@@ -20,7 +27,7 @@ pub fn size_option(name: &str, text: &str) -> Result<u64, String> {
         Some((at, 'g' | 'G')) => (&text[..at], 30),
         _ => (text, 0),
     };
-    let form = "must be bytes, or a number with K, M or G";
+    let form = "must be a number of bytes, optionally followed by K, M or G";
     let parsed = number.parse::<u64>();
     let number = parsed.map_err(|error| refused(name, text, error.kind(), form))?;
     let bytes = number.checked_mul(1 << shift);

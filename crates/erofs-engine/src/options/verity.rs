@@ -47,7 +47,7 @@ impl VerityOptions {
             "hashdevice" => self.hash_device = Some(value.into()),
             "hashoffset" => match text.parse() {
                 Ok(offset) => self.hash_offset = Some(offset),
-                Err(_) => return refuse("must be a number of bytes"),
+                Err(_) => return refuse("must be a number of bytes, 0 or more"),
             },
             "oncorruption" if text == "eio" => {}
             "oncorruption" => return refuse("only eio is supported: the read fails"),

@@ -95,12 +95,12 @@ fn a_refusal_names_the_option_and_what_it_could_be() {
         ("workers", "unknown mount option 'workers'"),
         (
             "reserved_pages=many",
-            "reserved_pages=many: must be a number",
+            "reserved_pages=many: must be a whole number, 0 or more",
         ),
         ("io_uring=yes", "io_uring=yes: must be auto, on or off"),
         (
             "cache=1T",
-            "cache=1T: must be bytes, or a number with K, M or G",
+            "cache=1T: must be a number of bytes, optionally followed by K, M or G",
         ),
         (
             "workers=all",

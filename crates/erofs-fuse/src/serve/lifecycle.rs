@@ -477,7 +477,7 @@ fn find_root(engine: &Arc<Engine>, options: &MountOptions) -> Result<Nid, Error>
         FileType::Directory => Ok(inode.nid),
         _ => Err(Error::mountpoint(
             subdir,
-            "subdir: is not a directory in the image",
+            "subdir: not a directory in the image",
         )),
     }
 }

@@ -143,7 +143,7 @@ impl ProfileFile {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => {
                 let path = path.display();
-                let why = "is a symbolic link; only profile=PATH follows links, to files that \
+                let why = "a symbolic link; only profile=PATH follows links, to files that \
                            exist: remove it";
                 return Err(Error::Profile(format!("profile: {path}: {why}")));
             }
@@ -258,7 +258,7 @@ fn can_be_made(folder: &Path) -> Result<(), Error> {
 fn not_regular(path: &Path) -> Error {
     let path = path.display();
     Error::Profile(format!(
-        "profile: {path}: is not a regular file; left unchanged"
+        "profile: {path}: not a regular file; left unchanged"
     ))
 }
 
@@ -343,10 +343,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, folder.path(), mode).unwrap();
         let mut file = folder.file();
         let why = read(&mut file).unwrap_err().to_string();
-        assert!(
-            why.contains("is not a regular file; left unchanged"),
-            "{why}"
-        );
+        assert!(why.contains("not a regular file; left unchanged"), "{why}");
         assert!(file.write(b"x").is_err());
         assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
         // A symlink stays, and its target is replaced.
@@ -365,7 +362,7 @@ mod tests {
         assert_eq!(std::fs::read(&target).unwrap(), b"after");
         std::fs::remove_file(target).unwrap();
         let why = read(&mut folder.file()).unwrap_err().to_string();
-        assert!(why.contains("is a symbolic link; "), "{why}");
+        assert!(why.contains("a symbolic link; "), "{why}");
     }
 
     /// As for a new user, who has no ~/.cache.

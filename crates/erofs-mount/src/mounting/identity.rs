@@ -33,7 +33,7 @@ impl MountId {
             .into_iter()
             .find(|entry| entry.id == id)
             .map(|entry| entry.device)
-            .ok_or_else(|| Error::mountpoint(path, "is not in the mount table"))?;
+            .ok_or_else(|| Error::mountpoint(path, "not in the mount table"))?;
         let unique = unique_id_of(&root);
         Ok(Self { id, unique, device })
     }

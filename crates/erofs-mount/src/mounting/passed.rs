@@ -40,6 +40,6 @@ pub(crate) fn device(path: &Path, number: i32) -> Result<OwnedFd, Error> {
         && (major(stat.st_rdev), minor(stat.st_rdev)) == FUSE_DEVICE;
     match is_fuse {
         true => Ok(device),
-        false => Err(Error::mountpoint(path, "is not a descriptor of /dev/fuse")),
+        false => Err(Error::mountpoint(path, "not a descriptor of /dev/fuse")),
     }
 }

@@ -71,7 +71,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Error> {
     }
     let absolute = std::path::absolute(path).map_err(|e| Error::mountpoint(path, e.to_string()))?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return Err(Error::mountpoint(path, "is not a mount point"));
+        return Err(Error::mountpoint(path, "not a mount point"));
     };
     let parent = std::fs::canonicalize(parent).map_err(|e| Error::no_mountpoint(path, &e))?;
     Ok(parent.join(name))

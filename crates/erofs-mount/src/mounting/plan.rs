@@ -65,16 +65,16 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     let handle =
         handle.filter(|at| fstat(at).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_dir()));
     let Some(handle) = handle else {
-        return Err(Error::mountpoint(path, "is not a directory"));
+        return Err(Error::mountpoint(path, "not a directory"));
     };
     if real == Path::new("/") {
-        let why = "is the root directory, which cannot be mounted over";
+        let why = "the root directory cannot be mounted over";
         return Err(Error::mountpoint(path, why));
     }
     // A mount over them would be read before it is served: the server and the helper need them.
     let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
     if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
-        let why = "is in a kernel filesystem that the mount itself needs";
+        let why = "in a kernel filesystem that the mount itself needs";
         return Err(Error::mountpoint(path, why));
     }
     Ok(real)

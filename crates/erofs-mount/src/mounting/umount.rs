@@ -29,10 +29,10 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
         None => {
             let there = std::fs::symlink_metadata(path);
             there.map_err(|error| Error::no_mountpoint(path, &error))?;
-            return Err(Error::mountpoint(path, "is not a mount point"));
+            return Err(Error::mountpoint(path, "not a mount point"));
         }
         Some(entry) if entry.fstype != FSTYPE => {
-            let why = format!("is a mount of type {}, not of erofast", entry.fstype);
+            let why = format!("a mount of type {}, not of erofast", entry.fstype);
             return Err(Error::mountpoint(path, why));
         }
         Some(entry) => entry,
@@ -105,8 +105,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     if !rustix::process::geteuid().is_root() {
         let user = rustix::process::getuid().as_raw();
         if let Some(owner) = entry.user_id.filter(|owner| *owner != user) {
-            let why =
-                format!("was mounted by user {owner}: only that user and root can unmount it");
+            let why = format!("mounted by user {owner}: only that user and root can unmount it");
             return Err(Error::mountpoint(place, why));
         }
         let arguments: &[&str] = if detach { &["-u", "-z"] } else { &["-u"] };
@@ -125,7 +124,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
         Errno::BUSY => Error::Busy,
         // A user namespace cannot uncover what is below the mounts that it was created with.
         Errno::INVAL => {
-            let why = "was mounted in another mount namespace, which has to unmount it";
+            let why = "mounted in another mount namespace, which has to unmount it";
             Error::mountpoint(place, why)
         }
         other => Error::mountpoint(place, other.to_string()),
@@ -140,13 +139,10 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     let is_here = || std::env::current_dir().is_ok_and(|place| place.starts_with(path));
     let why = match users.is_empty() {
         true if is_here() => {
-            "is busy: the working directory of this command is in it; cd elsewhere first".to_owned()
+            "busy: the working directory of this command is in it; cd elsewhere first".to_owned()
         }
-        true => format!(
-            "is busy: as root, fuser -m {} shows by what",
-            path.display()
-        ),
-        false => format!("is busy with {users}; umount --lazy unmounts it anyway"),
+        true => format!("busy: as root, fuser -m {} shows by what", path.display()),
+        false => format!("busy with {users}; umount --lazy unmounts it anyway"),
     };
     Error::mountpoint(path, why)
 }

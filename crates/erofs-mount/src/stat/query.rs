@@ -81,7 +81,7 @@ fn silent(mountpoint: &Path) -> String {
 
 fn reason(errno: Errno) -> String {
     match errno {
-        Errno::NOTTY | Errno::NOTDIR => "is not the mount point of an erofast mount".to_owned(),
+        Errno::NOTTY | Errno::NOTDIR => "not the mount point of an erofast mount".to_owned(),
         Errno::AGAIN => "its daemon is starting or ending".to_owned(),
         Errno::BUSY => "its server has not answered an earlier query".to_owned(),
         Errno::NOTCONN => "its daemon is dead: run erofast umount".to_owned(),

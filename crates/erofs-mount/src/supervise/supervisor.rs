@@ -243,7 +243,7 @@ impl Helper {
                 && let Some(why) = patience.look(family)
             {
                 let place = &self.servers.request.mountpoint;
-                let error = Error::mountpoint(place, format!("was not mounted: {why}"));
+                let error = Error::mountpoint(place, format!("not mounted: {why}"));
                 self.failure = Some(error.to_string());
                 return self.give_up();
             }

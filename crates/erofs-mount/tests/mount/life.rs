@@ -117,13 +117,13 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
         .spawn()
         .unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
-    let named = format!("is busy with sleep ({})", user.id());
+    let named = format!(": busy with sleep ({})", user.id());
     user.kill().unwrap();
     user.wait().unwrap();
     assert!(error.contains(&named), "{error}");
     umount(&place.path, false).unwrap();
     let error = umount(&place.path, false).unwrap_err().to_string();
-    assert!(error.contains("is not a mount point"), "{error}");
+    assert!(error.contains(": not a mount point"), "{error}");
     let error = umount(&place.path.join("none"), false).unwrap_err();
     assert!(error.to_string().contains("no such directory"), "{error}");
     let error = umount(Path::new("/proc"), false).unwrap_err().to_string();

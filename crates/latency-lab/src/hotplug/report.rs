@@ -6,7 +6,7 @@ use super::HotplugOptions;
 use super::cycles::Cycled;
 use super::readers::HotplugCounts;
 use crate::environment::Environment;
-use crate::figure::amount;
+use crate::figure::{amount, count};
 use crate::findings::Findings;
 use crate::load::LoadReport;
 use crate::statistics::Summary;
@@ -83,8 +83,11 @@ impl HotplugReport {
             kind: "hotplug",
             title: "A CPU goes offline and comes back",
             about: format!(
-                "{}: CPU {} went offline and came back {} times while {} threads read",
-                self.engine, self.cpu, self.counts.cycles, self.readers
+                "{}: CPU {} went offline and came back {} while {} read",
+                self.engine,
+                self.cpu,
+                count(self.counts.cycles, "time"),
+                count(self.readers, "thread")
             ),
             environment: Some(self.environment.clone()),
             faults: self.faults(),

@@ -89,7 +89,7 @@ impl KernelOptions {
             return wrong("the command does not contain {} and --root is not given".into());
         }
         if let Some(image) = self.image.as_ref().filter(|image| !image.is_file()) {
-            return wrong(format!("{}: is not a file", image.display()));
+            return wrong(format!("{}: not a file", image.display()));
         }
         if !(1..=CPUS).contains(&self.cpus) {
             return wrong(format!("--cpus {}: must be from 1 to {CPUS}", self.cpus));
@@ -120,7 +120,7 @@ mod tests {
                 Some("/no/such/image"),
                 Some("{}/bin/true"),
                 2,
-                "/no/such/image: is not a file",
+                "/no/such/image: not a file",
             ),
             (None, None, 0, "--cpus 0: must be from 1 to 16"),
         ] {

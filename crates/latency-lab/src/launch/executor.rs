@@ -361,7 +361,11 @@ impl<'a> Launcher<'a> {
             });
         }
         if !well {
-            child.judge(end, self.engine_name(side), program)?;
+            let judged = child.judge(end, self.engine_name(side), program);
+            judged.map_err(|error| match end {
+                End::Exited(_) => error.with_remedy("--ignore-failure continues"),
+                _ => error,
+            })?;
         }
         Ok(Run {
             pid,

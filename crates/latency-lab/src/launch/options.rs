@@ -218,7 +218,7 @@ impl LaunchOptions {
         let site = Site::new(&self.image, &self.erofast)?;
         if !site.image.is_file() {
             return Err(LabError::Usage(format!(
-                "{}: is not a file; the lab measures only image files",
+                "{}: not a file; the lab measures only image files",
                 site.image.display()
             )));
         }
@@ -273,9 +273,7 @@ fn is_directory(path: &Path) -> Result<()> {
         return Ok(());
     }
     let path = path.display();
-    Err(LabError::Usage(format!(
-        "--chdir {path}: is not a directory"
-    )))
+    Err(LabError::Usage(format!("--chdir {path}: not a directory")))
 }
 
 /// The command with its mount point: `{}` anywhere in a word; with `root`, that is the root
@@ -377,7 +375,7 @@ mod tests {
         assert_eq!(options(false, &["x"]).directory_at(None).unwrap(), None);
         assert!(in_directory("{}/self").reads_mount() && !in_directory("/tmp").reads_mount());
         let error = at(in_directory("{}/nothing")).unwrap_err().to_string();
-        assert_eq!(error, "--chdir /proc/nothing: is not a directory");
+        assert_eq!(error, "--chdir /proc/nothing: not a directory");
     }
 
     #[test]
@@ -389,7 +387,7 @@ mod tests {
         for (options, reason) in [
             (options(false, &[]), "lab launch: no command given"),
             (options(false, &["x"]), "does not contain {}"),
-            (elsewhere, "/no/such: is not a directory"),
+            (elsewhere, "/no/such: not a directory"),
             (nothing, "at least one iteration is needed"),
         ] {
             let error = options.check().unwrap_err().to_string();

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::figure;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
@@ -90,8 +91,9 @@ pub fn commands(
     }
     if names.len() > count {
         return wrong(format!(
-            "--name was given {} times, for {count} commands",
-            names.len()
+            "--name: {} for {}",
+            figure::count(names.len(), "name"),
+            figure::count(count, "command")
         ));
     }
     let mut given = names
@@ -104,8 +106,8 @@ pub fn commands(
     if prepare.len() > 1 && prepare.len() != count {
         let given = prepare.len();
         return wrong(format!(
-            "--prepare was given {given} times, for {count} commands: give it once, or once per \
-             command"
+            "--prepare was given {given} times for {}: give it once, or once per command",
+            figure::count(count, "command")
         ));
     }
     let combinations = combinations(scans);
@@ -287,7 +289,7 @@ mod tests {
             sides(line, names, prepare, scans).unwrap_err().to_string()
         };
         assert!(fault("a -- -- b", &[], &[], &[]).contains("a command is empty"));
-        assert!(fault("a", &["x", "y"], &[], &[]).contains("--name was given 2 times"));
+        assert!(fault("a", &["x", "y"], &[], &[]).contains("--name: 2 names for 1 command"));
         assert!(
             fault("a -- b -- c", &[], &["p", "q"], &[]).contains("--prepare was given 2 times")
         );

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::blocks::{Blocks, LEAST_NS, Series};
 use super::selection::{Selection, Source};
-use crate::figure::{Figure, amount, compared, comparisons, judged};
+use crate::figure::{Figure, amount, compared, comparisons, count, judged};
 use crate::findings::Findings;
 use crate::html;
 use crate::statistics::{Comparison, correct, fewest_samples};
@@ -267,10 +267,11 @@ impl RecordingsReport {
     }
 
     fn doubtful(&self) -> Option<String> {
-        let count = self.rows.iter().filter(|row| !row.valid).count();
-        (count > 0).then(|| {
+        let rows = self.rows.iter().filter(|row| !row.valid).count();
+        (rows > 0).then(|| {
             format!(
-                "!: {count} rows are not compared: too many events of these threads are missing"
+                "!: not compared: {}, too many events of these threads are missing",
+                count(rows, "row")
             )
         })
     }

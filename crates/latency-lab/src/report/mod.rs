@@ -146,9 +146,14 @@ fn judge(valid: &mut bool, interrupted: bool, reasons: &mut Vec<String>) {
 }
 
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(text).map_err(|reason| match reason.is_eof() {
-        true => format!("not a report written with --json: it is truncated ({reason})"),
-        false => format!("not a report written with --json ({reason})"),
+    serde_json::from_slice(text).map_err(|reason| {
+        let (line, column) = (reason.line(), reason.column());
+        let ends = if reason.is_eof() {
+            ": it ends early"
+        } else {
+            ""
+        };
+        format!("not a report written with --json{ends} (line {line}, column {column})")
     })
 }
 
@@ -193,8 +198,12 @@ mod tests {
             fault("{\"rows\": [], \"kind\": \"launch\"}"),
             "not a report of lab launch, run, kernel, read, suite, pressure or hotplug"
         );
-        assert!(fault("{").contains("line 1 column 1"), "{}", fault("{"));
+        assert!(
+            fault("{").contains("it ends early (line 1, column 1)"),
+            "{}",
+            fault("{")
+        );
         let half = fault("{\"engines\": [],\n\"iterations\": -1}");
-        assert!(half.contains("line 2 column 16"), "{half}");
+        assert!(half.contains("--json (line 2, column 16)"), "{half}");
     }
 }

@@ -46,7 +46,13 @@ fn read_any(
     let format = detect(&head).ok_or_else(unknown)?;
     let limits = Limits::new(options);
     let panicked = || Err(Fault::broken(name(format), 0, "it contradicts itself"));
-    guard::without_panic(|| parse(format, file, limits)).unwrap_or_else(panicked)
+    let trace = guard::without_panic(|| parse(format, file, limits)).unwrap_or_else(panicked);
+    match trace {
+        Err(Fault::NoEvents { .. }) if format == Format::Text && !has_words(&head) => {
+            Err(unknown())
+        }
+        trace => trace,
+    }
 }
 
 /// Reads the first bytes, and rewinds the file.
@@ -94,13 +100,18 @@ fn detect(head: &[u8]) -> Option<Format> {
     }
 }
 
+/// Whether it has words of ftrace's text.
+fn has_words(head: &[u8]) -> bool {
+    let words = [b"[0".as_slice(), b"sched", b"# ", b"cpus="];
+    words
+        .iter()
+        .any(|word| head.windows(word.len()).any(|at| at == *word))
+}
+
 /// Whether all bytes are printable, as in ftrace's text. Thread names may contain any bytes; 512
 /// bytes of a binary format include control characters.
 fn is_text(head: &[u8]) -> bool {
-    let words = [b"[0".as_slice(), b"sched", b"# ", b"cpus="];
-    let known = words
-        .iter()
-        .any(|word| head.windows(word.len()).any(|at| at == *word));
+    let known = has_words(head);
     let ascii = head.is_ascii();
     let printable = |byte: &u8| !matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127);
     head.iter().all(printable) && (ascii || known)

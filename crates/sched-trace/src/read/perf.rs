@@ -238,7 +238,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
         return Err(reader.broken(format!("recorded on a big-endian machine; {CONVERT}")));
     }
     if reader.u64("the header")? == PIPE_HEADER {
-        return Err(reader.broken(format!("was written to a pipe; {CONVERT}")));
+        return Err(reader.broken(format!("written to a pipe; {CONVERT}")));
     }
     reader.u64("the header")?;
     let mut data_end = 0;

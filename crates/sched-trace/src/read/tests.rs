@@ -24,8 +24,9 @@ fn line(name: &str, content: &[u8]) -> String {
 fn wrong_files_are_one_clear_line() {
     assert!(line("empty", b"").contains("the file is empty"));
     assert!(line("elf", b"\x7fELF\x02\x01\x01").contains("\\x7fELF"));
-    assert!(line("prose", b"To be or not to be\n").contains("without scheduler events"));
-    assert!(line("feeds", b"\n\n\n").contains("without scheduler events"));
+    assert!(line("prose", b"To be or not to be\n").contains("unknown trace format"));
+    assert!(line("feeds", b"\n\n\n").contains("unknown trace format"));
+    assert!(line("idle", b"# tracer: nop\n").contains("without scheduler events"));
 }
 
 #[test]

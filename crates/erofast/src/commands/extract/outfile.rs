@@ -210,7 +210,7 @@ impl<'a> Writer<'a> {
         } else if matches!(file.made.get(), Some(Some(_)))
             && let Err(error) = self.target.remove(&file.path)
         {
-            let error = format!("is incomplete and cannot be removed: {error}");
+            let error = format!("incomplete, and cannot be removed: {error}");
             self.journal.failure(&file.path, error);
         }
     }

@@ -75,7 +75,7 @@ impl Target {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let is_directory = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
-                anyhow::ensure!(is_directory, "{}: is not a directory", shown());
+                anyhow::ensure!(is_directory, "{}: not a directory", shown());
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 bail!("{}: its parent directory does not exist", shown());
@@ -85,7 +85,7 @@ impl Target {
         let mut entries = std::fs::read_dir(path).with_context(shown)?;
         if entries.next().is_some() && replace == Replace::Nothing {
             bail!(
-                "{}: is not empty (--force replaces existing files, --continue resumes an \
+                "{}: not empty (--force replaces existing files, --continue resumes an \
                  extraction)",
                 shown()
             );

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use erofs_engine::erofs_format::FileType;
+use erofs_engine::erofs_format::{ErrorClass, FileType};
 use erofs_engine::{Engine, EngineOptions, WorkersMode, remote};
 use launch_profile::{Error, ImageIdentity, Learned, limits};
 use rustix::fs::OFlags;
@@ -65,7 +65,14 @@ pub(super) fn learned_of(
     let image = match read(path) {
         _ if remote::url(path).is_some() => image_at(path, opening)?,
         Err(error) if !is_ours(path) && error.downcast_ref() == Some(&Error::Magic) => {
-            image_at(path, opening).with_context(|| format!("{shown}: not a launch profile"))?
+            image_at(path, opening).map_err(|error| match error.downcast_ref() {
+                Some(erofs_engine::Error::Image { source, .. })
+                    if source.class() == ErrorClass::NotErofs =>
+                {
+                    anyhow::anyhow!("{shown}: neither a launch profile nor an EROFS image")
+                }
+                _ => error.context(format!("{shown}: not a launch profile")),
+            })?
         }
         read => {
             let image = read.as_ref().ok().and_then(|one| one.image);
@@ -160,7 +167,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     let context = || path.display().to_string();
     if is_ours(path) && path.is_symlink() {
         bail!(
-            "{}: is a symbolic link, which mounts do not follow: remove it",
+            "{}: a symbolic link, which mounts do not follow: remove it",
             path.display()
         );
     }

@@ -77,7 +77,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
         ending.obey();
         if let Some(failure) = failure(status) {
             if !programs.is_empty() {
-                write(programs, Some(&output))?;
+                finish(programs, &output)?;
             }
             return Ok(Outcome::Ended(failure));
         }
@@ -87,7 +87,16 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
         !programs.is_empty(),
         "{shown}: the command read none of its files, or so many that it looks like a copy"
     );
-    write(programs, Some(&output))
+    finish(programs, &output)
+}
+
+/// Writes the profile, and says where.
+fn finish(programs: Vec<Program>, output: &PathBuf) -> anyhow::Result<Outcome> {
+    let outcome = write(programs, Some(output))?;
+    if output.as_os_str() != "-" {
+        note(format!("wrote {}", output.display()));
+    }
+    Ok(outcome)
 }
 
 fn output(args: &ProfileRecordArgs) -> anyhow::Result<PathBuf> {
