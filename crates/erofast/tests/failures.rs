@@ -184,7 +184,7 @@ fn an_offset_without_an_image_says_where_was_looked() {
     fails(
         &erofast(&["info", "--offset", "99999999", &image]),
         1,
-        &format!("meta.erofs: offset 99999999 is past the end of the file ({size} bytes)"),
+        &format!("meta.erofs: offset 99999999 is past the end of the file, at byte {size}"),
     );
     fails(
         &erofast(&["info", "--offset", "99999999999999999999", &image]),

@@ -136,7 +136,7 @@ rows! {
     devices_in_one_file: Read, one_file_for_all();
     devices_missing: RefusedAtOpen,
         patched("blobdev").devices(0).refused("the image needs 1, but none was given; missing: device 1");
-    devices_needless: RefusedAtOpen, patched("blobdev").devices(2).refused("the image has 1, 2 given");
+    devices_needless: RefusedAtOpen, patched("blobdev").devices(2).refused("the image has 1 extra device, but 2 were given");
     device_table_beyond: RefusedAtOpen,
         patched("blobdev").superblock(88, &[0xff; 2]).refused("beyond the end of the primary device");
     label_and_alignment: Read, reads(&["plain-label-dsunit"], "bs=4096");

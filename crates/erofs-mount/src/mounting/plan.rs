@@ -61,12 +61,10 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         return Err(Error::mountpoint(path, why));
     }
     let real = std::fs::canonicalize(path).map_err(|e| Error::no_mountpoint(path, &e))?;
-    let handle = table::handle(&real).ok();
-    let handle =
-        handle.filter(|at| fstat(at).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_dir()));
-    let Some(handle) = handle else {
+    let handle = table::handle(&real).map_err(|e| Error::no_mountpoint(path, &e.into()))?;
+    if !fstat(&handle).is_ok_and(|it| FileType::from_raw_mode(it.st_mode).is_dir()) {
         return Err(Error::mountpoint(path, "not a directory"));
-    };
+    }
     if real == Path::new("/") {
         let why = "the root directory cannot be mounted over";
         return Err(Error::mountpoint(path, why));
