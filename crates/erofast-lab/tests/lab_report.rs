@@ -483,7 +483,7 @@ fn what_is_no_report_is_one_line_with_the_place() {
     let place = Place::new();
     place.file("a.json", &launches(true, "6.18").to_string());
     place.file("half.json", "{\"engines\": [],\n\"iterations\": -1}");
-    fails(&place.report(&["half.json"]), 1, "line 2 column 16");
+    fails(&place.report(&["half.json"]), 1, "(line 2, column 16)");
     fails(
         &place.report(&["no.json"]),
         1,

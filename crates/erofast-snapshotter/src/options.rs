@@ -134,7 +134,7 @@ mod tests {
         Options::try_parse_from(start.unwrap().split(' ')).unwrap();
         let page = text("docs/containerd.md");
         let marked = page.split('`').filter(|word| word.starts_with("--"));
-        for option in marked.filter_map(|words| words.split(' ').next()) {
+        for option in marked.filter_map(|words| words.split([' ', '=']).next()) {
             let known = Options::command();
             let known = known.get_arguments().filter_map(clap::Arg::get_long);
             let known: Vec<_> = known.map(|name| format!("--{name}")).collect();

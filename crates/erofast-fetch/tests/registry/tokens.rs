@@ -130,7 +130,7 @@ fn a_login_of_other_programs_is_used_where_no_other_is_named() {
         (
             json!([1]),
             &options(&cache),
-            format!("{shown}: invalid type"),
+            format!("{shown}: not a file of logins in JSON (line 1, column"),
         ),
     ] {
         let line = opened(logins, options).unwrap_err();
