@@ -112,6 +112,8 @@ pub struct Gathered<S> {
     pub interrupted: bool,
     /// Rounds that count: fewer than planned if time was over.
     pub rounds: usize,
+    /// Every measurement was spoilt until no engine had repeats left, so the rest was left out.
+    pub hopeless: bool,
 }
 
 impl<S> Gathered<S> {
@@ -138,6 +140,7 @@ pub fn gather<X: Executor>(
             thrown_away: vec![Vec::new(); plan.engines],
             interrupted: false,
             rounds: plan.iterations,
+            hopeless: false,
         },
         repeats_left: vec![plan.repeats; plan.engines],
         done: 0,
@@ -167,6 +170,10 @@ pub fn gather<X: Executor>(
                 return Ok(run.gathered);
             }
         }
+        if run.is_hopeless() && round + 1 < plan.warm_ups + plan.iterations {
+            run.gathered.hopeless = true;
+            return Ok(run.gathered);
+        }
     }
     Ok(run.gathered)
 }
@@ -178,6 +185,12 @@ struct Run<S> {
 }
 
 impl<S> Run<S> {
+    /// No engine has a good measurement, or any repeats left.
+    fn is_hopeless(&self) -> bool {
+        let mut kept = self.gathered.kept.iter().flatten();
+        self.repeats_left.iter().all(|&left| left == 0) && kept.all(|kept| kept.spoilt.is_some())
+    }
+
     /// Measures one place of the plan until it is good, or until the budget is exhausted.
     fn one<X: Executor<Sample = S>>(
         &mut self,
@@ -356,16 +369,29 @@ mod tests {
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
-        assert_eq!(asked.len(), 3 * (21 + 5));
+        // One engine is measured in quiet times only.
+        let (asked, gathered) = run(&PLAN, |engine, count| match engine {
+            0 => good(engine, count),
+            _ => spoilt("busy", Some(1.0)),
+        });
+        assert_eq!(asked.len(), 3 * 21 + 2 * 5);
         assert!(gathered.kept.iter().all(|kept| kept.len() == 20));
-        assert!(!gathered.is_whole());
+        assert!(!gathered.is_whole() && !gathered.hopeless);
+    }
+
+    #[test]
+    fn a_run_whose_measurements_are_all_spoilt_ends_with_the_repeats() {
+        let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
+        // A warm-up, the repeats, and one that is kept.
+        assert_eq!(asked.len(), 3 * (1 + 5 + 1));
+        assert!(gathered.kept.iter().all(|kept| kept.len() == 1));
+        assert!(!gathered.is_whole() && gathered.hopeless);
         let (_, gathered) = run(&PLAN, |_, _| spoilt("lost", None));
         assert!(
             gathered.kept.iter().all(Vec::is_empty),
             "figures known to be wrong are never kept"
         );
-        assert!(!gathered.is_whole());
+        assert!(!gathered.is_whole() && gathered.hopeless);
     }
 
     #[test]

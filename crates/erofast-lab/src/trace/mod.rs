@@ -271,8 +271,8 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: {} of these threads, which have {}, are missing: the kernel did not write \
-             them, and the waits they end are not in the figures",
+            "{file}: the kernel did not write {}, and the waits that end there are not in the \
+             figures (these threads have {})",
             units::count(missing.switches, "switch"),
             units::count(missing.waits, "wait")
         ));

@@ -72,16 +72,28 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     }
     for (number, chain) in chains.iter().enumerate() {
         outln!(
-            "\n{}. {} from {:.6} s",
+            "\n{}. {} from {:.6} s{}",
             number + 1,
             length((chain.end_ns - chain.start_ns) as f64 / 1e3),
-            chain.start_ns as f64 / 1e9
+            chain.start_ns as f64 / 1e9,
+            renamed(report, chain)
         );
         for [at, thread, what] in lines(report, chain) {
             outln!("{at:>9}  {thread:<22} {what}");
         }
     }
     Ok(Outcome::Fine)
+}
+
+/// "; sh:26609 became gzip later": a thread is found by its last name, and a step has the name of
+/// its time.
+fn renamed(report: &Report, chain: &Chain) -> String {
+    let last = report.comm(chain.pid);
+    let of_thread = chain.steps.iter().filter(|step| step.pid == chain.pid);
+    let before = of_thread.rev().find(|step| step.comm != last);
+    before.map_or(String::new(), |step| {
+        format!("; {} became {last} later", name(step))
+    })
 }
 
 /// Time since the beginning, thread and action of each step of a chain.
@@ -224,5 +236,7 @@ mod tests {
         let times: Vec<&str> = lines.iter().map(|line| line[0].as_str()).collect();
         assert_eq!(times, ["-31.0 us", "100.0 us"]);
         assert!(lines[0][2].contains("108.6 us"), "{}", lines[0][2]);
+        let renamed = renamed(&Report::default(), &chain);
+        assert!(renamed.starts_with("; kworker/0:1:9 became "), "{renamed}");
     }
 }

@@ -173,6 +173,9 @@ fn faults(
     if gathered.interrupted {
         faults.push("the run was interrupted".to_owned());
     }
+    if gathered.hopeless {
+        faults.push("every launch was spoilt, so the run ended early".to_owned());
+    }
     for (number, kept) in gathered.kept.iter().enumerate() {
         let name = launcher.name(number);
         let reasons = kept.iter().map(|kept| kept.spoilt.as_ref());

@@ -179,6 +179,8 @@ const LEGEND: &str = "\
 A row has the waits of all threads of its name, added up: after wake-ups and after preemptions.
 waited for each second  time waited, divided by the length of the recording
 average wait            of the waits that ended in the recording
+The first two columns are averages of whole recordings, which a few long waits may raise. The shift
+is that of a typical block, so its interval need not contain the difference of the averages.
 Each recording is divided into blocks of equal length, and neighbours that resemble one another are
 joined. The interval is that of the shift from the blocks of the old recording to those of the new
 one, by the rules of the lab: 1 in 100 for all comparisons together. It says that the recordings
@@ -322,7 +324,10 @@ impl RecordingsReport {
     /// The table of one measure.
     fn measured(&self, at: usize) -> Table {
         let measure = &MEASURES[at];
-        let mut table = Table::new(measure.name, &["old", "new", "change"]);
+        let mut table = Table::new(
+            measure.name,
+            &["old average", "new average", "shift of the blocks"],
+        );
         table.words = true;
         for row in &self.rows {
             let Some(figure) = row.figures.get(at) else {
