@@ -140,7 +140,7 @@ fn member(
             let kind = Kind::HardLink(&name(&first, false));
             return Ok(Some(Item::Link {
                 path: path.to_vec(),
-                header: tar::header(&name(path, false), kind, inode, &[]),
+                header: tar::header((path, &name(path, false)), kind, inode, &[], journal)?,
                 first,
             }));
         }
@@ -163,7 +163,7 @@ fn member(
         },
     };
     let name = name(path, kind == Kind::Directory);
-    let mut header = tar::header(&name, kind, inode, &xattrs);
+    let mut header = tar::header((path, &name), kind, inode, &xattrs, journal)?;
     let mut size = kind.stored();
     if let Kind::Sparse { .. } = kind {
         header.extend(map.text(inode.size));

@@ -4,16 +4,16 @@
 //! "pax Interchange Format"; the key of xattrs is star's, which GNU tar and libarchive read too.
 
 use erofs_engine::erofs_format::{FileType, Inode, Xattr};
+use tar_core::builder::EntryBuilder;
+use tar_core::{EntryType, HeaderError};
 
 use super::acl;
+use super::journal::Journal;
 
 /// Everything in a tar stream consists of blocks of this size.
-pub const BLOCK: usize = 512;
-/// Longest path or link target in a header.
-const NAME_MAX: usize = 100;
-/// Largest values of 7 and 11 octal digits.
-const ID_MAX: u64 = 0o777_7777;
-const SIZE_MAX: u64 = 0o777_7777_7777;
+pub const BLOCK: usize = tar_core::HEADER_SIZE;
+/// The largest value of 11 octal digits.
+const LATEST: u64 = 0o777_7777_7777;
 
 /// The type of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +35,15 @@ pub enum Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    fn flag(self) -> u8 {
+    fn entry_type(self) -> EntryType {
         match self {
-            Self::File(_) | Self::Sparse { .. } => b'0',
-            Self::HardLink(_) => b'1',
-            Self::Symlink(_) => b'2',
-            Self::CharDevice => b'3',
-            Self::BlockDevice => b'4',
-            Self::Directory => b'5',
-            Self::Fifo => b'6',
+            Self::File(_) | Self::Sparse { .. } => EntryType::Regular,
+            Self::HardLink(_) => EntryType::Link,
+            Self::Symlink(_) => EntryType::Symlink,
+            Self::CharDevice => EntryType::Char,
+            Self::BlockDevice => EntryType::Block,
+            Self::Directory => EntryType::Directory,
+            Self::Fifo => EntryType::Fifo,
         }
     }
 
@@ -76,34 +76,57 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// The blocks that precede a member's content.
-pub fn header(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<u8> {
-    let records = records(path, kind, inode, xattrs);
-    let mut out = Vec::new();
-    if !records.is_empty() {
-        let plain = Fields {
-            mode: 0o644,
-            size: records.len() as u64,
-            ..Fields::default()
-        };
-        out.extend(plain.block(b"././@PaxHeader", b'x', b""));
-        out.extend(&records);
-        out.resize(out.len().next_multiple_of(BLOCK), 0);
+/// The blocks that precede a member's content. `path` is its path in the image, `name` the one in
+/// the archive.
+///
+/// # Errors
+/// A number does not fit into any header.
+pub fn header(
+    (path, name): (&[u8], &[u8]),
+    kind: Kind<'_>,
+    inode: &Inode,
+    xattrs: &[Xattr],
+    journal: &Journal,
+) -> Result<Vec<u8>, HeaderError> {
+    let mut builder = EntryBuilder::new_ustar();
+    builder
+        .link_name(kind.link())
+        .entry_type(kind.entry_type())
+        .mode(u32::from(inode.mode) & 0o7777)?
+        .uid(inode.uid.into())?
+        .gid(inode.gid.into())?
+        .size(kind.stored())?
+        .device(inode.rdev.major, inode.rdev.minor)?;
+    match kind {
+        Kind::Sparse { size, .. } => builder
+            .path(sparse_name(name))
+            .add_pax("GNU.sparse.major", "1")
+            .add_pax("GNU.sparse.minor", "0")
+            .add_pax("GNU.sparse.name", name)
+            .add_pax("GNU.sparse.realsize", size.to_string()),
+        _ => builder.path(name),
+    };
+    let fits = u64::try_from(inode.mtime)
+        .ok()
+        .filter(|seconds| *seconds <= LATEST);
+    builder.mtime(fits.unwrap_or(0))?;
+    if inode.mtime_nsec != 0 || fits.is_none() {
+        builder.add_pax("mtime", decimal_time(inode.mtime, inode.mtime_nsec));
     }
-    let fields = Fields {
-        mode: inode.mode & 0o7777,
-        uid: inode.uid.into(),
-        gid: inode.gid.into(),
-        size: kind.stored(),
-        mtime: inode.mtime.try_into().unwrap_or(0),
-        device: (inode.rdev.major, inode.rdev.minor),
-    };
-    let shown = match kind {
-        Kind::Sparse { .. } => sparse_name(path),
-        _ => path.to_vec(),
-    };
-    out.extend(fields.block(&shown, kind.flag(), kind.link()));
-    out
+    for xattr in xattrs {
+        match (
+            acl::record(&xattr.name, &xattr.value),
+            str::from_utf8(&xattr.name),
+        ) {
+            (Some((key, text)), _) => builder.add_pax(key, text),
+            (None, Ok(name)) => builder.add_pax(&xattr_key(name), &xattr.value),
+            (None, Err(_)) => {
+                journal.not_kept("xattrs", path, "tar has no names that are not UTF-8");
+                continue;
+            }
+        };
+    }
+    Ok(builder.finish_bytes())
 }
 
 /// Where a tar without support for the format puts the map and the data.
@@ -113,71 +136,12 @@ fn sparse_name(path: &[u8]) -> Vec<u8> {
     [directory, b"GNUSparseFile.0/", name].concat()
 }
 
-/// The pax records, for everything that does not fit into the header.
-fn records(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> Vec<u8> {
-    let mut out = Vec::new();
-    if let Kind::Sparse { size, .. } = kind {
-        record(&mut out, b"GNU.sparse.major", b"1");
-        record(&mut out, b"GNU.sparse.minor", b"0");
-        record(&mut out, b"GNU.sparse.name", path);
-        record(
-            &mut out,
-            b"GNU.sparse.realsize",
-            size.to_string().as_bytes(),
-        );
-    }
-    for (key, name) in [("path", path), ("linkpath", kind.link())] {
-        if name.len() > NAME_MAX {
-            record(&mut out, key.as_bytes(), name);
-        }
-    }
-    for (key, number, most) in [
-        ("uid", inode.uid.into(), ID_MAX),
-        ("gid", inode.gid.into(), ID_MAX),
-        ("size", kind.stored(), SIZE_MAX),
-    ] {
-        if number > most {
-            record(&mut out, key.as_bytes(), number.to_string().as_bytes());
-        }
-    }
-    let fits = u64::try_from(inode.mtime).is_ok_and(|seconds| seconds <= SIZE_MAX);
-    if inode.mtime_nsec != 0 || !fits {
-        let text = decimal_time(inode.mtime, inode.mtime_nsec);
-        record(&mut out, b"mtime", text.as_bytes());
-    }
-    for xattr in xattrs {
-        if let Some((key, text)) = acl::record(&xattr.name, &xattr.value) {
-            record(&mut out, key.as_bytes(), text.as_bytes());
-            continue;
-        }
-        let key = [b"SCHILY.xattr.", &xattr_key(&xattr.name)[..]].concat();
-        record(&mut out, &key, &xattr.value);
-    }
-    out
-}
-
-/// `LENGTH KEY=VALUE\n`; the length includes itself.
-fn record(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    let rest = key.len() + value.len() + 3;
-    let mut length = rest;
-    while rest + length.to_string().len() != length {
-        length = rest + length.to_string().len();
-    }
-    out.extend(length.to_string().as_bytes());
-    out.extend([b" ", key, b"=", value, b"\n"].concat());
-}
-
 /// A key ends at the first `=`, so GNU tar escapes that as in a URL.
-fn xattr_key(name: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(name.len());
-    for &byte in name {
-        match byte {
-            b'=' => key.extend(b"%3D"),
-            b'%' => key.extend(b"%25"),
-            byte => key.push(byte),
-        }
-    }
-    key
+fn xattr_key(name: &str) -> String {
+    format!(
+        "SCHILY.xattr.{}",
+        name.replace('%', "%25").replace('=', "%3D")
+    )
 }
 
 /// Seconds with their fraction. Before 1970 the sign applies to both, unlike in an inode.
@@ -189,68 +153,9 @@ fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     format!("{sign}{seconds}.{nanoseconds:09}")
 }
 
-/// Numbers of a header.
-#[derive(Debug, Default)]
-struct Fields {
-    mode: u16,
-    uid: u64,
-    gid: u64,
-    size: u64,
-    mtime: u64,
-    device: (u32, u32),
-}
-
-impl Fields {
-    /// One header block. Names that are too long are truncated, and numbers that are too big are 0:
-    /// both have a pax record.
-    fn block(&self, path: &[u8], flag: u8, link: &[u8]) -> [u8; BLOCK] {
-        let mut block = [0; BLOCK];
-        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
-        let short = |name: &[u8]| name[..name.len().min(NAME_MAX)].to_vec();
-        let id = |number: u64| format!("{:07o}", if number > ID_MAX { 0 } else { number });
-        let long = |number: u64| format!("{:011o}", if number > SIZE_MAX { 0 } else { number });
-        put(0, &short(path));
-        put(100, id(self.mode.into()).as_bytes());
-        put(108, id(self.uid).as_bytes());
-        put(116, id(self.gid).as_bytes());
-        put(124, long(self.size).as_bytes());
-        put(136, long(self.mtime).as_bytes());
-        // The checksum is computed with blanks in its place.
-        put(148, b"        ");
-        put(156, &[flag]);
-        put(157, &short(link));
-        put(257, b"ustar\x0000");
-        put(329, id(self.device.0.into()).as_bytes());
-        put(337, id(self.device.1.into()).as_bytes());
-        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        block
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_length_of_a_record_counts_its_own_digits() {
-        let text = |key: &str, value: &str| {
-            let mut out = Vec::new();
-            record(&mut out, key.as_bytes(), value.as_bytes());
-            String::from_utf8(out).expect("text")
-        };
-        assert_eq!(text("k", ""), "5 k=\n");
-        assert_eq!(text("path", "abc"), "12 path=abc\n");
-        // 8 bytes without the length: one digit makes 9, which is still one digit.
-        assert_eq!(text("ab", "xyz"), "9 ab=xyz\n");
-        // With one digit it would be 10, which has two.
-        assert_eq!(text("ab", "wxyz"), "11 ab=wxyz\n");
-        for size in 0..2000 {
-            let record = text("key", &"v".repeat(size));
-            let length = record.split(' ').next().and_then(|n| n.parse().ok());
-            assert_eq!(length, Some(record.len()));
-        }
-    }
 
     #[test]
     fn times_before_1970_have_one_sign_for_both() {
@@ -260,17 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_block_has_its_fields_in_place() {
-        let fields = Fields {
-            mode: 0o755,
-            uid: ID_MAX + 1,
-            size: 8,
-            ..Fields::default()
-        };
-        let block = fields.block(&[b'n'; 300], b'0', b"");
-        assert_eq!(&block[..101], [&[b'n'; 100][..], b"0"].concat());
-        assert_eq!(&block[100..116], b"0000755\x000000000\0");
-        assert_eq!(&block[124..136], b"00000000010\0");
-        assert_eq!(&block[257..265], b"ustar\x0000");
+    fn a_key_of_an_xattr_has_no_equals_sign() {
+        assert_eq!(xattr_key("user.a=b%"), "SCHILY.xattr.user.a%3Db%25");
     }
 }
