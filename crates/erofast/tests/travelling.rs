@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use launch_profile::Learned;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
 use crate::forged::Forged;
@@ -281,8 +282,13 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
             format!("{BEGIN}{gone}"),
             "no longer fits: program: 1 of 1 windows",
         ),
+        (String::new(), "not a regular file that can be opened"),
     ] {
-        fs::write(site.beside(), &text).unwrap();
+        let _ = fs::remove_file(site.beside());
+        match why.starts_with("not a regular") {
+            true => mkfifoat(CWD, site.beside(), Mode::from_raw_mode(0o600)).unwrap(),
+            false => fs::write(site.beside(), &text).unwrap(),
+        }
         let before = site.log().lines().count();
         site.mount();
         let figures = site.soon(why, |it| it["error"].is_string());

@@ -162,12 +162,11 @@ impl Learned {
         })?;
         let mut lines = (1..).zip(text.lines());
         let first = lines.next().map_or("", |(_, line)| line);
-        let version = first.strip_prefix(MAGIC);
-        let version = version.and_then(|version| version.parse().ok());
-        match version {
-            Some(VERSION) => {}
-            Some(other) => return Err(Error::Version(other)),
-            None => return Err(wrong(1, "truncated")),
+        match first.strip_prefix(MAGIC).map(str::parse) {
+            Some(Ok(VERSION)) => {}
+            Some(Ok(other)) => return Err(Error::Version(other)),
+            Some(Err(_)) if first.len() > MAGIC.len() => return Err(wrong(1, "unknown version")),
+            _ => return Err(wrong(1, "truncated")),
         }
         let mut this = Self::default();
         let (mut reader, mut windows) = (Reader::default(), 0);
@@ -393,6 +392,13 @@ mod tests {
             );
         }
         assert_eq!(parse("erofast-launches 5\n"), Err(Error::Version(5)));
+        for version in ["99999999999999999999", "four"] {
+            let error = parse(&format!("{MAGIC}{version}\n")).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "launch profile is damaged at line 1: unknown version"
+            );
+        }
         assert_eq!(
             Learned::parse_any(b"EROLEARN\x03\0more"),
             Err(Error::Version(3))

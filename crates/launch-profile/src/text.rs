@@ -171,6 +171,9 @@ impl Reader {
                 last.parse().map_err(|_| PAGES)?,
             );
             small(last / PER_WINDOW)?;
+            if last < from {
+                return Err("a list of pages that runs backwards");
+            }
             while from <= last {
                 let (number, bit) = (from / PER_WINDOW, from % PER_WINDOW);
                 let length = (PER_WINDOW - bit).min(last - from + 1);

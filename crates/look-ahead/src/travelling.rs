@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 
 use launch_profile::{Learned, Program, limits};
+use rustix::io::Errno;
 
 /// The place of a profile in a mount: in its root directory.
 pub const PATH_IN_MOUNT: &str = ".erofast-launches";
@@ -97,7 +98,12 @@ impl Travelling {
         // An earlier companion may have read it.
         let read = file.rewind();
         let read = read.and_then(|()| file.take(most).read_to_end(&mut bytes));
-        read.map_err(|error| about(&error))?;
+        // A handle opened with O_PATH stands for what is not a regular file or may not be read.
+        let is_handle = Some(Errno::BADF.raw_os_error());
+        read.map_err(|error| match error.raw_os_error() == is_handle {
+            true => about(&"not a regular file that can be opened"),
+            false => about(&error),
+        })?;
         let learned = Learned::parse_travelling(&bytes).map_err(|error| about(&error))?;
         for program in learned.programs {
             let has_some = !program.profile.windows.is_empty();

@@ -28,8 +28,8 @@ pub fn path_beside(image: &Path) -> PathBuf {
 }
 
 /// Opens the profile beside an image in a file, before anything is mounted over it. Symlinks are
-/// followed; anything but a regular file is not opened: a device could have an effect, and a FIFO
-/// would block.
+/// followed. Only a regular file is opened: a device could have an effect, and a FIFO would block.
+/// The handle of anything else cannot be read, and its reader reports why.
 pub(crate) fn beside(request: &MountRequest) -> Option<OwnedFd> {
     let image = &request.image;
     let has_path = remote::url(image).is_none() && !request.is_standard_input();
@@ -40,8 +40,10 @@ pub(crate) fn beside(request: &MountRequest) -> Option<OwnedFd> {
     let status = fstat(&handle).ok()?;
     let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let file = is_file.then(|| File::open(name))?;
-    file.ok().map(Into::into)
+    match is_file.then(|| File::open(name)) {
+        Some(Ok(file)) => Some(file.into()),
+        _ => Some(handle),
+    }
 }
 
 #[cfg(test)]
@@ -62,17 +64,16 @@ mod tests {
                 foreground: false,
             };
             let mut text = String::new();
-            File::from(beside(&request)?)
-                .read_to_string(&mut text)
-                .unwrap();
-            Some(text)
+            let read = File::from(beside(&request)?).read_to_string(&mut text);
+            Some(read.map(|_| text).map_err(|error| error.raw_os_error()))
         };
         assert_eq!(opened("profile=learn"), None);
         let path = path_beside(&image);
         assert!(path.ends_with("app.erofs.launches"));
         let mode = Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
-        assert_eq!(opened("profile=learn"), None, "a FIFO");
+        let no_file = Some(Err(Some(rustix::io::Errno::BADF.raw_os_error())));
+        assert_eq!(opened("profile=learn"), no_file, "a FIFO");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(folder.path().join("real"), "text").unwrap();
         std::os::unix::fs::symlink("real", &path).unwrap();
@@ -82,7 +83,7 @@ mod tests {
             "profile=off",
             "profile=./x",
         ];
-        let text = Some("text".to_owned());
+        let text = Some(Ok("text".to_owned()));
         assert_eq!(wanted.map(opened), [text.clone(), text, None, None]);
     }
 }
