@@ -26,7 +26,8 @@ const NONE: usize = usize::MAX;
 /// have the order changed for each request. With two waiters the pause is 50 us; with 128, of which
 /// half change places, a millisecond.
 const PAUSE: u64 = 10;
-/// The longest pause. A thread that was preempted in the meantime measures too long a time.
+/// The longest pause. Without this limit, a thread that was preempted during the reordering would
+/// pause too long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The descriptors of one waiting thread.
@@ -64,11 +65,12 @@ impl Waiter {
 pub(crate) struct WaitOrder {
     /// Atomic. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
-    /// Atomic. A thread is determining where its reader runs, and follows it.
+    /// Atomic. Set while a thread determines where its reader runs, and reorders the waiters.
     following: AtomicBool,
-    /// Atomic. Earliest time for the next one, in ns.
+    /// Atomic. Earliest time at which a thread may do so again, in ns.
     next_ns: AtomicU64,
-    /// Atomic. Number of waiters. A thread that is alone does not sample: no other could answer.
+    /// Atomic. Number of waiters. With only one, the thread does not sample, because no other could
+    /// answer.
     count: AtomicUsize,
     /// Guarded by its own lock. In the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,

@@ -135,7 +135,7 @@ impl EntryOut {
         }
     }
 
-    /// A name that leads nowhere: node 0 with a time makes the kernel remember it.
+    /// A name that does not exist: node 0 with a time makes the kernel cache its absence.
     pub fn absent(seconds: u64) -> Self {
         Self {
             entry_valid: seconds,
