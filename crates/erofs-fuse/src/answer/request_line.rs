@@ -1,4 +1,4 @@
-//! The line about a request on standard error, with `debug`.
+//! Formats the line about a request on standard error, with `debug`.
 
 use fuse_transport::{Caller, Seen};
 use rustix::io::Errno;

@@ -12,7 +12,7 @@ const FILES: usize = 64;
 /// Ordered by last read; the latest is first.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Bytes in the kernel's longest window.
+    /// Size in bytes of the kernel's largest window.
     longest: u64,
     files: Vec<(Nid, File)>,
 }
@@ -25,7 +25,7 @@ impl Files {
         }
     }
 
-    /// Whether to decline a window.
+    /// Whether to decline this window of a file.
     pub(super) fn window(&mut self, nid: Nid, range: &Range<u64>) -> bool {
         let longest = self.longest;
         self.file(nid).window(range, longest)
