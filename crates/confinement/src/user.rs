@@ -19,7 +19,7 @@ const FIRST: u64 = 0xEFFF_FFFD;
 
 /// Whether this process is in the initial user namespace.
 pub fn in_first_namespace() -> bool {
-    // Without /proc, the system is still starting.
+    // If there is no /proc, the system is still starting, without other namespaces.
     let namespace = std::fs::metadata("/proc/self/ns/user");
     namespace.map_or(true, |namespace| namespace.ino() == FIRST)
 }
@@ -32,7 +32,7 @@ pub fn in_first_namespace() -> bool {
 /// determine.
 ///
 /// # Errors
-/// One line; the process stays root.
+/// One line. The process stays root.
 pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
     if !geteuid().is_root() || !in_first_namespace {
         return Ok(());

@@ -60,8 +60,8 @@ fn inode_number(nid: Nid) -> u64 {
 }
 
 /// Inode numbers as programs see them. In a mount of several images, the number is the one that the
-/// inode has alone, times the number of images, plus the index of its image. So the numbers are the
-/// same at each mount of these images, and as small as those of the largest image allow.
+/// inode has alone, times the number of images, plus the index of its image. The numbers are the
+/// same at each mount of these images, and as small as the largest image allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeNumbers(pub(crate) Numbers);
 

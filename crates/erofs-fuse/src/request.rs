@@ -25,7 +25,7 @@ pub struct MountRequest {
     pub foreground: bool,
 }
 
-/// How a server gets its mount.
+/// Which server of a mount this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// The first server, which mounts.

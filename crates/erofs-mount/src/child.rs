@@ -12,7 +12,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
 };
 
-/// A child process. Its ID is not reused until it has been waited for.
+/// A child process. Its ID is not reused until the child has been waited for.
 #[derive(Debug)]
 pub(crate) struct ChildProcess(Pid);
 

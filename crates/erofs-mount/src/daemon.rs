@@ -186,8 +186,8 @@ fn reported(error: &Error) -> u8 {
 /// Serves for the mount helper, which started this process and receives its errors. Returns the
 /// exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Opened before the sandbox, which forbids opening it. A successor does not open it by a path,
-    // which may lead into a mount that nobody serves.
+    // Opened before the sandbox, which forbids opening it. A successor does not use the path, which
+    // may lead into a mount that is not served.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {
@@ -205,7 +205,8 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
             note(line);
         }
     };
-    // A successor must not resolve a path that may lead into the mount, which nobody serves now.
+    // A successor must not resolve a path that may lead into the mount, which is not served at this
+    // moment.
     let covers = match start {
         Start::Successor => None,
         Start::First => mounting::covered_notice(&request.mountpoint),

@@ -36,8 +36,8 @@ pub(crate) fn named_by_profile(profile: Option<&ProfileLocation>) -> Option<RawF
     number.filter(|number| named_descriptors().contains(number))
 }
 
-/// Closes the descriptors that the request names, because their files have been opened by now;
-/// except that of the launch profile, whose file is opened later.
+/// Closes the descriptors that the request names, except that of the launch profile. The other
+/// files have been opened by now; the profile is opened later.
 pub(crate) fn close_named(profile: Option<&ProfileLocation>) {
     let kept = profile.and_then(profile_number);
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);

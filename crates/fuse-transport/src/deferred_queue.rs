@@ -1,6 +1,6 @@
 //! Requests that must wait for something outside this process, such as a network.
 //!
-//! The thread that took such a request puts it into this queue and serves the next one. Threads
+//! The thread that took such a request puts it into this queue and serves the next request. Threads
 //! that may wait answer the request, over the descriptor that it came from: the kernel finds it
 //! nowhere else.
 
@@ -22,7 +22,7 @@ const MOST_THREADS: usize = 64;
 /// waits for it itself, so further requests stay in the kernel.
 const MOST_REQUESTS: usize = 1024;
 
-/// A request, the descriptor it came from, and what it waits for.
+/// A request, the descriptor from which it came, and the function that waits for it.
 pub(crate) struct DeferredRequest {
     pub(crate) header: InHeader,
     pub(crate) bytes: Box<[u8]>,

@@ -71,7 +71,7 @@ pub trait Filesystem: Send + Sync {
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Failure>;
 
-    /// Whether to decline what the kernel reads ahead: `size` bytes from `offset` on, for the page
+    /// Whether to decline read-ahead of the kernel: `size` bytes from `offset` on, for the page
     /// cache. Called once before each [`read`](Self::read) for the page cache. A range that was
     /// declined must be served when it is requested again.
     fn declines(&self, _caller: Caller, _node: u64, _offset: u64, _size: u32) -> bool {

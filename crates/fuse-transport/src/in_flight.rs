@@ -196,7 +196,7 @@ impl RequestsInFlight {
         self.set(MINOR, protocol.minor.into());
     }
 
-    /// A slot for the requests of one thread. With very many threads some share one.
+    /// A slot for the requests of one thread. If there are very many threads, some share a slot.
     pub(crate) fn slot(&self) -> usize {
         self.next_slot.fetch_add(1, Ordering::Relaxed) % SLOTS
     }

@@ -17,7 +17,7 @@ use crate::fail_points;
 /// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
 pub(crate) const ENTRIES: usize = 1;
 
-/// A queue of the kernel, and how many entries it gets.
+/// A queue of the kernel, and the number of its entries.
 pub(crate) type Entries = (u16, usize);
 
 /// Rings that no thread uses yet: each is taken once.

@@ -213,7 +213,7 @@ impl Session {
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened it can use it. Open the overflow channel first.
+    /// the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
     /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.
@@ -223,10 +223,10 @@ impl Session {
         prepared.start().map(Channel::new)
     }
 
-    /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
-    /// over io_uring; until then all of them wait, if the handshake agreed on io_uring. FORGET and
-    /// INTERRUPT still arrive on the device, so one [`device_channel`](Self::device_channel) must
-    /// be served in addition.
+    /// The channel of the overflow queue, for the calling thread. If the handshake agreed on
+    /// io_uring, all requests wait until this channel is open, and then arrive over io_uring.
+    /// FORGET and INTERRUPT still arrive on the device, so one
+    /// [`device_channel`](Self::device_channel) must be served in addition.
     ///
     /// # Errors
     /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive

@@ -105,7 +105,7 @@ impl WaitOrder {
             && !self.following.swap(true, Ordering::Acquire)
     }
 
-    /// Ends at `now_ns` what [`Self::begin_following`] began at `began_ns`.
+    /// Ends, at `now_ns`, the work begun with [`Self::begin_following`] at `began_ns`.
     pub(crate) fn end_following(&self, began_ns: u64, now_ns: u64) {
         let pause = now_ns.saturating_sub(began_ns).saturating_mul(PAUSE);
         let pause = pause.min(LONGEST_PAUSE.as_nanos() as u64);
@@ -121,8 +121,8 @@ impl WaitOrder {
         self.first.store(NONE, Ordering::Relaxed);
     }
 
-    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if it already is, or if
-    /// there is none.
+    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if this waiter is already
+    /// first, or if `cpu` has no waiter.
     pub(crate) fn put_first(&self, cpu: usize) {
         if self.first.load(Ordering::Relaxed) == cpu {
             return;

@@ -1,4 +1,4 @@
-//! What a program does when it runs out of memory.
+//! The allocator, and the choice of what a program does when it runs out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};

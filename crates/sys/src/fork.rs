@@ -1,6 +1,6 @@
 //! A child process that continues with this program's code. Starting a program requires files (the
-//! program, its libraries, their cache), which may be on a mount that nobody serves; a fork
-//! requires none.
+//! program, its libraries, their cache), which may be on a mount that is not served; a fork
+//! requires no files.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

@@ -61,8 +61,8 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. Only
-    /// read during submission; kept as long as the entry.
+    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. The
+    /// kernel reads this only during submission; it is kept as long as the entry.
     iovecs: Box<[[usize; 2]; 2]>,
 }
 

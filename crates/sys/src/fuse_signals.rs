@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
-/// all that it creates from now on, and returns a non-blocking descriptor that is readable once one
-/// of them has arrived.
+/// all threads that it creates from now on. Returns a non-blocking descriptor that is readable once
+/// one of these signals has arrived.
 pub fn ending_signals() -> io::Result<OwnedFd> {
     block(&ENDING)
 }

@@ -98,7 +98,7 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
 /// descriptors that other threads open later, and descriptors that it closes stay open for them.
 ///
 /// # Errors
-/// No memory, or forbidden.
+/// There is no memory, or the call is forbidden.
 pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
     // SAFETY: no memory is touched. Every descriptor that is open stays open in both tables, with
     // the same number for the same file; a number that one side opens later fails with EBADF, or

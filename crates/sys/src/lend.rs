@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// parts of the same work and are nearly done, and being woken by another CPU costs 5 to 40 us.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Lends `work` out while `own` runs, and returns what `own` returned.
+/// Lends `work` out while `own` runs, and returns the result of `own`.
 ///
 /// `own` gets a [`Lent`] that it may clone and pass to other threads. Each [`Lent::join`] runs
 /// `work` once, as long as `own` has not returned. When this function returns (or unwinds), no

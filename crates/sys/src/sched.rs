@@ -1,6 +1,6 @@
 //! Scheduling policy of one thread: the calls that rustix lacks.
 //!
-//! They are called by number: musl's functions of these names only return ENOSYS.
+//! The calls are made by number, because musl's functions of these names only return ENOSYS.
 
 use std::io;
 use std::os::unix::process::CommandExt;

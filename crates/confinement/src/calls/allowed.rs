@@ -64,7 +64,7 @@ macro_rules! conditional {
     };
 }
 
-/// Not opened for writing only, nor created or truncated.
+/// Flags of openat(2) that are refused: writing only, creating, truncating.
 const WRITES: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
 /// FUSE_DEV_IOC_CLONE.
@@ -73,14 +73,14 @@ const FUSE_CLONE: u64 = 0x8004_e500;
 /// Calls that are allowed only with some arguments.
 fn conditional() -> Vec<Conditional> {
     conditional! {
-        // For reading, and /dev/fuse for both.
+        // Files are opened for reading, and /dev/fuse for reading and writing.
         SYS_openat [Lacks(2, WRITES)];
         // Other architectures never had this call.
         #[cfg(target_arch = "x86_64")]
         SYS_open [Lacks(1, WRITES)];
         // Reads limits of this process; cannot set them.
         SYS_prlimit64 [Is(0, 0), Null(2)];
-        // For a thread, not for all processes of a group or a user.
+        // Only for a thread, not for all processes of a group or a user.
         SYS_getpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_setpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_prctl [Is(0, libc::PR_SET_NAME)] [Is(0, libc::PR_GET_NAME)];

@@ -99,7 +99,7 @@ impl DecodedBytes {
         self.before.as_ref().map_or(0, |before| before.bytes().0)
     }
 
-    /// Records that a launch, or the companion ahead of it, read a part of a file.
+    /// Records that a launch, or the companion ahead of the launch, read a part of a file.
     pub(crate) fn was_read(&self, file: Nid, offset: u64, length: usize) {
         let mut reads = self.reads.lock();
         if reads.ranges.len() < MOST_READS {

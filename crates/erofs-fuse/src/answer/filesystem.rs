@@ -176,8 +176,8 @@ impl ErofsFilesystem {
         let _ = self.events.set(events);
     }
 
-    /// Makes the counters include what the companion learns, or the reason why there is no
-    /// companion.
+    /// Makes the counters include figures of launches, with `trouble` as the reason if nothing is
+    /// learned.
     pub(crate) fn set_learns(&self, trouble: Option<String>) {
         let _ = self.learns.set(trouble);
     }

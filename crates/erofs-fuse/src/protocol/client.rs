@@ -116,7 +116,7 @@ impl MountHelper {
     }
 
     /// Cloned descriptors for the channels of a server that is not replaced and may no longer be
-    /// allowed to open `/dev/fuse`. None for a mount that the caller made.
+    /// allowed to open `/dev/fuse`. Empty for a mount that the caller made.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
             // One channel for requests that rings do not carry.

@@ -168,7 +168,7 @@ impl Check {
     }
 }
 
-/// Unmounts a mount that has not been used for `limit`, to within an eighth of it.
+/// Unmounts a mount that has not been used for `limit`, with an accuracy of an eighth of `limit`.
 ///
 /// The server only sees requests; a program may also use the kernel's caches. So as root the mount
 /// is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.

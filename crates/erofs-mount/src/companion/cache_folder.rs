@@ -12,7 +12,7 @@ use erofs_fuse::error::Error;
 const SYSTEM_CACHE: &str = "/var/cache";
 
 /// The folder of launch profiles that have no path of their own: the system's cache folder for
-/// root, otherwise the user's. It need not exist.
+/// root, otherwise the user's. The folder need not exist.
 ///
 /// # Errors
 /// One line, if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.

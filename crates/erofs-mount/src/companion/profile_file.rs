@@ -365,7 +365,7 @@ mod tests {
         assert!(why.contains("a symbolic link; "), "{why}");
     }
 
-    /// Like a new user, who has no ~/.cache.
+    /// This is the case of a new user, who has no ~/.cache.
     #[test]
     fn missing_folders_are_made_for_their_owner_alone() {
         let folder = Folder::new();

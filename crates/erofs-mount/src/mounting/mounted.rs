@@ -21,7 +21,7 @@ pub(crate) struct Mounted {
     direct: bool,
 }
 
-/// A mount that nobody serves yet.
+/// A new mount that is not served yet.
 pub(crate) struct Made {
     pub(crate) mounted: Mounted,
     /// The descriptor of `/dev/fuse` that is bound to the mount.

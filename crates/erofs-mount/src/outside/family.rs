@@ -11,7 +11,7 @@ pub(crate) struct Family(Process);
 /// The result of one check of these processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Look {
-    /// Number of context switches of their threads: grows whenever one of them runs.
+    /// Number of context switches of their threads, which grows whenever a thread runs.
     pub(crate) switches: u64,
     /// Description of a process that cannot run, with the remedy.
     pub(crate) stopped: Option<String>,
@@ -60,8 +60,8 @@ impl Family {
         connection::holds(&self.0, device)
     }
 
-    /// Kills all of them. A process in a frozen cgroup of version 1 ends when the cgroup is thawed,
-    /// before the process does anything else.
+    /// Kills the child and its descendants. A process in a frozen cgroup of version 1 ends when the
+    /// cgroup is thawed, before the process does anything else.
     pub(crate) fn kill(&self) {
         let all = self.all();
         for process in [&self.0].into_iter().chain(&all) {

@@ -1,8 +1,9 @@
 //! Finds the mount helpers of a user by their records.
 //!
 //! It must be impossible for other users to fabricate a helper. Therefore the process must have
-//! only the IDs of the user who mounted, the record must be a file in memory that such a process
-//! created, and both are held by descriptors. Users can mislead others only about their own mounts.
+//! only the IDs of the user who mounted, and the record must be a file in memory that such a
+//! process created. Both are held by descriptors. Users can mislead others only about their own
+//! mounts.
 
 use std::cmp::Reverse;
 use std::thread;

@@ -23,7 +23,7 @@ use erofs_fuse::packets::socket_pair;
 use erofs_fuse::protocol::Request;
 use erofs_fuse::request::MountRequest;
 
-/// One mount, and what must be undone.
+/// One mount, and everything that must be undone at its end.
 pub(crate) struct MountState {
     request: MountRequest,
     mounted: Option<(Mounted, Connection)>,

@@ -67,7 +67,7 @@ impl Servers {
         }
     }
 
-    /// Starts a server with the standard error of this process; the first one also gets its
+    /// Starts a server with the standard error of this process; the first server also gets the
     /// standard output.
     pub(super) fn start(&self, how: &How) -> Result<Server, Error> {
         let (socket, theirs) = packets::socket_pair()?;

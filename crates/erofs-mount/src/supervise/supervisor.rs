@@ -390,8 +390,8 @@ impl Helper {
         Ok(())
     }
 
-    /// Starts a server while nobody serves the mount. Returns whether it has already asked for the
-    /// mount.
+    /// Starts a server while no other serves the mount. Returns whether the new server has already
+    /// asked for the mount.
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {

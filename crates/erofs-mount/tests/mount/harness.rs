@@ -23,7 +23,7 @@ pub fn run(tests: &[Test], cannot: Option<String>, begin: impl Fn(&'static str))
     }
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests.iter().filter(|(name, _)| is_wanted(name)) {
-        // For scripts/test, which names a test that does not end.
+        // scripts/test reads this line to name a test that does not end.
         println!("begins: {name}");
         begin(name);
         let ok = std::panic::catch_unwind(test).is_ok();

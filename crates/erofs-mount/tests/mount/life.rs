@@ -172,7 +172,7 @@ fn auto_unmount_outlives_the_daemon() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// Only the watcher, which waits for this, is left to unmount.
+/// Only the watcher, which waits for their deaths, is left to unmount.
 fn auto_unmount_outlives_all_processes_of_a_mount() {
     use rustix::process::Signal;
     for (number, options) in ["", ",restart=off", ",io_uring=on"]

@@ -1,4 +1,4 @@
-//! Requests of the kernel that replies make unnecessary, and inode numbers.
+//! Inode numbers, sizes of the filesystem, and requests that the kernel need not make.
 
 use super::*;
 

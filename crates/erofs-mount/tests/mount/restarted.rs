@@ -29,7 +29,7 @@ pub const TESTS: &[Test] = tests![
     upgrades_are_noticed_by_no_reader,
 ];
 
-/// Number of deaths at a time that do not end a mount.
+/// Number of deaths in quick succession that do not end a mount.
 const DEATHS_OF_A_MOUNT: usize = 4;
 
 const READERS: u64 = 6;

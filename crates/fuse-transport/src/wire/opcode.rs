@@ -19,8 +19,8 @@ pub enum Treatment {
     Agreed,
 }
 
-/// One row per kind: name, number, bytes in its fixed part, treatment. The fixed part is what a
-/// FUSE ring carries separately from the names and values that follow it.
+/// One row per kind: name, number, bytes in its fixed part, treatment. A FUSE ring carries the
+/// fixed part separately from the names and values that follow it.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $fixed:literal, $treatment:ident;)*) => {
         /// A kind of request.
@@ -81,7 +81,8 @@ opcodes! {
     Removexattr = 24, "removexattr", 0, ReadOnly;
     Flush = 25, "flush", 24, Unsupported;
     Init = 26, "init", 64, Served;
-    /// ENOSYS makes the kernel open directories without asking, and keep what it has read of them.
+    /// ENOSYS makes the kernel open directories without asking, and keep the entries that it has
+    /// read.
     Opendir = 27, "opendir", 8, Unsupported;
     Readdir = 28, "readdir", 40, Served;
     Releasedir = 29, "releasedir", 24, Agreed;

@@ -502,7 +502,7 @@ fn a_forced_abort_ends_readers_and_daemon() {
         let Some(abort) = abort_file(&mount.mountpoint) else {
             return;
         };
-        // The daemon's threads are not stuck in this one: it must end by itself.
+        // The daemon's threads do not wait for this mount, which must end without help.
         assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
         fs::write(&abort, "1").unwrap();
         assert!(fs::read(mount.path("directory/entry-001")).is_err());

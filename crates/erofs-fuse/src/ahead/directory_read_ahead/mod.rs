@@ -40,8 +40,7 @@ struct State {
     walk: Walk,
     /// Directories found by name, with their paths.
     beginnings: VecDeque<(Nid, Vec<u8>)>,
-    /// The companion's position after listing the batch before the last one, and after the last
-    /// one.
+    /// The companion's position after listing the batch before last, and after the last batch.
     batches: [u64; 2],
 }
 

@@ -37,7 +37,7 @@ figures::figures! {
 pub(crate) struct RandomFaults {
     /// Guarded by its own lock: tried, never waited for.
     files: PiMutex<Files>,
-    /// Whether any window was declined. From then on requests for single pages are examined.
+    /// Whether any window was declined. Once it was, requests for single pages are examined.
     declined_any: AtomicBool,
     /// Set once: the kernel's pages are too large.
     unfit: AtomicBool,
