@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// The mount point, and why it cannot be used.
+    /// An error of a mount point that cannot be used, with the reason.
     pub fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
         Self::Mountpoint {
             mountpoint: mountpoint.to_owned(),
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// A path that does not resolve to a mount point.
+    /// An error of a path that does not resolve to a mount point.
     pub fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -157,7 +157,7 @@ impl Error {
         Self::mountpoint(path, why)
     }
 
-    /// A mount that cannot be unmounted without taking another one with it.
+    /// An error of a mount that cannot be unmounted without removing the mount `by`, too.
     pub fn covered(mountpoint: &Path, by: &Path) -> Self {
         let by = by.display();
         Self::mountpoint(

@@ -80,7 +80,7 @@ impl InodeNumbers {
     }
 }
 
-/// File types as readdir(3) numbers them (`DT_REG` and so on), for types as EROFS numbers them.
+/// Converts a file type of EROFS to that of readdir(3) (`DT_REG` and so on).
 pub(crate) fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
     *[0, 8, 4, 2, 6, 1, 12, 10]

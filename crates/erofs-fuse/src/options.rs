@@ -223,7 +223,7 @@ impl MountOptions {
             .map(|option| option.name().to_owned())
     }
 
-    /// Unknown options are errors unless they are `ignored`.
+    /// Parses lists of options. Unknown options are errors unless they are `ignored`.
     fn parse_but<S: AsRef<OsStr>>(
         lists: &[S],
         ignored: impl Fn(&str) -> bool,
@@ -398,7 +398,7 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     }
 }
 
-/// Checked here because more pages than the machine has would be refused only later, by an
+/// Refuses more pages than the machine has, which would otherwise fail only later, in an
 /// allocation.
 fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;

@@ -16,7 +16,7 @@ static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     in_first_namespace: user::in_first_namespace(),
 });
 
-/// Must be called while the process has all its rights.
+/// Remembers the user. Must be called while the process has all its rights.
 pub(crate) fn remember() {
     LazyLock::force(&ORIGIN);
 }

@@ -16,7 +16,7 @@ use crate::error::Error;
 /// [`HelperError`](crate::error::HelperError) fits.
 pub const PACKET_BYTES: usize = 16 << 10;
 
-/// The two ends of a socket.
+/// Creates a socket, and returns its two ends.
 pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
     socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))

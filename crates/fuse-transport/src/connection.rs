@@ -116,7 +116,7 @@ impl Connection {
         self.in_flight.get()
     }
 
-    /// Must be called before any channel is opened.
+    /// Sets the parts for a successor. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Called once.
         let _ = self.in_flight.set(parts.in_flight);
@@ -145,7 +145,7 @@ impl Connection {
 
     /// Returns a descriptor obtained from [`take_clone`](Self::take_clone).
     pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
-        // If no descriptor is left, a later channel shares another channel's.
+        // If no descriptor is left, a later channel shares that of another channel.
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
             self.clones().push(clone);
         }
@@ -207,7 +207,7 @@ impl Connection {
         Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
-    /// Called by the channel that has seen the end of the mount.
+    /// Notes the end of the mount. Called by the channel that has seen it.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.deferred.close();

@@ -131,7 +131,7 @@ impl AsFd for DeviceChannel {
     }
 }
 
-/// The epoll set of one thread, with its waker.
+/// Creates the epoll set of one thread, with its waker.
 fn watch(waker: &EventFd) -> io::Result<OwnedFd> {
     use epoll::{CreateFlags, EventData, EventFlags};
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;

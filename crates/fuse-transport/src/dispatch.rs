@@ -222,7 +222,7 @@ fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) ->
     }
 }
 
-/// The fixed part of a read request, with the reply limited to the requested size.
+/// Returns the fixed part of a read request, and limits the reply to the requested size.
 fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> {
     let read = request.fixed::<ReadIn>()?;
     if !reply.limit(read.size as usize) || read.offset > i64::MAX as u64 {
@@ -263,7 +263,7 @@ fn seek_for(whence: u32) -> Result<Seek, Errno> {
     }
 }
 
-/// FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
+/// Serves FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
 fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
     match opcode {
         Opcode::Forget => {

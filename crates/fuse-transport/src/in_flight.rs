@@ -93,7 +93,7 @@ impl Drop for Taken<'_> {
 }
 
 impl RequestsInFlight {
-    /// A file for [`map`](Self::map).
+    /// Creates a file for [`map`](Self::map).
     ///
     /// # Errors
     /// There is no memory or no descriptor left.

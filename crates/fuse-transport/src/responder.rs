@@ -93,7 +93,7 @@ impl Responder {
         self.finish(&waiter.device, &done, &timing, |_| None)
     }
 
-    /// `None` if the device failed.
+    /// Answers or defers a request; `None` if the device failed.
     fn answer(&mut self, bytes: &[u8], timing: &Timing, repeats: bool) -> Option<Outcome> {
         let request = match Request::from_device(bytes) {
             Ok(request) => request,

@@ -159,7 +159,8 @@ mod tests {
     use rustix::event::epoll::CreateFlags;
     use sys::eventfd::EventFd;
 
-    /// A device that is an eventfd: the order of exclusive waiters is that of any wait queue.
+    /// A waiter on an eventfd instead of the device: the order of exclusive waiters is that of any
+    /// wait queue.
     fn waiter(device: &EventFd, cpu: usize) -> Arc<Waiter> {
         use std::os::fd::AsFd;
         Arc::new(Waiter {

@@ -17,7 +17,7 @@ pub fn erase(names: &[&str]) -> io::Result<()> {
         .try_for_each(|name| erase_one(&CString::new(*name)?))
 }
 
-/// Must be called in a single-threaded process.
+/// Erases one variable. Must be called in a single-threaded process.
 fn erase_one(name: &CStr) -> io::Result<()> {
     // SAFETY: no other thread changes the environment meanwhile.
     let value = unsafe { libc::getenv(name.as_ptr()) };

@@ -73,7 +73,8 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Used before Linux 5.9, or if a filter does not know the call.
+/// Closes descriptors without close_range(2), before Linux 5.9 or if a filter does not know that
+/// call.
 fn close_one_by_one(first: RawFd, last: RawFd) {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return;

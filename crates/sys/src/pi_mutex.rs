@@ -245,7 +245,8 @@ mod tests {
         assert_eq!(crate::fork::exit_status(pid), 0);
     }
 
-    /// Field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary thread.
+    /// Reads field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary
+    /// thread.
     fn priority(thread: u32) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         let fields = stat.rsplit(") ").next().unwrap();

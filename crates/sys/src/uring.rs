@@ -188,7 +188,7 @@ impl Uring {
         self.register(IoringRegisterOp::RegisterFiles, files)
     }
 
-    /// From now on only the calling thread may use the ring.
+    /// Enables the ring. From now on only the calling thread may use it.
     pub(crate) fn enable(&self) -> io::Result<()> {
         self.register::<u8>(IoringRegisterOp::RegisterEnableRings, &[])
     }

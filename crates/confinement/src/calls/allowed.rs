@@ -146,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    /// The names in backquotes in one column of the table that follows the line `begin` in
-    /// docs/sandbox.md.
+    /// Extracts the names in backquotes from one column of the table that follows the line `begin`
+    /// in docs/sandbox.md.
     fn listed(begin: &str, column: usize) -> BTreeSet<String> {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md");
         let page = std::fs::read_to_string(page).unwrap();

@@ -77,8 +77,8 @@ impl DecodedSource for Taken {
 }
 
 impl DecodedBytes {
-    /// `file` holds the bytes kept by earlier mounts; the engine uses them from now on. If the file
-    /// is damaged, it is written anew.
+    /// Makes the engine use the bytes that earlier mounts kept in `file`. If the file is damaged,
+    /// it is written anew.
     pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
         let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
         if let Some(before) = &before {
@@ -139,7 +139,8 @@ impl DecodedBytes {
         }
     }
 
-    /// The reads of launches once one is over; `None` if the mount ends with nothing new.
+    /// Waits until a launch is over, and returns the reads of launches; `None` if the mount ends
+    /// with nothing new.
     fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
@@ -213,8 +214,8 @@ impl Drop for Keeping {
     }
 }
 
-/// Whether launches found nearly all of their decoded bytes among the kept ones, as far as these
-/// may grow.
+/// Whether launches found nearly all of their decoded bytes among those kept, within the limit
+/// `most`.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;

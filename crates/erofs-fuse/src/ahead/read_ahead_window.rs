@@ -49,7 +49,8 @@ impl ReadAheadWindow {
         }));
     }
 
-    /// The state is read under the lock, so that the last change wins.
+    /// Sets the window for the current load, which is read under the lock, so that the last change
+    /// wins.
     fn adapt(&self, engine: &Engine) {
         let mut is_narrow = self.is_narrow.lock();
         let wanted = engine.is_contended();
@@ -60,7 +61,7 @@ impl ReadAheadWindow {
         self.set(if wanted { self.request } else { READ_AHEAD_KB });
     }
 
-    /// If refused, the old window still works.
+    /// Sets the window in KiB. If that is refused, the old window still works.
     fn set(&self, kib: u32) {
         let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
     }

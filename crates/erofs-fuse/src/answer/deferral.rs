@@ -38,7 +38,8 @@ fn is_killed(tid: u32) -> bool {
     tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
 }
 
-/// proc_pid_status(5): every signal that ends a process becomes a SIGKILL for each of its threads.
+/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL, which every fatal signal of a
+/// process becomes for each of its threads.
 fn kills(status: &str) -> bool {
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -192,7 +192,7 @@ impl ErofsFilesystem {
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
-    /// Where to record events of launches. With `profile=off` nowhere, since recording would wake
+    /// Where to record events of launches; `None` with `profile=off`, since recording would wake
     /// the companion for nothing.
     fn events_of_launches(&self) -> Option<&Events> {
         let learns = self.learns.get().is_some();

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use crate::nodes::Nodes;
 
-/// The request, the program that made it, and the outcome.
+/// Formats the request, the requesting program and the outcome.
 pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
     let nid = nodes.nid(seen.node);
     let name = seen.name.map(String::from_utf8_lossy);

@@ -48,7 +48,7 @@ fn mark(number: usize) {
     MARKS[number].0.store(1, Ordering::SeqCst);
 }
 
-/// A FUSE request: `struct fuse_in_header`, then the body as 32-bit words.
+/// Builds a FUSE request: `struct fuse_in_header`, then the body as 32-bit words.
 fn request(opcode: u32, unique: u64, node: u64, body: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(40 + 4 * body.len());
     bytes.extend((40 + 4 * body.len() as u32).to_ne_bytes());
@@ -62,7 +62,7 @@ fn request(opcode: u32, unique: u64, node: u64, body: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// READ of a page: handle, offset, size, and flags, which are 0.
+/// Builds a READ of a page: handle, offset, size, and flags, which are 0.
 fn read_request(unique: u64, node: u64, page: usize) -> Vec<u8> {
     let offset = (page * PAGE) as u32;
     let body = [0, 0, offset, 0, PAGE as u32, 0, 0, 0, 0, 0];
@@ -199,7 +199,7 @@ fn stores(trace: impl Read) -> Vec<u64> {
     stores
 }
 
-/// How often each line was written between two marks.
+/// Counts how often each line was written between two marks.
 fn lines_between(stores: &[u64], marks: &[u64]) -> BTreeMap<u64, usize> {
     let at = |mark| stores.iter().rposition(|&address| address == mark);
     let (begin, end) = (at(marks[0]).unwrap() + 1, at(marks[1]).unwrap());

@@ -18,7 +18,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("MESSAGE_ID", MESSAGE_ID),
 ];
 
-/// A datagram with a message and further fields; those without a value are left out.
+/// Builds a datagram with a message and further fields; fields without a value are left out.
 pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push(&mut bytes, "MESSAGE", message.as_bytes());

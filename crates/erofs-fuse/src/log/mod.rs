@@ -150,7 +150,7 @@ fn appended(mut file: &File, message: &str) -> bool {
     file.write_all(line.as_bytes()).is_ok()
 }
 
-/// UTC, in the format of RFC 3339.
+/// Formats a time in UTC, as in RFC 3339.
 fn clock(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());

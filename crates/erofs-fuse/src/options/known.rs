@@ -185,7 +185,7 @@ pub(super) fn is_of_libfuse(option: &str) -> bool {
 /// Minimum Jaro-Winkler similarity between a misspelling and the option that the message suggests.
 const ALIKE: f64 = 0.8;
 
-/// `did you mean ...? ` if an option resembles the unknown one.
+/// Returns `did you mean ...? ` if an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
     let (given, has_value) = match given.split_once('=') {
         Some((name, _)) => (name, true),

@@ -68,7 +68,7 @@ impl MountHelper {
         self.has_companion
     }
 
-    /// The order that arrived, once the socket is readable; `None` if the helper is gone.
+    /// Receives an order, once the socket is readable; `None` if the helper is gone.
     pub(crate) fn order(&self) -> Option<Order> {
         receive_order(&self.socket).ok()
     }
@@ -136,9 +136,9 @@ impl MountHelper {
         self.descriptor(Request::Resume)
     }
 
-    /// Call this once the mount is served: from then on a server that dies is replaced, if
-    /// possible. Returns false if the helper was killed before it answered. The helper may have
-    /// reported the mount by then, so the mount must not end.
+    /// Reports that the mount is served: from then on a server that dies is replaced, if possible.
+    /// Returns false if the helper was killed before it answered. The helper may have reported the
+    /// mount by then, so the mount must not end.
     pub fn served(&self) -> Result<bool, Error> {
         match self.ask(Request::Served) {
             Ok(outcome) => {
@@ -163,12 +163,13 @@ impl MountHelper {
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Mounts. The descriptor of `/dev/fuse` will deliver the kernel's first request.
+    /// Mounts, and returns the descriptor of `/dev/fuse`, which will deliver the kernel's first
+    /// request.
     pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
         self.descriptor(Request::Mount { max_read })
     }
 
-    /// Call this when the handshake is complete: the helper then applies settings that need the
+    /// Reports that the handshake is complete. The helper then applies settings that need the
     /// kernel's side of the mount.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
         self.hold(self.call(Request::HandshakeDone)?);

@@ -448,7 +448,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     }
 }
 
-/// `None` if the kernel does not read ahead.
+/// Watches for random faults; `None` if the kernel does not read ahead.
 fn random_faults(options: &MountOptions, session: &Session) -> Option<Arc<RandomFaults>> {
     let window = options.read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let longest = (u64::from(window) << 10).max(session.protocol().max_request as u64);

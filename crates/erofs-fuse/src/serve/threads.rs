@@ -117,7 +117,8 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     Ok(())
 }
 
-/// Without workers: starts as many plain threads as there are usable CPUs, named `erofs_reader/N`.
+/// Starts as many plain threads as there are usable CPUs, named `erofs_reader/N`; for mounts
+/// without workers.
 fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {

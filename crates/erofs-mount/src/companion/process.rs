@@ -201,7 +201,8 @@ impl CompanionOfMount {
         }
     }
 
-    /// Call this when [`watched`](Self::watched) is readable. Returns a line for the log.
+    /// Does the work that is due. Call this when [`watched`](Self::watched) is readable. Returns a
+    /// line for the log.
     pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
         let Some(running) = &self.running else {
             self.start(request, None);
@@ -271,8 +272,8 @@ impl CompanionOfMount {
             .retain(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// Call this when a child of this process has changed its state. A stopped companion is ended,
-    /// because it could keep the mount busy.
+    /// Reaps children. Call this when a child of this process has changed its state. A stopped
+    /// companion is ended, because it could keep the mount busy.
     pub(crate) fn reap(&mut self) {
         self.reap_errands();
         if self

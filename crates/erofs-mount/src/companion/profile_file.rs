@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The content, if the file exists.
+    /// Opens the file for reading, if it exists.
     fn read(file: &mut ProfileFile) -> Result<Option<OwnedFd>, Error> {
         file.choose(b"")?;
         file.open()

@@ -23,7 +23,7 @@ use erofs_fuse::request::FSTYPE;
 /// Maximum length of a value of fsconfig(2) in bytes, without the terminating zero.
 const LONGEST_VALUE: usize = 255;
 
-/// Mounts. `expect`: see [`mount`](super::mount::mount).
+/// Mounts; for `expect` see [`mount`](super::mount::mount).
 pub(crate) fn mount(
     plan: &MountPlan<'_>,
     expect: &mut impl FnMut(ExpectedMount) -> Result<(), Error>,
@@ -131,7 +131,7 @@ fn open_device() -> Result<OwnedFd, Error> {
 /// Options by name, with a value for those that have one.
 type Options = Vec<(&'static str, Option<String>)>;
 
-/// The kernel's own options: see Documentation/filesystems/fuse.rst.
+/// The mount options for the kernel: see Documentation/filesystems/fuse.rst.
 fn options(plan: &MountPlan<'_>, device: &OwnedFd) -> Options {
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     let mut options = vec![

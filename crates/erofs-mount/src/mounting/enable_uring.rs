@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct EnableUringGuard(File);
 
 impl EnableUringGuard {
-    /// `None` if the parameter need not be changed.
+    /// Sets the parameter; `None` if it need not be changed.
     pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
         if !options.io_uring {
             return Ok(None);
@@ -71,7 +71,7 @@ impl EnableUringRestorer {
         Self(options.io_uring.then(open).flatten().filter(was_off))
     }
 
-    /// Call this once the mount helper has ended and nothing is mounted.
+    /// Restores the parameter. Call this once the mount helper has ended and nothing is mounted.
     pub(crate) fn restore(self) {
         if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
             drop(EnableUringGuard(file));

@@ -41,13 +41,13 @@ pub(crate) struct Entry {
     pub(crate) user_id: Option<u32>,
 }
 
-/// All mounts.
+/// Reads all mounts.
 pub(crate) fn read() -> Result<Vec<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     read_from(&File::open(TABLE).map_err(Error::std_io(TABLE))?)
 }
 
-/// All mounts that the open table currently lists.
+/// Reads all mounts that the open table currently lists.
 pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
     let mut table = Vec::new();
     let read = file.rewind().and_then(|()| file.read_to_end(&mut table));

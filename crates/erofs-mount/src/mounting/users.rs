@@ -67,8 +67,8 @@ impl Display for Users {
     }
 }
 
-/// The items that `work` sends until it ends or `limit` has passed; in the latter case its thread
-/// is left behind.
+/// Collects the items that `work` sends until it ends or `limit` has passed. In the latter case the
+/// thread of `work` is left behind.
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(&Sender<T>) + Send + 'static,

@@ -286,7 +286,7 @@ fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     }
 }
 
-/// `(same_cpu, other_cpu)` while `work` runs on a separate thread.
+/// Counts `(same_cpu, other_cpu)` while `work` runs on a separate thread.
 fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     let count = || {
         let fuse = &stat(&place.path).unwrap()["fuse"];
@@ -327,7 +327,7 @@ fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     umount(&place.path, false).unwrap();
 }
 
-/// Based on samples of the reader's CPU.
+/// These counters are based on samples of the reader's CPU.
 fn over_the_device_same_cpu_is_counted_too() {
     let place = mounted("lz4-4k", "workers=percpu");
     let (same, other) = served(&place, || ask_on_first_cpu(&place, "none", 300));

@@ -30,7 +30,7 @@ impl Listed {
     }
 }
 
-/// All images of the table. Columns: image, bytes, extra_devices, offset, ......
+/// All images of the table. Columns: image, bytes, extra_devices, offset, ...
 pub fn images_of(table: &str) -> Vec<Listed> {
     table
         .lines()

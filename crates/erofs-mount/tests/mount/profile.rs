@@ -80,7 +80,8 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// Learned data is written when the mount helper, the parent of the server, ends.
+/// Unmounts, and waits for the mount helper, the parent of the server, which writes learned data at
+/// its end.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);

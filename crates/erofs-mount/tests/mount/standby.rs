@@ -29,7 +29,7 @@ struct Processes {
 }
 
 impl Processes {
-    /// `None` while one is missing.
+    /// The processes of the mount; `None` while one is missing.
     fn of(place: &Place) -> Option<Self> {
         let stat = stat(&place.path).ok()?;
         let pid = |value: &serde_json::Value| Pid::from_raw(value.as_i64()?.try_into().ok()?);

@@ -46,7 +46,7 @@ pub const UNIQUE_RESEND: u64 = 1 << 63;
 /// (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request.
 pub const RESEND_CODE: i32 = 7;
 
-/// Directory entries start at multiples of eight bytes.
+/// Rounds a length up to a multiple of eight bytes, where the next directory entry starts.
 pub const fn padded(length: usize) -> usize {
     (length + 7) & !7
 }

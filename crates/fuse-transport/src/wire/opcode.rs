@@ -47,7 +47,7 @@ macro_rules! opcodes {
                 match self { $(Opcode::$name => $fixed,)* }
             }
 
-            /// How it is answered.
+            /// How requests of this kind are answered.
             pub const fn treatment(self) -> Treatment {
                 match self { $(Opcode::$name => Treatment::$treatment,)* }
             }

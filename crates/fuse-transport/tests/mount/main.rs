@@ -75,7 +75,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// `None`, with the reason printed, if mounts cannot be made.
+    /// Starts a daemon and its mount. Prints the reason and returns `None` if mounts cannot be
+    /// made.
     fn start(name: &str, ring: Option<&str>) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: mounting needs root");
@@ -432,8 +433,8 @@ impl Drop for Connections {
     }
 }
 
-/// The file that aborts the mount; `None`, with the reason printed, if it is unavailable. The mount
-/// itself is not queried: its server may not answer.
+/// The file that aborts the mount. Prints the reason and returns `None` if there is no such file.
+/// The mount itself is not queried, because its server may not answer.
 fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' '));

@@ -16,7 +16,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// `None` if the kernel has no such switch, or this process may not set it.
+    /// Waits for the switch. `None` if the kernel has no such switch, or this process may not set
+    /// it.
     pub fn new() -> Option<Self> {
         File::options().write(true).open(PARAMETER).ok()?;
         let only = File::open("/sys/module/fuse/parameters").ok()?;

@@ -87,7 +87,7 @@ fn store(
     files.done(job, None);
 }
 
-/// The content of a file; `None` if decoding fails, so that a reader gets the error.
+/// Decodes the content of a file; `None` if that fails, so that a reader gets the error.
 fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {

@@ -35,7 +35,7 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock: tried, never waited for.
+    /// Guarded by its own lock, which is only tried and never waited for.
     files: PiMutex<Files>,
     /// Whether any window was declined. Once it was, requests for single pages are examined.
     declined_any: AtomicBool,

@@ -17,7 +17,7 @@ fn message(known: &Known) -> String {
     }
 }
 
-/// The journal's fields.
+/// The fields of the fault's entry in the journal.
 fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
     let fault = &known.fault;
     let text = |text: String| text.into_bytes();

@@ -17,8 +17,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// Time after which the search stops; checked between directories.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
-/// The path of `wanted` in the tree below `root`, which is `/`; if there are several, the one with
-/// the fewest directories. `stop` ends the search early.
+/// Finds the path of `wanted` in the tree below `root`, which is `/`. If there are several paths,
+/// returns one with the fewest directories. `stop` ends the search early.
 pub(super) fn find_path(
     engine: &Engine,
     root: Nid,
