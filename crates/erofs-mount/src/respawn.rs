@@ -203,7 +203,7 @@ pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
     parse(&arguments)
 }
 
-/// The inverse of [`arguments`].
+/// Parses the arguments that [`arguments`] built.
 fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
     let mut lists = Vec::new();
     let mut rest = arguments

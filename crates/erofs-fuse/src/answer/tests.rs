@@ -182,7 +182,7 @@ fn reads_of_cached_pages_decode_nothing() {
 
 /// Addresses of all stores, in order.
 fn stores(trace: impl Read) -> Vec<u64> {
-    // ` S 1ffe,8`, ` M 1ffe,8` (read and written).
+    // Matches ` S 1ffe,8` (written) and ` M 1ffe,8` (read and written).
     let store = |line: &[u8]| {
         let rest = line.strip_prefix(b" S ").or(line.strip_prefix(b" M "))?;
         let address = rest.split(|byte| *byte == b',').next()?;

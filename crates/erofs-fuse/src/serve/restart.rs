@@ -36,7 +36,7 @@ figures::figures! {
 }
 
 impl Restart {
-    /// Decides from the options.
+    /// Decides from the options whether servers are to be replaced.
     pub(crate) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
         if options.io_uring && request.is_remote() {
@@ -66,7 +66,7 @@ impl Restart {
         self.checked()
     }
 
-    /// Decides from the result of the handshake.
+    /// Decides from the result of the handshake whether servers are replaced.
     pub(crate) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {
             let minor = session.protocol().minor;

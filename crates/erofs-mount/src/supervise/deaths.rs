@@ -127,7 +127,8 @@ impl Deaths {
         refused
     }
 
-    /// The requests that were being served at [`MOST`] consecutive deaths.
+    /// Counts deaths for each of these requests, and returns those that were being served at
+    /// [`MOST`] consecutive deaths.
     fn count_stuck(&mut self, taken: &[TakenRequest]) -> Vec<TakenRequest> {
         let before = |request: &TakenRequest| {
             let known = self.stuck.iter().find(|(other, _)| other == request);

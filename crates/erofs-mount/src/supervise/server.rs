@@ -109,7 +109,7 @@ impl Servers {
         })
     }
 
-    /// Serves; called in a child.
+    /// Serves, in a child process; returns the exit status.
     fn serve(&self, start: Start) -> i32 {
         let log = self.log.duplicate().unwrap_or(Log::None);
         (self.serve)(&self.request, log, start).into()

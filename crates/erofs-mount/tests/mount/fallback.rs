@@ -80,7 +80,7 @@ fn servers_whose_descriptor_cannot_be_cloned_serve() {
     }
 }
 
-/// Every other call fails with which a thread takes requests from the device or enters its ring.
+/// Every other call with which a thread takes requests from the device or enters its ring fails.
 fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
     for step in ["read", "enter"] {
         with_a_failure("the_root_is_read_over_either_transport", step);

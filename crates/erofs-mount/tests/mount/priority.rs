@@ -83,7 +83,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
     umount(&place.path, false).unwrap();
 }
 
-/// The daemon has no right to be real-time: here it is root's, without that capability.
+/// The daemon has no right to be real-time, because root starts it without that capability.
 fn a_user_without_rights_is_served_within_a_short_slice() {
     let supported = || sys::sched::set_short_slice(0, 0).is_ok();
     if !thread::spawn(supported).join().unwrap() {
