@@ -11,14 +11,14 @@ pub const CHANGE_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet
 /// Needed for real-time workers.
 pub const SYS_NICE: CapabilitySet = CapabilitySet::SYS_NICE;
 
-/// Drops all that are not `wanted`. Returns those that are left.
+/// Drops all capabilities that are not `wanted`, and returns those that are left.
 ///
 /// # Errors
 /// The errors of capset(2).
 pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     let had = capabilities(None)?.permitted;
     let left = had & wanted;
-    // Kernels before 4.3 have no ambient set, and nothing to clear.
+    // Kernels before 4.3 have no ambient set to clear.
     let _ = clear_ambient_capability_set();
     set_capabilities(
         None,
@@ -31,6 +31,5 @@ pub fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, Errno> {
     Ok(left)
 }
 
-/// The capability that root's companion needs to open whatever a launch may: reading files of any
-/// owner.
+/// Needed by root's companion, because launches may read files of any owner.
 pub const READ_ANY: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;

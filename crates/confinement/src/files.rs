@@ -10,8 +10,7 @@ use landlock::{
 
 pub use landlock::{AccessFs, BitFlags};
 
-/// The newest ABI whose rights are known to be unnecessary here. Older kernels enforce fewer of
-/// them.
+/// The newest ABI all of whose rights can be dropped here. Older kernels know fewer of them.
 const NEWEST: ABI = ABI::V7;
 
 /// The requested interface version.
@@ -38,10 +37,10 @@ pub fn beneath(paths: &[(&Path, BitFlags<AccessFs>)]) -> Vec<Rule> {
     rules.collect()
 }
 
-/// Restricts the calling thread and those it makes to what the rules allow.
+/// Restricts the calling thread and those it creates to what the rules allow.
 ///
 /// # Errors
-/// One line: Landlock is not there.
+/// One line, if the kernel lacks Landlock.
 pub fn restrict_to(rules: Vec<Rule>) -> Result<Landlock, String> {
     let describe = |error: landlock::RulesetError| error.to_string();
     let mut set = Ruleset::default()

@@ -1,8 +1,9 @@
 //! Rights that a process gives up for good before it touches untrusted bytes: its
 //! [capabilities], [root](user), [files] and [system calls](calls).
 //!
-//! Each step says why the kernel or a container refuses it; the caller decides what that means. The
-//! server of a mount and the processes that convert layers each combine the steps that they need.
+//! The error of each step says why the kernel or a container refused it; the caller decides whether
+//! to continue. The server of a mount and the processes that convert layers each combine the steps
+//! that they need.
 #![forbid(unsafe_code)]
 
 pub mod calls;

@@ -19,7 +19,7 @@ const FIRST: u64 = 0xEFFF_FFFD;
 
 /// Whether this process is in the initial user namespace.
 pub fn in_first_namespace() -> bool {
-    // Without /proc, the system is still starting.
+    // If there is no /proc, the system is still starting, without other namespaces.
     let namespace = std::fs::metadata("/proc/self/ns/user");
     namespace.map_or(true, |namespace| namespace.ino() == FIRST)
 }
@@ -27,17 +27,19 @@ pub fn in_first_namespace() -> bool {
 /// Changes the calling thread from root to `nobody`, in no group; permitted capabilities stay. Root
 /// inside a user namespace is already unprivileged outside; it keeps its id.
 ///
-/// The caller must have no other threads: they would keep their IDs. `in_first_namespace` is the
-/// result of [`in_first_namespace`], which a process without rights may not be able to determine.
+/// The process must have no other threads, because they would keep their IDs. `in_first_namespace`
+/// is the result of [`in_first_namespace`], which a process without rights may not be able to
+/// determine.
 ///
 /// # Errors
-/// One line: it stays root.
+/// One line. The process stays root.
 pub fn leave_root(in_first_namespace: bool) -> Result<(), String> {
     if !geteuid().is_root() || !in_first_namespace {
         return Ok(());
     }
     if !everyone_enters("/") {
-        // Threads read CPU counts and the load below it at any time.
+        // Threads may read the CPU counts and the load, which are files below the root directory,
+        // at any time.
         return Err("only root may enter the root directory".into());
     }
     let parent = getppid();
@@ -54,7 +56,8 @@ fn everyone_enters(directory: &str) -> bool {
     rustix::fs::stat(directory).is_ok_and(|stat| stat.st_mode & 0o1 != 0)
 }
 
-/// Ends this process together with its parent (`setpriv --pdeathsig`), which may already be gone.
+/// Makes this process end together with its parent (`setpriv --pdeathsig`), which may already be
+/// gone.
 fn end_with(parent: Option<Pid>, signal: Signal) -> Result<(), Errno> {
     set_parent_process_death_signal(Some(signal))?;
     if getppid() != parent {
@@ -70,6 +73,6 @@ fn become_nobody() -> Result<(), Errno> {
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
     set_keep_capabilities(false)?;
-    // The kernel resets it when the user changes.
+    // The kernel resets this attribute when the user changes.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }

@@ -54,17 +54,17 @@ pub enum Error {
     /// The mount cannot be unmounted while it is in use.
     #[error("the mount is busy")]
     Busy,
-    /// fusermount3 did not end.
+    /// fusermount3 did not end in time.
     #[error("{mountpoint}: fusermount3 (process {pid}) did not end within {seconds} s")]
     FusermountSilent {
         /// The mount point.
         mountpoint: PathBuf,
         /// Process ID of fusermount3.
         pid: u32,
-        /// Seconds that it had.
+        /// Time limit in seconds.
         seconds: u64,
     },
-    /// fusermount3 refused.
+    /// fusermount3 refused or failed.
     #[error("{mountpoint}: fusermount3: {message}")]
     Fusermount {
         /// The mount point.
@@ -98,19 +98,19 @@ pub enum Error {
         /// The reason.
         source: io::Error,
     },
-    /// The daemon could not mount; this is its own line.
+    /// The daemon could not mount; the text is the daemon's own line.
     #[error("{0}")]
     Daemon(String),
     /// The mount helper refused a request or could not carry it out.
     #[error(transparent)]
     Helper(#[from] HelperError),
-    /// A server could not be started or ended, or it died.
+    /// A server could not be started or ended, or died.
     #[error("{0}")]
     Server(String),
-    /// One process of a mount sent another a request out of turn, or the other is gone.
+    /// One process of a mount sent another an unexpected request, or the other process is gone.
     #[error("{0}")]
     Protocol(String),
-    /// The launch profile.
+    /// The launch profile cannot be used.
     #[error("{0}")]
     Profile(String),
 }
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// The mount point, and why it cannot be used.
+    /// An error of a mount point that cannot be used, with the reason.
     pub fn mountpoint(mountpoint: &Path, why: impl Into<String>) -> Self {
         Self::Mountpoint {
             mountpoint: mountpoint.to_owned(),
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// A path that does not resolve to a mount point.
+    /// An error of a path that does not resolve to a mount point.
     pub fn no_mountpoint(path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "no such directory".to_owned(),
@@ -157,7 +157,7 @@ impl Error {
         Self::mountpoint(path, why)
     }
 
-    /// A mount that cannot be unmounted without taking another one with it.
+    /// An error of a mount that cannot be unmounted without removing the mount `by`, too.
     pub fn covered(mountpoint: &Path, by: &Path) -> Self {
         let by = by.display();
         Self::mountpoint(
@@ -167,8 +167,8 @@ impl Error {
     }
 }
 
-/// Characters in the longest line that one process of a mount sends another: a packet holds it even
-/// though JSON encodes some as six bytes.
+/// Maximum number of characters in a line that one process of a mount sends another. A packet holds
+/// such a line even though JSON encodes some characters as six bytes.
 pub const LINE_CHARS: usize = 2500;
 
 /// An error of the mount helper, as its server receives it.
@@ -176,7 +176,7 @@ pub const LINE_CHARS: usize = 2500;
 #[error("{line}")]
 pub struct HelperError {
     line: String,
-    /// The system call's error number, if it was one.
+    /// The error number, if a system call failed.
     errno: Option<i32>,
 }
 
@@ -199,10 +199,10 @@ impl From<HelperError> for io::Error {
     }
 }
 
-/// For a `/dev/fuse` that may not be opened.
+/// The remedy for a `/dev/fuse` that may not be opened.
 pub const OPEN_TO_EVERYONE: &str = "everyone should be able to read and write it (mode 666)";
 
-/// An error with its remedy: root, `or` an alternative.
+/// Describes an error with its remedy: root, or the alternative `or`.
 pub fn needs_root(error: &io::Error, or: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; it needs root{or}"),

@@ -1,12 +1,12 @@
-//! Serves EROFS images through FUSE: joins [`erofs_engine`] and [`fuse_transport`].
+//! Serves EROFS images through FUSE, by joining [`erofs_engine`] and [`fuse_transport`].
 //!
-//! [`serve`] is the life of a server, the process that answers the kernel's requests. It reads the
-//! image, and in its sandbox it can do little else: it neither mounts nor unmounts, but asks the
-//! mount helper for that ([`protocol`]), which crate `erofs-mount` has.
+//! [`serve`] is the life of a server, the process that answers the kernel's requests. In its
+//! sandbox it can do little more than read the image. To mount and unmount it asks the mount helper
+//! ([`protocol`]), which is in crate `erofs-mount`.
 //!
 //! Rooms, each of which uses only those after it: `serve` (the life of a server), `answer` (its
 //! answers to requests), `ahead` (looking ahead of readers), `threads`, `sandbox` (rights that the
-//! server drops), `protocol` (what it says to its mount helper), `options`.
+//! server drops), `protocol` (its messages to the mount helper), `options`.
 #![forbid(unsafe_code)]
 // They panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

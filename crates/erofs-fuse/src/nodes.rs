@@ -1,5 +1,5 @@
-//! Numbers of EROFS as the kernel and programs see them: node IDs, inode numbers, types of
-//! directory entries.
+//! Converts numbers of EROFS to those that the kernel and programs see: node IDs, inode numbers,
+//! types of directory entries.
 //!
 //! The mapping between FUSE node IDs and EROFS nids is stateless. The kernel fixes two node IDs: 1
 //! is the root, 0 is invalid. Every other nid is shifted up by two, so that nids 0 and 1 also get a
@@ -47,21 +47,21 @@ impl Nodes {
     }
 }
 
-/// Inode numbers below this one are shown to programs unchanged.
+/// Inode numbers below this limit are shown to programs unchanged.
 const LOW: u64 = 1 << 31;
 
-/// The number that the kernel's EROFS (since 6.17) shows for a node: the metabox bit, the highest,
-/// moves to just above the lowest 31 bits, and those between move up by one. So the numbers of most
-/// images fit into 32 bits, and overlayfs can use the highest ones itself (`xino`).
+/// The number that the kernel's EROFS (since 6.17) shows for a node: the metabox bit, which is the
+/// highest, moves to just above the lowest 31 bits, and the bits between move up by one. So the
+/// numbers of most images fit into 32 bits, and overlayfs can use the highest bits itself (`xino`).
 fn inode_number(nid: Nid) -> u64 {
     let in_metabox = u64::from(nid & NID_IN_METABOX != 0);
     let nid = nid & !NID_IN_METABOX;
     (nid / LOW * 2 + in_metabox) * LOW + nid % LOW
 }
 
-/// How programs see the inodes of a mount numbered. Those of several images have the number of
-/// their image behind the one they have alone: the same at each mount of these images, and as small
-/// as that of the largest one allows.
+/// Inode numbers as programs see them. In a mount of several images, the number is the one that the
+/// inode has alone, times the number of images, plus the index of its image. The numbers are the
+/// same at each mount of these images, and as small as the largest image allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeNumbers(pub(crate) Numbers);
 
@@ -80,7 +80,7 @@ impl InodeNumbers {
     }
 }
 
-/// File types as readdir(3) numbers them (`DT_REG` and so on), for types as EROFS numbers them.
+/// Converts a file type of EROFS to that of readdir(3) (`DT_REG` and so on).
 pub(crate) fn directory_type(file_type: u8) -> u8 {
     // FT_REG_FILE, FT_DIR, FT_CHRDEV, FT_BLKDEV, FT_FIFO, FT_SOCK, FT_SYMLINK begin at 1.
     *[0, 8, 4, 2, 6, 1, 12, 10]
@@ -88,7 +88,7 @@ pub(crate) fn directory_type(file_type: u8) -> u8 {
         .unwrap_or(&0)
 }
 
-/// The node that programs see under this number.
+/// The nid of the inode that programs see with this number.
 fn nid_of_inode_number(number: u64) -> Nid {
     let (above, low) = (number / LOW, number % LOW);
     let nid = above / 2 * LOW + low;

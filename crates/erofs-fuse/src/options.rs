@@ -44,7 +44,7 @@ pub const READ_AHEAD_KB: u32 = 512;
 /// Default limit of the decoded bytes kept from launches of an image.
 pub const DECODED_BYTES: u64 = 64 << 20;
 
-/// Upper bound of that limit: a launch does not read more.
+/// Upper bound of that limit: no launch reads more.
 const MOST_DECODED: u64 = 1 << 30;
 
 impl OptionError {
@@ -61,12 +61,12 @@ const RESTART: &[(&str, bool)] = &[("on", true), ("off", false)];
 /// Which rights the daemon drops before it reads the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SandboxMode {
-    /// As many as the system allows, with a notice of what is missing.
+    /// All rights that the system lets it drop, with a notice about those that it cannot drop.
     #[default]
     On,
-    /// All of them, or an error.
+    /// All rights that it does not need; an error if some cannot be dropped.
     Strict,
-    /// None.
+    /// No rights.
     Off,
 }
 
@@ -99,12 +99,12 @@ const PREFETCH: &[(&str, Prefetch)] = &[
 pub enum ProfileLocation {
     /// In the cache folder of the system or the user, under a name derived from the image.
     Auto,
-    /// In the same folder, one profile for each program, learned from every launch.
+    /// In the same folder, learned from every launch, with a profile for each program.
     Learned,
-    /// This file, by an absolute path.
+    /// In this file, given by an absolute path.
     File(PathBuf),
-    /// Write what launches from this mount read to this file, and replay nothing: not a mount
-    /// option, but used for recording a profile.
+    /// In this file, to which the reads of launches are written while nothing is replayed. Not a
+    /// mount option, but used for recording a profile.
     Recorded(PathBuf),
 }
 
@@ -113,13 +113,13 @@ pub enum ProfileLocation {
 pub struct MountOptions {
     /// Options of the engine.
     pub engine: EngineOptions,
-    /// Requests must come over io_uring; otherwise mounting fails.
+    /// Whether requests must come over io_uring; otherwise mounting fails.
     pub io_uring: bool,
-    /// Whether a server that dies is started again; `None`: if that is possible.
+    /// Whether a server that dies is started again; `None` means if possible.
     pub restart: Option<bool>,
     /// KiB that the kernel reads ahead; `None` for [`READ_AHEAD_KB`] if it may be set.
     pub read_ahead_kb: Option<u32>,
-    /// Faults of the image are appended to this file instead of the system's log.
+    /// File to which faults of the image are appended, instead of the system's log.
     pub log: Option<PathBuf>,
     /// The parts that are fetched from a URL ahead of readers.
     pub prefetch: Prefetch,
@@ -130,33 +130,34 @@ pub struct MountOptions {
     pub decoded_size: Option<u64>,
     /// Directory of the image that becomes the root of the mount.
     pub subdir: Option<PathBuf>,
-    /// Unmount after this long without use.
+    /// Time without use after which the mount is unmounted.
     pub timeout: Option<Duration>,
-    /// Other users may use the mount.
+    /// Whether other users may use the mount.
     pub allow_other: bool,
-    /// Root may use a user's mount.
+    /// Whether root may use a user's mount.
     pub allow_root: bool,
-    /// The kernel checks permissions (it always does if others may use the mount).
+    /// Whether the kernel checks permissions (it always does if others may use the mount).
     pub default_permissions: bool,
     /// Whether clones of the mount may have mapped owners, if the kernel checks permissions.
     pub idmap: bool,
-    /// The kernel does not enforce POSIX ACLs, as it otherwise does whenever it checks permissions.
+    /// Whether the kernel ignores POSIX ACLs, which it otherwise enforces whenever it checks
+    /// permissions.
     pub no_acl: bool,
-    /// The mount is unmounted when the daemon dies.
+    /// Whether the mount is unmounted when the daemon dies.
     pub auto_unmount: bool,
-    /// Another process waits to replace the mount helper, in the background.
+    /// Whether another process in the background stands by to replace the mount helper.
     pub standby: bool,
-    /// The daemon drops the rights it does not need.
+    /// Which rights the daemon drops before it reads the image.
     pub sandbox: SandboxMode,
-    /// Owner of everything.
+    /// Owner of all files.
     pub uid: Option<u32>,
-    /// Group of everything.
+    /// Group of all files.
     pub gid: Option<u32>,
-    /// Stay in the foreground and print every request to standard error.
+    /// Whether to stay in the foreground and print every request to standard error.
     pub debug: bool,
-    /// No notices on standard error, only errors.
+    /// Whether standard error gets errors only, and no notices.
     pub silent: bool,
-    /// A newline is written to this descriptor when the mount can be used.
+    /// Descriptor to which a newline is written when the mount can be used.
     pub ready_fd: Option<u32>,
     /// Source name in `/proc/mounts`, instead of the image's path.
     pub fsname: Option<OsString>,
@@ -173,13 +174,13 @@ impl MountOptions {
         Self::parse_but(lists, |_| false)
     }
 
-    /// As [`parse`](Self::parse), for `mount -s`: options that are not known are ignored.
+    /// Like [`parse`](Self::parse), for `mount -s`: unknown options are ignored.
     pub fn parse_sloppy<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
         Self::parse_but(lists, |_| true)
     }
 
-    /// As [`parse`](Self::parse), for a command line in libfuse's style: its options that have no
-    /// effect here are ignored.
+    /// Like [`parse`](Self::parse), for a command line in libfuse's style: options of libfuse that
+    /// have no effect here are ignored.
     pub fn parse_fuse_style<S: AsRef<OsStr>>(lists: &[S]) -> Result<Self, OptionError> {
         Self::parse_but(lists, known::is_of_libfuse)
     }
@@ -195,7 +196,7 @@ impl MountOptions {
         self
     }
 
-    /// Writes what launches read to a file, as if nothing was known about them.
+    /// Writes the reads of launches to a file, as if no profile existed.
     #[must_use]
     pub fn recording(mut self, file: PathBuf) -> Self {
         self.profile = Some(ProfileLocation::Recorded(file));
@@ -222,7 +223,7 @@ impl MountOptions {
             .map(|option| option.name().to_owned())
     }
 
-    /// Unknown options are errors unless they are `ignored`.
+    /// Parses lists of options. Unknown options are errors unless they are `ignored`.
     fn parse_but<S: AsRef<OsStr>>(
         lists: &[S],
         ignored: impl Fn(&str) -> bool,
@@ -264,8 +265,8 @@ impl MountOptions {
         })
     }
 
-    /// Sets an option of the table that takes one of a few words. False if its value is missing or
-    /// not among them.
+    /// Sets an option of the table whose value is one of a few words. False if the value is missing
+    /// or is none of these.
     fn set_listed(&mut self, name: &str, value: Option<&OsStr>) -> Result<bool, OptionError> {
         if self.engine.set(name, value).map_err(OptionError::Value)? {
             if name == "reserved_pages" {
@@ -359,8 +360,8 @@ impl MountOptions {
         MountFlags::from_bits_retain(self.flag_bits) | MountFlags::RDONLY
     }
 
-    /// Whether the kernel checks permissions by mode and owner. Root mounts for everyone, so for
-    /// root it always does, as for a kernel mount.
+    /// Whether the kernel checks permissions by mode and owner. For root's mounts it always does,
+    /// as for kernel mounts, because root mounts for everyone.
     pub fn kernel_checks(&self, root: bool) -> bool {
         self.default_permissions || self.allow_other || self.allow_root || root
     }
@@ -371,7 +372,7 @@ impl MountOptions {
     }
 }
 
-/// A notice about options that only images at URLs have a use for; `None` without any.
+/// A notice about options that have an effect only on images at URLs; `None` if there are none.
 pub fn without_effect(names: impl Iterator<Item = String>) -> Option<String> {
     let names: Vec<String> = names.collect();
     let is_any = !names.is_empty();
@@ -389,7 +390,7 @@ fn number<T: FromStr<Err = ParseIntError>>(name: &str, text: &str) -> Result<T, 
     number_option(name, text).map_err(OptionError::Value)
 }
 
-/// The largest number is refused: system calls take it to mean "leave unchanged".
+/// Refuses the largest number, which system calls take to mean "leave unchanged".
 fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     match number(name, text)? {
         u32::MAX => Err(OptionError::value(name, text, "a number below 4294967295")),
@@ -397,7 +398,8 @@ fn owner(name: &str, text: &str) -> Result<u32, OptionError> {
     }
 }
 
-/// More pages than the machine has would be refused only later, by an allocation.
+/// Refuses more pages than the machine has, which would otherwise fail only later, in an
+/// allocation.
 fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     const PAGES_PER_MIB: u64 = 256;
     let system = rustix::system::sysinfo();
@@ -412,7 +414,7 @@ fn check_reserved_pages(pages: usize) -> Result<(), OptionError> {
     )))
 }
 
-/// Parses one of a few words.
+/// Parses a value that is one of a few words.
 fn choice<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, OptionError> {
     choice_option(name, text, words).map_err(OptionError::Value)
 }
@@ -435,7 +437,7 @@ fn profile(value: &OsStr) -> Result<Option<ProfileLocation>, OptionError> {
     if !value.as_bytes().iter().any(|byte| b"/.".contains(byte)) {
         return Err(must());
     }
-    // The daemon leaves the directory that it was started in.
+    // The path must be absolute, because the daemon leaves the directory in which it was started.
     let path = std::path::absolute(value).map_err(|_| must())?;
     Ok(Some(ProfileLocation::File(path)))
 }

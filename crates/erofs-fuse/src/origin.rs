@@ -10,13 +10,13 @@ struct Origin {
     in_first_namespace: bool,
 }
 
-/// Read at the start: later neither a non-dumpable process nor the sandbox may.
+/// Read at the start: later, neither a non-dumpable nor a sandboxed process may read it.
 static ORIGIN: LazyLock<Origin> = LazyLock::new(|| Origin {
     user: getuid(),
     in_first_namespace: user::in_first_namespace(),
 });
 
-/// Call it while the process has all its rights.
+/// Remembers the user. Must be called while the process has all its rights.
 pub(crate) fn remember() {
     LazyLock::force(&ORIGIN);
 }

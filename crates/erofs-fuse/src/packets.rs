@@ -16,14 +16,14 @@ use crate::error::Error;
 /// [`HelperError`](crate::error::HelperError) fits.
 pub const PACKET_BYTES: usize = 16 << 10;
 
-/// The two ends of a socket.
+/// Creates a socket, and returns its two ends.
 pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Error> {
     let (flags, kind) = (SocketFlags::CLOEXEC, SocketType::SEQPACKET);
     socketpair(AddressFamily::UNIX, kind, flags, None).map_err(Error::io("socketpair"))
 }
 
-/// Sends a packet; waits for room. Uses write(2): the server's sandbox allows no call that takes an
-/// address.
+/// Sends a packet, waiting for room in the socket. Uses write(2), because the server's sandbox
+/// allows no call that takes an address.
 pub fn send(socket: impl AsFd, packet: &[u8]) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::io::write(&socket, packet))?;
     Ok(())
@@ -48,7 +48,7 @@ pub fn send_with(
     Ok(())
 }
 
-/// Receives one packet, or some bytes of a stream; none if the other end is closed.
+/// Receives one packet, or some bytes of a stream; empty if the other end is closed.
 pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -58,7 +58,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         recvmsg(&socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)
     })?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // The limit on open files left no number for it.
+        // The limit on open files left no number for the descriptor.
         return Err(rustix::io::Errno::MFILE.into());
     }
     let mut descriptor = None;

@@ -1,4 +1,4 @@
-//! Waiting for descriptors.
+//! Waits for descriptors.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// Waits for at most `limit` until a descriptor has one of its events or has ended. Returns the
-/// index of the first one; `None` on timeout.
+/// index of the first such descriptor; `None` on timeout.
 pub fn first_ready(
     watched: &[(BorrowedFd<'_>, PollFlags)],
     limit: Option<Duration>,

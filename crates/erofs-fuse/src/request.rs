@@ -19,18 +19,18 @@ pub struct MountRequest {
     pub mountpoint: PathBuf,
     /// The `-o` options.
     pub options: MountOptions,
-    /// The calling process starts the server itself and waits for the end of the mount, instead of
-    /// starting a daemon. That process must have no other threads; signals that ask it to end
-    /// unmount.
+    /// Whether the calling process starts the server itself and waits for the end of the mount,
+    /// instead of starting a daemon. That process must have no other threads. Signals that ask it
+    /// to end unmount.
     pub foreground: bool,
 }
 
-/// How a server begins.
+/// Which server of a mount this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// The first server, which mounts.
     First,
-    /// It takes over an existing mount.
+    /// A later server, which takes over an existing mount.
     Successor,
 }
 
@@ -63,7 +63,7 @@ impl MountRequest {
         }
     }
 
-    /// Whether the image is a single file with a path, and nothing verifies its blocks.
+    /// Whether the image is a single file with a path, whose blocks are not verified.
     fn is_one_file(&self) -> bool {
         let engine = &self.options.engine;
         let alone = engine.devices.is_empty() && engine.lower.is_empty();

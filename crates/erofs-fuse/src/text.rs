@@ -1,7 +1,7 @@
 //! Image data as text: names, lines, times.
 
-/// A name for a terminal: bytes that are not printable UTF-8 as `\xNN`, and a backslash doubled.
-/// Characters that change a line's direction or are invisible count as unprintable.
+/// Formats a name for a terminal: bytes that are not printable UTF-8 as `\xNN`, and a backslash as
+/// two. Characters that change a line's direction or are invisible count as unprintable.
 pub fn name(bytes: &[u8]) -> String {
     printable(bytes, "\\\\")
 }
@@ -15,8 +15,8 @@ pub fn escaped_byte(text: &[u8]) -> Option<u8> {
     Some((digit(high)? * 16 + digit(low)?) as u8)
 }
 
-/// The original bytes of the text `shown`: `\xNN` is a byte, two backslashes are one. Other
-/// backslashes stand for themselves.
+/// The original bytes of the text `shown`: `\xNN` is a byte, and two backslashes are one backslash.
+/// Other backslashes stand for themselves.
 pub fn unquoted(shown: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(shown.len());
     let mut rest = shown;
@@ -35,7 +35,8 @@ pub fn unquoted(shown: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A message for a terminal or a log, on one line. Like [`name`], but a backslash is not doubled.
+/// Formats a message for a terminal or a log, on one line. Like [`name`], but backslashes are not
+/// doubled.
 pub fn line(message: &str) -> String {
     printable(message.as_bytes(), "\\")
 }
@@ -84,7 +85,7 @@ fn escape(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// Seconds since 1970 as `YYYY-MM-DD HH:MM:SS` in UTC, for any year.
+/// Formats seconds since 1970 as `YYYY-MM-DD HH:MM:SS` in UTC, for any year.
 pub fn time(seconds: i64) -> String {
     let days = seconds.div_euclid(86_400);
     let rest = seconds.rem_euclid(86_400);

@@ -1,4 +1,4 @@
-//! The smallest program that mounts: `mount [-f] [-o OPTIONS] IMAGE DIR`, `umount DIR`, `stat DIR`.
+//! A minimal program that mounts: `mount [-f] [-o OPTIONS] IMAGE DIR`, `umount DIR`, `stat DIR`.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! A process that this one started.
+//! A child process.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
 };
 
-/// A child process. Its number is not reused until it has been waited for.
+/// A child process. Its ID is not reused until the child has been waited for.
 #[derive(Debug)]
 pub(crate) struct ChildProcess(Pid);
 
@@ -39,12 +39,12 @@ impl ChildProcess {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Makes it the leader of its own process group, unless it already is.
+    /// Makes the child the leader of its own process group, unless it already is.
     pub(crate) fn leave_group(&self) {
         let _ = rustix::process::setpgid(Some(self.0), Some(self.0));
     }
 
-    /// Sends a signal. No error if the process is already dead.
+    /// Sends a signal to the child. No error if the child is already dead.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         match kill_process(self.0, signal) {
             Err(Errno::SRCH) => Ok(()),
@@ -52,19 +52,20 @@ impl ChildProcess {
         }
     }
 
-    /// The exit status; `None` while it is alive.
+    /// The exit status; `None` while the child is alive.
     pub(crate) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.reap(WaitOptions::NOHANG)
     }
 
-    /// Whether a signal has stopped it.
+    /// Whether a signal has stopped the child.
     pub(crate) fn has_stopped(&self) -> bool {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(self.0), options), Ok(Some(_)))
     }
 
-    /// How its first thread ended, which is how the process will end: `waitpid` waits for the last
-    /// thread. `None` if the first thread is alive or this process may not know.
+    /// The exit status of the child's first thread, which will be that of the process; `waitpid`
+    /// returns it only after the last thread has ended. `None` if the first thread is alive, or if
+    /// this process may not read the status.
     ///
     /// Read from the last field of proc_pid_stat(5), the wait status. A process without the right
     /// to trace the child reads 0.
@@ -78,7 +79,7 @@ impl ChildProcess {
         is_known.then(|| ExitStatus::from_raw(status))
     }
 
-    /// Waits for its end for at most this long, then kills it. A process that is in a frozen
+    /// Waits at most this long for the child to end, then kills it. A process that is in a frozen
     /// cgroup, or waits for a device, ends much later.
     pub(crate) fn wait_for(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
@@ -94,7 +95,7 @@ impl ChildProcess {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the child to end.
     pub(crate) fn wait(self) -> io::Result<ExitStatus> {
         let ended = self.reap(WaitOptions::empty())?;
         ended.ok_or(io::ErrorKind::Interrupted.into())

@@ -1,8 +1,8 @@
 //! The processes of a mount: the mount helper, which mounts, and its child, the server, which
 //! reads the image. The helper replaces a server that dies.
 //!
-//! In the foreground, the helper is the process that the caller started. In the background, it is
-//! this program started again, so that its command line shows what is mounted:
+//! In the foreground, the helper is the process that the caller started. In the background, the
+//! helper is this program started again, so that its command line shows what is mounted:
 //!
 //! 1. The caller's process starts `mount -f -o ... -- IMAGE MOUNTPOINT` with a mark in its
 //!    environment and a pipe as its standard output, and reads the pipe to its end, or until the
@@ -10,10 +10,10 @@
 //! 2. [`run_if_daemon`] finds the mark. The process becomes the helper and forks the server;
 //!    notices go to standard error as usual.
 //! 3. When the server serves, it begins a new session, makes `/dev/null` its standard error, and
-//!    informs the helper, which writes [`READY`] into the pipe and closes it; then the server
+//!    informs the helper. The helper writes [`READY`] into the pipe and closes it; then the server
 //!    closes the pipe too. If the helper was killed before it answered, the server writes [`READY`]
-//!    itself: the helper may already have reported the mount, so the mount must stay.
-//! 4. On failure, the error's line is written into the pipe and the exit status is 1.
+//!    itself, because the helper may already have reported the mount, and so the mount must stay.
+//! 4. On failure, the process writes the error's line into the pipe and exits with status 1.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -38,7 +38,7 @@ use erofs_fuse::serve;
 
 /// Mounts an image.
 ///
-/// In the foreground, returns when the mount is gone; otherwise, when a daemon serves it.
+/// In the foreground, returns when the mount is gone; in the background, when a daemon serves it.
 ///
 /// # Errors
 /// One line that describes the fault. Nothing stays mounted and no process is left.
@@ -55,7 +55,7 @@ pub fn mount(request: &MountRequest) -> Result<(), Error> {
     start(request)
 }
 
-/// Starts the daemon and waits until it serves, or reports why it does not.
+/// Starts the daemon, and waits until it serves or reports why it does not.
 fn start(request: &MountRequest) -> Result<(), Error> {
     let mut request = request.clone();
     // The daemon's standard input is /dev/null. Not closed on exec: the daemon inherits it.
@@ -68,7 +68,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }
     let before = mounting::mounts_at(&request.mountpoint);
     let uring = EnableUringRestorer::new(&request.options);
-    // Taken before there is a daemon, which blocks them as well.
+    // Block signals before starting the daemon, which then has them blocked as well.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     let mut command = respawn::command(Role::Daemon);
     command.args(respawn::arguments(&request));
@@ -111,7 +111,7 @@ fn start(request: &MountRequest) -> Result<(), Error> {
         }
     };
     let status = status.map_err(Error::std_io("cannot wait for the daemon"))?;
-    // The helper restores it itself, unless it was killed.
+    // The helper restores the parameter itself, unless it was killed.
     uring.restore();
     mounting::unmount_dead(&request.mountpoint, &before, &held);
     match (awaited, status) {
@@ -131,10 +131,10 @@ fn start(request: &MountRequest) -> Result<(), Error> {
     }))
 }
 
-/// How long a killed process may take to end. One in a frozen cgroup ends much later.
+/// How long to wait for a killed process to end. A process in a frozen cgroup ends much later.
 const DEATH: Duration = Duration::from_secs(1);
 
-/// EAGAIN of fork(2) and clone(2) does not say which limit was reached.
+/// Explains EAGAIN of fork(2) and clone(2), which does not say which limit was reached.
 fn explained(line: String) -> String {
     let number = format!("(os error {})", rustix::io::Errno::AGAIN.raw_os_error());
     match line.ends_with(&number) {
@@ -169,14 +169,15 @@ fn run(role: Role) -> Result<u8, Error> {
         Role::Upgrade => {
             sys::inherited::close_all_but(&[]);
             respawn::name_process();
-            // Programs use the mount: a mount that is not logged is better than none.
+            // Programs use the mount, and a mount without a log is better than none.
             let log = Log::open(&request.options, !request.foreground).unwrap_or(Log::None);
             Ok(serve_for_helper(&request, log, Start::Successor))
         }
     }
 }
 
-/// The process that waits for the mount prints the error; after [`READY`] nothing reads the pipe.
+/// Reports the error to the process that waits for the mount, which prints it. After [`READY`]
+/// nothing reads the pipe.
 fn reported(error: &Error) -> u8 {
     let _ = writeln!(std::io::stdout(), "{error}");
     1
@@ -185,8 +186,8 @@ fn reported(error: &Error) -> u8 {
 /// Serves for the mount helper, which started this process and receives its errors. Returns the
 /// exit status.
 fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
-    // Opened before the sandbox, which forbids it; and not by a path, which may lead into a mount
-    // that nobody serves.
+    // Opened before the sandbox, which forbids opening it. A successor does not use the path, which
+    // may lead into a mount that is not served.
     let null = match start {
         Start::Successor => rustix::io::dup(rustix::stdio::stdout()),
         Start::First => {
@@ -204,7 +205,8 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
             note(line);
         }
     };
-    // A successor must not resolve a path that may lead into the mount: nobody serves it.
+    // A successor must not resolve a path that may lead into the mount, which is not served at this
+    // moment.
     let covers = match start {
         Start::Successor => None,
         Start::First => mounting::covered_notice(&request.mountpoint),
@@ -213,7 +215,7 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
         covers.iter().for_each(|line| notice(line));
         let reports = start == Start::First && !request.foreground;
         if reports {
-            // Fails only for the leader of a process group, which needs no new session.
+            // This fails only for the leader of a process group, which needs no new session.
             let _ = rustix::process::setsid();
             rustix::stdio::dup2_stderr(&null).map_err(Error::io("/dev/null"))?;
         }
@@ -224,7 +226,7 @@ fn serve_for_helper(request: &MountRequest, log: Log, start: Start) -> u8 {
             (false, _) => Ok(()),
         }
     };
-    // These are only for the fetcher, which the helper starts.
+    // Only the fetcher, which the helper starts, needs these variables.
     let erased = sys::environment::erase(respawn::NETWORK);
     let erased = erased.map_err(Error::std_io("the environment"));
     let served = erased.and_then(|()| {

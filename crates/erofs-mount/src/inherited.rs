@@ -1,8 +1,8 @@
 //! Closes the descriptors that this process inherited, except those that the mount request names.
 //!
-//! A descriptor of the caller would stay open for the life of the mount: a lock would stay held,
-//! the other end of a pipe would wait, and a server taken over by a hostile image could write to
-//! it.
+//! Otherwise a descriptor of the caller would stay open for the life of the mount: a lock would
+//! stay held, the reader of a pipe would wait, and a server taken over by a hostile image could
+//! write to the descriptor.
 
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -16,15 +16,16 @@ use erofs_fuse::request::MountRequest;
 static NAMED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
 /// Closes all descriptors of this process except the standard streams and those that the request
-/// names; the latter are closed before the image is read. Call it before the process opens any.
+/// names; the latter are closed before the image is read. Call this before the process opens any
+/// descriptor.
 pub fn close_inherited(request: &MountRequest) {
     let named = named(request);
     sys::inherited::close_all_but(&named);
     *NAMED.lock().unwrap_or_else(PoisonError::into_inner) = named;
 }
 
-/// The descriptors that the request names, while they are open. They belong to the mount helper:
-/// its forks have other descriptors.
+/// The descriptors that the request names, while they are open. Only the mount helper has them; its
+/// forks have other descriptors.
 pub(crate) fn named_descriptors() -> Vec<RawFd> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -35,8 +36,8 @@ pub(crate) fn named_by_profile(profile: Option<&ProfileLocation>) -> Option<RawF
     number.filter(|number| named_descriptors().contains(number))
 }
 
-/// Closes the descriptors that the request names, since their files have been opened by now: all
-/// but that of the launch profile, which is opened later.
+/// Closes the descriptors that the request names, except that of the launch profile. The other
+/// files have been opened by now; the profile is opened later.
 pub(crate) fn close_named(profile: Option<&ProfileLocation>) {
     let kept = profile.and_then(profile_number);
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);

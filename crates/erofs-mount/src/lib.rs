@@ -1,9 +1,9 @@
 //! Mounts EROFS images through FUSE: the life of a mount.
 //!
 //! [`mount`] serves an image until it is unmounted, in the foreground or as a daemon; [`umount`],
-//! [`upgrade`] and [`stat`] act on a mount from outside. A program that calls [`mount`] for the
-//! background must begin its `main` with [`run_if_daemon`]: the daemon is the same program, started
-//! again. Requests are answered by crate [`erofs_fuse`], in a process of its own.
+//! [`upgrade`] and [`stat`] act on a mount from outside. A program that mounts in the background
+//! must begin its `main` with [`run_if_daemon`], because the daemon is the same program, started
+//! again. Crate [`erofs_fuse`] answers the kernel's requests, in a separate process.
 //!
 //! Rooms, each of which uses only those after it: `daemon` (the processes of a mount), `supervise`
 //! (the mount helper, their parent), `companion` (the process that looks ahead), `upgrade`,

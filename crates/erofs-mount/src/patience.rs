@@ -1,5 +1,5 @@
-//! The wait for a mount. It ends if a process of the mount cannot run or does nothing; an image on
-//! a slow disk or behind a slow web server may take any time.
+//! Waits for a mount. The wait ends if a process of the mount cannot run or does nothing; an image
+//! on a slow disk or behind a slow web server may take any time.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,12 +15,12 @@ use erofs_fuse::poll::first_ready;
 /// Interval between checks of the processes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of checks at which a process has been stopped. Checks are counted rather than time, since
-/// this process may be stopped as well.
+/// Number of consecutive checks that find a process stopped, after which the wait ends. Checks are
+/// counted instead of time, because this process may be stopped as well.
 const STOPPED: u32 = 10;
 
-/// Number of checks between which none of its threads has run. The fetcher of a URL gives up
-/// earlier.
+/// Number of consecutive checks between which no thread has run, after which the wait ends. The
+/// fetcher of a URL gives up earlier.
 const IDLE: u32 = 60;
 
 /// How the wait ended.
@@ -30,12 +30,12 @@ pub(crate) enum Awaited {
     Closed,
     /// A signal asks this process to end.
     Signal,
-    /// The daemon is silent, and the reason.
+    /// The daemon does nothing, for this reason.
     Silent(String),
 }
 
-/// Starts a daemon. Another thread starts it, since a daemon that is stopped before exec keeps the
-/// starting thread in vfork(2). The inner error says why there is none.
+/// Starts a daemon. Another thread starts the daemon, because a daemon that is stopped before exec
+/// keeps the starting thread in vfork(2). The inner error says why there is no daemon.
 pub(crate) fn start(
     mut command: Command,
     signals: &OwnedFd,
@@ -73,7 +73,8 @@ pub(crate) fn start(
     Ok(Ok(thread.join().map_err(panicked)??))
 }
 
-/// Reads the daemon's output. `longest`: how long one of its threads may wait for the image.
+/// Reads the daemon's output. `longest` is how long one of the daemon's threads may wait for the
+/// image.
 pub(crate) fn read_from(
     mut pipe: ChildStdout,
     daemon: &Family,
@@ -113,7 +114,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `longest`: how long a thread may wait for the image.
+    /// `longest` is how long a thread may wait for the image.
     pub(crate) fn new(longest: Duration) -> Self {
         let longest = longest.as_secs().try_into().unwrap_or(u32::MAX);
         Self {
@@ -130,7 +131,7 @@ impl Patience {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Checks if it is time. Returns the reason if the wait must end.
+    /// Makes a check if one is due. Returns the reason if the wait must end.
     pub(crate) fn look(&mut self, family: &Family) -> Option<String> {
         if !self.left().is_zero() {
             return None;

@@ -1,5 +1,5 @@
 //! Starts this program again, as a daemon or to take over a mount, and defines the command line of
-//! such a process.
+//! the new process.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,8 @@ pub(crate) const FOREGROUND: &str = "EROFAST_FOREGROUND";
 /// Environment variable by which a mount helper announces that it has a companion.
 const COMPANION: &str = "EROFAST_COMPANION";
 
-/// Exit status of a program that does not know its [`Role`]; `EX_PROTOCOL` of sysexits(3head).
+/// Exit status of a program that does not know the [`Role`] that it is given; `EX_PROTOCOL` of
+/// sysexits(3head).
 pub(crate) const OTHER_VERSION: u8 = 76;
 
 /// The role of a process started here.
@@ -37,8 +38,8 @@ impl Role {
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Self::Daemon => "1",
-            // Includes the version of everything two programs must agree on: socket, memory and
-            // arguments.
+            // Includes the version of the interfaces that two programs must agree on: socket,
+            // memory and arguments.
             Self::Upgrade => "mount-upgrade-2",
         }
     }
@@ -56,8 +57,8 @@ impl Role {
     const ALL: [Self; 2] = [Self::Daemon, Self::Upgrade];
 }
 
-/// A command that starts this program again in a role: by its own path, which names the process in
-/// `ps`, or by the kernel's link if that path is gone.
+/// A command that starts this program again in a role, by the program's path, which names the
+/// process in `ps`, or by the kernel's link if that path is gone.
 pub(crate) fn command(role: Role) -> Command {
     let path = std::env::current_exe().ok().filter(|path| path.exists());
     command_of(&path.unwrap_or_else(|| "/proc/self/exe".into()), role)
@@ -100,8 +101,8 @@ pub(crate) fn command_of(program: &Path, role: Role) -> Command {
     command
 }
 
-/// Whether this server's mount helper has a companion for it: a helper of the same program does,
-/// and so does one that announces this to the program of an upgrade.
+/// Whether this server's mount helper has a companion for it. A helper of the same program has one,
+/// and so does a helper that announces it to the program of an upgrade.
 pub(crate) fn helper_has_companion() -> bool {
     let is_upgrade = std::env::var_os(MARK).is_some_and(|mark| mark == Role::Upgrade.mark());
     !is_upgrade || std::env::var_os(COMPANION).is_some()
@@ -118,7 +119,7 @@ fn environment(role: Role) -> impl Iterator<Item = (&'static str, OsString)> {
     names.filter_map(|name| Some((*name, std::env::var_os(name)?)))
 }
 
-/// The program may need the first to start; the second controls what a crash prints.
+/// The first may be needed to start the program; the second controls what a crash prints.
 const ALWAYS: &[&str] = &[
     "LD_LIBRARY_PATH",
     "RUST_BACKTRACE",
@@ -126,7 +127,7 @@ const ALWAYS: &[&str] = &[
     fuse_transport::FAIL_STEP,
 ];
 
-/// Used by fusermount3, for the folder of launch profiles, and for the service manager.
+/// Used to find fusermount3 and the folder of launch profiles, and to notify the service manager.
 const OF_HELPER: &[&str] = &["PATH", "HOME", "XDG_CACHE_HOME", "NOTIFY_SOCKET"];
 
 /// Proxies, certificates and logins (of podman and docker) for the program that fetches images from
@@ -192,7 +193,7 @@ pub(crate) fn arguments(request: &MountRequest) -> Vec<OsString> {
     arguments
 }
 
-/// Reads the command line of this process, which [`command`] and [`arguments`] made.
+/// Parses the command line of this process, which [`command`] and [`arguments`] built.
 pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
     let program_and_role = match role {
         Role::Daemon => 1,
@@ -202,7 +203,7 @@ pub(crate) fn own_request(role: Role) -> Result<MountRequest, Error> {
     parse(&arguments)
 }
 
-/// The inverse of [`arguments`].
+/// Parses the arguments that [`arguments`] built.
 fn parse(arguments: &[OsString]) -> Result<MountRequest, Error> {
     let mut lists = Vec::new();
     let mut rest = arguments

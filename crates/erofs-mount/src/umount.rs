@@ -8,13 +8,13 @@ use crate::{mounting, outside};
 use erofs_fuse::error::Error;
 use erofs_fuse::note;
 
-/// Unmounts an erofast mount; with `lazy` at once, even if it is busy: programs keep what they have
-/// open. A notice names a server that stays because it has stopped and has no mount helper, or
-/// because something else uses the filesystem.
+/// Unmounts an erofast mount. With `lazy`, unmounts immediately even if the mount is busy; files
+/// that programs have open stay usable. A notice names a server that stays because it has stopped
+/// and has no mount helper, or because the filesystem is still used elsewhere.
 ///
 /// # Errors
-/// One line: nothing is mounted there, it is another filesystem or belongs to another user, or it
-/// is busy.
+/// One line, if nothing is mounted there, if the mount is another filesystem or belongs to another
+/// user, or if it is busy.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     let (device, user) = mounting::umount(path, lazy)?;
     if let Some(pid) = outside::stopped_holder(&device) {
@@ -37,11 +37,11 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Far longer than an unused mount takes to disappear: the mount helper may be looking up a name in
-/// its copy.
+/// Time limit, far longer than an unused mount takes to disappear: the companion may be looking up
+/// a name in its copy.
 const GONE: Duration = Duration::from_secs(2);
 
-/// Whether a filesystem is still used although it was unmounted.
+/// Whether a filesystem is still in use although it was unmounted.
 fn stays(device: &str) -> bool {
     let begin = Instant::now();
     while mounting::is_in_use(device) {

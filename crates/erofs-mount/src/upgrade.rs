@@ -12,20 +12,21 @@ use crate::stat::stat;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long a mount helper may take to begin.
+/// How long a mount helper may take to begin an upgrade.
 const BEGIN: Duration = Duration::from_secs(15);
 
-/// Longer than the mount helper waits for a new server.
+/// How long an upgrade may take: longer than the mount helper waits for a new server.
 const END: Duration = Duration::from_secs(90);
 
-/// Longer than all mounts of a user take together, which are upgraded at the same time. Limits
-/// users whose processes keep this one waiting.
+/// How long the upgrades of all mounts of a user may take, which run at the same time. Limits how
+/// long a user's processes can keep this one waiting.
 const ALL: Duration = Duration::from_secs(120);
 
 /// Interval between checks for the outcome.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Characters in the longest reason shown: it comes from a process of the user who mounted.
+/// Maximum number of characters shown of a reason, which comes from a process of the user who
+/// mounted.
 const REASON_CHARS: usize = 2500;
 
 /// How the upgrade of one mount ended.
@@ -33,16 +34,17 @@ const REASON_CHARS: usize = 2500;
 pub struct Upgraded {
     /// The mount, as the caller or the mount table named it.
     pub mountpoint: PathBuf,
-    /// One line: it is not an erofast mount, its server cannot be replaced, or the new one did not
-    /// start; in that case the old one still serves.
+    /// The error is one line: the path is not an erofast mount, its server cannot be replaced, or
+    /// the new server did not start and the old one still serves.
     pub outcome: Result<(), Error>,
-    /// Whether a failure makes the command fail. It does not for mounts of other users that were
-    /// not named: a user can make a mount that looks like erofast's and cannot be upgraded.
+    /// Whether a failure makes the command fail. Failures of other users' mounts that were not
+    /// named do not, because a user can make a mount that looks like erofast's and cannot be
+    /// upgraded.
     pub counts: bool,
 }
 
 /// Makes the mount helper start the program that is now installed, which takes over the mount.
-/// Returns when it serves. A server that does not answer is replaced too.
+/// Returns when the new server serves. A server that does not answer is replaced too.
 ///
 /// # Errors
 /// The error of [`Upgraded::outcome`].
@@ -60,10 +62,10 @@ pub fn upgrade_each(mountpoints: &[PathBuf]) -> Vec<Upgraded> {
 }
 
 /// Upgrades all mounts of this user, or of all users as root, including those that this mount
-/// namespace has only as layers of overlays. One that is unmounted meanwhile is not a failure.
+/// namespace has only as layers of overlays. A mount that is unmounted meanwhile is not a failure.
 ///
 /// # Errors
-/// One line: the mount table cannot be read.
+/// One line, if the mount table cannot be read.
 pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
     let table = mounting::own_mounts()?;
     let hidden = hidden_mounts(&table);
@@ -85,7 +87,7 @@ pub fn upgrade_all() -> Result<Vec<Upgraded>, Error> {
 /// Mounts of this user that have no path but are still in use, as an overlay uses its layers.
 fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
     let user = rustix::process::getuid().as_raw();
-    // A user whose processes cannot be searched has none.
+    // A user whose processes cannot be searched counts as having no helpers.
     let helpers = outside::helpers_of(user).unwrap_or_default();
     let is_listed = |device: &str| table.iter().any(|entry| entry.device == device);
     let hidden = helpers.iter().filter(|helper| {
@@ -110,19 +112,19 @@ fn hidden_mounts(table: &[TableEntry]) -> Vec<Mount> {
 struct Mount {
     /// The path as it was named.
     path: PathBuf,
-    /// `MAJOR:MINOR`
+    /// `MAJOR:MINOR` of the filesystem.
     device: String,
-    /// The user who mounted it.
+    /// The user who mounted.
     user: Option<u32>,
     /// ID in the mount table, if it is listed.
     id: Option<u64>,
-    /// The caller named it, and is told if it is gone.
+    /// Whether the caller named the mount, and so must be told if it is gone.
     named: bool,
 }
 
 /// The state of an upgrade.
 enum Upgrade<'h> {
-    /// The mount helper was asked; the number is that of its upgrade before.
+    /// The mount helper was asked; the number is that of its previous upgrade.
     Asked(&'h HelperProcess, u64),
     Ended(Result<(), Error>),
 }
@@ -154,7 +156,7 @@ impl Mount {
         !self.named && mounting::own_mounts().is_ok_and(|mounts| !is_there(mounts))
     }
 
-    /// Whether its failure makes the command fail.
+    /// Whether a failure of this mount's upgrade makes the command fail.
     fn counts(&self) -> bool {
         self.named || self.user == Some(rustix::process::getuid().as_raw())
     }
@@ -179,7 +181,7 @@ impl Mount {
         }
     }
 
-    /// Why no helper can be asked.
+    /// The reason why no helper can be asked.
     fn reason(&self, helper: Option<&HelperProcess>) -> Error {
         let own = rustix::process::getuid();
         if let Some(user) = self
@@ -231,12 +233,13 @@ impl Mount {
     }
 }
 
-/// For a mount whose server says that it can be replaced.
+/// The reason for a mount whose server reports that it can be replaced.
 const WITHOUT_RECORD: &str = "its mount helper cannot be found or is not trusted (it was started \
                               in another PID namespace, or by a set-user-ID program): mount again";
 
-/// The outcomes, in order. Each user's mounts get a separate thread: a user's processes can delay
-/// the search for that user's mounts, but no other.
+/// Upgrades mounts, and returns the outcomes in order. Each user's mounts get a separate thread,
+/// because a user's processes can delay the search for that user's mounts, but must not delay
+/// others.
 fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded> {
     let deadline = Instant::now() + ALL;
     let mut upgraded = Vec::new();
@@ -262,7 +265,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
         let sender = sender.clone();
         let upgrade = move || {
             upgrade_mounts_of(user, &mounts, |number, outcome| {
-                // Fails only after the time limit.
+                // Sending fails only after the time limit.
                 let _ = sender.send((number, outcome));
             });
         };
@@ -277,7 +280,7 @@ fn upgrade_mounts(mounts: Vec<(PathBuf, Result<Mount, Error>)>) -> Vec<Upgraded>
     upgraded
 }
 
-/// Requests all upgrades, then waits; each outcome is passed on with its number.
+/// Requests all upgrades, then waits; passes each outcome on with its number.
 fn upgrade_mounts_of(
     user: Option<u32>,
     mounts: &[(usize, Mount)],

@@ -53,8 +53,8 @@ impl Channel {
         self.0.serve()
     }
 
-    /// Sends the last reply, if the next [`wait`](Self::wait) would otherwise do it: call it before
-    /// the thread does something else.
+    /// Sends the last reply if it is still queued for the next [`wait`](Self::wait). Call this
+    /// before the thread does anything else.
     pub fn flush(&mut self) {
         self.0.flush();
     }
@@ -77,7 +77,7 @@ impl Channel {
 }
 
 impl AsFd for Channel {
-    /// Readable when [`Channel::wait`] may not sleep.
+    /// Readable when [`Channel::wait`] must be called.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

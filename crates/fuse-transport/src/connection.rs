@@ -24,10 +24,10 @@ use crate::wire::{MIN_READ_BUFFER, RetrieveOut};
 /// The parts that a mount needs if its server may be replaced by another process.
 #[derive(Debug)]
 pub struct Restartable {
-    /// The requests that it is serving, shared with the process that replaces it.
+    /// The requests that the server is handling, shared with the process that replaces it.
     pub in_flight: Arc<RequestsInFlight>,
-    /// Cloned descriptors, non-blocking, one for each channel. Releasing one ends the requests that
-    /// were taken through it, so the other process keeps them too.
+    /// Cloned, non-blocking descriptors, one per channel. Releasing a descriptor ends the requests
+    /// taken through it, so the other process also keeps all of them open.
     pub clones: Vec<OwnedFd>,
 }
 
@@ -41,14 +41,14 @@ pub(crate) struct Connection {
     protocol: OnceLock<Protocol>,
     /// Set at start: bytes of the largest request.
     max_request: usize,
-    /// Guarded by its own lock: as many sets as there were channels open at the same time.
+    /// Guarded by its own lock: as many sets as channels have been open at the same time.
     counters: PiMutex<Vec<Arc<Counters>>>,
     /// Atomic.
     ended: AtomicBool,
     /// Set at start: readable once a channel has seen the end.
     end: EventFd,
     wait_order: WaitOrder,
-    /// Used by a mount over io_uring.
+    /// Used only over io_uring.
     entry_order: EntryOrder,
     /// Atomic: number of requests that the mount sent to itself.
     sent_to_self: AtomicU64,
@@ -93,7 +93,7 @@ impl Connection {
         &*self.filesystem
     }
 
-    /// The result of the handshake; before it, nothing that may be used.
+    /// The result of the handshake. Before the handshake all values are zero and must not be used.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol.get().copied().unwrap_or_default()
     }
@@ -103,8 +103,8 @@ impl Connection {
         let _ = self.protocol.set(protocol);
     }
 
-    /// Bytes in the payload of a ring entry: the kernel refuses one smaller than its largest
-    /// request, or than the smallest read buffer of the device.
+    /// Size of a ring entry's payload, in bytes. The kernel refuses a payload smaller than its
+    /// largest request or than the device's minimum read buffer.
     pub(crate) fn ring_payload(&self) -> usize {
         match fail_points::fails("register") {
             true => MIN_READ_BUFFER / 2,
@@ -116,7 +116,7 @@ impl Connection {
         self.in_flight.get()
     }
 
-    /// Call it before any channel is opened.
+    /// Sets the parts for a successor. Must be called before any channel is opened.
     pub(crate) fn make_restartable(&self, parts: Restartable) {
         // Called once.
         let _ = self.in_flight.set(parts.in_flight);
@@ -127,8 +127,8 @@ impl Connection {
         self.clones().extend(clones);
     }
 
-    /// A descriptor for a channel. For a server that may be replaced, it is one that the successor
-    /// will have too; if none is left, a duplicate of the first one.
+    /// A descriptor for a channel. In a server that may be replaced, the successor holds the same
+    /// descriptor; if none is left, this is a duplicate of the first.
     pub(crate) fn take_clone(&self) -> io::Result<OwnedFd> {
         if let Some(clone) = self.clones().pop() {
             return Ok(clone);
@@ -145,7 +145,7 @@ impl Connection {
 
     /// Returns a descriptor obtained from [`take_clone`](Self::take_clone).
     pub(crate) fn return_clone(&self, clone: BorrowedFd<'_>) {
-        // If no descriptor is left, a later channel shares another one's.
+        // If no descriptor is left, a later channel shares that of another channel.
         if let Ok(clone) = rustix::io::fcntl_dupfd_cloexec(clone, 0) {
             self.clones().push(clone);
         }
@@ -172,16 +172,16 @@ impl Connection {
         &self.deferred
     }
 
-    /// The entries of the rings.
+    /// The order in which the kernel takes the entries of the rings.
     pub(crate) fn entry_order(&self) -> &EntryOrder {
         &self.entry_order
     }
 
-    /// Sends a request without content, which no program waits for, into the queue of this CPU.
-    /// `file` is a regular file that the kernel knows.
+    /// Makes the kernel put an empty request, which no program waits for, into the queue of this
+    /// CPU. `file` is a regular file that the kernel knows.
     pub(crate) fn send_to_self(&self, file: u64) -> io::Result<()> {
-        // Beyond the numbers of the kernel's own requests, and different each time, since an entry
-        // is found by it. The kernel's lowest bit marks interrupts.
+        // Larger than the numbers of the kernel's own requests, and unique, because the kernel
+        // finds an entry by this number. The lowest bit marks interrupts.
         let number = self.sent_to_self.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff;
         let retrieve = RetrieveOut {
             unique: 1 << 62 | number << 1,
@@ -207,7 +207,7 @@ impl Connection {
         Statistics::gather(&sets.iter().map(|set| &**set).collect::<Vec<_>>())
     }
 
-    /// Called by the channel that has seen the end of the mount.
+    /// Notes the end of the mount. Called by the channel that has seen it.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.deferred.close();
@@ -219,8 +219,8 @@ impl Connection {
     }
 }
 
-/// A cloned descriptor, for which the kernel keeps a separate list of pending requests; an error if
-/// `/dev/fuse` cannot be opened again, for example after fusermount3 opened it. Use a duplicate in
+/// Clones a descriptor; the kernel keeps a separate list of pending requests for each clone. Fails
+/// if `/dev/fuse` cannot be opened again, for example if fusermount3 opened it; use a duplicate in
 /// that case.
 pub fn clone_of(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fail_points::check("clone")?;

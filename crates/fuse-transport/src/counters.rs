@@ -1,6 +1,6 @@
 //! Counters of served requests: one set for each channel, written by its thread alone and read
-//! without locks. Histograms have powers of two as buckets: small enough for one per kind of
-//! request and channel, and stable as JSON.
+//! without locks. The buckets of histograms are powers of two, so that a histogram per channel and
+//! kind of request stays small, and the JSON stays stable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::wire::Opcode;
 
 const KINDS: usize = Opcode::ALL.len();
 
-/// CPUs that are counted separately; requests served on higher ones count for the last.
+/// Number of CPUs that are counted separately; requests served on higher CPUs count for the last
+/// one.
 const CPUS: usize = 256;
 
-/// Buckets, one per power of two.
+/// Number of buckets, one per power of two.
 const BUCKETS: usize = 48;
 
 /// Counters of one channel, in separate cache lines.
@@ -185,7 +186,7 @@ figures::figures! {
 pub(crate) fn for_channel(all: &mut Vec<Arc<Counters>>, ring: bool) -> Arc<Counters> {
     let is_free = |set: &&Arc<Counters>| set.ring == ring && Arc::strong_count(set) == 1;
     if let Some(free) = all.iter().find(is_free) {
-        // After everything that the previous channel's thread wrote.
+        // Order this thread after everything that the previous channel's thread wrote.
         fence(Ordering::Acquire);
         return Arc::clone(free);
     }

@@ -23,8 +23,8 @@ impl DeferredChannel {
         })
     }
 
-    /// Serves until the mount is gone. `more` is called when another thread should do the same; it
-    /// must return soon, and may fail to start one.
+    /// Serves until the mount is gone. `more` is called when another thread should serve deferred
+    /// requests as well; `more` must return quickly, and may fail to start one.
     pub fn run(mut self, more: impl Fn()) {
         while let Some((request, is_last)) = self.connection.deferred().take() {
             if is_last {

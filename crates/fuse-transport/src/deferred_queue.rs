@@ -1,8 +1,8 @@
 //! Requests that must wait for something outside this process, such as a network.
 //!
-//! The thread that took such a request puts it into this queue and serves the next one. Threads
-//! that may wait answer it, over the descriptor that it came from: only there does the kernel find
-//! it.
+//! The thread that took such a request puts it into this queue and serves the next request. Threads
+//! that may wait answer the request, over the descriptor that it came from: the kernel finds it
+//! nowhere else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use crate::filesystem::Wait;
 use crate::wait_order::Waiter;
 use crate::wire::InHeader;
 
-/// Most threads that wait at the same time. Each answers one request; others stay in the queue.
+/// Maximum number of threads that wait at the same time. Each answers one request; the other
+/// requests stay in the queue.
 const MOST_THREADS: usize = 64;
 
-/// Most requests in the queue. A thread that takes another one waits for it itself: then the kernel
-/// holds back further requests.
+/// Maximum number of requests in the queue. When the queue is full, the thread that takes a request
+/// waits for it itself, so further requests stay in the kernel.
 const MOST_REQUESTS: usize = 1024;
 
-/// A request, the descriptor it came from, and what it waits for.
+/// A request, the descriptor from which it came, and the function that waits for it.
 pub(crate) struct DeferredRequest {
     pub(crate) header: InHeader,
     pub(crate) bytes: Box<[u8]>,
@@ -45,7 +46,7 @@ struct Inner {
 }
 
 impl DeferredQueue {
-    /// Defers a request; returns it if no thread would answer it, or if there are too many.
+    /// Defers a request. Returns the request if no thread would answer it or if the queue is full.
     pub(crate) fn put(&self, request: DeferredRequest) -> Option<DeferredRequest> {
         let mut inner = self.inner.lock();
         let has_room = inner.requests.len() < MOST_REQUESTS;

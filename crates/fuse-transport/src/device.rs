@@ -19,8 +19,9 @@ use crate::responder::Responder;
 use crate::wait_order::{DEVICE, Waiter};
 use sys::clock::now_ns;
 
-/// Holds every request of a read-only mount: names are at most 255 bytes (4095 for a link target).
-/// Only batches of forgets are longer, and the kernel splits them to fit the buffer.
+/// Size of the request buffer. Every request of a read-only mount fits: names are at most 255 bytes
+/// (4095 for a link target). Only batches of forgets are longer, and the kernel splits them to fit
+/// the buffer.
 const REQUEST_BYTES: usize = 16 << 10;
 
 /// Marks events of the waker; those of the device are marked `wait_order::DEVICE`.
@@ -47,8 +48,8 @@ impl DeviceChannel {
             epoll: watch(&waker)?,
         });
         let mut request = Run::map(REQUEST_BYTES / PAGE_SIZE)?;
-        // If a page is missing while the process is being killed, the kernel answers the request
-        // with EIO.
+        // If a page were missing while the process is being killed, the kernel would answer the
+        // request with EIO.
         request.populate()?;
         let this = Self {
             waiter,
@@ -79,8 +80,8 @@ impl Serve for DeviceChannel {
         &self.waker
     }
 
-    /// Sleeps in epoll. This is also called between a request and the next read: it costs the same
-    /// as a read that finds nothing, and gives other threads their turn.
+    /// Sleeps in epoll. This is also called between a request and the next read: epoll costs the
+    /// same as a read that finds nothing, and lets other threads take their turn.
     fn wait(&mut self) -> Ready {
         let none = epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -130,7 +131,7 @@ impl AsFd for DeviceChannel {
     }
 }
 
-/// The epoll set of one thread, with its waker.
+/// Creates the epoll set of one thread, with its waker.
 fn watch(waker: &EventFd) -> io::Result<OwnedFd> {
     use epoll::{CreateFlags, EventData, EventFlags};
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -146,12 +147,12 @@ fn pinned_to() -> Option<usize> {
     cpus.next().is_none().then_some(first)
 }
 
-/// Makes the waiter of the reader's CPU the first to be woken. Returns that CPU, as far as it is
-/// known: from the last sample, if that was taken just now.
+/// Makes the waiter of the reader's CPU the first to be woken. Returns that CPU if a recent sample
+/// shows it.
 ///
-/// Called only after the reply: reading `/proc` can wait for a lock that the reader holds while it
-/// waits. For the same reason only one thread does it at a time, so that the others can answer the
-/// reader's next request.
+/// Called only after the reply: reading `/proc` can block on a lock that the reader holds while it
+/// waits for the reply. For the same reason only one thread samples at a time, so that the others
+/// can answer the reader's next request.
 fn follow(
     readers: &mut ReaderCpu,
     waiter: &Waiter,

@@ -29,9 +29,9 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Whether something is wrong. Programs and the kernel frequently check whether a name, an
-    /// attribute, a hole or an operation exists: its absence is not a failure. And what is declined
-    /// is requested again.
+    /// Whether the answer counts as a failure. Programs and the kernel routinely ask for names,
+    /// attributes, holes and operations that do not exist; their absence is not a failure. Nor is
+    /// declined read-ahead, because the kernel requests those pages again.
     pub(crate) fn is_failure(self) -> bool {
         const ROUTINE: [Errno; 10] = [
             Errno::NOENT,
@@ -84,7 +84,7 @@ fn seen<'r>(request: &Request<'r>, answer: Answer, reply: &Reply<'_>, caller: Ca
         },
         error: match answer {
             Answer::Error(errno) => Some(errno),
-            // The kernel takes node 0 to mean that the name does not exist, and remembers that.
+            // The kernel takes node 0 to mean that the name does not exist, and caches that.
             _ if kind == Some(Lookup) && entry().is_some_and(|(it, _)| it.nodeid == 0) => {
                 Some(Errno::NOENT)
             }
@@ -222,7 +222,7 @@ fn put(reply: &mut Reply<'_>, value: &(impl IntoBytes + zerocopy::Immutable)) ->
     }
 }
 
-/// The fixed part of a read request, with the reply limited to the requested size.
+/// Returns the fixed part of a read request, and limits the reply to the requested size.
 fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> {
     let read = request.fixed::<ReadIn>()?;
     if !reply.limit(read.size as usize) || read.offset > i64::MAX as u64 {
@@ -231,7 +231,8 @@ fn sized(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<ReadIn, Errno> 
     Ok(read)
 }
 
-/// The value, or its length if `wanted` is 0, or ERANGE if it is longer than `wanted`.
+/// Replies with the value, or with its length if `wanted` is 0; ERANGE if the value is longer than
+/// `wanted`.
 fn put_value(reply: &mut Reply<'_>, wanted: u32, value: &[u8]) -> Result<(), Errno> {
     if wanted == 0 {
         return put(
@@ -262,7 +263,7 @@ fn seek_for(whence: u32) -> Result<Seek, Errno> {
     }
 }
 
-/// FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
+/// Serves FORGET and BATCH_FORGET. A count beyond the length of the request is ignored.
 fn forget(filesystem: &dyn Filesystem, opcode: Opcode, request: &Request<'_>) {
     match opcode {
         Opcode::Forget => {

@@ -1,17 +1,18 @@
-//! Which of a queue's entries the kernel takes first.
+//! Controls which entry of a queue the kernel takes first.
 //!
-//! It takes the one that was returned last. A second request that comes while the worker of its CPU
-//! is busy is taken by the entry of the overflow channel. If the worker returns its entry first and
-//! the overflow channel later, all single requests would go to the overflow channel from then on,
-//! whose thread runs on another CPU.
+//! The kernel takes the entry that was returned last. A second request that arrives while the
+//! worker of its CPU is busy gets an entry of the overflow channel, whose thread runs on another
+//! CPU. If the worker then returned its entry before the overflow channel does, all single requests
+//! would go to the overflow channel from then on.
 //!
-//! So the overflow channel has the order reversed when it serves a request that an idle worker
-//! should have had: before it returns its entry, the worker's is taken out of the queue, and the
-//! worker returns it afterwards. An entry leaves the queue only through a request. It is one that
-//! no program waits for: a thread that is pinned to the worker's CPU (`turn_channel.rs`) makes the
-//! kernel send nothing of what is cached of a file (FUSE_NOTIFY_RETRIEVE), which the kernel puts
-//! into the queue of the CPU that it is called on. The overflow channel pins that thread before it
-//! wakes it: if it were woken on the CPU of the thread that waits for it, it would not run in time.
+//! Therefore the overflow channel reverses the order when it serves a request that an idle worker
+//! should have had: the worker's entry is taken out of the queue before the overflow channel
+//! returns its own, and the worker returns its entry afterwards. An entry leaves the queue only
+//! with a request, so a thread pinned to the worker's CPU (`turn_channel.rs`) creates one that no
+//! program waits for: it asks for zero bytes of a file's cached content (FUSE_NOTIFY_RETRIEVE), and
+//! the kernel queues its answer on the CPU of the caller. The overflow channel pins that thread
+//! before waking it: on the CPU of the overflow channel, which spins until the entry is out, the
+//! thread would not run in time.
 //!
 //! The threads wait for each other with a time limit, so whatever one of them does, the others
 //! continue; at worst the order is lost.
@@ -26,9 +27,10 @@ use sys::eventfd::EventFd;
 
 use sys::clock::now_ns;
 
-/// Waking a sleeping thread takes some 10 us, on a virtual machine 50; here two are woken.
+/// How long one thread waits for another. Waking a sleeping thread takes about 10 us, or 50 us in a
+/// virtual machine, and two threads are woken.
 const PATIENCE: Duration = Duration::from_micros(200);
-/// Reversing the order is paused for this many times as long as it took.
+/// After the order was reversed, it is left alone for this many times as long as reversing took.
 const PAUSE: u64 = 10;
 
 /// States of a turn: none is in progress;
@@ -72,12 +74,12 @@ pub(crate) struct Queue {
 /// A worker's entry that should be taken out.
 pub(crate) struct Asked {
     pub(crate) cpu: usize,
-    /// By a request about this file.
+    /// The file that the request for it names.
     pub(crate) file: u64,
 }
 
 impl EntryOrder {
-    /// Creates it, for so many queues.
+    /// Creates the state of `queues` queues.
     pub(crate) fn new(queues: u16) -> io::Result<Self> {
         Ok(Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
@@ -101,7 +103,8 @@ impl EntryOrder {
         self.thread.store(thread, Ordering::Relaxed);
     }
 
-    /// Pins that thread to a CPU. If that fails, its request goes to another queue.
+    /// Pins the thread that takes entries out to a CPU. If pinning fails, its request goes to
+    /// another queue.
     fn pin(&self, cpu: usize) {
         let thread = Pid::from_raw(self.thread.load(Ordering::Relaxed));
         if thread.is_some() {
@@ -111,7 +114,8 @@ impl EntryOrder {
         }
     }
 
-    /// For that thread: the entry to take out, or to [give up](Self::give_up).
+    /// The next entry to take out, or to [give up](Self::give_up); for the thread that takes
+    /// entries out.
     pub(crate) fn take(&self) -> Option<Asked> {
         let mut queues = self.queues.iter().enumerate();
         let (cpu, queue) = queues.find(|(_, queue)| queue.change(ASKED, TAKING))?;
@@ -121,13 +125,13 @@ impl EntryOrder {
         })
     }
 
-    /// The entry is not taken out, because the kernel no longer knows the file.
+    /// Cancels taking the entry out, because the kernel no longer knows the file.
     pub(crate) fn give_up(&self, cpu: usize) {
         self.queues[cpu].remember(0);
         self.queues[cpu].end_turn();
     }
 
-    /// A regular file that the kernel knows: one from this queue, or from another.
+    /// A regular file that the kernel knows, from this queue if possible, else from another.
     fn file(&self, queue: &Queue) -> Option<u64> {
         let all = std::iter::once(queue).chain(&self.queues);
         all.map(|queue| queue.file.load(Ordering::Relaxed))
@@ -141,13 +145,13 @@ impl Queue {
         self.is_served.store(is_served, Ordering::Relaxed);
     }
 
-    /// Notes that the worker begins to serve a request, or something else.
+    /// Notes that the worker begins to serve a request, or to do other work.
     pub(crate) fn begin(&self) {
         let begun = self.begun.load(Ordering::Relaxed);
         self.begun.store(begun.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Notes that it waits for the next one.
+    /// Notes that the worker waits for the next request.
     pub(crate) fn end(&self) {
         let begun = self.begun.load(Ordering::Relaxed);
         self.ended.store(begun, Ordering::Relaxed);
@@ -166,7 +170,8 @@ impl Queue {
         self.file.store(file, Ordering::Relaxed);
     }
 
-    /// Has the worker's entry taken out, and waits until the worker has it or that takes too long.
+    /// Requests that the worker's entry be taken out, and waits until the worker has it or the time
+    /// limit has passed.
     fn ask(&self, asked: &EventFd) {
         if self.change(NONE, ASKED) {
             asked.wake();
@@ -213,8 +218,8 @@ impl Queue {
 /// The overflow channel's part, for one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// If the worker was idle when the thread took the request that it serves: how many the worker
-    /// had begun.
+    /// Number of requests that the worker had begun, if it was idle when this thread took its
+    /// current request.
     idle: Option<u32>,
     /// Earliest time of the next turn, in ns.
     next_ns: u64,
@@ -233,9 +238,9 @@ impl Turns {
         self.idle = order.queue(number).and_then(Queue::idle_since);
     }
 
-    /// Call before an entry of that queue is returned by a thread that runs on the CPU `here`:
-    /// begins a turn, if it serves what the worker should. Call [`end`](Self::end) once the kernel
-    /// has the entry.
+    /// Begins a turn if this thread, which runs on the CPU `here`, serves a request that the worker
+    /// should have had. Call this before returning an entry of queue `number`, and
+    /// [`end`](Self::end) once the kernel has the entry.
     pub(crate) fn begin<'o>(
         &mut self,
         order: &'o EntryOrder,
@@ -259,8 +264,8 @@ impl Turns {
         self.next_ns = now + PAUSE * (now - turn.began_ns);
     }
 
-    /// Whether the worker has been idle all the time: its entry is in the queue, and would be taken
-    /// after the one that is returned.
+    /// Whether the worker has been idle since this thread took its request, so that the kernel
+    /// would take the returned entry before the worker's.
     fn is_out_of_turn(&self, queue: &Queue, number: usize, here: usize) -> bool {
         let is_idle = self.idle.is_some() && self.idle == queue.idle_since();
         is_idle && here != number && now_ns() >= self.next_ns

@@ -1,12 +1,12 @@
-//! Steps on the way to a ring or a channel that tests can make fail: the daemon of a test is a
-//! separate process, so the step is named in its environment. Without the feature `fail-points`
-//! nothing fails.
+//! Lets tests make a step in creating a ring or a channel fail. The daemon of a test is a separate
+//! process, so an environment variable names the step. Without the feature `fail-points` nothing
+//! fails.
 
 use rustix::io::Errno;
 use std::io;
 
-/// Names the step that fails: `setup`, `memory`, `offer`, `register`, `cpu` or `clone`; or the one
-/// that repeatedly fails for a while: `read` or `enter`.
+/// Environment variable that names the step that fails: `setup`, `memory`, `offer`, `register`,
+/// `cpu` or `clone`; or `read` or `enter`, of which every other call fails.
 #[cfg(feature = "fail-points")]
 pub const FAIL_STEP: &str = "FUSE_TRANSPORT_FAILS";
 

@@ -8,7 +8,8 @@ use crate::reply::{DirectoryReply, Found, ReadReply, Seek};
 use crate::request_info::{Caller, Seen, Served};
 use crate::wire::{Attr, FOREVER, StatfsOut};
 
-/// Waits for what a request lacks, on a thread that may wait. An error is the request's answer.
+/// Waits for the data that a request lacks, on a thread that may wait. An error becomes the
+/// request's answer.
 pub type Wait = Box<dyn FnOnce(Caller) -> Result<(), Errno> + Send>;
 
 /// Why a request was not served.
@@ -16,8 +17,7 @@ pub enum Failure {
     /// Sent to the calling program.
     Error(Errno),
     /// The answer has to wait for something outside this process. A thread that may wait calls
-    /// this, and then the request is served once more, see
-    /// [`DeferredChannel`](crate::DeferredChannel).
+    /// this, and then the request is served again; see [`DeferredChannel`](crate::DeferredChannel).
     Deferred(Wait),
 }
 
@@ -36,8 +36,8 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Sent for read-ahead that the filesystem [declines](Filesystem::declines). The kernel shows it to
-/// no program: it requests the pages that are used again, one at a time.
+/// The answer to read-ahead that the filesystem [declines](Filesystem::declines). No program sees
+/// this error: the kernel requests each page again when a program uses it.
 pub const DECLINED: Errno = Errno::CANCELED;
 
 /// A read-only filesystem whose content never changes.
@@ -45,8 +45,8 @@ pub const DECLINED: Errno = Errno::CANCELED;
 /// Nodes are the filesystem's own numbers; 1 is the root, 0 is not a node. Many threads call it at
 /// the same time. An error is sent to the calling program; a panic becomes EIO.
 pub trait Filesystem: Send + Sync {
-    /// Seconds for which the kernel may cache names and attributes: forever, since nothing changes.
-    /// 0 if every access must be seen.
+    /// Seconds for which the kernel may cache names and attributes. By default forever, since
+    /// nothing changes; 0 if every access must be seen.
     fn lasting(&self) -> u64 {
         FOREVER
     }
@@ -71,7 +71,7 @@ pub trait Filesystem: Send + Sync {
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Failure>;
 
-    /// Whether to decline what the kernel reads ahead: `size` bytes from `offset` on, for the page
+    /// Whether to decline read-ahead of the kernel: `size` bytes from `offset` on, for the page
     /// cache. Called once before each [`read`](Self::read) for the page cache. A range that was
     /// declined must be served when it is requested again.
     fn declines(&self, _caller: Caller, _node: u64, _offset: u64, _size: u32) -> bool {

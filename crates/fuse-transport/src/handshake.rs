@@ -5,16 +5,16 @@ use serde::Serialize;
 use crate::fail_points;
 use crate::wire::{InitFlags, InitIn, InitOut, MAJOR, MINOR_NEWEST, MINOR_OLDEST};
 
-/// The daemon's requests to the kernel.
+/// Settings that the daemon requests from the kernel.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Largest request in bytes. The kernel's maximum is 256 of its pages (4 KiB or more), unless
     /// an administrator raised `fs.fuse.max_pages_limit`.
     pub max_request: usize,
-    /// Requests (read-ahead) that may wait for an answer without a program waiting for them.
+    /// Maximum number of pending requests that no program waits for, such as read-ahead.
     pub max_background: u16,
-    /// The kernel enforces POSIX ACLs. For that it requests them once for each inode that a foreign
-    /// user reaches; implies `default_permissions`.
+    /// The kernel enforces POSIX ACLs, which it requests once for each inode that a user other than
+    /// the owner reaches. Implies `default_permissions`.
     pub acl: bool,
     /// Whether clones of the mount may have mapped owners (Linux 6.12). Needs
     /// `default_permissions`; the kernel then leaves users and groups out of all requests.
@@ -22,13 +22,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Pages in the largest request, of the kernel's size.
+    /// Number of pages in the largest request, in pages of the kernel's size.
     fn max_pages(&self, page: usize) -> u16 {
         let pages = self.max_request.div_ceil(page).max(1);
         u16::try_from(pages).unwrap_or(u16::MAX)
     }
 
-    /// Bytes in the largest request that any handshake leads to.
+    /// Bytes in the largest request that any handshake can agree on.
     pub(crate) fn max_request(&self, page: usize) -> usize {
         usize::from(self.max_pages(page).max(FEW_PAGES)) * page
     }
@@ -77,11 +77,12 @@ pub(crate) enum Verdict {
     TooOld,
 }
 
-/// Used whenever offered. `EXPORT_SUPPORT` is cheap because nodes are stateless.
+/// Features that are used whenever the kernel offers them. `EXPORT_SUPPORT` is cheap because nodes
+/// are stateless.
 ///
-/// `READDIRPLUS_AUTO` is not used: with it the kernel requests attributes only with the first call,
-/// and then looks up each name of a large directory individually. A lookup costs a round trip,
-/// attributes along with the name 1 or 2 microseconds.
+/// `READDIRPLUS_AUTO` is not used: with it the kernel requests attributes only in the first call,
+/// and then looks up each name of a large directory individually. Each lookup costs a round trip;
+/// attributes sent with the name cost 1 or 2 microseconds.
 const ALWAYS: [InitFlags; 11] = [
     InitFlags::ASYNC_READ,
     InitFlags::EXPORT_SUPPORT,
@@ -99,8 +100,8 @@ const ALWAYS: [InitFlags; 11] = [
 /// Pages in a request without `MAX_PAGES`.
 const FEW_PAGES: u16 = 32;
 
-/// Answers the kernel's INIT. `io_uring`: use it for requests if the kernel offers that; `page`:
-/// bytes in the kernel's pages.
+/// Answers the kernel's INIT. `io_uring` selects that transport if the kernel offers it; `page` is
+/// the size of the kernel's pages in bytes.
 pub(crate) fn negotiate(
     init: &InitIn,
     config: &Config,

@@ -1,8 +1,9 @@
 //! The requests that are being served, in memory that outlives the serving process.
 //!
-//! When a server dies, the process beside it reads here what the server was doing, and marks what
-//! the next one must refuse: a request that killed two servers would kill the third. The result of
-//! the handshake is here too, since the kernel sends INIT only once.
+//! When a server dies, the process that supervises it reads here which requests the server was
+//! handling, and marks those that the next server must refuse: a request that killed two servers
+//! would kill the third. The result of the handshake is stored here too, since the kernel sends
+//! INIT only once.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,23 +23,23 @@ const FLAGS: usize = 2;
 const RESTARTS: usize = 3;
 /// Index of the number of refused requests, which follow it.
 const REFUSED: usize = 4;
-/// Index of the flag that repeated requests are served one by one.
+/// Index of the flag that makes servers handle repeated requests one by one.
 const ONE_BY_ONE: usize = 5;
 const REFUSED_AT: usize = 8;
 const MOST_REFUSED: usize = 16;
-/// Numbers of a request: whether it is in flight, unique, node, opcode.
+/// Words per request: whether it is in flight, its number, node and opcode.
 const NUMBERS: usize = 4;
 /// Where the slots of the serving threads begin, each in a separate cache line.
 const SLOTS_AT: usize = 80;
 const LINE: usize = 8;
-/// 32 KiB.
+/// Size of the shared memory in words of 64 bits: 32 KiB.
 const WORDS: usize = 4096;
 const SLOTS: usize = (WORDS - SLOTS_AT) / LINE;
 
 const ACL: u64 = 1;
 const RESEND: u64 = 2;
 
-/// More than any kernel agrees to.
+/// Limit of the request size in bytes; more than any kernel agrees to.
 const LARGEST_REQUEST: u64 = 256 << 20;
 
 const _: () = assert!(REFUSED_AT + MOST_REFUSED * NUMBERS <= SLOTS_AT && NUMBERS <= LINE);
@@ -79,7 +80,7 @@ pub(crate) struct Taken<'i> {
 }
 
 impl Taken<'_> {
-    /// Whether it killed servers.
+    /// Whether the request must be refused because it killed servers.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused
     }
@@ -92,7 +93,7 @@ impl Drop for Taken<'_> {
 }
 
 impl RequestsInFlight {
-    /// A file for [`map`](Self::map).
+    /// Creates a file for [`map`](Self::map).
     ///
     /// # Errors
     /// There is no memory or no descriptor left.
@@ -133,7 +134,7 @@ impl RequestsInFlight {
         self.set(ONE_BY_ONE, one_by_one.into());
     }
 
-    /// The requests that are being served or, after a death, were.
+    /// The requests that are being served, or were when the server died.
     pub fn requests(&self) -> Vec<TakenRequest> {
         let busy = |slot: &usize| self.get(place(*slot)) != 0;
         let slots = (0..SLOTS).filter(busy);
@@ -195,7 +196,7 @@ impl RequestsInFlight {
         self.set(MINOR, protocol.minor.into());
     }
 
-    /// A slot for the requests of one thread. With very many threads some share one.
+    /// A slot for the requests of one thread. If there are very many threads, some share a slot.
     pub(crate) fn slot(&self) -> usize {
         self.next_slot.fetch_add(1, Ordering::Relaxed) % SLOTS
     }
@@ -241,8 +242,8 @@ impl RequestsInFlight {
         &self.words.words()[at]
     }
 
-    /// Relaxed, since the death of the writer, noticed through a socket, comes between write and
-    /// read.
+    /// Relaxed suffices: the reader learns of the writer's death through a socket, which orders the
+    /// write before the read.
     fn get(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! FUSE requests in, replies out: a small transport for read-only filesystems, served per CPU.
+//! A small FUSE transport for read-only filesystems, with one serving thread per CPU.
 //!
-//! It is independent of any particular filesystem: implement [`Filesystem`], open `/dev/fuse`,
-//! mount, and pass the descriptor to [`Session::start`]. Every serving thread then opens its own
-//! [`Channel`] and repeats [`Channel::wait`] and [`Channel::serve`]. The threads belong to the
-//! caller, which pins them and sets their priority.
+//! The transport is independent of any particular filesystem: implement [`Filesystem`], open
+//! `/dev/fuse`, mount, and pass the descriptor to [`Session::start`]. Every serving thread then
+//! opens its own [`Channel`] and repeats [`Channel::wait`] and [`Channel::serve`]. The threads
+//! belong to the caller, which pins them and sets their priority.
 //!
 //! A filesystem with one file, mounted, read and unmounted (as root; without root, fusermount3
 //! mounts and passes the descriptor):
@@ -96,10 +96,10 @@
 //! Two transports carry the requests: cloned descriptors of `/dev/fuse`, and FUSE over io_uring
 //! with one queue per CPU. The filesystem is the same for both.
 //!
-//! Requests of every kind are answered: those that a read-only filesystem serves, by the
-//! [`Filesystem`]; those that the kernel handles better alone (OPEN, ACCESS, FLUSH), by ENOSYS,
-//! after which it no longer sends them; those that would write, by EROFS; malformed ones, by
-//! EINVAL.
+//! Requests of every kind are answered. The [`Filesystem`] serves those that concern a read-only
+//! filesystem. Requests that the kernel handles better alone (OPEN, ACCESS, FLUSH) get ENOSYS,
+//! after which the kernel no longer sends them. Requests that would write get EROFS, and malformed
+//! ones EINVAL.
 #![forbid(unsafe_code)]
 
 mod back_off;

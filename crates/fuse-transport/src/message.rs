@@ -1,4 +1,4 @@
-//! A message to the kernel, a reply or a notification: one write to the device.
+//! Sends a reply or a notification to the kernel with one write to the device.
 
 use std::os::fd::AsFd;
 
@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use crate::wire::OutHeader;
 
-/// Sends a header and the two parts of a body. `unique` is the request's, 0 for a notification;
-/// `error` is 0, a negative error number, or the code of the notification.
+/// Sends a header and the two parts of a body. `unique` is the number of the request, or 0 for a
+/// notification; `error` is 0, a negative error number, or the code of the notification.
 pub(crate) fn send(
     device: impl AsFd,
     unique: u64,

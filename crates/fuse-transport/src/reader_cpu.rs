@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Time between samples while the reader is on the CPU that serves it.
 const SETTLED: Duration = Duration::from_millis(1);
-/// Time between samples while it is elsewhere. The scheduler moves a reader often, and until that
-/// is noticed each of its requests wakes two CPUs, which takes longer than a sample.
+/// Time between samples while the reader is on another CPU. The scheduler moves readers often;
+/// until a move is noticed, each request wakes two CPUs, which takes longer than a sample.
 const MOVING: Duration = Duration::from_micros(50);
 
 /// Samples the CPU of readers, for one serving thread.
@@ -18,7 +18,7 @@ const MOVING: Duration = Duration::from_micros(50);
 pub(crate) struct ReaderCpu {
     /// The thread sampled last, and its open file.
     reader: Option<(u32, File)>,
-    /// Where that thread was.
+    /// The CPU on which that thread last ran.
     cpu: Option<usize>,
     /// Time of the next sample, ns.
     next_ns: u64,
@@ -64,7 +64,7 @@ impl ReaderCpu {
     }
 }
 
-/// Field 39. The second one is a name in parentheses that may contain anything, so fields are
+/// Parses field 39. Field 2 is a name in parentheses that may contain anything, so fields are
 /// counted from the last parenthesis.
 fn processor(stat: &[u8]) -> Option<usize> {
     let end_of_name = stat.iter().rposition(|&byte| byte == b')')?;

@@ -1,4 +1,4 @@
-//! A request's parts, wherever they came from.
+//! Splits a request of either transport into its parts.
 
 use zerocopy::FromBytes;
 
@@ -17,8 +17,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Parses one read of the device, which has exactly one request. An error carries the header if
-    /// there was one, so that the request can be refused.
+    /// Parses one read of the device, which has exactly one request. An error carries the header,
+    /// if there is one, so that the request can be refused.
     pub(crate) fn from_device(bytes: &'a [u8]) -> Result<Self, Option<InHeader>> {
         let (header, body) = InHeader::read_from_prefix(bytes).map_err(|_| None)?;
         if header.len as usize != bytes.len() {
@@ -35,7 +35,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Uses a ring entry, which has header and payload separately.
+    /// Builds a request from a ring entry, which holds header and payload separately.
     pub(crate) fn from_ring(
         header: InHeader,
         fixed: &'a [u8],
@@ -58,7 +58,7 @@ impl<'a> Request<'a> {
             .map_err(|_| Errno::INVAL)
     }
 
-    /// The name in the rest: not empty, terminated by a zero byte, and the only one.
+    /// The only name in the rest: not empty, and terminated by a zero byte.
     pub(crate) fn name(&self) -> Result<&'a [u8], Errno> {
         match self.rest.split_last() {
             Some((0, name)) if !name.is_empty() && !name.contains(&0) => Ok(name),

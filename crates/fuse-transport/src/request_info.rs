@@ -15,7 +15,7 @@ pub struct Caller {
     pub pid: u32,
     /// When a thread took the request, in ns of CLOCK_MONOTONIC.
     pub taken_ns: u64,
-    /// The request was already tried, and what it lacked was waited for.
+    /// Whether the request was tried before and then waited for the data that it lacked.
     pub repeats: bool,
 }
 

@@ -42,8 +42,8 @@ impl Responder {
         })
     }
 
-    /// Answers one request, or defers it. After the reply, `follow` gets the requesting process,
-    /// and returns its CPU.
+    /// Answers one request, or defers it. After the reply, `follow` gets the ID of the requesting
+    /// thread and returns its CPU.
     pub(crate) fn respond(
         &mut self,
         waiter: &Arc<Waiter>,
@@ -86,14 +86,14 @@ impl Responder {
             match self.answer(&bytes, &timing, true) {
                 None => return self.end(),
                 Some(Outcome::Done(done)) => break done,
-                // Blocks have left the cache in the meantime.
+                // Blocks were evicted from the cache in the meantime.
                 Some(Outcome::Deferred(_, again)) => wait = again,
             }
         };
         self.finish(&waiter.device, &done, &timing, |_| None)
     }
 
-    /// `None` if the device failed.
+    /// Answers or defers a request; `None` if the device failed.
     fn answer(&mut self, bytes: &[u8], timing: &Timing, repeats: bool) -> Option<Outcome> {
         let request = match Request::from_device(bytes) {
             Ok(request) => request,
@@ -154,7 +154,8 @@ impl Responder {
             Answer::Silent => Ok(()),
             Answer::Error(errno) => refuse(errno),
             Answer::Reply => match send(device, unique, 0, [body, &[]]) {
-                // The kernel refused the reply (a bug here): the program must not wait for another.
+                // The kernel refused the reply (a bug here): send an error, so that the program
+                // does not wait forever.
                 Err(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => refuse(Errno::IO),
                 other => other,
             },

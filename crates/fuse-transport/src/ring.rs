@@ -3,11 +3,11 @@
 //! The kernel puts a request into the queue of the requesting CPU. Two kinds of channels serve:
 //!
 //! * the channel of a CPU, whose thread is pinned there. The kernel takes the entry that was
-//!   returned last; `entry_order.rs` makes sure that this is the one of this channel;
-//! * the overflow channel, with an entry in the queue of **every possible** CPU. It completes the
-//!   rings: without that the kernel would make every request wait. It takes requests that a busy
-//!   CPU's entry cannot, and stands in for CPUs whose thread has not started yet or is gone, so
-//!   that every queue always has a thread.
+//!   returned last; `entry_order.rs` makes sure that this is the channel's entry;
+//! * the overflow channel, with an entry in the queue of **every possible** CPU. Its entries
+//!   complete the rings: without them the kernel would make every request wait. The overflow
+//!   channel takes requests that a busy CPU's entry cannot, and stands in for CPUs whose thread has
+//!   not started yet or is gone, so that every queue always has a thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -26,7 +26,8 @@ use crate::fail_points;
 use crate::ring_message::{Answered, answer_message, is_sent_to_self};
 use crate::rings::{ENTRIES, Entries, Rings};
 
-/// Most rounds of serving remaining requests before a ring closes, in case it never becomes quiet.
+/// Maximum number of rounds of serving remaining requests before a ring closes, in case it never
+/// becomes idle.
 const LAST_ROUNDS: usize = 1000;
 
 /// The ring of one thread.
@@ -127,8 +128,8 @@ impl Serve for RingChannel {
         &self.waker
     }
 
-    /// Submits the last reply, which [`wait`](Self::wait) would otherwise do, because the thread
-    /// does something else first.
+    /// Submits the last reply now and not in [`wait`](Self::wait), because the thread does
+    /// something else first.
     fn flush(&mut self) {
         self.own_queue().inspect(|queue| queue.begin());
         // A failure recurs in `wait`.
@@ -177,7 +178,8 @@ impl Serve for RingChannel {
 }
 
 impl RingChannel {
-    /// Serves a request of this thread's CPU, or the one that takes its entry out of the queue.
+    /// Serves a request of this thread's CPU, or the request that takes the thread's entry out of
+    /// the queue.
     fn serve_own(&mut self, first: usize) {
         let is_turn = is_sent_to_self(&self.ring.message(first));
         if let Some(queue) = self.own_queue() {
@@ -247,7 +249,7 @@ impl RingChannel {
         Ready::Closed
     }
 
-    /// Serves what is left in the ring. A thread ends before its mount only if its CPU goes
+    /// Serves the requests left in the ring. A thread ends before its mount only if its CPU goes
     /// offline; then nothing new comes to this queue, but a request may be in progress.
     fn finish(&mut self) {
         for _ in 0..LAST_ROUNDS {
@@ -273,7 +275,7 @@ impl RingChannel {
 /// Queues a reply, which the ring's next wait or flush submits.
 fn commit(ring: &mut FuseRing, counters: &Counters, answered: &Answered) {
     ring.commit(answered.number, answered.commit_id);
-    // No program knows of the mount's own requests.
+    // Requests that the mount sent to itself are not counted.
     if !answered.is_sent_to_self() {
         counters.add(&answered.record);
     }

@@ -10,23 +10,23 @@ use sys::pi_mutex::PiMutex;
 
 use crate::fail_points;
 
-/// Entries of a thread in a queue. It serves one request at a time; further requests of a CPU go to
-/// the overflow queue, which runs on an idle CPU if there is one, and then wait for either. With 8
-/// entries the others would wait in the ring of the busy thread: in that case one streaming program
-/// got 560 to 730 MB/s of lz4hc, and 730 to 900 with one entry (two CPUs, three rounds, 1 MiB of
-/// read-ahead).
+/// Number of entries that a thread has in a queue. A thread serves one request at a time; further
+/// requests of its CPU go to the overflow thread, which runs on an idle CPU if there is one, and
+/// then wait for whichever thread is free first. With 8 entries they would wait in the ring of the
+/// busy thread: one streaming program read 560 to 730 MB/s from an lz4hc image with 8 entries, and
+/// 730 to 900 with one (two CPUs, three rounds, 1 MiB of read-ahead).
 pub(crate) const ENTRIES: usize = 1;
 
-/// A queue of the kernel, and how many entries it gets.
+/// A queue of the kernel, and the number of its entries.
 pub(crate) type Entries = (u16, usize);
 
 /// Rings that no thread uses yet: each is taken once.
 #[derive(Debug)]
 pub struct Rings {
-    /// By CPU, each with [`ENTRIES`]. Empty if no thread serves a single CPU.
+    /// One ring per CPU, each with [`ENTRIES`] entries. Empty if no thread serves a single CPU.
     cpus: Vec<PiMutex<Option<DisabledRing>>>,
-    /// One for each possible CPU: the kernel does not use a ring before there is an entry in all of
-    /// them.
+    /// Number of queues, one for each possible CPU: the kernel uses no ring until every queue has
+    /// an entry.
     queues: u16,
     overflow: PiMutex<Vec<DisabledRing>>,
 }

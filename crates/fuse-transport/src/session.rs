@@ -84,8 +84,10 @@ impl Error {
     }
 }
 
-/// One mounted filesystem. Holds the descriptor of `/dev/fuse`; once its last descriptor is closed,
-/// because the daemon ends or dies, the kernel fails every pending request.
+/// One mounted filesystem. The session holds a descriptor of `/dev/fuse`. When the last descriptor
+/// of the mount in any process is closed, the kernel fails every pending request. If another
+/// process holds descriptors too, the requests stay pending, and a new server can [take
+/// over](Self::resume).
 pub struct Session {
     connection: Arc<Connection>,
     /// The rings that the handshake offered to use.
@@ -96,8 +98,8 @@ pub struct Session {
 
 impl Session {
     /// Answers INIT on `device`, which must already be mounted. Programs that use the mount wait
-    /// until channels serve it. With `rings` it offers io_uring; once that is agreed on, the kernel
-    /// makes every request wait for the rings.
+    /// until channels serve it. If there are `rings`, the handshake offers io_uring; once the
+    /// kernel agrees, every request waits for the rings.
     pub fn start(
         device: OwnedFd,
         filesystem: Arc<dyn Filesystem>,
@@ -151,7 +153,7 @@ impl Session {
         Self::with_connection(connection, None, None)
     }
 
-    /// Makes the kernel send again the requests that were taken but not answered.
+    /// Makes the kernel resend the requests that were taken but not answered.
     ///
     /// # Errors
     /// The kernel is too old, or the mount is gone.
@@ -192,8 +194,9 @@ impl Session {
         self.connection.in_flight()
     }
 
-    /// Adds cloned descriptors for channels of the device. Channels for which none is left open
-    /// `/dev/fuse` and clone the mount's descriptor, or share it if they are not allowed to.
+    /// Adds cloned descriptors for channels of the device. If none is left, a channel opens
+    /// `/dev/fuse` and clones the mount's descriptor, or shares that descriptor if it may not open
+    /// the device.
     pub fn add_clones(&self, clones: Vec<OwnedFd>) {
         self.connection.add_clones(clones);
     }
@@ -210,7 +213,7 @@ impl Session {
     }
 
     /// The channel of one CPU's queue, for the calling thread, which should be pinned there. Only
-    /// the thread that opened it can use it. Open the overflow channel first.
+    /// the thread that opened this channel can use it. Open the overflow channel first.
     ///
     /// # Errors
     /// The kernel's refusal, or EOPNOTSUPP if io_uring was not agreed on.
@@ -220,10 +223,10 @@ impl Session {
         prepared.start().map(Channel::new)
     }
 
-    /// The channel of the overflow queue, for the calling thread. Once it is open, requests arrive
-    /// over io_uring; until then all of them wait, if the handshake agreed on io_uring. FORGET and
-    /// INTERRUPT still arrive on the device, for which one [`device_channel`](Self::device_channel)
-    /// must be served in addition.
+    /// The channel of the overflow queue, for the calling thread. If the handshake agreed on
+    /// io_uring, all requests wait until this channel is open, and then arrive over io_uring.
+    /// FORGET and INTERRUPT still arrive on the device, so one
+    /// [`device_channel`](Self::device_channel) must be served in addition.
     ///
     /// # Errors
     /// As for [`cpu_channel`](Self::cpu_channel). If the kernel refuses an entry, requests arrive
@@ -237,9 +240,9 @@ impl Session {
         prepared.start().map(Channel::new)
     }
 
-    /// A channel that takes no requests, for the calling thread, which it pins to one CPU after
-    /// another: it keeps single requests with the channel of their CPU. Serve it in addition to the
-    /// channels over io_uring.
+    /// A channel for the calling thread that takes no requests, but keeps single requests with the
+    /// channel of their CPU. The calling thread is pinned to one CPU after another. Serve it in
+    /// addition to the channels over io_uring.
     pub fn turn_channel(self: &Arc<Self>) -> io::Result<Channel> {
         Ok(Channel::new(TurnChannel::open(&self.connection)))
     }
@@ -279,8 +282,9 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// Readable once a channel has seen the end of the mount. The device itself must not be polled
-    /// for that: with each request the kernel wakes every poller of it, whatever the events.
+    /// Readable once a channel has seen the end of the mount. Do not poll the device itself for
+    /// this: with each request the kernel wakes all pollers of the device, whatever events they
+    /// wait for.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
@@ -306,7 +310,7 @@ fn shake_hands(
         let (header, init) = parse_init(&buffer[..length])?;
         let (out, verdict) = negotiate(&init, config, io_uring, page);
         if verdict == Verdict::TooOld {
-            // EPROTO ends the mount; every other program's access fails at once.
+            // EPROTO ends the mount; accesses of all programs fail immediately.
             send(device, &header, -Errno::PROTO.raw_os_error(), &[])?;
             return Err(Error::TooOld {
                 major: init.major,

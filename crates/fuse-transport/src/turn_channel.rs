@@ -1,8 +1,8 @@
 //! The channel of the thread that takes workers' entries out of their queues (`entry_order.rs`).
 //!
-//! Its request makes the kernel find an inode. If that inode is just being evicted, the kernel
-//! waits for reads of it that are in flight, and they may be in the ring of the very thread that
-//! makes the request. So this thread has no ring.
+//! The notification that this thread sends makes the kernel find an inode. If that inode is just
+//! being evicted, the kernel waits for reads of it that are in flight, and those may be in the ring
+//! of the very thread that sends the notification. Therefore this thread has no ring.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -26,7 +26,8 @@ const NONE: usize = usize::MAX;
 /// have the order changed for each request. With two waiters the pause is 50 us; with 128, of which
 /// half change places, a millisecond.
 const PAUSE: u64 = 10;
-/// The longest pause. A thread that was preempted in the meantime measures too long a time.
+/// The longest pause. Without this limit, a thread that was preempted during the reordering would
+/// pause too long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The descriptors of one waiting thread.
@@ -64,11 +65,12 @@ impl Waiter {
 pub(crate) struct WaitOrder {
     /// Atomic. The CPU whose waiter is first, if it was put there.
     first: AtomicUsize,
-    /// Atomic. A thread is determining where its reader runs, and follows it.
+    /// Atomic. Set while a thread determines where its reader runs, and reorders the waiters.
     following: AtomicBool,
-    /// Atomic. Earliest time for the next one, in ns.
+    /// Atomic. Earliest time at which a thread may do so again, in ns.
     next_ns: AtomicU64,
-    /// Atomic. Number of waiters. A thread that is alone does not sample: no other could answer.
+    /// Atomic. Number of waiters. With only one, the thread does not sample, because no other could
+    /// answer.
     count: AtomicUsize,
     /// Guarded by its own lock. In the kernel's order.
     waiters: PiMutex<Vec<Arc<Waiter>>>,
@@ -103,7 +105,7 @@ impl WaitOrder {
             && !self.following.swap(true, Ordering::Acquire)
     }
 
-    /// Ends at `now_ns` what [`Self::begin_following`] began at `began_ns`.
+    /// Ends, at `now_ns`, the work begun with [`Self::begin_following`] at `began_ns`.
     pub(crate) fn end_following(&self, began_ns: u64, now_ns: u64) {
         let pause = now_ns.saturating_sub(began_ns).saturating_mul(PAUSE);
         let pause = pause.min(LONGEST_PAUSE.as_nanos() as u64);
@@ -119,8 +121,8 @@ impl WaitOrder {
         self.first.store(NONE, Ordering::Relaxed);
     }
 
-    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if it already is, or if
-    /// there is none.
+    /// Makes the waiter of `cpu` the first to be woken. Nothing changes if this waiter is already
+    /// first, or if `cpu` has no waiter.
     pub(crate) fn put_first(&self, cpu: usize) {
         if self.first.load(Ordering::Relaxed) == cpu {
             return;
@@ -157,7 +159,8 @@ mod tests {
     use rustix::event::epoll::CreateFlags;
     use sys::eventfd::EventFd;
 
-    /// A device that is an eventfd: the order of exclusive waiters is that of any wait queue.
+    /// A waiter on an eventfd instead of the device: the order of exclusive waiters is that of any
+    /// wait queue.
     fn waiter(device: &EventFd, cpu: usize) -> Arc<Waiter> {
         use std::os::fd::AsFd;
         Arc::new(Waiter {

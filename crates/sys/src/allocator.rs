@@ -1,4 +1,4 @@
-//! The handling of a program's running out of memory.
+//! The allocator, and the choice of what a program does when it runs out of memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ static EXITS: AtomicBool = AtomicBool::new(false);
 /// Set by the thread that exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
 
-/// The system's allocator. Without memory the program is aborted, as usual in Rust, or exits: see
-/// [`exit_without_memory`].
+/// The system's allocator. If it has no memory left, the program aborts, as usual in Rust, or
+/// exits: see [`exit_without_memory`].
 #[derive(Debug)]
 pub struct Allocator;
 
-/// Sets whether this process prints one line and exits with status 1 if it gets no memory. For
-/// commands, called before they read their arguments: the death of a server must be recognisable by
-/// its signal.
+/// Sets whether this process prints one line and exits with status 1 when it runs out of memory.
+/// Commands set this before they read their arguments; a server does not, because its death must be
+/// recognisable by the signal.
 pub fn exit_without_memory(exits: bool) {
     EXITS.store(exits, Ordering::Relaxed);
 }
@@ -27,7 +27,7 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
         while EXITING.swap(true, Ordering::Relaxed) {
             std::thread::sleep(Duration::from_secs(1));
         }
-        // Neither allocates memory.
+        // Neither statement allocates memory.
         let line = format_args!("erofast: out of memory: {bytes} more bytes were refused\n");
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), line);
         exit_now(1);

@@ -1,14 +1,14 @@
-//! Calls that a sandbox must refuse, actually tried by a server in a test.
+//! Calls that a sandbox must refuse, for a test in which a server tries them.
 //!
-//! The arguments are chosen so that a call that is let through fails or does no harm: it names no
-//! memory, and uses descriptors and processes that do not exist. A filter decides before the kernel
-//! examines them, and returns EPERM.
+//! The arguments make a call that is let through fail or do no harm: they refer to no memory, and
+//! to descriptors and processes that do not exist. A filter decides before the kernel examines
+//! them, and returns EPERM.
 
 use std::io;
 
 use libc::*;
 
-/// One call.
+/// A system call to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     /// The purpose of the call.
@@ -17,7 +17,7 @@ pub struct Attempt {
     arguments: &'static [i64],
 }
 
-/// Neither a descriptor nor a process.
+/// Not a valid descriptor or process.
 const NONE: c_int = -1;
 /// A process number beyond the largest (PID_MAX_LIMIT).
 const ABSENT: c_int = 1 << 30;
@@ -27,14 +27,14 @@ const FRESH: c_int = MAP_PRIVATE | MAP_ANONYMOUS;
 /// IORING_REGISTER_FILES_UPDATE.
 const REGISTER_FILES_UPDATE: c_int = 6;
 
-/// Number and first arguments, the others being 0; and the name.
+/// Lists calls by number, first arguments (the others are 0) and name.
 macro_rules! attempts {
     ($($number:ident($($argument:expr),*) $name:literal;)*) => {
         &[$(Attempt { name: $name, number: $number, arguments: &[$($argument as i64),*] }),*]
     };
 }
 
-/// All of them.
+/// All calls to try.
 pub const ATTEMPTS: &[Attempt] = attempts! {
     SYS_execve() "run a program";
     SYS_execveat(NONE) "run an open program";
@@ -84,7 +84,8 @@ pub const ATTEMPTS: &[Attempt] = attempts! {
 };
 
 impl Attempt {
-    /// EPERM or EACCES: refused. Anything else means that the call was let through.
+    /// Tries the call. EPERM or EACCES means that it was refused; anything else means that it was
+    /// let through.
     ///
     /// # Errors
     /// The result of the call; success is also an error, without a number.

@@ -8,8 +8,8 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC at `seconds` since 1970; 0 for
-/// a year that the C library cannot represent.
+/// Seconds by which local time (TZ, /etc/localtime) is ahead of UTC, `seconds` after the beginning
+/// of 1970; 0 for a year that the C library cannot represent.
 pub fn utc_offset(seconds: i64) -> i64 {
     let mut parts = libc::tm {
         tm_sec: 0,

@@ -1,10 +1,10 @@
-//! Removes variables that this process must no longer have.
+//! Erases the values of environment variables that this process must no longer have.
 
 use std::ffi::{CStr, CString};
 use std::io;
 
-/// Overwrites the values of these variables, which are empty from then on, both in this process and
-/// in /proc/PID/environ. Copies that were made earlier remain.
+/// Overwrites the values of these variables with zeros, so that they are empty in this process and
+/// in /proc/PID/environ. Copies made earlier remain.
 ///
 /// # Errors
 /// This process has other threads, which may be reading them.
@@ -17,7 +17,7 @@ pub fn erase(names: &[&str]) -> io::Result<()> {
         .try_for_each(|name| erase_one(&CString::new(*name)?))
 }
 
-/// Call it in a single-threaded process.
+/// Erases one variable. Must be called in a single-threaded process.
 fn erase_one(name: &CStr) -> io::Result<()> {
     // SAFETY: no other thread changes the environment meanwhile.
     let value = unsafe { libc::getenv(name.as_ptr()) };

@@ -27,9 +27,9 @@ impl EventFd {
         let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
-    /// Forgets the wake-ups so far.
+    /// Clears the wake-ups so far.
     pub fn clear(&self) {
-        // It fails if there is nothing to forget.
+        // It fails if there was no wake-up.
         let _ = (&self.0).read(&mut [0; 8]);
     }
 }

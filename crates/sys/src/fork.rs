@@ -1,6 +1,6 @@
 //! A child process that continues with this program's code. Starting a program requires files (the
-//! program, its libraries, their cache), which may be on a mount that nobody serves; a fork
-//! requires none.
+//! program, its libraries, their cache), which may be on a mount that is not served; a fork
+//! requires no files.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::inherited::close_all_but;
 
-/// How long a joined thread may still be counted.
+/// How long the kernel may still list a thread that has been joined.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// Runs `child` in a new process, which exits with its result (101 if it panics), and returns the
@@ -42,9 +42,9 @@ unsafe fn fork_beside_threads(
     keep: &[RawFd],
     child: impl FnOnce() -> i32,
 ) -> io::Result<i32> {
-    // SAFETY: the child touches its own copy of the memory only, in which every value of this
-    // thread is as it was here, and by the caller's promise no lock keeps it. It never returns to
-    // the frames of the caller, so that what they own is neither used nor dropped twice.
+    // SAFETY: the child touches only its own copy of the memory, in which every value of this
+    // thread is unchanged, and by the caller's promise it waits for no lock. It never returns to
+    // the frames of the caller, so the values that they own are neither used nor dropped twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -60,13 +60,13 @@ unsafe fn fork_beside_threads(
     }
 }
 
-/// Ends this process at once, with all of its threads; nothing is flushed or released.
+/// Ends this process immediately, with all of its threads; nothing is flushed or released.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: always valid; the process is gone.
     unsafe { libc::_exit(code) }
 }
 
-/// Forks in a test, beside the threads of other tests.
+/// Forks in a test, while other threads run other tests.
 #[cfg(test)]
 pub(crate) fn fork_in_test(
     stdin: OwnedFd,
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn a_process_of_several_threads_is_not_forked() {
         let (stdin, _end) = io::pipe().unwrap();
-        // One thread runs this test, another one waits for it.
+        // One thread runs this test, and another waits for it.
         let refused = fork(stdin.into(), &[], || 0).unwrap_err();
         assert_eq!(refused.to_string(), "this process has other threads");
     }
 
-    /// Run in a separate process: a failing test beside it may hold the lock of std's panic message
-    /// at the moment of the fork, and the child would wait for it forever.
+    /// Runs in a separate process: a test that fails in another thread may hold the lock of std's
+    /// panic message at the moment of the fork, and the child would wait for that lock forever.
     #[test]
     fn a_child_that_panics_exits() {
         const ALONE: &str = "EROFAST_TEST_FORKS_ALONE";

@@ -1,5 +1,5 @@
 //! FUSE over io_uring: the memory that the kernel writes requests to and takes replies from, and
-//! the commands that pass it back and forth.
+//! the commands that pass this memory back and forth.
 //!
 //! The kernel owns an entry from its submission (REGISTER, COMMIT_AND_FETCH) to its completion;
 //! only outside that time does [`FuseRing::message`] allow access to the entry's memory.
@@ -61,8 +61,8 @@ enum Owner {
 struct Entry {
     queue: u16,
     owner: Owner,
-    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. Only
-    /// read during submission; kept as long as the entry.
+    /// REGISTER points to this: `struct iovec`, address and length, of header and payload. The
+    /// kernel reads this only during submission; it is kept as long as the entry.
     iovecs: Box<[[usize; 2]; 2]>,
 }
 
@@ -70,13 +70,13 @@ struct Entry {
 const DEVICE: RegisteredFile = RegisteredFile(0);
 const WAKER_FILE: RegisteredFile = RegisteredFile(1);
 
-/// A ring that accepts no submissions yet. It is created before a sandbox forbids that, and is
-/// permanently restricted: once it is [started](PreparedRing::start) it accepts only commands to
-/// registered files and polls of them, and the set of registered files cannot be changed.
+/// A ring that accepts no submissions yet, created before a sandbox forbids creating one. The ring
+/// is permanently restricted: once it is [started](PreparedRing::start), it accepts only commands
+/// to registered files and polls of them, and the set of registered files cannot be changed.
 pub struct DisabledRing(Uring);
 
 impl DisabledRing {
-    /// A ring with room for this many entries and a waker.
+    /// Creates a ring with room for this many entries and a waker.
     ///
     /// # Errors
     /// The kernel's refusal: too old (EINVAL), disabled or forbidden (EPERM), missing (ENOSYS), no
@@ -102,15 +102,15 @@ impl fmt::Debug for DisabledRing {
     }
 }
 
-/// A ring with its memory and files. The thread that starts it uses it.
+/// A ring with its memory and files, to be used by the thread that starts it.
 #[derive(Debug)]
 pub struct PreparedRing {
     ring: FuseRing,
     queues: Vec<(u16, usize)>,
 }
 
-/// Entries of one or more queues, served by the thread that started it: the kernel rejects
-/// submissions from any other.
+/// A ring with entries of one or more queues, served by the thread that started it: the kernel
+/// rejects submissions from any other thread.
 pub struct FuseRing {
     // Fields are dropped in this order: the ring first, which ends all commands, then the memory.
     ring: Uring,
@@ -141,8 +141,9 @@ impl AsFd for PreparedRing {
 }
 
 impl PreparedRing {
-    /// Memory and files for entries: `queues` has the queue number of each, `payload_bytes` is the
-    /// size of each payload. `waker` is an eventfd; `device` is bound to a mount.
+    /// Provides memory and files for entries. `queues` has the queue number of each entry, and
+    /// `payload_bytes` is the size of each payload. `waker` is an eventfd; `device` is bound to a
+    /// mount.
     ///
     /// # Errors
     /// There is no memory, or the ring was created for fewer entries.
@@ -221,7 +222,7 @@ impl FuseRing {
         self.ring.enter(0, true)
     }
 
-    /// Events, one by one; `None` if there are no more.
+    /// The next event; `None` if there are no more.
     pub fn next_event(&mut self) -> Option<Event> {
         self.take_completions();
         self.events.pop_front()
@@ -252,14 +253,14 @@ impl FuseRing {
     /// An entry that holds a request.
     ///
     /// # Panics
-    /// If the entry is not ours at present.
+    /// If this process does not own the entry at present.
     pub fn message(&mut self, number: usize) -> Message<'_> {
         // SAFETY: one message, for as long as `&mut self` excludes all other users.
         unsafe { self.ours(number) }
     }
 
     /// # Panics
-    /// If the entry is not ours at present.
+    /// If this process does not own the entry at present.
     ///
     /// # Safety
     /// No other message of this entry may exist; the ring must live, and must not commit the entry,
@@ -290,7 +291,7 @@ impl FuseRing {
     /// (COMMIT_AND_FETCH). Takes effect at the next [`wait`](Self::wait).
     ///
     /// # Panics
-    /// If the entry is not ours at present.
+    /// If this process does not own the entry at present.
     pub fn commit(&mut self, number: usize, commit_id: u64) {
         assert_eq!(
             self.entries[number].owner,
@@ -329,8 +330,8 @@ impl FuseRing {
         self.push(&entry);
     }
 
-    /// The kernel's refusal, which comes at once, before any request can; and if it refuses one
-    /// entry of a ring, it refuses all.
+    /// The kernel's refusal of the entries. It arrives before any request can, and if the kernel
+    /// refuses one entry of a ring, it refuses all.
     fn refusal(&mut self) -> Option<i32> {
         self.take_completions();
         self.events.iter().find_map(|event| match event {
@@ -361,7 +362,8 @@ impl FuseRing {
         // until the ring is closed, and the state in `entries` keeps us from accessing it
         // meanwhile. The poll names no memory. The ring holds its files.
         let pushed = unsafe { self.ring.push(submission) };
-        // One slot for each entry and one for the waker: each has at most one submission.
+        // There is a slot for each entry and one for the waker, and each has at most one
+        // submission.
         assert!(pushed, "the submission queue has a place for every entry");
     }
 }

@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Blocks the signals that ask a daemon to end (interrupt, terminate, hang up), in this thread and
-/// all that it creates from now on, and returns a non-blocking descriptor that is readable once one
-/// of them has arrived.
+/// all threads that it creates from now on. Returns a non-blocking descriptor that is readable once
+/// one of these signals has arrived.
 pub fn ending_signals() -> io::Result<OwnedFd> {
     block(&ENDING)
 }
 
 /// Makes the signals that ask a daemon to end take effect while they are not blocked, even if the
-/// caller ignores them, as the shell of a background job and nohup(1) do.
+/// parent process ignores them, as the shell of a background job and nohup(1) do.
 pub fn obey_ending_signals() {
     for signal in ENDING {
         // SAFETY: no handler is installed.
@@ -32,8 +32,8 @@ pub fn child_signal() -> io::Result<OwnedFd> {
     block(&[libc::SIGCHLD])
 }
 
-/// Undoes signal settings of the caller: a process whose caller ignores SIGCHLD could not wait for
-/// its children, and one past its file size limit would die of SIGXFSZ. Call it first.
+/// Resets signals: a process that inherits an ignored SIGCHLD could not wait for its children, and
+/// SIGXFSZ would kill a process that exceeds its file size limit. Call this first.
 pub fn undo_the_callers() {
     for (signal, action) in [
         (libc::SIGCHLD, libc::SIG_DFL),
@@ -44,8 +44,8 @@ pub fn undo_the_callers() {
     }
 }
 
-/// Ends this process by the signal that its descriptor from [`ending_signals`] delivers, as if it
-/// had not been blocked. Returns if there is none.
+/// Ends this process by the signal that its descriptor from [`ending_signals`] delivers, as if the
+/// signal had not been blocked. Returns if no signal is pending.
 pub fn end_by(signals: impl AsFd) {
     // Size of struct signalfd_siginfo, which begins with the number.
     let mut came = [0; 128];
@@ -55,11 +55,11 @@ pub fn end_by(signals: impl AsFd) {
     let number = libc::c_int::from_ne_bytes([came[0], came[1], came[2], came[3]]);
     // SAFETY: a set is plain numbers, one bit for each signal.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is initialised, and the signal exists, since it came.
+    // SAFETY: the set is initialised, and the signal exists, since it was delivered.
     unsafe { libc::sigaddset(&raw mut set, number) };
     // SAFETY: no handler is installed.
     unsafe { libc::signal(number, libc::SIG_DFL) };
-    // SAFETY: it stays blocked in this thread, so that nothing happens yet.
+    // SAFETY: the signal is still blocked in this thread, so nothing happens yet.
     unsafe { libc::raise(number) };
     // SAFETY: the set is only read, and no old mask is requested.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };

@@ -14,8 +14,8 @@ const FIRST: RawFd = 3;
 /// Set before `main`: standard output was closed.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process was started with standard output closed. Before `main` the standard library
-/// opens /dev/null in its place, where output would be lost without an error.
+/// Whether this process was started with standard output closed. In that case the standard library
+/// opens /dev/null as standard output before `main`, and output would be lost without an error.
 pub fn stdout_was_closed() -> bool {
     STDOUT_WAS_CLOSED.load(Ordering::Relaxed)
 }
@@ -28,7 +28,7 @@ extern "C" fn look_at_stdout() {
 
 #[used]
 // SAFETY: the C library calls the functions of this section once each, before `main` and after its
-// own start; this one needs nothing of the standard library.
+// own start; this one uses nothing of the standard library.
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_stdout;
 
@@ -44,8 +44,8 @@ pub fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
     unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
 }
 
-/// Closes all descriptors except the standard streams and those in `kept`. Call it before anything
-/// in this process owns a descriptor, or if nothing that does will be used again.
+/// Closes all descriptors except the standard streams and those in `kept`. Call this while no value
+/// in this process owns a descriptor, or if no such value will be used again.
 pub fn close_all_but(kept: &[RawFd]) {
     let mut kept: Vec<RawFd> = kept.iter().copied().filter(|fd| *fd >= FIRST).collect();
     kept.sort_unstable();
@@ -73,12 +73,14 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
-/// Used before Linux 5.9, or if a filter does not know the call.
+/// Closes descriptors without close_range(2), before Linux 5.9 or if a filter does not know that
+/// call.
 fn close_one_by_one(first: RawFd, last: RawFd) {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
         return;
     };
-    // All numbers first: one of them belongs to the directory itself, which is closed by then.
+    // Collect all numbers first: one of them belongs to the directory itself, which is closed by
+    // then.
     let numbers = open
         .flatten()
         .filter_map(|fd| fd.file_name().to_str()?.parse().ok());
@@ -87,22 +89,24 @@ fn close_one_by_one(first: RawFd, last: RawFd) {
     wanted.for_each(close);
 }
 
-/// Unshares the descriptor table: the calling thread gets a copy without these descriptors and the
-/// standard streams, since other processes or the kernel wait for their end. Descriptors that other
-/// threads open or close from now on are not opened or closed in the copy.
+/// Unshares the descriptor table: the calling thread gets a copy without the descriptors `left_out`
+/// and the standard streams, because other processes or the kernel wait for all of these to be
+/// closed. Descriptors that other threads open or close from now on are not opened or closed in the
+/// copy.
 ///
-/// For a thread that may wait, unkillable, when the process is killed: the table that the other
-/// threads share is then closed without it. The thread must not use descriptors that other threads
-/// open later, and what it closes stays open for them.
+/// For a thread that may be waiting, unkillable, when the process is killed: the table that the
+/// other threads share is then closed without waiting for this thread. The thread must not use
+/// descriptors that other threads open later, and descriptors that it closes stay open for them.
 ///
 /// # Errors
-/// No memory, or forbidden.
+/// There is no memory, or the call is forbidden.
 pub fn unshare_without(left_out: impl IntoIterator<Item = RawFd>) -> io::Result<()> {
     // SAFETY: no memory is touched. Every descriptor that is open stays open in both tables, with
     // the same number for the same file; a number that one side opens later fails with EBADF, or
     // names a file that the other side opened itself.
     unsafe { unshare_unsafe(UnshareFlags::FILES) }?;
-    // Only in this thread's table, in which no number has been reused yet; the owners close theirs.
+    // Closes them in this thread's table only, in which no number has been reused yet; the owners
+    // close theirs.
     (0..FIRST).chain(left_out).for_each(close);
     Ok(())
 }
@@ -132,8 +136,8 @@ mod tests {
         }
     }
 
-    /// Runs `close` in a fork with `count` more descriptors; returns which of them are open
-    /// afterwards.
+    /// Runs `close` in a forked process with `count` additional descriptors; returns which of them
+    /// are open afterwards.
     fn left_after(count: usize, close: impl FnOnce(&[RawFd])) -> Vec<bool> {
         let files: Vec<_> = (0..count)
             .map(|_| std::fs::File::open("/dev/null").unwrap())
@@ -142,7 +146,7 @@ mod tests {
         let stdin = std::fs::File::open("/dev/null").unwrap();
         let pid = crate::fork::fork_in_test(stdin.into(), &[], || {
             for &number in &numbers {
-                // SAFETY: the number is free, and belongs to nobody in this fork.
+                // SAFETY: the number is free, and no value in this child process owns it.
                 unsafe { libc::dup2(0, number) };
             }
             close(&numbers);

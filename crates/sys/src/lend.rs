@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// How long the owner polls for the others to leave before it sleeps. They do equal parts of the
-/// same kind of work and are nearly done; being woken by another CPU costs 5 to 40 us.
+/// How long the owner polls before it sleeps until the others leave. The other threads do equal
+/// parts of the same work and are nearly done, and being woken by another CPU costs 5 to 40 us.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Lends `work` out while `own` runs, and returns what `own` returned.
+/// Lends `work` out while `own` runs, and returns the result of `own`.
 ///
 /// `own` gets a [`Lent`] that it may clone and pass to other threads. Each [`Lent::join`] runs
 /// `work` once, as long as `own` has not returned. When this function returns (or unwinds), no
-/// other thread is inside `work` and none can enter it any more: a handle that is still queued
+/// other thread is inside `work` and none can enter it any more. A handle that is still queued
 /// somewhere is harmless and need not be waited for.
 pub fn lend<R>(work: &(dyn Fn() + Sync), own: impl FnOnce(&Lent) -> R) -> R {
     let short: *const (dyn Fn() + Sync + '_) = work;
@@ -61,10 +61,10 @@ impl fmt::Debug for Lent {
 struct Loan {
     /// Set at start.
     work: Borrowed,
-    /// Atomic. [`CLOSED`], plus [`ONE`] for each thread that is inside. No thread enters once it is
-    /// closed.
+    /// Atomic. [`CLOSED`], plus [`ONE`] for each thread that is inside. No thread enters once the
+    /// loan is closed.
     gate: AtomicUsize,
-    /// Set at start. The lending thread, which may sleep until the last one has left.
+    /// Set at start. The lending thread, which may sleep until the last other thread has left.
     owner: Thread,
 }
 
@@ -73,7 +73,7 @@ const ONE: usize = 2;
 
 impl Loan {
     fn is_over(&self) -> bool {
-        // Acquire: what the others wrote inside is visible to the owner afterwards.
+        // Acquire: the owner then sees everything that the other threads wrote inside.
         self.gate.load(Ordering::Acquire) == CLOSED
     }
 }
@@ -93,7 +93,8 @@ impl<'a> Inside<'a> {
         loan.gate
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
-            // Not then_some: a value created without entering would leave when dropped.
+            // Not then_some, which would create the value without entering, and dropping it would
+            // leave.
             .then(|| Inside(loan))
     }
 }
@@ -124,7 +125,7 @@ impl Drop for Recall<'_> {
             }
             std::hint::spin_loop();
         }
-        // Another wake-up of this thread does not matter: the gate decides.
+        // A spurious wake-up does no harm, because the gate decides.
         while !self.0.is_over() {
             thread::park();
         }
@@ -186,7 +187,7 @@ mod tests {
             let (inside, late) = (lent.clone(), lent.clone());
             let inside = thread::spawn(move || inside.join());
             entered.wait();
-            // Arrives when the loan is closed, while the other one is still inside.
+            // Arrives when the loan is closed, while the other thread is still inside.
             let late = thread::spawn(move || {
                 while late.0.gate.load(Ordering::Relaxed) & CLOSED == 0 {
                     thread::yield_now();

@@ -1,8 +1,8 @@
 //! System calls and C library functions that have no safe binding, and other things that need
 //! unsafe code: memory runs, locks with priority inheritance, lent closures.
 //!
-//! The only crate of the workspace with unsafe code: each module offers a safe interface, and each
-//! unsafe block explains why it is sound.
+//! Except for the C interface of `liberofast`, all unsafe code of the workspace is in this crate.
+//! Each module offers a safe interface, and each unsafe block explains why it is sound.
 //!
 //! ```
 //! let before = sys::clock::now_ns();

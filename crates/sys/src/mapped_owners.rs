@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-/// `struct mount_attr` of Linux 5.12, when mappings came.
+/// `struct mount_attr` of Linux 5.12, the first version with mappings.
 #[repr(C)]
 struct Attributes {
     set: u64,
@@ -18,8 +18,8 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 32);
 
-/// Has what is mounted at `source`, without mounts below it, at `target` too, with owners as the
-/// user namespace maps them. `source` may be a directory of a mount.
+/// Mounts a clone of the mount at `source`, without the mounts below it, at `target`, with owners
+/// as the user namespace maps them. `source` may be a directory of a mount.
 pub fn mount_mapped(
     source: &Path,
     target: &Path,

@@ -7,8 +7,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// A mapping with one owner, unmapped when dropped. The owner decides what may refer to it, and
-/// ends all such use first.
+/// A mapping with one owner, unmapped when dropped. The owner decides which pointers into the
+/// mapping may exist, and ends their use first.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: an address and a length, not tied to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared Mapping gives nothing but addresses.
+// SAFETY: as above; a shared Mapping offers nothing but addresses.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -55,7 +55,7 @@ impl Mapping {
     /// The address of a byte.
     ///
     /// # Panics
-    /// If it is outside.
+    /// If the offset is outside of the mapping.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         let length = self.length;
         assert!(
@@ -69,7 +69,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made with this start and length; its owner has ended all use of it.
+        // SAFETY: the mapping was created with this start and length, and its owner has ended all
+        // use of it.
         let outcome = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert_eq!(outcome, Ok(()));
     }
@@ -80,9 +81,9 @@ fn read_write() -> ProtFlags {
 }
 
 /// Copies bytes of a file from a private mapping of it, one page fault after another, like programs
-/// that map files. `offset` is a multiple of the page size. The caller must know that the file is
-/// and stays long enough: a page that is beyond its end or cannot be read ends the process
-/// (SIGBUS), as for every program that maps files.
+/// that map files. `offset` is a multiple of the page size. The caller must make sure that the file
+/// is and stays long enough: a page that is beyond its end or cannot be read ends the process
+/// (SIGBUS), as in every program that maps files.
 pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let length = buffer.len();
     if length == 0 {
@@ -91,7 +92,7 @@ pub fn read(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
     let (access, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
     let mapping = Mapping::of_file(file.as_fd(), offset, length, access, flags)?;
     // SAFETY: `length` bytes are mapped for reading, which `buffer` cannot overlap. No reference to
-    // the mapping is made: another process may write to the file meanwhile.
+    // the mapping is created, because another process may write to the file meanwhile.
     unsafe { ptr::copy_nonoverlapping(mapping.at(0).as_ptr(), buffer.as_mut_ptr(), length) };
     Ok(())
 }

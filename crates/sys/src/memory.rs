@@ -1,9 +1,9 @@
 //! Anonymous memory as owned runs of bytes.
 //!
 //! A [`Run`] exclusively owns its bytes. It can be split and joined again, so an allocator can be
-//! built on top without unsafe code: two runs can never overlap, because the only ways to get one
-//! are to map new memory, to split one, and to join two neighbours. The mapping is removed with its
-//! last run.
+//! built on top without unsafe code: two runs can never overlap, because a run only comes from
+//! mapping new memory, splitting a run, or joining two neighbours. The memory is unmapped with the
+//! last run of its mapping.
 
 use std::fmt;
 use std::io;
@@ -15,12 +15,12 @@ use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
 
 use crate::mapping::Mapping;
 
-/// Memory is split at multiples of this, and starts at one.
+/// The page size of runs: memory starts at a multiple of it and is split at multiples of it.
 pub const PAGE_SIZE: usize = 4096;
 
 /// Makes the C library serve all threads from one heap. By default, with one heap per thread,
-/// memory freed by one thread is not available to the others. Call it before threads are created;
-/// does nothing if the library has no such setting.
+/// memory freed by one thread is not available to the others. Call this before threads are created;
+/// it does nothing if the library has no such setting.
 pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     {
@@ -108,8 +108,8 @@ impl Run {
         Ok(())
     }
 
-    /// Locks the pages in memory, including those that are touched later, until the mapping ends.
-    /// It does not change which pages have been touched.
+    /// Locks the pages in memory until the mapping ends, including pages that are touched later.
+    /// Locking touches no page.
     pub fn lock_on_fault(&mut self) -> io::Result<()> {
         let start = self.as_mut_ptr().cast();
         // SAFETY: the range is our own live mapping; locking changes no byte of it.

@@ -13,11 +13,11 @@ pub enum MicroLzmaError {
     Corrupted,
     /// The input ended after this many bytes had been decoded.
     EndsEarly(usize),
-    /// liblzma got no memory.
+    /// liblzma could not allocate memory.
     OutOfMemory,
 }
 
-/// A MicroLZMA decoder that is used for one block after another.
+/// A MicroLZMA decoder, reused for one block after another.
 pub struct MicroLzma {
     // Boxed: liblzma does not promise that a stream in use may change its address.
     stream: Box<lzma::lzma_stream>,
@@ -37,7 +37,7 @@ impl fmt::Debug for MicroLzma {
 }
 
 impl MicroLzma {
-    /// A decoder with a dictionary of this many bytes. liblzma allocates nothing yet.
+    /// Creates a decoder with a dictionary of this many bytes. liblzma allocates nothing yet.
     pub fn new(dictionary: u32) -> Self {
         MicroLzma {
             stream: new_stream(),
@@ -47,8 +47,8 @@ impl MicroLzma {
 
     /// Fills `output` from the block `input`.
     ///
-    /// `exact`: the block decodes to exactly `output.len()` bytes and `input` is all of it; both
-    /// are then checked. Otherwise decoding stops as soon as `output` is full.
+    /// With `exact`, the block must decode to exactly `output.len()` bytes, and `input` must be the
+    /// whole block; both are checked. Otherwise decoding stops as soon as `output` is full.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -87,8 +87,8 @@ impl Drop for MicroLzma {
     }
 }
 
-/// Runs the coder until liblzma returns anything but OK. A step that neither reads nor writes ends
-/// it too: liblzma answers the second such step with BUF_ERROR.
+/// Runs the coder until liblzma returns anything but OK. This ends even if the coder no longer
+/// reads or writes: liblzma answers the second such step with BUF_ERROR.
 fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma::lzma_ret {
     stream.next_in = input.as_ptr();
     stream.avail_in = input.len();
@@ -104,7 +104,7 @@ fn run(stream: &mut lzma::lzma_stream, input: &[u8], output: &mut [u8]) -> lzma:
     }
 }
 
-/// Clears the borrowed buffers, to which nothing may point after the call.
+/// Clears the pointers to the borrowed buffers, which the stream must not keep after the call.
 fn forget_buffers(stream: &mut lzma::lzma_stream) {
     stream.next_in = std::ptr::null();
     stream.avail_in = 0;
@@ -131,8 +131,8 @@ fn end(stream: &mut lzma::lzma_stream) {
     unsafe { lzma::lzma_end(stream) }
 }
 
-/// Encodes as much of `input` as fits into `room` bytes: returns how much was encoded, and the
-/// block. For tests and benchmarks.
+/// Encodes as much of `input` as fits into `room` bytes. Returns the number of encoded bytes and
+/// the block. For tests and benchmarks.
 ///
 /// `None` if liblzma refuses: `room` under 6, or unknown parameters.
 pub fn encode(
@@ -162,7 +162,7 @@ pub struct EncoderParameters {
 }
 
 fn start_encoder(stream: &mut lzma::lzma_stream, parameters: EncoderParameters) -> bool {
-    // SAFETY: plain numbers and pointers, for which all-zero is a value; filled in below.
+    // SAFETY: plain numbers and pointers, for which all-zero is a valid value; they are set below.
     let mut options: lzma::lzma_options_lzma = unsafe { std::mem::zeroed() };
     // SAFETY: `options` is writable; an unknown preset is refused.
     let refused = unsafe { lzma::lzma_lzma_preset(&mut options, parameters.preset) } != 0;

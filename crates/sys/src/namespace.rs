@@ -7,30 +7,31 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives a single-threaded process its own mount namespace, with a copy of each mount that nobody
-/// uses. A process without the right to do that also gets a user namespace.
+/// Gives a single-threaded process a mount namespace of its own, with an unused copy of each mount.
+/// A process without the right to create a mount namespace also gets a user namespace.
 ///
 /// # Errors
 /// As for unshare(2): EPERM if user namespaces are refused, ENOSPC if there are too many, EINVAL in
 /// a process with more threads.
 pub fn own_mounts() -> io::Result<()> {
     let unshare = |flags| {
-        // SAFETY: no memory is touched, and descriptors stay shared: mounts and rights are those of
-        // this process alone.
+        // SAFETY: no memory is touched, and descriptors stay shared; only the mounts and rights of
+        // this process, which has one thread, change.
         unsafe { unshare_unsafe(flags) }
     };
     match unshare(UnshareFlags::NEWNS) {
         Err(Errno::PERM) => unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER)?,
         outcome => outcome?,
     }
-    // Otherwise using a copy would count when the mount itself is unmounted. In a chroot the root
-    // may not be a mount.
+    // Otherwise a copy in use would keep the mount itself busy. In a chroot the root may not be a
+    // mount.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     let _ = mount_change("/", private);
     Ok(())
 }
 
-/// Like [`own_mounts`]; if that needs a user namespace, the user is root in it, and its only user.
+/// Like [`own_mounts`], but if a user namespace is needed, the calling user is root in it, and its
+/// only user.
 ///
 /// # Errors
 /// As for [`own_mounts`], or if the user may not be mapped.

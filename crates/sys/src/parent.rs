@@ -6,10 +6,10 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Makes `command` get SIGTERM when the thread that starts it ends, even by a SIGKILL of its
-/// process.
+/// Makes `command` receive SIGTERM when the thread that starts it ends, even if SIGKILL ends the
+/// whole process.
 ///
-/// The kernel forgets this if the program changes its user or has more rights than its parent
+/// The kernel cancels this if the program changes its user or has more rights than its parent
 /// (prctl(2), `PR_SET_PDEATHSIG`), and does not pass it on to the child's own children.
 pub fn end_with_parent(command: &mut Command) {
     let parent = getpid();
@@ -22,7 +22,7 @@ fn bind_to(parent: Pid) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     match getppid() == Some(parent) {
         true => Ok(()),
-        // The parent was already gone before the call.
+        // The parent ended before the call.
         false => Err(io::ErrorKind::Interrupted.into()),
     }
 }

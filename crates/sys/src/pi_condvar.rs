@@ -1,4 +1,4 @@
-//! Waiting for a change of a [`PiMutex`](crate::pi_mutex::PiMutex)'s value.
+//! A condition variable for a [`PiMutex`](crate::pi_mutex::PiMutex).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct PiCondvar {
 }
 
 impl PiCondvar {
-    /// Creates it, without waiters.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Self {
             changes: AtomicU32::new(0),
@@ -56,7 +56,7 @@ impl PiCondvar {
 
     fn sleep(&self, seen: u32, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        // Whatever ends the sleep, the caller reads the value again.
+        // The result does not matter: the caller reads the value again in any case.
         let _ = futex::wait(&self.changes, Flags::PRIVATE, seen, limit.as_ref());
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The serving threads may be real-time while others that share their data are not. With a plain
 //! mutex any thread of intermediate priority could keep the holder, and so the real-time thread,
-//! from running. This uses the priority inheritance of futex(2): FUTEX_LOCK_PI and FUTEX_UNLOCK_PI.
+//! from running. This mutex uses the priority inheritance of futex(2): FUTEX_LOCK_PI and
+//! FUTEX_UNLOCK_PI.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -14,10 +15,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
 
-/// Not locked; otherwise the holder's thread ID, and the kernel's mark for waiters.
+/// The word of a mutex that is not locked. Otherwise the word has the holder's thread ID, and the
+/// kernel's mark for waiters.
 const FREE: u32 = 0;
 
-/// How often to check the lock before the thread sleeps: it is held for a few hundred instructions.
+/// How often to check the lock before sleeping: locks are held for a few hundred instructions.
 const SPINS: u32 = 100;
 
 /// Pause between checks if the kernel has no priority inheritance (CONFIG_FUTEX_PI).
@@ -27,27 +29,27 @@ thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(FREE) };
 }
 
-/// Mutual exclusion with priority inheritance. It has no poisoning: a panic releases it.
+/// A mutex with priority inheritance and without poisoning: a panic releases it.
 #[derive(Default)]
 pub struct PiMutex<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, and there is one guard at a time; so sharing
-// the mutex moves the value between threads, at most.
+// SAFETY: the value is accessed only through a guard, and only one guard exists at a time, so
+// sharing the mutex at most moves the value between threads.
 unsafe impl<T: Send> Sync for PiMutex<T> {}
 
 /// Access to the value; releases the mutex when dropped.
 #[must_use = "the mutex is released at once"]
 pub struct PiMutexGuard<'m, T> {
     mutex: &'m PiMutex<T>,
-    /// The thread that locked must release: a guard cannot be sent.
+    /// Keeps the guard on its thread, because the thread that locked must unlock.
     _here: std::marker::PhantomData<*const ()>,
 }
 
 impl<T> PiMutex<T> {
-    /// Creates it unlocked.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -58,7 +60,7 @@ impl<T> PiMutex<T> {
     /// Waits until the lock is free.
     ///
     /// # Panics
-    /// If the calling thread already holds it.
+    /// If the calling thread already holds the lock.
     pub fn lock(&self) -> PiMutexGuard<'_, T> {
         let own = own_number();
         if !self.take(own) {
@@ -70,7 +72,7 @@ impl<T> PiMutex<T> {
         }
     }
 
-    /// Locks it if it is free now.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
         self.take(own_number()).then_some(PiMutexGuard {
             mutex: self,
@@ -78,7 +80,7 @@ impl<T> PiMutex<T> {
         })
     }
 
-    /// The value of a mutex that nothing else uses any more.
+    /// Consumes the mutex and returns its value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -99,9 +101,9 @@ impl<T> PiMutex<T> {
         }
         loop {
             match lock_pi(&self.word, Flags::PRIVATE, None) {
-                // The kernel has put this thread's number into the word.
+                // The kernel has stored this thread's ID in the word.
                 Ok(()) => break std::sync::atomic::fence(Ordering::Acquire),
-                // AGAIN: the holder's thread is about to end, without the lock.
+                // AGAIN: the thread that held the lock has released it and is about to end.
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::DEADLK) => panic!("a thread locks what it holds already"),
                 Err(_) if self.take(own) => break,
@@ -117,7 +119,7 @@ impl<T> PiMutex<T> {
             .compare_exchange(own, FREE, Ordering::Release, Ordering::Relaxed);
         if free.is_err() {
             std::sync::atomic::fence(Ordering::Release);
-            // Cannot fail: the word holds this thread's number, and the mark of waiters.
+            // Cannot fail: the word holds this thread's ID and the mark for waiters.
             let _ = unlock_pi(&self.word, Flags::PRIVATE);
         }
     }
@@ -173,14 +175,14 @@ fn own_number() -> u32 {
 
 #[cold]
 fn ask_number() -> u32 {
-    // In a child process the thread that forked has another ID.
+    // In a child process the surviving thread has a different ID.
     static CHILDREN_FORGET: Once = Once::new();
     extern "C" fn forget() {
         THREAD.set(FREE);
     }
     CHILDREN_FORGET.call_once(|| {
         // SAFETY: the function touches a value of its own thread that has no destructor. If there
-        // is no memory to register it, a child would continue with the number it had.
+        // is no memory to register it, a child keeps using its parent's ID.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     });
     let number = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -243,7 +245,8 @@ mod tests {
         assert_eq!(crate::fork::exit_status(pid), 0);
     }
 
-    /// Field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary thread.
+    /// Reads field 18 of `/proc/self/task/TID/stat`: -2 for SCHED_FIFO 1, 20 for an ordinary
+    /// thread.
     fn priority(thread: u32) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         let fields = stat.rsplit(") ").next().unwrap();

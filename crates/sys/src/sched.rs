@@ -1,6 +1,6 @@
 //! Scheduling policy of one thread: the calls that rustix lacks.
 //!
-//! They are called by number: musl's functions of these names only return ENOSYS.
+//! The calls are made by number, because musl's functions of these names only return ENOSYS.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -26,10 +26,11 @@ pub enum Policy {
     Unknown(i32),
 }
 
-/// Sets the policy of thread `tid` of any process that we may change; 0 means the calling thread.
+/// Sets the policy of thread `tid`, of any process that the caller may change; 0 means the calling
+/// thread.
 ///
 /// Children of the thread start with the ordinary policy (`SCHED_RESET_ON_FORK`): a program run by
-/// a real-time worker must not be real-time too. The flag stays on when going back to `Other`,
+/// a real-time worker must not be real-time too. The flag stays set after a return to `Other`,
 /// since only a privileged thread may clear it.
 pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     let (number, priority) = match policy {
@@ -60,8 +61,8 @@ struct Attributes {
 }
 
 /// Makes `thread` real-time with the same priority, if the calling thread is real-time. A new
-/// thread starts with the ordinary policy (see [`set_policy`]), and on a busy machine it would wait
-/// for a CPU before it could change that itself.
+/// thread starts with the ordinary policy (see [`set_policy`]), and on a busy machine it would have
+/// to wait for a CPU before it could raise its own priority.
 pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let Policy::Fifo(priority) = policy(0)? else {
         return Ok(());
@@ -82,10 +83,10 @@ pub fn share_priority<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     }
 }
 
-/// Gives thread `tid` the ordinary policy, this nice value and [`SHORT_SLICE`]: when it wakes it
-/// precedes threads with longer slices, without getting more CPU time than they do. Any user may do
-/// that to its own threads, since Linux 6.12. Children start without it. It stays when the policy
-/// is set otherwise.
+/// Gives thread `tid` the ordinary policy, this nice value and [`SHORT_SLICE`]. A thread with a
+/// short slice runs before threads with longer slices when it wakes, but gets no more CPU time than
+/// they do. Since Linux 6.12 any user may shorten the slices of their own threads. Children start
+/// with the default slice. The slice survives a change of the policy.
 ///
 /// # Errors
 /// `Unsupported` if the kernel has no slices; the thread still gets the nice value.
@@ -124,11 +125,11 @@ pub struct Inherited {
     pub priority: i32,
 }
 
-/// Raises the calling thread, if it is real-time, above the children that it will start: one of the
-/// same priority that never sleeps would keep it from its CPU forever. Returns the policy for the
-/// children; without a real-time policy there is nothing to do.
+/// Raises the calling thread, if it is real-time, above the children that it will start: a child of
+/// the same priority that never sleeps would keep the thread off its CPU forever. Returns the
+/// policy for the children, or `None` if the thread is not real-time.
 pub fn lead() -> io::Result<Option<Inherited>> {
-    /// The highest priority that leaves one above it.
+    /// The highest priority that leaves room for a higher one.
     const MOST: i32 = 98;
     let found = attributes(0)?;
     let policy = found.policy as i32;
@@ -251,7 +252,7 @@ mod tests {
             let thread = std::thread::spawn(move || {
                 let _ = begun.recv();
                 let own = policy(0).unwrap();
-                // A program that it starts is ordinary.
+                // A program that the thread starts is not real-time.
                 (
                     own,
                     std::thread::spawn(|| policy(0).unwrap()).join().unwrap(),

@@ -10,7 +10,7 @@ use rustix::fs::{
 
 use crate::mapping::Mapping;
 
-/// `COUNT` numbers, initially all 0. Values written by another process are nothing but numbers.
+/// `COUNT` numbers, initially all 0. Values written by another process are not trusted.
 #[derive(Debug)]
 pub struct SharedWords<const COUNT: usize>(Mapping);
 
@@ -18,7 +18,7 @@ impl<const COUNT: usize> SharedWords<COUNT> {
     const BYTES: usize = COUNT * size_of::<AtomicU64>();
 
     /// Creates the file of new numbers, for [`map`](Self::map). Its size is fixed, so that no
-    /// process can take the memory from another one.
+    /// process can truncate the memory of another.
     ///
     /// # Errors
     /// There is no memory or no descriptor left.
@@ -35,7 +35,7 @@ impl<const COUNT: usize> SharedWords<COUNT> {
     /// Maps the numbers of a file from [`create`](Self::create).
     ///
     /// # Errors
-    /// The kernel's refusal, or it is another file.
+    /// The kernel's refusal, or `file` has a different size.
     pub fn map(file: BorrowedFd<'_>) -> io::Result<Self> {
         let is_fixed = fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
         if !is_fixed || fstat(file)?.st_size != Self::BYTES as i64 {

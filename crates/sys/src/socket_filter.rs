@@ -1,4 +1,5 @@
-//! A filter on what a socket receives, as a program of classic BPF (socket(7), SO_ATTACH_FILTER).
+//! Filters the packets that a socket receives, by a program of classic BPF (socket(7),
+//! SO_ATTACH_FILTER).
 
 use std::io;
 use std::mem::size_of_val;
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// One instruction, from linux/filter.h.
 pub use libc::sock_filter as Instruction;
 
-/// From now on `socket` receives only what `program` accepts.
+/// Makes `socket` receive only packets that `program` accepts.
 ///
 /// # Errors
 /// The kernel lacks filters, or refuses this one: every path through it must end, and it may have

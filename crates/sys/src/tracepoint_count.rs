@@ -1,4 +1,4 @@
-//! How often the calling thread passed a tracepoint, using a counter of perf_event_open(2).
+//! Counts how often the calling thread hits a tracepoint, with perf_event_open(2).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 64);
 
-/// Counts for the thread that created it, and no other.
+/// A counter of the thread that created it, and of no other.
 #[derive(Debug)]
 pub struct TracepointCount(File);
 
@@ -59,12 +59,12 @@ impl TracepointCount {
         if fd == -1 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         Ok(Self(fd.into()))
     }
 
-    /// The number so far.
+    /// The count so far.
     pub fn read(&self) -> io::Result<u64> {
         let mut count = [0; 8];
         (&self.0).read_exact(&mut count)?;

@@ -1,9 +1,8 @@
-//! A small io_uring with submissions of 128 bytes, for the thread that enables it.
+//! A small io_uring with submissions of 128 bytes, used only by the thread that enables it.
 //!
-//! Its queues are in memory of this process (IORING_SETUP_NO_MMAP). Queues that are mapped from the
-//! ring's descriptor, as is usual, keep the ring open as long as any thread of the process lives,
-//! and after a kill one may live on, unkillable. In this way the ring ends with its last
-//! descriptor.
+//! Its queues are in memory of this process (IORING_SETUP_NO_MMAP), so the ring ends with its last
+//! descriptor. Queues that are mapped from the ring's descriptor, as is usual, keep the ring open
+//! as long as any thread of the process lives, and after a kill an unkillable thread may live on.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +28,7 @@ const SETUP: IoringSetupFlags = IoringSetupFlags::R_DISABLED
     .union(IoringSetupFlags::NO_MMAP)
     .union(IoringSetupFlags::NO_SQARRAY);
 
-/// More than the heads, tails and counters in front of the completions take.
+/// Room for the heads, tails and counters in front of the completions, which take less.
 const CONTROL_BYTES: usize = 1024;
 
 /// The index of a file that was registered with a ring.
@@ -73,7 +72,7 @@ impl Submission {
         }
     }
 
-    /// One completion once the file is readable.
+    /// Requests one completion, once the file is readable.
     pub(crate) fn poll(file: RegisteredFile, user_data: u64) -> Self {
         let events = libc::POLLIN as u32;
         // The kernel reads the halves of this word in little-endian order.
@@ -110,7 +109,7 @@ pub(crate) struct Uring {
     queues: Mapping,
     submissions: Mapping,
     slots: u32,
-    /// Where the kernel has put heads, tails and completions in `queues`.
+    /// Offsets in `queues` at which the kernel has put heads, tails and completions.
     submissions_head: u32,
     submissions_tail: u32,
     completions_head: u32,
@@ -157,7 +156,7 @@ impl Uring {
         })
     }
 
-    /// Number of submissions that it has room for.
+    /// Number of submissions that the ring has room for.
     pub(crate) fn slots(&self) -> usize {
         self.slots as usize
     }
@@ -189,7 +188,7 @@ impl Uring {
         self.register(IoringRegisterOp::RegisterFiles, files)
     }
 
-    /// From now on only the calling thread may use the ring.
+    /// Enables the ring. From now on only the calling thread may use it.
     pub(crate) fn enable(&self) -> io::Result<()> {
         self.register::<u8>(IoringRegisterOp::RegisterEnableRings, &[])
     }
@@ -206,10 +205,10 @@ impl Uring {
         Ok(())
     }
 
-    /// Writes a submission, which [`enter`](Self::enter) will submit; false if there is no room.
+    /// Queues a submission for [`enter`](Self::enter); false if there is no room.
     ///
     /// # Safety
-    /// The memory that it names must live until it is complete or the ring is closed.
+    /// The memory that the submission names must live until it is complete or the ring is closed.
     pub(crate) unsafe fn push(&mut self, submission: &Submission) -> bool {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         if self.tail.wrapping_sub(head) >= self.slots {
@@ -226,14 +225,15 @@ impl Uring {
         true
     }
 
-    /// Submits what was written, then sleeps until there are `wanted` completions; with `events`
-    /// the kernel also delivers those that are due.
+    /// Submits all queued submissions, then sleeps until there are `wanted` completions; with
+    /// `events` the kernel also delivers those that are due.
     pub(crate) fn enter(&mut self, wanted: u32, events: bool) -> io::Result<()> {
         let head = self.counter(self.submissions_head).load(Ordering::Acquire);
         let count = self.tail.wrapping_sub(head);
         let mut flags = IoringEnterFlags::empty();
         flags.set(IoringEnterFlags::GETEVENTS, events);
-        // SAFETY: what the submissions name lives long enough, as their writer promised.
+        // SAFETY: the memory that the submissions name lives long enough, as the callers of `push`
+        // promised.
         unsafe { io_uring_enter(&self.fd, count, wanted, flags) }?;
         Ok(())
     }
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::eventfd::EventFd;
 
-    /// A ring with these files; none, with a line that says why, if there cannot be one.
+    /// Creates a ring with these files; prints the reason and returns `None` if that fails.
     fn enabled(files: &[EventFd]) -> Option<Uring> {
         let ring = match Uring::disabled(4) {
             Ok(ring) => ring,

@@ -1,17 +1,17 @@
 //! The system calls that serving a mount needs; all others are refused.
 //!
-//! To add a call, add it below by its purpose. `strace -f -c` of a server shows which calls are
-//! used.
+//! Add a call to the list of its purpose below. `strace -f -c` of a server shows which calls it
+//! uses.
 
 use libc::c_long;
 
 use super::filter::Argument::{self, Has, Is, Lacks, Null};
 use super::filter::{Call, Filter, Outcome};
 
-/// A call by its name in the C library.
+/// A call, named as in the C library.
 type Named = (&'static str, c_long);
 
-/// Calls by their names in the C library.
+/// Calls, named as in the C library.
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
@@ -64,7 +64,7 @@ macro_rules! conditional {
     };
 }
 
-/// Not opened for writing only, nor created or truncated.
+/// Flags of openat(2) that are refused: writing only, creating, truncating.
 const WRITES: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
 
 /// FUSE_DEV_IOC_CLONE.
@@ -73,21 +73,21 @@ const FUSE_CLONE: u64 = 0x8004_e500;
 /// Calls that are allowed only with some arguments.
 fn conditional() -> Vec<Conditional> {
     conditional! {
-        // For reading, and /dev/fuse for both.
+        // Files are opened for reading, and /dev/fuse for reading and writing.
         SYS_openat [Lacks(2, WRITES)];
-        // Other architectures never had it.
+        // Other architectures never had this call.
         #[cfg(target_arch = "x86_64")]
         SYS_open [Lacks(1, WRITES)];
-        // Limits of this process are read, not set.
+        // Reads limits of this process; cannot set them.
         SYS_prlimit64 [Is(0, 0), Null(2)];
-        // For a thread, not for all processes of a group or a user.
+        // Only for a thread, not for all processes of a group or a user.
         SYS_getpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_setpriority [Is(0, libc::PRIO_PROCESS)];
         SYS_prctl [Is(0, libc::PR_SET_NAME)] [Is(0, libc::PR_GET_NAME)];
         SYS_ioctl [Is(1, FUSE_CLONE)];
         // Creates a thread, not a process.
         SYS_clone [Has(0, libc::CLONE_THREAD)];
-        // The other filter answers this one, unless this one refuses it more severely.
+        // Allowed here, so that the other filter's answer counts.
         SYS_clone3;
         // A separate descriptor table for the thread that stores pages.
         SYS_unshare [Is(0, libc::CLONE_FILES)];
@@ -104,7 +104,7 @@ fn conditional() -> Vec<Conditional> {
     }
 }
 
-/// Calls of a mount over io_uring: what a thread does with a ring that was created and restricted
+/// Calls that a thread of a mount over io_uring makes on a ring that was created and restricted
 /// before. The numbers are IORING_REGISTER_FILES and IORING_REGISTER_ENABLE_RINGS.
 fn of_rings() -> Vec<Conditional> {
     conditional! {
@@ -134,7 +134,7 @@ fn always(calls: Vec<Named>) -> impl Iterator<Item = Call> {
     calls.into_iter().map(|(_, number)| (number, Vec::new()))
 }
 
-/// Calls that are allowed only with some arguments: those of a server, and some more.
+/// Calls that are allowed only with some arguments: those of a server, and `more`.
 fn with_rules(more: Vec<Conditional>) -> impl Iterator<Item = Call> {
     let calls = conditional().into_iter().chain(more);
     calls.map(|((_, number), rules)| (number, rules))
@@ -146,7 +146,8 @@ mod tests {
 
     use super::*;
 
-    /// Names in backquotes in one column of the table after a line of docs/sandbox.md.
+    /// Extracts the names in backquotes from one column of the table that follows the line `begin`
+    /// in docs/sandbox.md.
     fn listed(begin: &str, column: usize) -> BTreeSet<String> {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md");
         let page = std::fs::read_to_string(page).unwrap();

@@ -1,4 +1,4 @@
-//! A list of system calls as a program for the kernel.
+//! Compiles a list of system calls into a filter program for the kernel.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use seccompiler::{
 
 pub(super) type Outcome<T> = Result<T, seccompiler::Error>;
 
-/// A condition on the argument with this number. The kernel ignores the upper half of all but
-/// pointers.
+/// A condition on the argument with this number. Only pointers are compared in full; the kernel
+/// ignores the upper half of all other arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Argument {
     Is(u8, u64),
@@ -36,11 +36,11 @@ impl Argument {
     }
 }
 
-/// A call and its rules: each rule requires all of its arguments to match, and a match of any rule
-/// counts. Without rules the call always counts.
+/// A call and its rules. A rule matches if all of its arguments match, and a call matches if any of
+/// its rules does, or if it has none.
 pub(super) type Call = (i64, Vec<Vec<Argument>>);
 
-/// The listed calls, and what becomes of them.
+/// The listed calls, and whether they are allowed or refused.
 pub(super) struct Filter {
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     are_allowed: bool,
@@ -85,7 +85,7 @@ impl Filter {
             false => (allow, refuse(Errno::PERM)),
         };
         let program = program(self.rules, other, listed)?;
-        // In this order: the second may forbid installing another.
+        // The order matters: the second filter may forbid installing another.
         apply_filter(&newer)?;
         apply_filter(&program)
     }

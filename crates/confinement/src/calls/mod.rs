@@ -1,13 +1,13 @@
 //! seccomp: the system calls that each kind of process may make.
 //!
 //! A refused call fails with EPERM rather than killing the process. An attacker gains nothing from
-//! an error, while a call of a new C library that is missing in a list costs a feature instead of a
-//! mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C library then falls
-//! back to `clone`, whose flags it can see.
+//! an error, and if a new C library makes a call that is missing from a list, only a feature is
+//! lost instead of the mount. `clone3` fails with ENOSYS: a filter cannot see its flags, and the C
+//! library then falls back to `clone`, whose flags it can see.
 
 use cfg_if::cfg_if;
 
-/// A process that gives up system calls.
+/// A kind of process that gives up system calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Process {
     /// Serves a mount.
@@ -25,7 +25,8 @@ pub enum Process {
 /// afterwards either: set `no_new_privs` first.
 ///
 /// # Errors
-/// One line: there is no filter for this machine, or the kernel or a container refuses it.
+/// One line, if there is no filter for this architecture, or if the kernel or a container refuses
+/// it.
 pub fn restrict(process: Process) -> Result<(), String> {
     install(process)
 }
@@ -59,7 +60,8 @@ cfg_if! {
             Err(format!("not supported on {}", std::env::consts::ARCH))
         }
 
-        /// Numbers of the calls that a server may make; none: it is not restricted.
+        /// Numbers of the calls that a server may make. Empty, because servers are not restricted
+        /// here.
         pub fn allowed_calls() -> Vec<i64> {
             Vec::new()
         }

@@ -1,15 +1,14 @@
-//! System calls that a program which turns one file into another never needs; all others are
-//! allowed.
+//! System calls that a program for converting files never needs; all others are allowed.
 //!
-//! A list of refused calls, unlike a server's: the program belongs to another project, in any
-//! version and with any C library.
+//! Unlike a server's list, this one names refused calls: the program belongs to another project,
+//! and may have any version and any C library.
 
 use libc::c_long;
 
 use super::filter::Argument::Lacks;
 use super::filter::{Filter, Outcome};
 
-/// Calls by their names in the C library.
+/// Calls, named as in the C library.
 macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
@@ -38,7 +37,7 @@ const REFUSED: &[&[c_long]] = &[
     },
 ];
 
-/// Calls of the x32 ABI have numbers with this bit set: the table of x86-64 ends below it.
+/// Calls of the x32 ABI have numbers with this bit set; those of x86-64 are smaller.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 
@@ -46,7 +45,7 @@ const X32: c_long = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const OF_X32: [c_long; 3] = [521, 539, 540];
 
-/// The program can still create threads, but not processes.
+/// The filter of a converter, which can still create threads, but no processes.
 pub(super) fn of_converter() -> Outcome<Filter> {
     let mut refused = REFUSED.concat();
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Keeps the bytes that launches decode, so that later mounts need not decode them again.
+//! Keeps the decoded bytes of launches, so that later mounts need not decode them again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,25 +19,25 @@ use super::image_identity::identity;
 use crate::error::Error;
 use crate::protocol::DecodedWriter;
 
-/// The file is rewritten if launches decoded at least one byte in this many themselves.
+/// The file is rewritten if launches had to decode at least one in this many of their bytes.
 const NEW_SHARE: u64 = 20;
 
-/// The share for a full file, in which new bytes would replace others.
+/// Like [`NEW_SHARE`], for a full file, in which new bytes would replace others.
 const NEW_SHARE_OF_FULL: u64 = 2;
 
-/// The nice value that yields to all others.
+/// The lowest priority, as a nice value.
 const LEAST: i32 = 19;
 
-/// The most reads of launches that are remembered.
+/// Maximum number of reads of launches that are remembered.
 const MOST_READS: usize = 1 << 16;
 
-/// For its decoded bytes, a launch is over after this time without a read.
+/// For the purpose of keeping decoded bytes, a launch is over after this time without a read.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// How often to check whether a launch is over.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How often one mount may write the kept bytes.
+/// How many times one mount may write the kept bytes.
 const MOST_WRITES: usize = 8;
 
 /// The decoded bytes that one mount keeps.
@@ -77,8 +77,8 @@ impl DecodedSource for Taken {
 }
 
 impl DecodedBytes {
-    /// `file` holds the bytes kept by earlier mounts, which the engine uses from now on. Damaged
-    /// bytes are written again.
+    /// Makes the engine use the bytes that earlier mounts kept in `file`. If the file is damaged,
+    /// it is written anew.
     pub(crate) fn new(file: Option<File>, most: u64, engine: &Engine) -> Self {
         let before = file.and_then(|file| Decoded::open(file).ok()).map(Arc::new);
         if let Some(before) = &before {
@@ -94,12 +94,12 @@ impl DecodedBytes {
         }
     }
 
-    /// Bytes decoded by earlier launches, as far as this mount has used them.
+    /// Number of bytes from earlier launches that this mount has used.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.before.as_ref().map_or(0, |before| before.bytes().0)
     }
 
-    /// Records that a launch, or the companion ahead of it, read a part of a file.
+    /// Records that a launch, or the companion ahead of the launch, read a part of a file.
     pub(crate) fn was_read(&self, file: Nid, offset: u64, length: usize) {
         let mut reads = self.reads.lock();
         if reads.ranges.len() < MOST_READS {
@@ -108,7 +108,8 @@ impl DecodedBytes {
         }
     }
 
-    /// Starts a thread that keeps what launches decode, after everything else: it takes a while.
+    /// Starts the thread that keeps the decoded bytes of launches. Call this last, because it takes
+    /// a while.
     pub(crate) fn start(
         self: &Arc<Self>,
         engine: &Arc<Engine>,
@@ -125,7 +126,7 @@ impl DecodedBytes {
     }
 
     fn run(&self, engine: &Weak<Engine>) {
-        // Without it, this takes CPU time from others.
+        // If this fails, the thread competes with others for CPU time.
         let _ = rustix::process::nice(LEAST);
         for _ in 0..MOST_WRITES {
             let Some(ranges) = self.wait_for_launch() else {
@@ -138,7 +139,8 @@ impl DecodedBytes {
         }
     }
 
-    /// The reads of launches once one is over; `None` if the mount ends with nothing new.
+    /// Waits until a launch is over, and returns the reads of launches; `None` if the mount ends
+    /// with nothing new.
     fn wait_for_launch(&self) -> Option<Vec<(Nid, Range<u64>)>> {
         let mut quiet = Duration::ZERO;
         let mut reads = self.reads.lock();
@@ -190,10 +192,10 @@ impl DecodedBytes {
     }
 }
 
-/// Stands for waiting until something wakes the thread.
+/// A timeout that stands for waiting until something wakes the thread.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Keeping in progress: it ends with the mount, and keeps everything new.
+/// The thread that keeps decoded bytes. It ends with the mount, after keeping everything new.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     decoded: Arc<DecodedBytes>,
@@ -202,17 +204,18 @@ pub(crate) struct Keeping {
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        // Under the lock, so that the thread does not start waiting in the meantime.
+        // Set under the lock, so that the thread does not start waiting in the meantime.
         let reads = self.decoded.reads.lock();
         self.decoded.closed.store(true, Ordering::Relaxed);
         drop(reads);
         self.decoded.changed.notify_all();
-        // A panic was printed, and leaves the previous file in place.
+        // A panic has already been printed, and leaves the previous file in place.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Whether launches found nearly all that they decoded, as far as it fits.
+/// Whether launches found nearly all of their decoded bytes among those kept, within the limit
+/// `most`.
 fn has_most(before: &Decoded, most: u64) -> bool {
     let (read, missed) = before.bytes();
     let is_full = before.length >= most - most / NEW_SHARE;
@@ -229,7 +232,7 @@ fn has_most(before: &Decoded, most: u64) -> bool {
 struct Sink<'w> {
     seed: u64,
     writer: &'w DecodedWriter,
-    /// Guarded by its own lock: one thread decodes.
+    /// Guarded by its own lock, which is not contended: one thread decodes.
     state: PiMutex<State>,
 }
 
@@ -269,8 +272,8 @@ impl DecodedSink for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// Decodes what was read once more. Anything that can no longer be read, because the mount
-    /// ends, is left out.
+    /// Decodes these ranges again to keep their bytes. Ranges that can no longer be read, because
+    /// the mount ends, are left out.
     fn keep_all(self, ranges: &[(Nid, Range<u64>)], engine: &Engine) -> Result<(), Error> {
         for (file, range) in ranges {
             if let Ok(inode) = engine.inode(*file) {

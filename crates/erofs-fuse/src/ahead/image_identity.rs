@@ -1,12 +1,12 @@
-//! The identity by which the launch profiles of an image are known.
+//! The identity under which the launch profiles of an image are stored.
 
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{NID_IN_METABOX, Nid, Reader};
 use launch_profile::ImageIdentity;
 use look_ahead::PATH_IN_MOUNT;
 
-/// The identity by which the launch profiles of the image are known, or of several images in this
-/// order.
+/// The identity under which launch profiles are stored: that of the image, or of several images in
+/// this order.
 pub fn identity(engine: &Engine) -> ImageIdentity {
     let mut all = engine.roots().map(|root| identity_of(engine, root));
     let Some(mut identity) = all.next() else {
@@ -48,11 +48,12 @@ pub(crate) fn has_launches(engine: &Engine, root: Nid) -> Option<bool> {
     found.ok().map(|found| found.is_some())
 }
 
-/// Bytes of metadata that distinguish images, from the root inode on. The inodes there hold sizes
-/// and addresses of data, and the root has its names. Any mount in use reads them too.
+/// Number of metadata bytes, from the root inode on, that distinguish images. The inodes there hold
+/// sizes and addresses of data, and the root directory holds names. Any mount in use reads them
+/// too.
 const SAMPLE: u64 = 16 << 10;
 
-/// Hashes the superblock's block and the metadata around the root, as far as they reach.
+/// Hashes the superblock's block and the metadata around the root, as far as the image reaches.
 fn content(image: Reader<'_>) -> u64 {
     let superblock = image.superblock();
     let in_metabox = superblock.root_nid & NID_IN_METABOX != 0;

@@ -1,4 +1,4 @@
-//! The counters' part about launches, as reported by the companion.
+//! The counters about launches, as reported by the companion.
 
 use serde::{Deserialize, Serialize};
 

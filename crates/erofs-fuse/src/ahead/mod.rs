@@ -1,5 +1,5 @@
-//! Looking ahead of readers, as far as the image is needed for it: the data that comes next is
-//! stored in the kernel's page cache. Launches are handled by the companion ([`look_ahead`]).
+//! Read-ahead that needs the image: stores the data that comes next in the kernel's page cache. The
+//! companion ([`look_ahead`]) handles launches.
 
 mod decoded;
 mod directory_read_ahead;

@@ -1,10 +1,11 @@
-//! Stores the remainder of a pcluster, which a small read decoded beyond its bytes, in the page
-//! cache (FUSE_NOTIFY_STORE).
+//! Stores remainders in the page cache (FUSE_NOTIFY_STORE): the decoded bytes of a pcluster that a
+//! small read did not request.
 //!
 //! A dedicated thread does this: storing a page waits until a pending read of that page is
-//! answered, so a thread that answers reads must not do it. It has the priority of the workers and
-//! is not pinned: if it gets little CPU time, its queue fills up, and reads decode no more than
-//! they need. It has a separate descriptor table, see [`storing_threads`](super::storing_threads).
+//! answered, so a thread that answers reads must not do it. The thread has the priority of the
+//! workers and is not pinned. If it gets little CPU time, its queue fills up, and reads decode no
+//! more than they need. It has a separate descriptor table, see
+//! [`storing_threads`](super::storing_threads).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,25 +24,27 @@ use crate::nodes::Nodes;
 use crate::protocol::MountHelper;
 use crate::threads::with_that_of_workers;
 
-/// Bytes of memory that may be queued or being stored; a single remainder may exceed it.
+/// Maximum memory, in bytes, of remainders that are queued or being stored; a single remainder may
+/// exceed it.
 const ROOM: usize = 2 << 20;
 
-/// Assumed page size. If pages are larger, a part that does not fill one is copied in vain.
+/// Assumed page size. If the kernel's pages are larger, a part that does not fill one is copied in
+/// vain.
 const PAGE: u64 = 4096;
 
-/// Longest pcluster that is decoded whole for a small read.
+/// Size in bytes of the largest pcluster that is decoded whole for a small read.
 const LONGEST: usize = 4 << 20;
 
 /// Writes to the page cache of one mount.
 pub(crate) struct NotifyStoreWriter {
     queue: Arc<Queue>,
-    /// Nothing is stored for these files. Nothing around a random fault is read soon, and a hit
-    /// there makes the kernel resume reading around.
+    /// Files with random faults, for which nothing is stored: pages around a random fault are not
+    /// read soon, and a hit there makes the kernel resume reading around.
     random: Option<Arc<RandomFaults>>,
 }
 
 struct Queue {
-    /// Guarded by its own lock: held for a push or a pop only.
+    /// Guarded by its own lock, which is held only for a push or a pop.
     state: PiMutex<State>,
     changed: PiCondvar,
 }
@@ -80,7 +83,7 @@ impl NotifyStoreWriter {
         Ok(Self { queue, random })
     }
 
-    /// Makes the thread do something between two remainders.
+    /// A function that makes the thread run a call between two remainders.
     pub(crate) fn caller(&self) -> First {
         let queue = Arc::clone(&self.queue);
         Arc::new(move |call| {
@@ -130,7 +133,7 @@ impl Queue {
         self.state.lock()
     }
 
-    /// Waits for the next remainder and runs calls meanwhile; `None` when closed.
+    /// Waits for the next remainder, and runs calls in the meantime; `None` when closed.
     fn next(&self) -> Option<Remainder> {
         let mut state = self.lock();
         loop {
@@ -175,7 +178,8 @@ fn store_parts(store: &PageStore, node: u64, remainder: &Remainder) {
     let [before, behind] = remainder.parts();
     for ((offset, bytes), ends_file) in [(before, false), (behind, remainder.reaches_end())] {
         if let Some((offset, bytes)) = whole_pages(offset, bytes, ends_file) {
-            // Refused if the kernel forgot the node or has no memory; a read will ask again.
+            // The kernel refuses this if it forgot the node or has no memory; a read will then
+            // request the bytes.
             let _ = store.store(node, offset, bytes);
         }
     }

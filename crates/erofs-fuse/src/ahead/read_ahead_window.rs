@@ -1,10 +1,10 @@
-//! The kernel's read-ahead window, which follows the load of the CPUs.
+//! Adapts the kernel's read-ahead window to the load of the CPUs.
 //!
 //! Over `/dev/fuse` a window is two requests. On an idle machine two CPUs serve them, and a program
-//! that waits for a page waits for one of them. On a contended machine each request costs the
-//! program that sends it its CPU: a real-time worker takes the request at once, and then other
-//! programs are due. So on a contended machine a window is one request. A file keeps the window
-//! that was set when it was opened.
+//! that needs a page waits for only one of the two. On a contended machine each request costs the
+//! requesting program its CPU: a real-time worker takes the request immediately, and then other
+//! programs are due. Therefore a window is one request on a contended machine. A file keeps the
+//! window that was set when it was opened.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use sys::pi_mutex::PiMutex;
 
 use crate::options::READ_AHEAD_KB;
 
-/// The window of one mount.
+/// The read-ahead window of one mount.
 #[derive(Debug)]
 pub(crate) struct ReadAheadWindow {
     /// Opened by the mount helper.
     file: OwnedFd,
     /// KiB of one request.
     request: u32,
-    /// Guarded by its own lock: a window is one request.
+    /// Guarded by its own lock: whether a window is one request.
     is_narrow: PiMutex<bool>,
 }
 
@@ -49,7 +49,8 @@ impl ReadAheadWindow {
         }));
     }
 
-    /// The state is read under the lock, so that the last change wins.
+    /// Sets the window for the current load, which is read under the lock, so that the last change
+    /// wins.
     fn adapt(&self, engine: &Engine) {
         let mut is_narrow = self.is_narrow.lock();
         let wanted = engine.is_contended();
@@ -60,7 +61,7 @@ impl ReadAheadWindow {
         self.set(if wanted { self.request } else { READ_AHEAD_KB });
     }
 
-    /// If refused, the old window still works.
+    /// Sets the window in KiB. If that is refused, the old window still works.
     fn set(&self, kib: u32) {
         let _ = rustix::io::write(&self.file, kib.to_string().as_bytes());
     }

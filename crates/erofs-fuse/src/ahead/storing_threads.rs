@@ -5,12 +5,12 @@
 //! and descriptors that the other threads share are still closed, and the mount helper notices the
 //! death and aborts the connection, which ends the read.
 //!
-//! The rings must end first: if the kernel was handing a request to a ring whose thread is dead, it
-//! cannot end that request before the ring is closed, not even by aborting the connection.
-//! Therefore the rings are not mapped from their descriptors either ([`sys::fuse_ring`]): this
-//! thread keeps the memory of the process alive, and a mapping would keep the ring. The first of
-//! these threads is started before any ring is opened; it starts the others, which inherit its
-//! descriptor table.
+//! The rings must end first: if the kernel was handing a request to a ring whose thread is dead,
+//! the request cannot end before the ring is closed, not even by aborting the connection. A storing
+//! thread that waits keeps the memory of the process alive, and a mapping of a ring's descriptor
+//! would keep the ring open. Therefore no ring is mapped from its descriptor ([`sys::fuse_ring`]).
+//! The first storing thread starts before any ring is opened, and starts the others, which inherit
+//! its descriptor table.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,18 +23,18 @@ use crate::protocol::MountHelper;
 use crate::threads::spawn;
 use crate::threads::{Demand, OnDemand};
 
-/// A call that another thread should make.
+/// A function that another thread should call.
 pub(crate) type Call = Box<dyn FnOnce() + Send>;
 
-/// Makes the first of these threads run a call.
+/// Makes the first storing thread run a call.
 pub(crate) type First = Arc<dyn Fn(Call) + Send + Sync>;
 
-/// Starts such threads for one mount.
+/// Starts the storing threads of one mount.
 pub(crate) struct StoringThreads<'m> {
     pub(crate) session: &'m Arc<Session>,
     pub(crate) helper: &'m MountHelper,
     pub(crate) on_demand: &'m mut OnDemand,
-    /// Makes the first of these threads run a call.
+    /// Makes the first storing thread run a call.
     pub(crate) first: &'m First,
 }
 
@@ -50,7 +50,8 @@ impl StoringThreads<'_> {
         demand: &Demand,
         work: impl FnOnce(&PageStore) + Send + 'static,
     ) {
-        // The signs of life of the main thread, which starts all threads and ends after them.
+        // The signs of life belong to the main thread, which starts all threads and ends after
+        // them.
         let signs = self.helper.signs_of_life();
         let session = Arc::clone(self.session);
         let first = Arc::clone(self.first);
@@ -75,7 +76,7 @@ pub(crate) fn start(
 
 /// Opens a page store in a descriptor table private to the calling thread.
 fn own_store(session: &Session, signs_of_life: Vec<RawFd>) -> io::Result<PageStore> {
-    // A ring, and a descriptor of the device, end their requests when they are closed for good.
+    // Rings and device descriptors end their requests only when every copy is closed.
     let channels = session.channel_descriptors();
     sys::inherited::unshare_without(channels.into_iter().chain(signs_of_life))?;
     session.page_store()

@@ -1,5 +1,5 @@
-//! A stand-in for an image that has taken over the server: on the serving thread, it tries what the
-//! sandbox must refuse. In test builds only (feature `fail-points`).
+//! Stands in for an image that has taken over the server: makes the serving thread try calls that
+//! the sandbox must refuse. In test builds only (feature `fail-points`).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use sys::attempts::ATTEMPTS;
 /// An attribute of the mount's root: reading it makes the attempts.
 pub const ATTEMPTS_XATTR: &str = "user.erofast.attempts";
 
-/// Another attribute: reading it crashes the server, as a flaw in a decoder would.
+/// An attribute of the mount's root: reading it crashes the server, as a flaw in a decoder would.
 pub const CRASH_XATTR: &str = "user.erofast.crash";
 
 /// The value of one of these attributes.
@@ -56,7 +56,8 @@ fn make(image: &Path) -> Value {
     Value::Object(value.collect())
 }
 
-/// The mount helper of root is a process of another user; the attempts leave it unchanged.
+/// Tries to act on the mount helper, which is a process of another user if it is root's. The
+/// attempts change nothing in it.
 fn against_the_helper() -> Vec<(&'static str, Option<io::Error>)> {
     let Some(helper) = getppid() else {
         return Vec::new();

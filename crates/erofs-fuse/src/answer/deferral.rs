@@ -1,4 +1,4 @@
-//! Requests that wait for a network: dedicated threads wait, so that those that serve do not.
+//! Answers requests that need a network on dedicated threads, so that serving threads do not wait.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use rustix::process::Signal;
 
 use crate::error::Error;
 
-/// Waits for what a request lacked. `reader` is the thread that made the request; `waits` is called
-/// now and then meanwhile.
+/// Waits for the data that a request lacked. `reader` is the thread that made the request; `waits`
+/// is called repeatedly in the meantime.
 ///
 /// # Errors
 /// The network's error, or `None` if the reader was killed.
@@ -31,13 +31,15 @@ pub(crate) fn wait(
     })
 }
 
-/// Whether a signal is about to end the thread: it cannot end until its request is answered.
+/// Whether a fatal signal is pending for the thread, which cannot end until its request is
+/// answered.
 fn is_killed(tid: u32) -> bool {
     // 0: unknown, or not in this PID namespace.
     tid != 0 && fs::read_to_string(format!("/proc/{tid}/status")).is_ok_and(|all| kills(&all))
 }
 
-/// proc_pid_status(5): every signal that ends a process becomes a SIGKILL for each of its threads.
+/// Whether a status (proc_pid_status(5)) shows a pending SIGKILL, which every fatal signal of a
+/// process becomes for each of its threads.
 fn kills(status: &str) -> bool {
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
     let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -34,8 +34,8 @@ use crate::note::note;
 /// stay far below.
 const AFTER_DOT: u64 = 1 << 62;
 
-/// Mark in a position: an entry before it is broken, so the listing must not end as if it were
-/// complete. The server keeps no state about a listing.
+/// Flag in a position: an earlier entry is broken, so the listing must not end as if it were
+/// complete. The flag is needed because the server keeps no state about a listing.
 const BEHIND_BROKEN: u64 = 1 << 61;
 
 /// Bytes in the longest name in a directory (EROFS_NAME_LEN).
@@ -69,18 +69,18 @@ pub(crate) struct ErofsFilesystem {
     gid: Option<u32>,
     /// With `allow_root`: the only user other than root who may use the mount.
     only_user: Option<u32>,
-    /// Print every request to standard error.
+    /// Whether to print every request to standard error.
     debug: bool,
     /// Set once the session exists, whose counters it includes.
     counters: OnceLock<CollectCounters>,
     xattr_scan: ImageScan,
     hole_scan: ImageScan,
     queries: Queries,
-    /// Tells the companion of the mount what happens.
+    /// Records events for the companion of the mount.
     events: OnceLock<Arc<Events>>,
-    /// Guarded by its own lock: the number of file parts that the companion has announced so far.
+    /// Guarded by its own lock: the number of announced file parts that have been seen so far.
     parts: Arc<PiMutex<u64>>,
-    /// With `profile=`; why nothing is learned.
+    /// Set with `profile=`: the reason why nothing is learned, if there is one.
     learns: OnceLock<Option<String>>,
     /// Keeps the bytes that launches decode.
     decoded: OnceLock<Arc<DecodedBytes>>,
@@ -96,7 +96,7 @@ pub(crate) struct ErofsFilesystem {
 struct Listing<'r> {
     request: &'r Request<'r>,
     small_files: Vec<Nid>,
-    /// With their names.
+    /// Each with its name.
     directories: Vec<(Vec<u8>, Nid)>,
 }
 
@@ -149,8 +149,8 @@ impl ErofsFilesystem {
         Self { uid, gid, ..self }
     }
 
-    /// Only root and this user may use the mount. The kernel has no such rule, so the kernel must
-    /// ask every time.
+    /// Lets only root and this user use the mount. The kernel has no such rule, so it must ask the
+    /// server at every access.
     pub(crate) fn only_for(self, only_user: Option<u32>) -> Self {
         Self { only_user, ..self }
     }
@@ -171,17 +171,18 @@ impl ErofsFilesystem {
         let _ = self.counters.set(counters);
     }
 
-    /// From here on, tells the companion of the mount what happens.
+    /// Records events for the companion of the mount from now on.
     pub(crate) fn set_events(&self, events: Arc<Events>) {
         let _ = self.events.set(events);
     }
 
-    /// Has the counters say what the companion learns, or why there is none.
+    /// Makes the counters include figures of launches, with `trouble` as the reason if nothing is
+    /// learned.
     pub(crate) fn set_learns(&self, trouble: Option<String>) {
         let _ = self.learns.set(trouble);
     }
 
-    /// Records what launches read, so that it is kept decoded.
+    /// Records the reads of launches from now on, so that their decoded bytes are kept.
     pub(crate) fn set_decoded(&self, decoded: Arc<DecodedBytes>) {
         let _ = self.decoded.set(decoded);
     }
@@ -191,8 +192,8 @@ impl ErofsFilesystem {
         events.is_some_and(|events| events.is_of_companion(caller.pid))
     }
 
-    /// Where to record what launches do; with `profile=off` nowhere, since it would wake the
-    /// companion for nothing.
+    /// Where to record events of launches; `None` with `profile=off`, since recording would wake
+    /// the companion for nothing.
     fn events_of_launches(&self) -> Option<&Events> {
         let learns = self.learns.get().is_some();
         self.events.get().filter(|_| learns).map(|events| &**events)
@@ -204,8 +205,8 @@ impl ErofsFilesystem {
         (!events.is_of_companion(caller.pid)).then_some(events)
     }
 
-    /// Reads for the companion, without the help of other workers. Only these bytes are stored; the
-    /// rest may be left to the launch.
+    /// Reads for the companion, without the help of other workers. Only the requested bytes are
+    /// stored; the launch may request the remainders itself.
     fn read_ahead_of_launch(
         &self,
         request: &Request<'_>,
@@ -220,23 +221,23 @@ impl ErofsFilesystem {
         Ok(count)
     }
 
-    /// Stores small files that are read one after another ahead of their readers from now on.
+    /// From now on stores small files that are read one after another ahead of their readers.
     pub(crate) fn set_read_ahead(&self, read_ahead: Arc<FileReadAhead>) {
         let _ = self.read_ahead.set(read_ahead);
     }
 
-    /// Declines reads around random faults from now on.
+    /// From now on declines reads around random faults.
     pub(crate) fn set_random_faults(&self, random_faults: Arc<RandomFaults>) {
         let _ = self.random_faults.set(random_faults);
     }
 
-    /// Lists the directories of a walk ahead from now on.
+    /// From now on lists the directories of a walk ahead.
     pub(crate) fn set_directory_read_ahead(&self, read_ahead: DirectoryReadAhead) {
         let _ = self.directory_read_ahead.set(read_ahead);
     }
 
-    /// The live counters, as JSON. If a process that fetches has to be asked for them, a thread
-    /// that may wait collects them.
+    /// The live counters, as JSON. If the image is at a URL, a thread that may wait collects them,
+    /// because the fetcher must be asked.
     fn counters(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
         if self.engine.is_remote() && !caller.repeats {
             return Err(Failure::Deferred(Box::new(|_| Ok(()))));
@@ -257,7 +258,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Defers a request; the thread that waits has what it lacks fetched at once.
+    /// Defers a request; the waiting thread has all the missing bytes fetched at once.
     fn deferred(&self, missing: Missing) -> Failure {
         let (engine, faults) = (Arc::clone(&self.engine), Arc::clone(&self.faults));
         let (events, parts) = (self.events.get().cloned(), Arc::clone(&self.parts));
@@ -320,7 +321,7 @@ impl ErofsFilesystem {
             .nodes
             .node(nid)
             .ok_or(Errno::from_raw_os_error(errno::EUCLEAN))?;
-        // Not kept here, since the kernel keeps the attributes found.
+        // Not cached here, since the kernel caches the attributes.
         let inode = self.engine.peek_inode(request, nid);
         let inode = inode.map_err(|error| self.report(request, &error))?;
         Ok(Found {
@@ -355,8 +356,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Tells the companion, which looks ahead of launches. A program that is read from its
-    /// beginning is being launched.
+    /// Records a read for the companion, which looks ahead of launches. A program that is read from
+    /// its beginning is being launched.
     fn note_read(&self, caller: Caller, inode: &Inode, offset: u64, room: usize, content: &[u8]) {
         let Some(events) = self.events_of_launches() else {
             return;
@@ -380,7 +381,7 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Tells the parts that work ahead of readers here.
+    /// Reports a read to the read-ahead in this process.
     fn note_file(&self, inode: &Inode, offset: u64) {
         if offset != 0 {
             return;
@@ -395,7 +396,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Converts an error to its errno and records it. Bytes that a request lacks are not a fault.
+    /// Converts an error to its errno and records it. Bytes that must still be fetched are not a
+    /// fault.
     fn report(&self, request: &Request<'_>, error: &Error) -> Errno {
         match request.lacks() {
             true => Errno::AGAIN,
@@ -403,7 +405,8 @@ impl ErofsFilesystem {
         }
     }
 
-    /// Adds one entry, and to `listing` what the kernel learns from it; false if the reply is full.
+    /// Adds one entry to the reply, and to `listing` what the kernel learns from the entry; false
+    /// if the reply is full.
     fn list(
         &self,
         listing: &mut Listing<'_>,
@@ -420,7 +423,7 @@ impl ErofsFilesystem {
             next,
         };
         let dots = matches!(name, b"." | b"..");
-        // An inode that cannot be read must not hide its neighbours: it is listed without
+        // An inode that cannot be read must not hide its neighbours, so it is listed without
         // attributes.
         let found = if reply.wants_attributes() && !dots {
             self.found(listing.request, nid).ok()
@@ -495,8 +498,8 @@ impl ErofsFilesystem {
     }
 }
 
-/// Fetches the parts that the companion is about to read, in its order, and more at a time than it
-/// requests.
+/// Fetches the parts that the companion is about to read, in its order, with more bytes at a time
+/// than it requests.
 fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     let parts = events.parts(&mut seen.lock());
     let numbers = InodeNumbers(engine.numbers());
@@ -506,7 +509,7 @@ fn fetch_parts(events: &Events, seen: &PiMutex<u64>, engine: &Engine) {
     };
     let parts: Vec<_> = parts.into_iter().map(range).collect();
     if !parts.is_empty() {
-        // The error recurs for whoever reads there.
+        // Programs that read there get the error.
         let _ = engine.fetch_ahead(&parts);
     }
 }
@@ -712,8 +715,8 @@ impl Filesystem for ErofsFilesystem {
     }
 
     fn seek(&self, _: Caller, node: u64, offset: u64, what: Seek) -> Result<u64, Failure> {
-        // The kernel does not ask again: it takes the whole file for data. `cp` asks twice per
-        // file.
+        // The kernel does not ask again and treats every file as data throughout. `cp` asks twice
+        // per file.
         if self.hole_scan.found_none() {
             return Err(Errno::NOSYS.into());
         }

@@ -1,10 +1,10 @@
-//! Finds out whether all inodes of an image lack something: extended attributes, or holes.
+//! Scans an image to learn whether no inode has extended attributes, or none has holes.
 //!
 //! `ls -l` requests several attributes of every file, and `cp` the holes of every compressed one.
 //! The kernel stops asking only after ENOSYS, which means that no file has any. No field of the
-//! image states this: all inodes below the root have to be read. That is done in the background,
-//! and only for a mount with enough such requests to be worth it: each wakes a worker, and under
-//! load the requesting program has to wait for its turn again.
+//! image states this, so all inodes below the root have to be read. A background thread does so,
+//! and only in a mount with enough such requests to be worth it: each request wakes a worker, and
+//! under load the requesting program then has to wait for its turn again.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,24 +15,24 @@ use std::thread;
 use erofs_engine::erofs_format::{FileType, Inode, Nid};
 use erofs_engine::{Engine, ReadContext};
 
-/// Most requests without a result before the scan starts. The launch of a program requests one
-/// attribute of each program file.
+/// Maximum number of requests without a result before the scan starts. The launch of a program
+/// requests one attribute of each program file.
 const WORTH_SCANNING: u64 = 64;
 
 /// One request justifies scanning this many inodes.
 const INODES_A_REQUEST: u64 = 512;
 
-/// Directory entries after which the scan stops: 100 times as many as common images have.
+/// Number of directory entries after which the scan stops: 100 times as many as common images have.
 const MAX_ENTRIES: usize = 1 << 24;
 
-/// Directories after which it stops, since they are remembered.
+/// Number of directories after which the scan stops, since they are remembered.
 const MAX_DIRECTORIES: usize = 1 << 18;
 
-/// Index entries after which it stops: those of 32 GiB in lclusters of 4 KiB.
+/// Number of index entries after which the scan stops: those of 32 GiB in lclusters of 4 KiB.
 const MAX_INDEX_ENTRIES: u64 = 1 << 23;
 
-/// Whether an inode has what is looked for; `None` if unknown. The number is how many index entries
-/// may still be read.
+/// Tells whether an inode has an attribute or a hole; `None` if unknown. The number is how many
+/// index entries may still be read.
 type Has = fn(&Engine, &Inode, &mut u64) -> Option<bool>;
 
 /// State of one mount's scan.
@@ -62,14 +62,14 @@ impl ImageScan {
         }
     }
 
-    /// Whether no inode has any, nor ever will.
+    /// Whether the scan is complete and found none.
     pub(crate) fn found_none(&self) -> bool {
         self.found_none.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that found none. Starts the scan after enough of them.
+    /// Counts a request that found none, and starts the scan after enough such requests.
     pub(crate) fn missed(&self, engine: &Arc<Engine>) {
-        // At a URL, all inodes of the image would be fetched.
+        // No scan of an image at a URL, since all of its inodes would be fetched.
         let misses = u64::from(self.misses.fetch_add(1, Ordering::Relaxed)) + 1;
         let inodes = engine.images().map(|(_, image)| image.superblock().inos);
         let inodes = inodes.fold(0, u64::saturating_add);
@@ -84,12 +84,12 @@ impl ImageScan {
                 found_none.store(true, Ordering::Relaxed);
             }
         };
-        // Not on a thread created by this one, which would inherit its pinning and real-time
-        // priority.
+        // A thread created by this one would inherit its pinning and real-time priority, so another
+        // thread runs the scan.
         if let Some(workers) = workers {
             workers.queue(None, Box::new(move |_: &_| scan()));
         } else {
-            // Without the thread the kernel goes on asking.
+            // Without the thread the kernel keeps asking.
             let name = "erofs_scan".to_owned();
             let _ = thread::Builder::new().name(name).spawn(scan);
         }
@@ -105,7 +105,7 @@ fn has_xattrs(_: &Engine, inode: &Inode, _: &mut u64) -> Option<bool> {
     Some(inode.xattr_icount != 0)
 }
 
-/// Whether no inode below `root` has what is looked for; `None` if unknown because the image is
+/// Whether `has` is false for all inodes below `root`; `None` if unknown because the image is
 /// damaged or very large, or the mount is gone.
 fn is_without(engine: &Weak<Engine>, root: Nid, has: Has) -> Option<bool> {
     let mut left = MAX_INDEX_ENTRIES;

@@ -1,8 +1,8 @@
-//! Queries about a mount, made by an ioctl on the mount's root: they need no socket and follow the
-//! mount's own permissions.
+//! Answers queries about a mount, which are ioctls on the mount's root: queries need no socket and
+//! follow the mount's own permissions.
 //!
-//! A value travels in parts; reading the first part takes a copy, so that all parts belong to the
-//! same moment.
+//! A value is sent in parts. Reading the first part makes a copy, so that all parts are of the same
+//! moment.
 //!
 //! | bytes | request | answer |
 //! | --- | --- | --- |
@@ -22,7 +22,7 @@ pub const SPANS: u8 = 2;
 /// Bytes before the value, in a request and in an answer.
 pub const HEADER_BYTES: usize = 16;
 
-/// Most trace spans in one value, of some 80 bytes each.
+/// Maximum number of trace spans in one value, of about 80 bytes each.
 pub const MAX_SPANS: usize = 1 << 13;
 
 /// Answers queries.
@@ -33,7 +33,7 @@ pub(crate) struct Queries {
 }
 
 impl Queries {
-    /// Answers one call; `value` makes the value for the number of the query.
+    /// Answers one call; `value` produces the value of the query with this number.
     pub(crate) fn answer<E: From<Errno>>(
         &self,
         command: u32,
@@ -53,7 +53,7 @@ impl Queries {
                 .map(u64::from_ne_bytes)
         };
         let (wanted, offset) = field(0).zip(field(8)).ok_or(Errno::INVAL)?;
-        // Made before the lock is taken, since it may take long.
+        // Produce the value before taking the lock, since that may take long.
         let fresh = (wanted == 0).then(|| value(number)).transpose()?;
         let mut copy = self.copy.lock();
         if let Some(fresh) = fresh {

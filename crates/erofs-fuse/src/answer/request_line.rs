@@ -1,11 +1,11 @@
-//! The line about a request on standard error, with `debug`.
+//! Formats the line about a request on standard error, with `debug`.
 
 use fuse_transport::{Caller, Seen};
 use rustix::io::Errno;
 
 use crate::nodes::Nodes;
 
-/// The request, the program that made it, and the outcome.
+/// Formats the request, the requesting program and the outcome.
 pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
     let nid = nodes.nid(seen.node);
     let name = seen.name.map(String::from_utf8_lossy);

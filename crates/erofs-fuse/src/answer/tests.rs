@@ -1,11 +1,11 @@
 //! Finds the cache lines that two serving threads both write, from a trace of every store of the
 //! process.
 //!
-//! The test starts itself under valgrind's tool lackey, which writes each memory access down. Two
-//! threads serve reads of cached pages, one after the other, over a socket that stands in for
-//! `/dev/fuse`: request, filesystem, engine, reply and counters are those of a mount. A cache line
-//! that both wrote would move back and forth between two CPUs. Work that is done once every few
-//! milliseconds (sampling the load and a reader's CPU) is left out: there are no workers here.
+//! The test runs itself under valgrind's tool lackey, which records each memory access. Two threads
+//! serve reads of cached pages, one after the other, over a socket that stands in for `/dev/fuse`:
+//! request, filesystem, engine, reply and counters are those of a mount. A cache line that both
+//! wrote would move back and forth between two CPUs. Work that is done once every few milliseconds
+//! (sampling the load and a reader's CPU) is left out: there are no workers here.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -33,7 +33,7 @@ const LINE: u64 = 64;
 
 const INIT: u32 = 26;
 const READ: u32 = 15;
-/// `FUSE_HAS_RESEND`, in the upper half of INIT's flags: means that the server may be replaced.
+/// `FUSE_HAS_RESEND`, in the upper half of INIT's flags: the server may be replaced.
 const HAS_RESEND: u32 = 1 << (39 - 32);
 /// `FUSE_INIT_EXT`: the flags have an upper half.
 const INIT_EXT: u32 = 1 << 30;
@@ -48,7 +48,7 @@ fn mark(number: usize) {
     MARKS[number].0.store(1, Ordering::SeqCst);
 }
 
-/// A FUSE request: `struct fuse_in_header`, then the body as 32-bit words.
+/// Builds a FUSE request: `struct fuse_in_header`, then the body as 32-bit words.
 fn request(opcode: u32, unique: u64, node: u64, body: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(40 + 4 * body.len());
     bytes.extend((40 + 4 * body.len() as u32).to_ne_bytes());
@@ -62,14 +62,14 @@ fn request(opcode: u32, unique: u64, node: u64, body: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// READ of a page: handle, offset, size, and flags, which are 0.
+/// Builds a READ of a page: handle, offset, size, and flags, which are 0.
 fn read_request(unique: u64, node: u64, page: usize) -> Vec<u8> {
     let offset = (page * PAGE) as u32;
     let body = [0, 0, offset, 0, PAGE as u32, 0, 0, 0, 0, 0];
     request(READ, unique, node, &body)
 }
 
-/// A session whose kernel is the other end of a socket.
+/// A session in which the other end of a socket plays the kernel.
 fn session(image: ErofsFilesystem) -> (Arc<Session>, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
     let (device, kernel) =
@@ -103,8 +103,8 @@ fn round(channel: &mut Channel, kernel: &OwnedFd, bytes: &[u8], reply: &mut [u8]
     rustix::io::read(kernel, reply).unwrap()
 }
 
-/// The traced program: each thread reads the pages once, so that they are cached, and then again in
-/// its part of the trace.
+/// The traced program. Each thread reads the pages once, so that they are cached, and again in its
+/// part of the trace.
 #[test]
 fn reads_of_cached_pages_decode_nothing() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
@@ -128,7 +128,7 @@ fn reads_of_cached_pages_decode_nothing() {
     let node = image.nodes().node(file.nid).unwrap();
     let (session, kernel) = session(image);
     let serve = |thread: usize, (sender, receiver): (Sender<()>, Receiver<()>)| {
-        // If one thread fails, the other one ends too.
+        // If one thread fails, the other ends too.
         let meet = || {
             sender.send(()).unwrap();
             receiver.recv().unwrap();
@@ -182,7 +182,7 @@ fn reads_of_cached_pages_decode_nothing() {
 
 /// Addresses of all stores, in order.
 fn stores(trace: impl Read) -> Vec<u64> {
-    // ` S 1ffe,8`, ` M 1ffe,8` (read and written).
+    // Matches ` S 1ffe,8` (written) and ` M 1ffe,8` (read and written).
     let store = |line: &[u8]| {
         let rest = line.strip_prefix(b" S ").or(line.strip_prefix(b" M "))?;
         let address = rest.split(|byte| *byte == b',').next()?;
@@ -199,7 +199,7 @@ fn stores(trace: impl Read) -> Vec<u64> {
     stores
 }
 
-/// How often each line was written between two marks.
+/// Counts how often each line was written between two marks.
 fn lines_between(stores: &[u64], marks: &[u64]) -> BTreeMap<u64, usize> {
     let at = |mark| stores.iter().rposition(|&address| address == mark);
     let (begin, end) = (at(marks[0]).unwrap() + 1, at(marks[1]).unwrap());

@@ -1,7 +1,7 @@
-//! Trace spans: what a mount did and when, taken by a [query](super::queries).
+//! Trace spans: what a mount did and when, read by a [query](super::queries).
 //!
 //! The query enables recording for a while, see [`erofs_engine::trace_spans`]. Only root and the
-//! mount's own user may make it.
+//! mount's own user may query spans.
 
 use erofs_engine::trace_spans::{Span, TraceSpans};
 use fuse_transport::{Caller, Errno, Served};
@@ -9,7 +9,7 @@ use fuse_transport::{Caller, Errno, Served};
 use super::queries::MAX_SPANS;
 use crate::origin;
 
-/// Records a request on the thread that served it, and its reply within that.
+/// Records the span of a request on the thread that served it, and within it the span of the reply.
 pub(crate) fn record(spans: &TraceSpans, served: &Served) {
     let name = served.opcode.map_or("unknown", |opcode| opcode.label());
     let (unique, bytes) = (served.unique, served.bytes as u64);

@@ -2,9 +2,9 @@
 
 use crate::origin;
 
-/// Whether names in `trusted.*` are listed for a caller. The kernel guards their values even from
-/// root of another user namespace, and overlayfs there cannot copy a file with a name that has no
-/// value.
+/// Whether names in `trusted.*` are listed for a caller. Even root in another user namespace cannot
+/// read their values, and overlayfs there fails to copy a file with a name whose value it cannot
+/// read.
 pub(crate) fn lists_trusted(uid: u32) -> bool {
     uid == 0 && origin::in_first_namespace()
 }

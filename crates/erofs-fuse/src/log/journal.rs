@@ -1,10 +1,10 @@
-//! The journal's protocol: one datagram of fields, as sd_journal_send(3) makes it
+//! The journal's protocol: one datagram of fields per entry, as sd_journal_send(3) sends it
 //! (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
 /// Where systemd-journald listens.
 pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Bytes in the longest datagram. A longer one would have to be passed as a file.
+/// Maximum size of a datagram in bytes. A longer entry would have to be passed as a file.
 const LONGEST: usize = 64 << 10;
 
 /// Identifies all faults for `journalctl MESSAGE_ID=...`.
@@ -18,7 +18,7 @@ const ALWAYS: &[(&str, &str)] = &[
     ("MESSAGE_ID", MESSAGE_ID),
 ];
 
-/// A datagram with a message and further fields; those without a value are left out.
+/// Builds a datagram with a message and further fields; fields without a value are left out.
 pub(crate) fn datagram(message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push(&mut bytes, "MESSAGE", message.as_bytes());

@@ -1,5 +1,5 @@
-//! The log for faults of the image and deaths of servers: opened before the sandbox, which forbids
-//! it.
+//! The log for faults of the image and deaths of servers. It is opened before the sandbox, which
+//! forbids opening it.
 
 mod journal;
 mod syslog;
@@ -18,10 +18,10 @@ use crate::note::note;
 use crate::options::MountOptions;
 use crate::text;
 
-/// Mode of a log file that is created: messages name files of the image.
+/// Mode of a new log file. Others cannot read it, because messages name files of the image.
 const FILE_MODE: u32 = 0o640;
 
-/// The log of one mount. Nothing here waits for the receiver.
+/// The log of one mount. Logging never waits for the receiver.
 #[derive(Debug)]
 pub enum Log {
     /// systemd's journal.
@@ -37,8 +37,8 @@ pub enum Log {
 }
 
 impl Log {
-    /// Opens what the options name; otherwise standard error or, in the background, the system's
-    /// log.
+    /// Opens the log that the options name; otherwise standard error or, in the background, the
+    /// system's log.
     pub fn open(options: &MountOptions, background: bool) -> Result<Self, Error> {
         match &options.log {
             Some(path) => Self::file(path),
@@ -48,7 +48,8 @@ impl Log {
     }
 
     fn file(path: &Path) -> Result<Self, Error> {
-        // NONBLOCK: a named pipe without a reader is an error, and a full one does not block.
+        // NONBLOCK: opening a named pipe without a reader fails, and writing to a full one does not
+        // block.
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
@@ -66,7 +67,7 @@ impl Log {
         journal.or_else(|_| syslog()).unwrap_or(Self::None)
     }
 
-    /// This log, for another process.
+    /// Duplicates the log for another process.
     pub fn duplicate(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Journal(socket) => Self::Journal(socket.try_clone()?),
@@ -77,7 +78,7 @@ impl Log {
         })
     }
 
-    /// The descriptor it is written to, unless that is standard error.
+    /// The descriptor to which the log is written, unless that is standard error.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Journal(socket) | Self::Syslog(socket) => Some(socket.as_fd()),
@@ -86,8 +87,8 @@ impl Log {
         }
     }
 
-    /// A notice for the live counters if faults will not be logged. Not printed when mounting: in
-    /// most containers nobody could do anything about it.
+    /// A notice for the live counters if faults will not be logged. It is not printed when
+    /// mounting, because in most containers nobody could do anything about it.
     pub fn notice(&self) -> Option<&'static str> {
         matches!(self, Self::None).then_some(
             "there is no journal or syslog: faults are shown only by erofast stat; log=FILE keeps \
@@ -106,13 +107,13 @@ impl Log {
         }
     }
 
-    /// Logs a line; false if that failed.
+    /// Logs a line; false if logging failed.
     pub fn line(&self, message: &str) -> bool {
         self.write(message, &[])
     }
 
-    /// Logs a line with fields for the journal, unless they have no value. Unprintable characters
-    /// in the message are written as `\xNN`.
+    /// Logs a line with fields for the journal; fields without a value are left out. Unprintable
+    /// characters in the message are written as `\xNN`.
     pub fn write(&self, message: &str, fields: &[(&str, Option<Vec<u8>>)]) -> bool {
         let message = &text::line(message);
         match self {
@@ -149,14 +150,14 @@ fn appended(mut file: &File, message: &str) -> bool {
     file.write_all(line.as_bytes()).is_ok()
 }
 
-/// UTC, in the format of RFC 3339.
+/// Formats a time in UTC, as in RFC 3339.
 fn clock(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.map_or(0, |since| since.as_secs());
     text::time(seconds.cast_signed()).replace(' ', "T")
 }
 
-/// A pipe end as a log, for tests.
+/// A log that writes to a pipe, for tests.
 #[cfg(test)]
 impl From<std::os::fd::OwnedFd> for Log {
     fn from(descriptor: std::os::fd::OwnedFd) -> Self {

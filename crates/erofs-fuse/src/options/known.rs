@@ -1,5 +1,5 @@
-//! The table of options: the parser accepts no others, and help, man pages, completions, flags and
-//! docs/mount.md are generated from it or compared with it.
+//! The table of options. The parser accepts no others, and help, man pages, completions, flags and
+//! docs/mount.md are generated from this table or compared with it.
 
 /// One option of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,8 +138,8 @@ pub const KNOWN: &[KnownOption] = options! {
     "noatime" "access times are not updated (always)";
 };
 
-/// Options of mount(8), fstab and systemd that have no effect: they are accepted and ignored. `rw`
-/// is among them: mount(8) passes it on unless `ro` is given.
+/// Options of mount(8), fstab and systemd that are accepted and have no effect. `rw` is among them
+/// because mount(8) passes it on unless `ro` is given.
 const TOLERATED: &str = "
     ro rw defaults auto noauto nofail _netdev user nouser users owner group async sync
     dirsync atime diratime norelatime strictatime nostrictatime lazytime nolazytime iversion
@@ -149,7 +149,7 @@ const TOLERATED: &str = "
 /// Options of libfuse that are accepted and ignored with any value.
 const TOLERATED_WITH_VALUE: &str = "user uhelper helper comment subtype";
 
-/// Options of libfuse without an effect, for programs that are called as it is.
+/// Options of libfuse that have no effect, for programs that are called like libfuse's.
 const OF_LIBFUSE: &str = "
     clone_fd max_idle_threads max_threads max_read async_read sync_read nonempty io_uring
     io_uring_q_depth
@@ -158,7 +158,8 @@ const OF_LIBFUSE: &str = "
 /// Opposites and finer forms of options in the table, which mount(8) passes on.
 const UNLISTED: &str = "dev suid exec nodiratime relatime";
 
-/// Whether the parser may accept an option of this documented name. dm-verity has its own list.
+/// Whether the parser may accept a documented option of this name. The options of dm-verity have
+/// their own list.
 pub(super) fn is_listed(name: &str) -> bool {
     KNOWN.iter().any(|option| option.name() == name)
         || UNLISTED.split(' ').any(|unlisted| unlisted == name)
@@ -175,7 +176,7 @@ pub(super) fn is_tolerated(name: &str, has_value: bool) -> bool {
         || lists.split_whitespace().any(|it| it == name)
 }
 
-/// Whether an option, with or without a value, is one of libfuse without an effect.
+/// Whether an option, with or without a value, is an option of libfuse that has no effect.
 pub(super) fn is_of_libfuse(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option);
     OF_LIBFUSE.split_whitespace().any(|it| it == name)
@@ -184,7 +185,7 @@ pub(super) fn is_of_libfuse(option: &str) -> bool {
 /// Minimum Jaro-Winkler similarity between a misspelling and the option that the message suggests.
 const ALIKE: f64 = 0.8;
 
-/// `did you mean ...? ` if an option resembles the unknown one.
+/// Returns `did you mean ...? ` if an option resembles the unknown one.
 pub(super) fn hint(given: &str) -> String {
     let (given, has_value) = match given.split_once('=') {
         Some((name, _)) => (name, true),

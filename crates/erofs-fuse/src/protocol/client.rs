@@ -1,4 +1,4 @@
-//! The server's side of its mount helper.
+//! The server's side of the protocol with its mount helper.
 
 use std::fs::File;
 use std::io;
@@ -19,19 +19,20 @@ use crate::error::{Error, LINE_CHARS};
 use crate::packets;
 use crate::request::MountRequest;
 
-/// Mounts once, and unmounts.
+/// The connection of a server to its mount helper.
 #[derive(Debug)]
 pub struct MountHelper {
     socket: OwnedFd,
     has_companion: bool,
-    /// Atomic: opened devices that a manifest lists.
+    /// Atomic: number of devices listed by a manifest that have been opened.
     listed: AtomicUsize,
-    /// Set once the handshake is done, if there is a watcher: shows that this server is alive.
+    /// Set once the handshake is done, if there is a watcher. The open descriptor shows that this
+    /// server is alive.
     alive: OnceLock<OwnedFd>,
 }
 
 impl AsFd for MountHelper {
-    /// The socket, whose end tells the helper that the server is dead.
+    /// The socket; when it closes, the helper knows that the server is dead.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -49,8 +50,9 @@ impl MountHelper {
         }
     }
 
-    /// The helper that started this server with a socket as its standard input, which is replaced
-    /// by `null`. `has_companion`: it answers the requests for a companion.
+    /// Connects to the helper that started this server with a socket as its standard input, which
+    /// `null` then replaces. `has_companion` says whether the helper answers the requests for a
+    /// companion.
     ///
     /// # Errors
     /// Standard input cannot be replaced.
@@ -61,18 +63,18 @@ impl MountHelper {
         Ok(Self::new(socket, has_companion))
     }
 
-    /// Whether it has a companion for this server.
+    /// Whether the helper has a companion for this server.
     pub(crate) fn has_companion(&self) -> bool {
         self.has_companion
     }
 
-    /// The order that arrived, once the socket is readable; `None` if the helper is gone.
+    /// Receives an order, once the socket is readable; `None` if the helper is gone.
     pub(crate) fn order(&self) -> Option<Order> {
         receive_order(&self.socket).ok()
     }
 
-    /// A file of the mount, for reading: the same one for each server, with its version as of when
-    /// the first server got it.
+    /// Opens a file of the mount for reading: the same file for each server, with the version that
+    /// it had when the first server got it.
     pub(crate) fn open(
         &self,
         request: &MountRequest,
@@ -90,10 +92,11 @@ impl MountHelper {
         Ok((file.into(), answer.version))
     }
 
-    /// Decoded bytes that launches from the image read; no file if there is none yet.
+    /// Opens the file of decoded bytes that launches from the image read; `None` if there is no
+    /// file yet.
     ///
     /// # Errors
-    /// They are not kept.
+    /// Decoded bytes are not kept.
     pub(crate) fn decoded(&self) -> Result<Option<File>, Error> {
         Ok(self.call(Request::Decoded)?.map(File::from))
     }
@@ -103,7 +106,7 @@ impl MountHelper {
         self.call(Request::InFlight).map(drop)
     }
 
-    /// Gets what a replacement server needs.
+    /// Gets the parts that a replacement server needs.
     pub(crate) fn restartable(&self) -> Result<Restartable, Error> {
         let in_flight = RequestsInFlight::map(self.descriptor(Request::InFlight)?.as_fd());
         Ok(Restartable {
@@ -113,10 +116,10 @@ impl MountHelper {
     }
 
     /// Cloned descriptors for the channels of a server that is not replaced and may no longer be
-    /// allowed to open `/dev/fuse`. None for a mount that the caller made.
+    /// allowed to open `/dev/fuse`. Empty for a mount that the caller made.
     pub(crate) fn channels(&self, session: &Session) -> Vec<OwnedFd> {
         let count = match session.protocol().io_uring {
-            // For requests that rings do not carry.
+            // One channel for requests that rings do not carry.
             true => 1,
             false => cpus(),
         };
@@ -133,9 +136,9 @@ impl MountHelper {
         self.descriptor(Request::Resume)
     }
 
-    /// Call it once the mount is served: from then on a server that dies is replaced, if possible.
-    /// False if the helper was killed before it answered: it may have reported the mount, so the
-    /// mount must not end.
+    /// Reports that the mount is served: from then on a server that dies is replaced, if possible.
+    /// Returns false if the helper was killed before it answered. The helper may have reported the
+    /// mount by then, so the mount must not end.
     pub fn served(&self) -> Result<bool, Error> {
         match self.ask(Request::Served) {
             Ok(outcome) => {
@@ -153,33 +156,34 @@ impl MountHelper {
         }
     }
 
-    /// The descriptors whose end tells others that this server is dead; a thread with its own
-    /// descriptor table must close them.
+    /// The descriptors by whose closing others notice that this server is dead. A thread with its
+    /// own descriptor table must close them.
     pub(crate) fn signs_of_life(&self) -> Vec<RawFd> {
         let held = [Some(&self.socket), self.alive.get()];
         held.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// Mounts. The descriptor of `/dev/fuse` will deliver the kernel's first request.
+    /// Mounts, and returns the descriptor of `/dev/fuse`, which will deliver the kernel's first
+    /// request.
     pub(crate) fn mount(&mut self, max_read: usize) -> Result<OwnedFd, Error> {
         self.descriptor(Request::Mount { max_read })
     }
 
-    /// Call it when the handshake is complete: the helper then makes settings that need the
+    /// Reports that the handshake is complete. The helper then applies settings that need the
     /// kernel's side of the mount.
     pub(crate) fn handshake_done(&mut self) -> Result<(), Error> {
         self.hold(self.call(Request::HandshakeDone)?);
         Ok(())
     }
 
-    /// The writer for bytes that launches decode. Call it once.
+    /// The writer for the decoded bytes of launches. Call this once.
     pub(crate) fn decoded_writer(&self) -> Result<DecodedWriter, Error> {
         self.descriptor(Request::KeepDecoded)
             .map(DecodedWriter::new)
     }
 
-    /// The place where this server records events for the companion of the mount. Call it once the
-    /// handshake is complete.
+    /// The place where this server records events for the companion of the mount. Call this once
+    /// the handshake is complete.
     pub(crate) fn events(&self) -> Result<Events, Error> {
         let (file, wake) = (
             self.descriptor(Request::Events)?,
@@ -188,30 +192,30 @@ impl MountHelper {
         Events::map(file.as_fd(), wake).map_err(Error::std_io("memory for a companion"))
     }
 
-    /// Call this before [mounting](Self::mount): starts the companion with the mount. It already
-    /// has [what it needs](Events::describe).
+    /// Makes the companion start together with the mount. Call this before [mounting](Self::mount)
+    /// and after [`Events::describe`], which tells the companion what it needs.
     pub(crate) fn look_ahead(&self) -> Result<(), Error> {
         self.call(Request::LookAhead).map(drop)
     }
 
-    /// The file that sets the kernel's read-ahead of the mount, in KiB, unless that is refused.
-    /// Call it when the handshake is complete.
+    /// The file that sets the kernel's read-ahead of the mount, in KiB; `None` if access is
+    /// refused. Call this when the handshake is complete.
     pub(crate) fn read_ahead(&mut self) -> Result<Option<OwnedFd>, Error> {
         self.call(Request::ReadAhead)
     }
 
-    /// Removes the mount from the tree; programs that use it keep what they have open.
+    /// Removes the mount from the tree; files that programs have open stay usable.
     pub(crate) fn detach(&mut self) -> Result<(), Error> {
         self.call(Request::Detach).map(drop)
     }
 
-    /// Marks the mount as unused; an error if it is in use. Without root nothing is marked.
+    /// Marks the mount as unused; an error if it is in use. Does nothing without root.
     pub(crate) fn mark(&mut self) -> Result<(), Error> {
         self.call(Request::Mark).map(drop)
     }
 
-    /// Unmounts it if it was not used since [`mark`](Self::mark) (as root) or is not in use
-    /// (otherwise).
+    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
+    /// not in use.
     pub(crate) fn expire(&mut self) -> Result<(), Error> {
         self.call(Request::Expire).map(drop)
     }
@@ -232,14 +236,14 @@ impl MountHelper {
     /// Reports that this server ends with an error.
     pub fn failed(&self, error: &Error) {
         let line: String = error.to_string().chars().take(LINE_CHARS).collect();
-        // Fails only if the helper is gone.
+        // Sending fails only if the helper is gone.
         let packet = Request::Failed.packet(line.as_bytes());
         let _ = packet.and_then(|packet| packets::send(&self.socket, &packet));
     }
 }
 
-/// CPUs that are plugged in, online or not. The worker of a CPU that comes later shares a
-/// descriptor.
+/// Number of CPUs that are plugged in, online or not. The worker of a CPU that is plugged in later
+/// shares a descriptor.
 fn cpus() -> usize {
     plugged_in_cpus().map_or(1, |cpus| cpus.into_iter().filter(|there| *there).count())
 }

@@ -1,4 +1,4 @@
-//! The server's side of keeping what launches decode.
+//! The server's side of keeping the decoded bytes of launches.
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use sys::pi_mutex::PiMutex;
 use super::messages::Request;
 use crate::error::Error;
 
-/// Passes on the bytes that launches decode, to be written.
+/// Passes the decoded bytes of launches on, to be written to a file.
 #[derive(Debug)]
 pub(crate) struct DecodedWriter {
     /// Locked from a request to its answer.
@@ -27,7 +27,7 @@ impl DecodedWriter {
         parts.try_for_each(|part| self.ask(request, part))
     }
 
-    /// Replaces the earlier content with what was [added](Self::add).
+    /// Replaces the earlier content with the bytes that were [added](Self::add).
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.ask(Request::WriteDecoded, b"")
     }

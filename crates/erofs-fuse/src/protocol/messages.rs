@@ -1,9 +1,10 @@
-//! The messages. A request is one packet: a [`Request`] as JSON, which is self-delimiting, followed
-//! by its payload, such as paths. An answer is JSON, sometimes with a descriptor.
+//! Encodes and decodes the messages. A request is one packet: a [`Request`] as JSON, which is
+//! self-delimiting, followed by its payload, such as paths. An answer is JSON, sometimes with a
+//! descriptor.
 //!
 //! In an upgrade, helper and server come from two programs. A server that takes a mount over
 //! therefore sends only requests that helpers have known since version 1.0.0, `Open` to `Expire`,
-//! and those that they say they know
+//! and those that the helper announces
 //! ([`MountHelper::has_companion`](super::MountHelper::has_companion)).
 
 use std::io;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::HelperError;
 use crate::packets;
 
-/// A request of a server to its mount helper; from `Copy` on, a request of the companion, or of a
+/// A request of a server to its mount helper. From `Copy` on, a request of the companion, or of a
 /// server that keeps decoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
@@ -28,44 +29,47 @@ pub enum Request {
     },
     /// The handshake with the kernel is complete.
     HandshakeDone,
-    /// Opens the decoded bytes that launches from the image read, if they are kept and exist.
+    /// Open the decoded bytes that launches from the image read, if they are kept and exist.
     Decoded,
-    /// The memory in which the server records events for the companion.
+    /// Get the memory in which the server records events for the companion.
     Events,
-    /// The eventfd that wakes the companion.
+    /// Get the eventfd that wakes the companion.
     Wake,
-    /// Start the companion with the mount: it may look ahead of a launch that begins then.
+    /// Start the companion with the mount, so that it can look ahead of a launch that begins
+    /// immediately.
     LookAhead,
-    /// Write what launches decode; the answer carries the socket for it. Allowed once per mount.
+    /// Start writing the decoded bytes of launches; the answer carries the socket for them. Allowed
+    /// once per mount.
     KeepDecoded,
     /// The server ends with an error, whose line follows.
     Failed,
-    /// Sent by servers of version 1.0.0 that take over the mount after an upgrade to that version:
-    /// asks for the process that lists directories. There is none.
+    /// Get the process that lists directories, which no longer exists. Sent by servers of version
+    /// 1.0.0 that take over the mount after an upgrade to that version.
     Broker,
-    /// Opens a file of the mount, by its index; a later server gets the same file.
+    /// Open a file of the mount, by its index; a later server gets the same file.
     Open {
         /// Index in `MountRequest::files`, continued by the devices of the image's manifest.
         file: usize,
-        /// The answer states the version that the first server opened. Helpers that do not know
-        /// this field omit it.
+        /// Whether the answer states the version that the first server opened. Helpers that do not
+        /// know this field omit the version.
         #[serde(default)]
         versioned: bool,
     },
-    /// The file that sets the kernel's read-ahead of the mount; none if it may not be set.
+    /// Get the file that sets the kernel's read-ahead of the mount; none if it may not be set.
     ReadAhead,
-    /// Memory for the requests in flight.
+    /// Get the memory for the requests in flight.
     InFlight,
-    /// A cloned descriptor of `/dev/fuse`, which the helper keeps too.
+    /// Get a cloned descriptor of `/dev/fuse`, which the helper keeps too.
     Clone {
         /// A later server gets the same descriptor by this number.
         number: usize,
     },
-    /// Takes over the mount of a server that is gone. If that server still exists, it ends.
+    /// Take over the mount of a server that is gone. If that server still exists, it ends.
     Resume,
-    /// Programs can use the mount. From now on a server that dies is replaced, if possible.
+    /// Report that programs can use the mount. From now on a server that dies is replaced, if
+    /// possible.
     Served,
-    /// Remove the mount from the tree; programs that use it keep what they have open.
+    /// Remove the mount from the tree; files that programs have open stay usable.
     Detach,
     /// Mark the mount as unused, a mark that any use removes; an error if it is in use.
     Mark,
@@ -79,30 +83,31 @@ pub enum Request {
     Note,
     /// Open the profile of this name for reading; no descriptor if there is none yet.
     OpenProfile,
-    /// Write the profile: this many bytes of the memory reserved for it.
+    /// Write this many bytes of the memory reserved for the profile to its file.
     WriteProfile,
-    /// These bytes belong to the next file of decoded bytes.
+    /// Append these bytes to the next file of decoded bytes.
     AddDecoded,
-    /// That file is complete.
+    /// Complete that file, which replaces the previous one.
     WriteDecoded,
 }
 
-/// Whether a server with the name of this process, which its helper has too, ignores the signals
+/// Whether a server with the name of this process, which is also its helper's, ignores the signals
 /// that ask it to end. On the switch from an initramfs to the new root, systemd sends them to all
-/// processes except those of root whose name begins with `@`, and a sandboxed server is not root's.
+/// processes except those of root whose names begin with `@`, and a sandboxed server does not run
+/// as root.
 #[must_use]
 pub fn ignores_signals() -> bool {
     let name = std::env::args_os().next();
     name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"))
 }
 
-/// An order of the helper, sent without a request, if it may not signal its server, or the server
-/// [ignores signals](ignores_signals).
+/// An order of the helper, sent without a request. The helper uses orders if it may not signal its
+/// server, or if the server [ignores signals](ignores_signals).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Unmount and end.
     End,
-    /// Exit at once; another server has the mount.
+    /// Exit immediately; another server has the mount.
     Exit,
 }
 
@@ -112,9 +117,9 @@ pub type Response = Result<Answer, HelperError>;
 /// The result of a request that was carried out.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The file that the request asked for.
+    /// The file or socket that the request asked for.
     pub descriptor: Option<OwnedFd>,
-    /// Version of the descriptor's file when the helper opened it.
+    /// Version of the file when the helper opened it.
     pub version: Option<Version>,
 }
 
@@ -135,7 +140,7 @@ impl Request {
         Ok(packet)
     }
 
-    /// Bytes of payload that fit into a packet.
+    /// Number of payload bytes that fit into a packet.
     pub(super) fn room(self) -> usize {
         let head = self.packet(&[]).map_or(0, |head| head.len());
         packets::PACKET_BYTES - head
@@ -146,7 +151,7 @@ impl Request {
         packets::send(&socket, &self.packet(bytes)?)
     }
 
-    /// Sends it, and waits for the answer.
+    /// Sends the request, and waits for the answer.
     pub(super) fn ask(self, socket: impl AsFd, bytes: &[u8]) -> io::Result<Response> {
         self.send(&socket, bytes)?;
         receive_response(socket)
@@ -163,7 +168,7 @@ pub(super) fn receive_order(socket: impl AsFd) -> io::Result<Order> {
     Ok(parse(&packets::receive(socket)?.0)?.0)
 }
 
-/// Sends an answer. Does not wait: a server that does not take its answers gets no more.
+/// Sends an answer without waiting: if a server does not take its answers, sending fails.
 pub fn respond(socket: impl AsFd, response: &Response) -> io::Result<()> {
     let packet = serde_json::to_vec(&response.as_ref().map(|answer| answer.version))?;
     let answer = response.as_ref().ok();
@@ -273,7 +278,7 @@ mod tests {
         assert_eq!(io::Error::from(error).to_string(), Error::Busy.to_string());
     }
 
-    /// In an upgrade, helper and server are of different programs.
+    /// In an upgrade, helper and server run different programs.
     #[test]
     fn programs_that_know_no_versions_are_understood_and_understand() {
         let (a, b) = socket_pair().unwrap();

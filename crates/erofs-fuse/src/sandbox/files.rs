@@ -5,8 +5,8 @@ use std::path::Path;
 
 use confinement::files::{AccessFs, Landlock, beneath, restrict_to};
 
-/// Opened by each serving thread, even by those for a CPU that comes later. IOCTL_DEV is for the
-/// call that binds it to the mount.
+/// Opened by each serving thread, including threads of CPUs that are plugged in later. IOCTL_DEV
+/// permits the ioctl that binds the new descriptor to the mount.
 const FUSE: &str = "/dev/fuse";
 
 /// Lists the CPUs that are online and those that are possible.
@@ -16,12 +16,12 @@ const CPUS: &str = "/sys/devices/system/cpu";
 const SELF: &str = "/proc/self";
 
 /// Read for the CPU of a reader (`/proc/TID/stat`), which `/dev/fuse` does not report. Landlock
-/// still refuses what needs the right to trace another process: its memory, environment and
-/// descriptors.
+/// still denies access that needs the right to trace another process: to its memory, environment
+/// and descriptors.
 const PROC: &str = "/proc";
 
 /// Restricts a server: the calling thread and those it creates. `io_uring` says whether requests
-/// arrive over it.
+/// arrive over io_uring.
 pub(super) fn restrict(io_uring: bool) -> Result<Landlock, String> {
     let processes = if io_uring { SELF } else { PROC };
     let read_write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;

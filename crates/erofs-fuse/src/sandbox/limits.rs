@@ -1,5 +1,5 @@
-//! Limits that allow the threads of this process to be real-time, instead of a capability that
-//! would let them change the priority and the CPUs of any process.
+//! Resource limits that allow the threads of this process to be real-time. They replace a
+//! capability with which the threads could change the priority and the CPUs of any process.
 
 use erofs_engine::Hipri;
 use rustix::io::Errno;
@@ -10,18 +10,18 @@ const LOWEST_REAL_TIME: u64 = 1;
 /// Nice -20: the limit counts from 1 (nice 19) to 40 (nice -20).
 const ALL_OF_NICE: u64 = 40;
 
-/// Limits this process to what its workers need. Call it with all rights; the limits remain when
-/// the rights are gone.
+/// Sets the limits that workers need. Call this with all rights; the limits remain when the rights
+/// are gone.
 ///
 /// # Errors
-/// Real-time priority is refused by the limits.
+/// The limits do not permit real-time priority.
 pub(super) fn set(hipri: Hipri) -> Result<(), Errno> {
     if hipri == Hipri::Off {
         let _ = exactly(Resource::Nice, 0);
         return exactly(Resource::Rtprio, 0);
     }
-    // Without real-time priority nice -20 is next best, and any limit the user may have is better
-    // than none.
+    // Without real-time priority, nice -20 is the next best, and any limit that the user may have
+    // is better than none.
     if exactly(Resource::Nice, ALL_OF_NICE).is_err() {
         let most = getrlimit(Resource::Nice).maximum;
         let _ = exactly(Resource::Nice, most.unwrap_or(ALL_OF_NICE));

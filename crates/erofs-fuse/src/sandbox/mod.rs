@@ -1,18 +1,18 @@
 //! The sandbox of a server: once its image is open, the server may read the image, answer the
 //! kernel, and create and place its own threads. An exploit in an image can reach nothing else.
 //!
-//! Entered by one thread before it reads the first byte of the image and before it creates any
-//! other; all later threads inherit everything. From the outside in:
+//! One thread enters the sandbox before it reads the first byte of the image and before it creates
+//! any other thread; all later threads inherit all restrictions. From the outside in:
 //!
 //! 1. [Limits](limits) allow real-time workers, [capabilities](capabilities) are dropped (except
 //!    CAP_SYS_NICE if the limits cannot be set), and root becomes [`nobody`](user).
-//! 2. No new privileges: no executed program can gain more than this process has.
+//! 2. No new privileges: no executed program can gain more rights than this process has.
 //! 3. [Landlock](files): only the few files that workers need can be opened; no program can be
 //!    executed, no mount changed, no network used, no other process signalled.
 //! 4. [seccomp](calls): only the system calls that serving needs.
 //!
-//! If the kernel or a container refuses one of these, it is left out, with a notice. Another
-//! process mounts and unmounts, the mount helper.
+//! If the kernel or a container refuses one of these restrictions, it is left out, with a notice.
+//! Mounting and unmounting is done by another process, the mount helper.
 
 mod files;
 mod limits;
@@ -47,13 +47,14 @@ figures::figures! {
 }
 
 impl Sandbox {
-    /// No restrictions: `sandbox=off`.
+    /// Creates a sandbox without restrictions, for `sandbox=off`.
     pub(crate) fn off() -> Self {
         Self::default()
     }
 
-    /// The first half: drops capabilities, so that the steps before [`close`](Self::close) run
-    /// without them. They run as the user who mounted, whose files some of them need.
+    /// The first half: drops capabilities, so that the start-up steps before [`close`](Self::close)
+    /// run without them. These steps run as the user who mounted, because some need that user's
+    /// files.
     pub(crate) fn begin(hipri: Hipri) -> Self {
         let mut this = Self::off();
         this.on = true;
@@ -72,7 +73,7 @@ impl Sandbox {
         this
     }
 
-    /// The second half; `io_uring`: whether requests arrive over it.
+    /// The second half. `io_uring` says whether requests arrive over io_uring.
     pub(crate) fn close(&mut self, io_uring: bool) {
         if !self.on {
             return;
@@ -117,7 +118,7 @@ impl Sandbox {
         self.missing.push(format!("{what} ({why})"));
     }
 
-    /// One line if all or part of it is missing.
+    /// One line if all or part of the sandbox is missing.
     pub(crate) fn notice(&self) -> Option<String> {
         if !self.on {
             return Some("sandbox=off: the image is read with all rights of this user".to_owned());
@@ -126,7 +127,7 @@ impl Sandbox {
         (!missing.is_empty()).then(|| format!("the sandbox is incomplete, missing: {missing}"))
     }
 
-    /// For `sandbox=strict`: an error unless all of it is in force.
+    /// For `sandbox=strict`: returns an error unless all restrictions are in force.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         match self.notice() {
             Some(line) => Err(Error::Sandbox(line)),

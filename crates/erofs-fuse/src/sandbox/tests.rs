@@ -1,5 +1,5 @@
 //! Tests in threads that enter the sandbox; the rest of this process stays unrestricted.
-//! `tests/mount/sandboxed.rs` tries what a server is refused.
+//! `tests/mount/sandboxed.rs` tries the calls that a server is refused.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -61,7 +61,7 @@ fn threads_can_be_made_named_placed_and_joined() {
     });
 }
 
-/// If the limits may be set, the capability, which covers all processes, is not kept.
+/// If the limits may be set, the capability is not kept, because it covers all processes.
 #[test]
 fn the_right_to_be_real_time_is_a_limit_where_limits_may_be_set() {
     let had = u64::from_str_radix(&status("CapEff"), 16).unwrap();

@@ -107,7 +107,7 @@ impl Shaped for Transport {
 
 /// Collects the counters, in the daemon.
 pub(crate) struct Reporter {
-    // Weak: the filesystem owns the reporter, and the session owns the filesystem.
+    // Weak, because the filesystem owns the reporter, and the session owns the filesystem.
     engine: Weak<Engine>,
     session: Weak<Session>,
     image: String,
@@ -190,7 +190,7 @@ fn layers(engine: &Engine) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The figures of one file. Waits for the fetching process.
+/// The figures of one file. Waits for the fetcher.
 fn remote_file((url, file): (String, &Arc<RemoteFile>)) -> RemoteFigures {
     let (mut counters, error) = match file.counters() {
         Ok(counters) => (Some(counters), None),

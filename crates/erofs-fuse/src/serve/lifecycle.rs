@@ -1,8 +1,9 @@
 //! Start-up and shut-down of one mount.
 //!
-//! Up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready. Down,
-//! whatever ends it: unmount, end the requests, join the threads, close log and image. If a step
-//! fails, the owners of the earlier ones release them; [`UnmountGuard`] releases the mount.
+//! Start-up: files, signals, sandbox, image, log, mount, handshake, serving threads, ready.
+//! Shut-down, whatever causes it: unmount, end the requests, join the threads, close log and image.
+//! If a step fails, the owners of everything created earlier release it; [`UnmountGuard`] releases
+//! the mount.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,14 +44,15 @@ use crate::request::{MountRequest, Start};
 use crate::sandbox::Sandbox;
 use crate::threads::OnDemand;
 
-/// The time for decoding what launches read when the mount ends.
+/// Time for decoding the reads of launches when the mount ends.
 const LAST_DECODING: Duration = Duration::from_millis(300);
 
-/// Serves an image until the mount is gone. `log` receives faults of the image, `notice` lines for
-/// the user; `ready` is called when programs can use the mount, and informs the helper.
+/// Serves an image until the mount is gone. `log` receives faults of the image, and `notice`
+/// receives lines for the user. `ready` is called when programs can use the mount, and informs the
+/// helper.
 ///
 /// # Errors
-/// One line, which describes the fault. The mount is gone, unless another server had it before.
+/// One line that describes the fault. The mount is gone, unless another server had it before.
 pub fn serve(
     request: &MountRequest,
     start: Start,
@@ -60,7 +62,7 @@ pub fn serve(
     ready: &mut dyn FnMut(&MountHelper) -> Result<(), Error>,
 ) -> Result<(), Error> {
     sys::memory::share_one_heap();
-    // Read now: later neither a non-dumpable process nor the sandbox may.
+    // Read now: later, neither a non-dumpable nor a sandboxed process may read it.
     let _ = rustix::param::page_size();
     origin::remember();
     // A dumpable process that crashes waits for all of its threads before it dies. The thread that
@@ -70,7 +72,7 @@ pub fn serve(
     let options = &request.options;
     let mut restart = Restart::new(request)?;
     let engine = EngineOptions {
-        // This thread watches while it waits.
+        // This thread watches for changes while it waits.
         watches: false,
         ..options.engine.clone()
     };
@@ -82,19 +84,21 @@ pub fn serve(
     };
     let opened = Opened::with(&request.image, &engine, &open)?;
     opened.were_opened_as(&|path| versions.borrow().get(path).copied().flatten());
-    // Blocked before any other thread exists: all threads inherit the mask, and only this one reads
-    // signals.
+    // Block signals before any other thread exists: all threads inherit the mask, and only this
+    // thread reads signals.
     let signals = sys::fuse_signals::ending_signals().map_err(Error::std_io("signalfd"))?;
     if start == Start::First {
         restart = restart.with_memory(helper.in_flight())?;
-        // Before the sandbox, whose user may not be allowed to enter a root directory of mode 0700.
+        // Do this before the sandbox, whose user may not be allowed to enter a root directory of
+        // mode 0700.
         rustix::process::chdir("/").map_err(Error::io("chdir /"))?;
     }
     let mut sandbox = match options.sandbox {
         SandboxMode::On | SandboxMode::Strict => Sandbox::begin(options.engine.hipri),
         SandboxMode::Off => Sandbox::off(),
     };
-    // With the remaining rights: the kernel may allow io_uring only to privileged processes.
+    // Do this with the remaining rights: the kernel may allow io_uring only to privileged
+    // processes.
     let rings = uring::rings(options)?;
     sandbox.close(rings.is_some());
     if options.sandbox == SandboxMode::Strict {
@@ -139,7 +143,7 @@ pub fn serve(
     served
 }
 
-/// If an image was overwritten, that is why it can no longer be read, and the error says so.
+/// Adds to an error that the image was overwritten, which is then the reason why it cannot be read.
 fn with_change(error: erofs_engine::Error, change: Option<Change>) -> Error {
     match change {
         Some(change) => Error::Server(format!("{error}; {}", change.line)),
@@ -180,13 +184,13 @@ impl Serving<'_> {
                 session
             }
             false => {
-                // First: the companion starts with the mount, beside the handshake.
+                // First, because the companion starts with the mount, during the handshake.
                 events = self.events(helper, &image)?;
                 self.mount(helper, &image)?
             }
         };
         let mut unmount = UnmountGuard {
-            // A successor that does not get this far leaves the mount to the next one.
+            // A successor that fails before this point leaves the mount to the next one.
             unmounts: !resumes,
             helper,
         };
@@ -199,7 +203,7 @@ impl Serving<'_> {
             serde_json::to_vec(&reporter.figures(own)?).ok()
         }));
         let nodes = image.nodes();
-        // Before the storing threads have their own descriptor tables.
+        // Do this before the storing threads have their own descriptor tables.
         let keeping = match resumes {
             true => None,
             false => self.decoded(unmount.helper, &image),
@@ -224,8 +228,8 @@ impl Serving<'_> {
             unmount.unmounts = true;
         }
         ready(unmount.helper)?;
-        // This thread starts threads that requests need, and raises workers: on busy CPUs it must
-        // not wait for its turn.
+        // This thread starts threads that requests need, and raises workers, so it must not wait
+        // for its turn on busy CPUs.
         if let Some(workers) = engine.pinned_workers() {
             workers.lead();
         }
@@ -245,7 +249,7 @@ impl Serving<'_> {
             close_soon(engine);
         }
         drop(keeping);
-        // Requests being served end soon, and those after them at once.
+        // Requests that are being served end soon, and later ones end immediately.
         engine.close();
         ended?;
         unmount.unmounts = false;
@@ -274,7 +278,7 @@ impl Serving<'_> {
         let files = Arc::new(FileReadAhead::new(storing.demand()));
         let running = file_read_ahead::start(&files, self.engine, image.nodes(), &mut storing);
         image.set_read_ahead(files);
-        // Only root can copy the mount, and without a copy nothing is listed.
+        // Only root can copy the mount, and without a copy no directory is listed.
         if origin::user().is_root() && self.request.passed_device().is_none() {
             if let Some(events) = events {
                 let directories = DirectoryReadAhead::new(image.nodes().root(), events);
@@ -290,7 +294,7 @@ impl Serving<'_> {
         Ok(Some(running))
     }
 
-    /// Makes a mount of this server's own.
+    /// Creates the mount, for the first server.
     fn mount(
         &mut self,
         helper: &mut MountHelper,
@@ -341,7 +345,7 @@ impl Serving<'_> {
         session.map_err(|source| Error::from(source).at(&self.request.mountpoint))
     }
 
-    /// Keeps the bytes that launches decode, if that is wanted and possible.
+    /// Keeps the decoded bytes of launches, if that is wanted and possible.
     fn decoded(&self, helper: &MountHelper, image: &ErofsFilesystem) -> Option<Keeping> {
         let options = &self.request.options;
         let is_wanted = options.decoded_size.is_some() || decodes_for_long(self.engine);
@@ -356,7 +360,8 @@ impl Serving<'_> {
             .ok()
     }
 
-    /// Tells the companion of the mount what happens: it looks ahead of launches and walks.
+    /// Sets up recording events for the companion of the mount, which looks ahead of launches and
+    /// walks.
     fn events(
         &self,
         helper: &MountHelper,
@@ -374,7 +379,8 @@ impl Serving<'_> {
             let trouble = events.as_ref().err();
             image.set_learns(trouble.map(|error| format!("no read-ahead for launches: {error}")));
         }
-        // For want of memory, or of room in a file by the caller's limits: the mount works without.
+        // There is no memory, or the caller's limits forbid a file of this size. The mount works
+        // without a companion.
         let Ok(events) = events.map(Arc::new) else {
             return Ok(None);
         };
@@ -411,7 +417,7 @@ impl Serving<'_> {
     }
 }
 
-/// Closes the engine after a while: the bytes that launches read are decoded once more, which may
+/// Closes the engine after a while, because the reads of launches are decoded once more, which may
 /// take long for a hostile image.
 fn close_soon(engine: &Arc<Engine>) {
     let engine = Arc::downgrade(engine);
@@ -422,7 +428,7 @@ fn close_soon(engine: &Arc<Engine>) {
         }
     };
     let name = "erofs_close".to_owned();
-    // Without the thread, the end of the mount has to wait for it.
+    // Without the thread, the end of the mount has to wait for the decoding.
     let _ = thread::Builder::new().name(name).spawn(close);
 }
 
@@ -430,7 +436,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     let root = origin::user().is_root();
     Config {
         acl: !options.no_acl && options.kernel_checks(root),
-        // With allow_root the server must know who asks.
+        // With allow_root the server must know the requesting user.
         idmap: options.idmap
             && options.kernel_checks(root)
             && (options.allow_other || !options.allow_root),
@@ -442,7 +448,7 @@ fn config(options: &MountOptions, engine: &Engine) -> Config {
     }
 }
 
-/// `None` if the kernel does not read ahead.
+/// Watches for random faults; `None` if the kernel does not read ahead.
 fn random_faults(options: &MountOptions, session: &Session) -> Option<Arc<RandomFaults>> {
     let window = options.read_ahead_kb.unwrap_or(READ_AHEAD_KB);
     let longest = (u64::from(window) << 10).max(session.protocol().max_request as u64);
@@ -454,7 +460,7 @@ fn decodes_slowly(engine: &Engine) -> bool {
     uses(engine, |algorithm| algorithm != Algorithm::Lz4)
 }
 
-/// Whether decoding takes longer than reading and checking bytes that are kept decoded.
+/// Whether decoding takes longer than reading and checking kept decoded bytes.
 fn decodes_for_long(engine: &Engine) -> bool {
     uses(engine, |algorithm| {
         matches!(algorithm, Algorithm::Lzma | Algorithm::Deflate)

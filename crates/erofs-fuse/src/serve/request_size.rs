@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 
 use crate::options::READ_AHEAD_KB;
 
-/// KiB of the smallest and of the largest value chosen; with pages of 4 KiB, no more than the
-/// latter is allowed by default (`fs.fuse.max_pages_limit`).
+/// Smallest and largest request size that is chosen, in KiB. With pages of 4 KiB, the kernel allows
+/// no more than the latter by default (`fs.fuse.max_pages_limit`).
 const REQUEST_KIB: RangeInclusive<u32> = 256..=1024;
 
 /// Bytes in the largest request.
 ///
-/// Half of the read-ahead window, so that two threads serve it and a reader waits for only half of
-/// it; or all of it, if idle workers help with one request:
+/// Half of the read-ahead window, so that two threads serve a window and a reader waits for only
+/// half of it; or the whole window, if idle workers help with one request:
 /// * over io_uring, where the second of two simultaneous requests goes to the overflow queue, which
 ///   serves it on another CPU;
 /// * with slow codecs, because each of the two requests would wait for the pcluster at their border

@@ -9,11 +9,12 @@ use crate::request::MountRequest;
 /// The outcome of the option `restart`.
 #[derive(Clone, Debug)]
 pub(crate) struct Restart {
-    /// If it cannot be on, that is an error.
+    /// Whether it is an error if restarting is impossible.
     required: bool,
-    /// A process that replaces the mount helper requires it, too.
+    /// Whether restarting is also required by `standby`, for a process that replaces the mount
+    /// helper.
     standby: bool,
-    /// Why it is off; `None` if it is on.
+    /// Why dead servers are not replaced; `None` if they are.
     off: Option<String>,
     /// The process that starts servers.
     helper: Option<i32>,
@@ -35,7 +36,7 @@ figures::figures! {
 }
 
 impl Restart {
-    /// Decides from the options.
+    /// Decides from the options whether servers are to be replaced.
     pub(crate) fn new(request: &MountRequest) -> Result<Self, Error> {
         let options = &request.options;
         if options.io_uring && request.is_remote() {
@@ -57,7 +58,7 @@ impl Restart {
         this.checked()
     }
 
-    /// Turns it off if the memory for requests in flight cannot be created.
+    /// Turns restarting off if the memory for requests in flight cannot be created.
     pub(crate) fn with_memory(mut self, outcome: Result<(), Error>) -> Result<Self, Error> {
         if let (Err(error), None) = (outcome, &self.off) {
             self.off = Some(error.to_string());
@@ -65,7 +66,7 @@ impl Restart {
         self.checked()
     }
 
-    /// Decides from the result of the handshake.
+    /// Decides from the result of the handshake whether servers are replaced.
     pub(crate) fn agreed(mut self, session: &Session) -> Result<Self, Error> {
         if self.is_on() && session.in_flight().is_none() {
             let minor = session.protocol().minor;
@@ -105,7 +106,7 @@ fn parent() -> Option<i32> {
     rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
 }
 
-/// The kernel can send again only what was taken from `/dev/fuse`.
+/// The kernel can resend only requests that were taken from `/dev/fuse`.
 const RING: &str = "over io_uring the kernel cannot resend requests that a dead server had taken";
 
 const REMOTE: &str = "an image at a URL is served over /dev/fuse";

@@ -1,5 +1,5 @@
-//! The threads that take requests: the workers that decompress, or plain threads, and the
-//! additional ones of a mount over io_uring.
+//! Starts the threads that take requests: the workers that decompress, or plain threads, and the
+//! additional threads of a mount over io_uring.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -15,11 +15,11 @@ use crate::options::MountOptions;
 use crate::threads::spawn;
 use crate::threads::with_that_of_workers;
 
-/// Opens the channel of one serving thread, which is pinned to that CPU.
+/// Opens the channel of one serving thread, which is pinned to that CPU if there is one.
 type OpenChannel = fn(&Arc<Session>, Option<usize>) -> io::Result<Channel>;
 
-/// Starts all threads that serve `session`. If requests come over io_uring, returns the channel of
-/// FORGET and INTERRUPT, which io_uring does not carry; the caller serves it.
+/// Starts all threads that serve `session`. If requests come over io_uring, returns the channel for
+/// FORGET and INTERRUPT, which io_uring does not carry; the caller serves this channel.
 pub(crate) fn start(
     engine: &Arc<Engine>,
     session: &Arc<Session>,
@@ -53,12 +53,12 @@ fn start_with(
     }
 }
 
-/// Starts the threads that every mount over io_uring has in addition to its workers. Until they
-/// run, all requests wait.
+/// Starts the threads that every mount over io_uring has in addition to its workers. All requests
+/// wait until these threads run.
 ///
-/// The overflow queue takes requests that a busy worker cannot, with the priority of the workers:
-/// on an idle machine a real-time thread would keep a worker from its part of the previous request.
-/// The second thread keeps the overflow queue from taking single requests.
+/// The overflow thread takes requests that a busy worker cannot. It has the priority of the
+/// workers: on an idle machine a real-time thread would keep a worker from its part of the previous
+/// request. The second thread keeps the overflow thread from taking single requests.
 fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<(), Error> {
     let run = |engine: Weak<Engine>| {
         move |channel: Channel| with_that_of_workers(&engine, || channel.run())
@@ -67,7 +67,7 @@ fn start_overflow_queue(engine: &Arc<Engine>, session: &Arc<Session>) -> Result<
         spawn_channel(name, session, open, run(Arc::downgrade(engine)))
     };
     with_run("erofs_overflow", Session::overflow_channel)?;
-    // Without it requests are still served, more often by the overflow queue.
+    // Without this thread requests are still served, more often by the overflow thread.
     let _ = with_run("erofs_turn", Session::turn_channel);
     Ok(())
 }
@@ -117,7 +117,8 @@ fn attach(workers: &Workers, session: &Arc<Session>, open: OpenChannel) -> Resul
     Ok(())
 }
 
-/// Without workers: starts as many plain threads as there are usable CPUs, named `erofs_reader/N`.
+/// Starts as many plain threads as there are usable CPUs, named `erofs_reader/N`; for mounts
+/// without workers.
 fn start_readers(session: &Arc<Session>, open: OpenChannel) -> Result<(), Error> {
     let count = thread::available_parallelism().map_or(1, usize::from);
     for number in 0..count {

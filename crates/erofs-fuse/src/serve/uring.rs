@@ -1,4 +1,4 @@
-//! Requests over io_uring, if the mount asks for it.
+//! Sets up requests over io_uring, if the mount asks for it.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use fuse_transport::{Rings, Session};
 use crate::error::Error;
 use crate::options::MountOptions;
 
-/// Creates the rings before the sandbox forbids it: one for each CPU, or one for each thread that
-/// serves all CPUs; and the overflow queue's.
+/// Creates the rings before the sandbox forbids it: one for each CPU or for each thread that serves
+/// all CPUs, and one for the overflow queue.
 pub(super) fn rings(options: &MountOptions) -> Result<Option<Rings>, Error> {
     let rings = options.io_uring.then(|| make(options)).transpose();
     rings.map_err(|error| Error::IoUring(error.to_string()))

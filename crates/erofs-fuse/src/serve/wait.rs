@@ -1,5 +1,5 @@
-//! The main thread's work while others serve: it waits for the end of the mount, starts threads on
-//! demand, follows the CPUs, and reads what io_uring does not carry.
+//! The main thread's work while others serve: waits for the end of the mount, starts threads on
+//! demand, follows the CPUs, and takes requests that io_uring does not carry.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::poll::first_ready;
 use crate::protocol::{MountHelper, Order};
 use crate::threads::OnDemand;
 
-/// How long programs may go on using a mount after a signal asked it to end: with the steps that
-/// follow, the end comes within two seconds.
+/// How long programs may keep using a mount after a signal asked it to end. With the steps that
+/// follow, the mount ends within two seconds.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Shortest and longest interval between checks for an idle mount.
@@ -25,17 +25,17 @@ const IDLE_CHECK: [Duration; 2] = [Duration::from_millis(100), Duration::from_se
 /// Everything the main thread watches.
 pub(crate) struct Watched<'w> {
     pub session: &'w Arc<Session>,
-    /// Signals that end the mount; none do in an initramfs.
+    /// Signals that end the mount; `None` in an initramfs, where no signal does.
     pub signals: Option<&'w OwnedFd>,
     pub helper: &'w mut MountHelper,
-    /// The mount ends with its helper, which runs in the foreground.
+    /// Whether the mount ends with its helper, which runs in the foreground.
     pub foreground: bool,
     pub on_demand: &'w mut OnDemand,
     /// The pinned workers, whose CPUs may come and go.
     pub workers: Option<&'w Workers>,
-    /// The engine whose load is judged meanwhile.
+    /// The engine whose load is checked while waiting.
     pub engine: &'w Engine,
-    /// The channel of FORGET and INTERRUPT, unless the serving threads get them.
+    /// The channel for FORGET and INTERRUPT, unless the serving threads take these.
     pub forgets: Option<Channel>,
 }
 
@@ -44,7 +44,7 @@ impl Watched<'_> {
     /// was idle for `timeout`.
     ///
     /// # Errors
-    /// One line if a signal came and the mount could not be unmounted.
+    /// One line if a signal arrived and the mount could not be unmounted.
     pub(crate) fn wait_for_end(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let mut idle = timeout.map(|limit| Idle::new(limit, Instant::now()));
         let (mut cpus, mut load) = (Check::now(), Check::now());
@@ -127,13 +127,13 @@ enum Woken {
     Gone,
     Signal,
     Asked,
-    /// An order, or the end of the helper.
+    /// An order arrived, or the helper ended.
     Order,
-    /// A CPU came or went.
+    /// A CPU was added or removed.
     Cpus,
-    /// Requests come again after a pause.
+    /// Requests arrive again after a pause.
     Load,
-    /// FORGET or INTERRUPT.
+    /// FORGET or INTERRUPT arrived.
     Forget,
     Time,
 }
@@ -149,7 +149,7 @@ fn sleep(sources: &[(Woken, BorrowedFd<'_>)], limit: Option<Duration>) -> Result
 struct Check(Option<Instant>);
 
 impl Check {
-    /// Due at once for the first time: there may have been an event before.
+    /// Creates a check that is due immediately, because an event may have occurred before.
     fn now() -> Self {
         Self(Some(Instant::now()))
     }
@@ -168,7 +168,7 @@ impl Check {
     }
 }
 
-/// Unmounts a mount that has not been used for `limit`, to within an eighth of it.
+/// Unmounts a mount that has not been used for `limit`, with an accuracy of an eighth of `limit`.
 ///
 /// The server only sees requests; a program may also use the kernel's caches. So as root the mount
 /// is marked (umount2(2), MNT_EXPIRE) as soon as requests cease: any use removes the mark.
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Time until a mount expires if its last request comes after `busy`.
+    /// Time until a mount expires if its last request arrives after `busy`.
     fn expires_after(limit: Duration, busy: Duration) -> Duration {
         let begin = Instant::now();
         let (mut idle, mut mount) = (Idle::new(limit, begin), Unused::default());

@@ -1,7 +1,7 @@
-//! Threads that many mounts never need; each is started on first request.
+//! Threads that many mounts never need; each is started when it is first requested.
 //!
-//! The main thread starts them: a requesting thread may be real-time and pinned, which its children
-//! would inherit.
+//! The main thread starts them, because a requesting thread may be real-time and pinned, which its
+//! children would inherit.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl AsFd for OnDemand {
 }
 
 impl Demand {
-    /// Requests the thread, from any thread; all calls after the first cost nothing.
+    /// Requests the thread. May be called from any thread; calls after the first do nothing.
     pub(crate) fn ask(&self) {
         if !self.asked.load(Ordering::Relaxed) && !self.asked.swap(true, Ordering::Release) {
             self.event.wake();

@@ -1,5 +1,5 @@
-//! Threads other than the workers: started with what only they can use (a ring, a private
-//! descriptor table), and with the priority of the workers.
+//! Starts threads other than the workers, with the priority of the workers and with resources that
+//! only they can use (a ring, a private descriptor table).
 
 use std::io;
 use std::sync::{Weak, mpsc};
@@ -12,7 +12,7 @@ use crate::error::Error;
 /// Starts a thread that runs `work` with the result of `prepare`. Returns once `prepare` is done.
 ///
 /// # Errors
-/// One line: the thread cannot be created, or `prepare` failed.
+/// One line, if the thread cannot be created or `prepare` fails.
 pub(crate) fn spawn<T>(
     name: &str,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -32,7 +32,7 @@ pub(crate) fn spawn<T>(
     };
     let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread = thread.map_err(Error::std_io(name))?;
-    // This thread waits for the new one: a real-time thread must not wait for an ordinary one.
+    // This thread waits for the new one, and a real-time thread must not wait for an ordinary one.
     let _ = sys::sched::share_priority(&thread);
     drop(begin);
     let ended = || Err(io::Error::other("the thread ended"));

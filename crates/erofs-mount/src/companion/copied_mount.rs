@@ -1,5 +1,5 @@
 //! The companion's view of the mount: a [detached copy](super::detached_copy), which is dropped
-//! once the mount is gone from the table or nothing needs it.
+//! once the mount is gone from the table or the copy is no longer needed.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,18 +19,17 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// The mount of a companion.
 pub(super) struct CopiedMount {
     mounted: Mounted,
-    /// Signals by poll(2) that the mount table has changed, and holds its current contents: no path
-    /// leads there from the sandbox.
+    /// The mount table, kept open because the sandbox cannot open it. poll(2) signals its changes.
     table: Arc<File>,
     errands: Arc<Errands>,
-    /// Guarded by its own lock: held while a copy is made.
+    /// Guarded by its own lock, which is held while a copy is made.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     root: Option<Arc<OwnedFd>>,
-    /// Whether it is gone for good.
+    /// Whether the mount is gone for good.
     is_gone: bool,
 }
 
@@ -44,7 +43,7 @@ impl CopiedMount {
         })
     }
 
-    /// Keeps a first copy.
+    /// Keeps `root` as the first copy.
     pub(super) fn keep(&self, root: Option<OwnedFd>) {
         self.lock().root = root.map(Arc::new);
     }
@@ -73,7 +72,7 @@ impl Mount for CopiedMount {
             return None;
         }
         if state.root.is_none() {
-            // It may have gone in the meantime.
+            // The mount may be gone by now.
             let root = self.errands.copy().filter(|_| self.is_listed());
             state.root = root.map(Arc::new);
         }

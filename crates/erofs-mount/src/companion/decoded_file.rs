@@ -1,10 +1,11 @@
-//! The file of decoded bytes that launches of an image read: its name, its location, and how it is
-//! replaced.
+//! The file of decoded bytes that launches from an image read: its name, its location, and how it
+//! is replaced.
 //!
-//! Its content is keyed by stored bytes and used for no others. But a server taken over by a
-//! hostile image could write anything. So the helper, which no image reaches, derives the name from
-//! what the kernel says about the image: device, inode number, size, and time of the last change.
-//! For a mount by FUSE or from a network, the kernel would only repeat what a server claims.
+//! Its content is keyed by stored bytes and used for no others, but a server taken over by a
+//! hostile image could write anything. Therefore the helper, which never reads an image, derives
+//! the name from the kernel's information about the image: device, inode number, size, and time of
+//! the last change. On a FUSE or network filesystem the kernel would only repeat the claims of a
+//! server.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,13 +23,13 @@ use erofs_fuse::error::Error;
 /// Suffix of these files' names.
 pub(crate) const END: &str = ".decoded";
 
-/// Bytes that all images together may use.
+/// Maximum size in bytes of the files of all images together.
 const TOTAL: u64 = 512 << 20;
 
 /// One file takes at most this fraction of the free space.
 const SHARE_OF_FREE: u64 = 8;
 
-/// How often one mount may write it.
+/// How many times one mount may write its file.
 const WRITES: usize = 8;
 
 /// Filesystems without a block device that are served by the kernel alone.
@@ -42,19 +43,19 @@ const SERVED_BY_KERNEL: [FsWord; 3] = [
 #[derive(Debug)]
 pub(crate) struct DecodedFile {
     path: PathBuf,
-    /// Common prefix of the names derived from the same file before it was changed.
+    /// Common prefix of the names that are derived from all states of the same image file.
     stem: String,
     /// Size limit of the file.
     limit: u64,
-    /// How often it may still be written.
+    /// How many more times the file may be written.
     writes: usize,
-    /// The file being written, still without a name, and its size.
+    /// The file being written, which has no name yet, and its size.
     next: Option<(File, u64)>,
 }
 
 impl DecodedFile {
-    /// The file for an open image that begins at `offset` of its file; `None` if its bytes cannot
-    /// be kept.
+    /// The file for an open image that begins at `offset` of its file; `None` if decoded bytes of
+    /// this image cannot be kept.
     pub(crate) fn of(image: &OwnedFd, offset: Offset, limit: u64) -> Option<Self> {
         let status = rustix::fs::fstat(image).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -74,15 +75,15 @@ impl DecodedFile {
         Some(Self {
             path: cache_folder().ok()?.join(name),
             stem,
-            // With room for the index and checksums after the entries.
+            // Includes room for the index and checksums after the entries.
             limit: limit + PAGE,
             writes: WRITES,
             next: None,
         })
     }
 
-    /// Opens it for reading, and marks it as used; `None` if it does not exist or is larger than
-    /// allowed. Another user must neither have created it nor be able to read it.
+    /// Opens the file for reading, and marks it as used; `None` if it does not exist or is larger
+    /// than allowed. Another user must neither have created the file nor be able to read it.
     pub(crate) fn open(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
@@ -125,15 +126,15 @@ impl DecodedFile {
         Ok(file.map_err(Error::io(shown()))?.into())
     }
 
-    /// Replaces the previous file with what was added. Files for earlier states of the same image
-    /// are removed.
+    /// Replaces the previous file with the bytes that were added, and removes files for earlier
+    /// states of the same image.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         let none = || refused("there are none");
         let (file, _) = self.next.take().ok_or_else(none)?;
         self.remove();
         let file = format!("/proc/self/fd/{}", file.as_raw_fd());
         match rustix::fs::linkat(CWD, file, CWD, &self.path, AtFlags::SYMLINK_FOLLOW) {
-            // Another mount of the image was faster.
+            // EXIST: another mount of the image was faster.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(Error::io(self.path.display().to_string())(errno)),
         }
@@ -214,7 +215,7 @@ mod tests {
         let mut read = File::from(file.open().unwrap());
         std::io::Read::read_to_string(&mut read, &mut written).unwrap();
         assert_eq!(written, "fourmore");
-        // The next one replaces it.
+        // The next file replaces the previous one.
         file.add(b"next").unwrap();
         file.commit().unwrap();
         assert_eq!(std::fs::read(&file.path).unwrap(), b"next");

@@ -1,5 +1,5 @@
-//! Writes the bytes that launches decode, in a separate process: a fork of the mount helper,
-//! created with the server's first packet, which ends with its socket.
+//! Writes the decoded bytes of launches, in a separate process: a fork of the mount helper, created
+//! when the server's first packet arrives. The process ends when its socket is closed.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,10 +10,10 @@ use erofs_fuse::error::Error;
 use erofs_fuse::packets::socket_pair;
 use erofs_fuse::protocol::{Answer, Request, receive, respond};
 
-/// Its name for `ps`.
+/// The name of the process, as `ps` shows it.
 const NAME: &std::ffi::CStr = c"erofs_decoded";
 
-/// A keeper whose process does not exist yet.
+/// A keeper whose process has not been created yet.
 pub(crate) struct DecodedKeeper {
     socket: OwnedFd,
     file: DecodedFile,
@@ -27,14 +27,14 @@ impl AsFd for DecodedKeeper {
 }
 
 impl DecodedKeeper {
-    /// Creates it; the returned descriptor is for the server.
+    /// Creates the keeper; the returned descriptor is for the server.
     pub(crate) fn new(file: DecodedFile) -> Result<(Self, OwnedFd), Error> {
         let (socket, theirs) = socket_pair()?;
         Ok((Self { socket, file }, theirs))
     }
 
     /// Creates the process. Its output is `null`, so that readers of the helper's output do not
-    /// wait for it. If it cannot be created, the server's requests fail.
+    /// wait for this process. If it cannot be created, the server's requests fail.
     pub(crate) fn wake(mut self, null: &OwnedFd) -> io::Result<ChildProcess> {
         ChildProcess::fork(self.socket, &[null.as_raw_fd()], || {
             let _ = rustix::thread::set_name(NAME);

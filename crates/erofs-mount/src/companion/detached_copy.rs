@@ -1,15 +1,15 @@
-//! A copy of the mount that has no path (open_tree(2)): looking names up in it does not keep the
-//! mount busy, so any program can unmount it at any time.
+//! A copy of the mount that has no path (open_tree(2)). Looking names up in the copy does not keep
+//! the mount busy, so any program can unmount the mount at any time.
 //!
-//! The first one can be made [with the mount](crate::mounting::Made), before that has a path. A
-//! process that resolves the path of the mount uses the mount while it does so. Therefore a
-//! short-lived child process makes the copy in a separate mount namespace: there the path leads to
-//! another copy. Ordinary users get a user namespace along with it; if that is refused, there is no
-//! copy, and no name is looked up.
+//! The first copy can be made [with the mount](crate::mounting::Made), before the mount has a path.
+//! Later, resolving the path of the mount would use the mount. Therefore a short-lived child
+//! process makes a copy in a separate mount namespace, in which the path leads to another copy.
+//! Ordinary users get a user namespace along with it; if that is refused, there is no copy, and no
+//! name is looked up.
 //!
-//! A copy keeps the filesystem, and with it the server, when the mount is unmounted. So it is
-//! dropped as soon as the mount is gone from the table, and when it has not been needed for a while
-//! ([`CopiedMount`](super::copied_mount)).
+//! A copy keeps the filesystem, and with it the server, alive after the mount is unmounted.
+//! Therefore the copy is dropped as soon as the mount is gone from the table, and when the copy has
+//! not been needed for a while ([`CopiedMount`](super::copied_mount)).
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -64,7 +64,7 @@ pub(crate) fn in_own_namespace(place: &Path, device: &str) -> Result<OwnedFd, Er
     let no_link = OpenTreeFlags::from_bits_retain(AtFlags::SYMLINK_NOFOLLOW.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | no_link;
     let copy = open_tree(rustix::fs::CWD, place, flags)?;
-    // By now another mount may cover it, or be at its path.
+    // By now another mount may cover this mount, or be at its path.
     let status = status(&copy, StatxFlags::empty())?;
     let found = makedev(status.stx_dev_major, status.stx_dev_minor);
     match device_number(device) == Some(found) {

@@ -1,5 +1,5 @@
 //! Tasks that a companion cannot do in its sandbox and leaves to the mount helper: copying the
-//! mount, and reading and writing the profile. Each is done by a child of the helper, so that the
+//! mount, and reading and writing the profile. A child of the helper does each of them, so that the
 //! helper does not wait for files.
 
 use std::fs::File;
@@ -22,13 +22,13 @@ use erofs_fuse::error::Error;
 use erofs_fuse::poll::first_ready;
 use erofs_fuse::protocol::{Request, receive_response, respond};
 
-/// The most bytes in a line for the log.
+/// Maximum number of bytes in a line for the log.
 pub(super) const LONGEST_NOTE: usize = 500;
 
-/// How long a companion waits. A file on a network may take long.
+/// How long a companion waits for an errand. A file on a network may take long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The companion's side.
+/// The companion's side of errands.
 pub(super) struct Errands {
     /// Locked from a request to its answer, since several threads ask.
     socket: Mutex<OwnedFd>,
@@ -44,7 +44,7 @@ impl Errands {
         }
     }
 
-    /// A copy of the mount; `None` if it is gone.
+    /// Gets a copy of the mount; `None` if the mount is gone.
     pub(super) fn copy(&self) -> Option<OwnedFd> {
         self.ask(Request::Copy, b"").ok()?
     }
@@ -68,7 +68,8 @@ pub(super) struct StoredProfile {
     pub(super) name: Vec<u8>,
     /// Version of the file when it was last opened.
     pub(super) version: Option<String>,
-    /// The profile that came with the image before this process was started, until it is read.
+    /// The profile that came with the image, if it arrived before this process was started; until
+    /// it is read.
     pub(super) travelling: Option<File>,
 }
 
@@ -105,12 +106,12 @@ impl Store for StoredProfile {
         let socket = &self.errands.socket;
         let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
         let end = line.len().min(LONGEST_NOTE);
-        // Without a log there is nowhere to report that.
+        // If the log cannot be written, there is nowhere to report that.
         let _ = Request::Note.send(&*socket, &line.as_bytes()[..end]);
     }
 }
 
-/// The version of a file that is not there.
+/// The version of a file that does not exist.
 const NONE: &str = "-";
 
 /// Distinguishes a file from one that replaced it.
@@ -120,13 +121,13 @@ fn version(file: &File) -> Option<String> {
     Some(format!("{}.{seconds}.{nanoseconds}", status.st_ino))
 }
 
-/// Memory in which a companion places the text to be written.
+/// Creates the memory in which a companion places the text to be written.
 pub(super) fn text() -> Result<OwnedFd, Error> {
     memfd_create("profile", MemfdFlags::CLOEXEC).map_err(Error::io("memfd_create"))
 }
 
-/// Does an errand in a child, which answers over `socket`. Returns `None` if the request was
-/// refused and has been answered.
+/// Starts a child that does an errand and answers over `socket`. Returns `None` if the request was
+/// refused, which has then been answered.
 pub(super) fn run(
     (request, bytes): (Request, Vec<u8>),
     socket: BorrowedFd<'_>,
@@ -174,9 +175,9 @@ pub(super) fn run(
     started.map_err(refused).ok()
 }
 
-/// `order` is what the companion says: the length of the text, in memory that it may cut meanwhile,
-/// and the version of the file that the text was made from. Nothing is written if there is another
-/// one by now, which is returned.
+/// Writes the profile. `order` comes from the companion: the length of the text, which is in memory
+/// that the companion may truncate meanwhile, and the version of the file from which the text was
+/// made. If the file has another version by now, nothing is written and that file is returned.
 fn write(profile: &ProfileFile, text: &OwnedFd, order: &[u8]) -> Result<Option<OwnedFd>, Error> {
     let order = String::from_utf8_lossy(order);
     let (length, known) = order.split_once(' ').unwrap_or((&order, NONE));

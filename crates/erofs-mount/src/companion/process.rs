@@ -1,9 +1,9 @@
-//! The companion as seen by its parent, the mount helper, and the work of its process: it looks
-//! ahead of the mount's readers ([`look_ahead`]).
+//! The companion's process, which looks ahead of the mount's readers ([`look_ahead`]), and the
+//! parts with which its parent, the mount helper, starts and ends it.
 //!
-//! The process is a fork of the helper. Until there is work, it has read nothing untrusted; then it
-//! copies the mount and enters its own sandbox. If it dies, the mount works without it, and the
-//! next event that it would have to act on starts it again, a limited number of times.
+//! The process is a fork of the helper. It reads nothing untrusted until it has work to do; then it
+//! copies the mount and enters its own sandbox. If the companion dies, the mount works without it,
+//! and the next event that needs the companion starts it again, a limited number of times.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -31,37 +31,37 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Request, receive, respond};
 use erofs_fuse::request::MountRequest;
 
-/// Its name for `ps`.
+/// The name of the process, as `ps` shows it.
 const NAME: &std::ffi::CStr = c"erofs_companion";
 
-/// The most lines that one mount's companion may write to the log.
+/// Maximum number of lines that one mount's companion may write to the log.
 const NOTES: usize = 4;
 
-/// How often it may be started for one mount.
+/// How many times the companion of one mount may be started.
 const STARTS: u32 = 5;
 
-/// How long it may take to write what was learned after the mount has ended: on a busy machine it
-/// may have to wait for a CPU.
+/// How long the companion may take to write profiles after the mount has ended: on a busy machine
+/// it may have to wait for a CPU.
 const END: Duration = Duration::from_secs(10);
 
-/// The most errands at a time. One that has been answered may still be ending.
+/// Maximum number of errands at a time. A child whose errand has been answered may still be ending.
 const ERRANDS: usize = 4;
 
 /// Interval between checks for errands that have ended.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Exit status: it will never have any work in this mount.
+/// Exit status of a companion that will never have work in this mount.
 const NEVER: i32 = 3;
 
 /// The companion of a mount.
 pub(crate) struct CompanionOfMount {
-    /// Given to servers.
+    /// The memory for events, which servers map.
     events: OwnedFd,
     wake: OwnedFd,
-    /// Used by this process, which reads no events.
+    /// The helper's own view of that memory; the helper reads no events.
     reader: Reader,
     text: OwnedFd,
-    /// Set when the mount is made.
+    /// Set once the mount exists.
     mounted: Option<Mounted>,
     profile: Option<ProfileFile>,
     /// The profile that travels with the image.
@@ -79,12 +79,12 @@ pub(crate) struct CompanionOfMount {
 struct Running {
     child: ChildProcess,
     socket: OwnedFd,
-    /// Closed when the mount has ended.
+    /// Closed when the mount has ended, which the companion notices.
     end: Option<OwnedFd>,
 }
 
 impl CompanionOfMount {
-    /// For a mount that is not made yet.
+    /// Creates the companion of a mount that does not exist yet.
     pub(crate) fn new(
         profile: Option<ProfileFile>,
         travelling: Option<OwnedFd>,
@@ -120,7 +120,7 @@ impl CompanionOfMount {
         Ok(this)
     }
 
-    /// Takes a profile that travels with the image and has arrived.
+    /// Takes the profile that travels with the image, once it has arrived.
     pub(crate) fn has_come(&mut self, travelling: OwnedFd) {
         self.travelling = Some(travelling);
         self.reader.announce();
@@ -131,12 +131,12 @@ impl CompanionOfMount {
         self.profile.as_ref()
     }
 
-    /// The place where a server records events.
+    /// A descriptor of the memory where a server records events.
     pub(crate) fn events(&self) -> Result<OwnedFd, Error> {
         self.events.try_clone().map_err(Error::std_io("dup"))
     }
 
-    /// The eventfd by which a server wakes the companion.
+    /// A descriptor of the eventfd by which a server wakes the companion.
     pub(crate) fn wake(&self) -> Result<OwnedFd, Error> {
         self.wake.try_clone().map_err(Error::std_io("dup"))
     }
@@ -144,21 +144,21 @@ impl CompanionOfMount {
     /// Readable when [`attend`](Self::attend) has something to do.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         match &self.running {
-            // More are accepted once one of these has ended.
+            // Accept more errands only after one of these has ended.
             Some(_) if self.errands.len() >= ERRANDS => None,
             Some(running) => Some(running.socket.as_fd()),
-            // An event that should wake it starts it instead.
+            // While no process runs, an event that should wake it starts it instead.
             None => (self.starts < STARTS).then(|| self.wake.as_fd()),
         }
     }
 
-    /// The mount is made: the process may be started when there is work.
+    /// Notes that the mount exists: from now on the process may be started when there is work.
     pub(crate) fn is_mounted(&mut self, mounted: &Mounted) {
         self.mounted = Some(mounted.clone());
     }
 
-    /// Starts the process if launches may be expected, before programs can use the mount, so that
-    /// none gets ahead of it. `copy`: of the mount, if there is one.
+    /// Starts the process if a launch may be expected, before programs can use the mount, so that
+    /// no launch gets ahead of the companion. `copy` is a copy of the mount, if one was made.
     pub(crate) fn start_with(&mut self, copy: Option<OwnedFd>, request: &MountRequest) {
         if self.profile.is_some() {
             self.start(request, copy);
@@ -173,7 +173,7 @@ impl CompanionOfMount {
         let Ok((end, held)) = std::io::pipe() else {
             return;
         };
-        // The others are for the server and for those that wait for the mount.
+        // The other descriptors are for the server and for programs that wait for the mount.
         let named = inherited::named_by_profile(request.options.profile.as_ref());
         let mut kept: Vec<_> = named.into_iter().collect();
         let open = [&self.events, &self.wake, &self.text, &self.null];
@@ -201,7 +201,8 @@ impl CompanionOfMount {
         }
     }
 
-    /// Call this when [`watched`](Self::watched) is readable. Returns a line for the log.
+    /// Does the work that is due. Call this when [`watched`](Self::watched) is readable. Returns a
+    /// line for the log.
     pub(crate) fn attend(&mut self, request: &MountRequest) -> Option<String> {
         let Some(running) = &self.running else {
             self.start(request, None);
@@ -230,7 +231,7 @@ impl CompanionOfMount {
                 );
                 self.errands.extend(child);
             }
-            // It has ended, or no longer behaves as it should.
+            // The companion has ended, or broke the protocol.
             Err(_) => self.end_process(),
         }
         None
@@ -253,7 +254,7 @@ impl CompanionOfMount {
         self.gone();
     }
 
-    /// Ends the processes of a mount helper that is dead. What must be done next starts another.
+    /// Ends the processes of a mount helper that is dead. The next work starts another companion.
     pub(crate) fn is_orphaned(&mut self) {
         self.errands.clear();
         self.end_process();
@@ -271,8 +272,8 @@ impl CompanionOfMount {
             .retain(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// Call this when a child of this process has changed its state. A stopped one could keep the
-    /// mount.
+    /// Reaps children. Call this when a child of this process has changed its state. A stopped
+    /// companion is ended, because it could keep the mount busy.
     pub(crate) fn reap(&mut self) {
         self.reap_errands();
         if self
@@ -287,15 +288,16 @@ impl CompanionOfMount {
         }
     }
 
-    /// The mount failed before it was served, so there is nothing to write. A request of the
-    /// process may have no answer before this process ends as well, so nobody waits for it.
+    /// Kills the companion after the mount failed before it was served, so there is nothing to
+    /// write. Does not wait for the companion: its pending request may not be answered before this
+    /// process ends.
     pub(crate) fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             let _ = running.child.signal(Signal::KILL);
         }
     }
 
-    /// The mount has ended: writes what was learned.
+    /// Lets the companion write its profiles after the mount has ended.
     pub(crate) fn finish(&mut self, request: &MountRequest) {
         let deadline = Instant::now() + END;
         if let Some(running) = &mut self.running {
@@ -303,7 +305,7 @@ impl CompanionOfMount {
         }
         while let Some(running) = &self.running {
             let left = deadline.saturating_duration_since(Instant::now());
-            // A write in progress is completed.
+            // Lets a write in progress complete.
             let limit = if self.errands.is_empty() {
                 left
             } else {
@@ -363,12 +365,12 @@ impl CompanionOfMount {
         let mut known = known.ok().flatten();
         let mut copy = copy;
         if !Companion::has_work(reader, known.as_ref(), &settings) {
-            // While this process sleeps, it would keep the filesystem.
+            // While this process sleeps, the copy would keep the filesystem.
             copy = None;
             if !Companion::wait_for_work(reader, &settings, end) {
                 return Ok(0);
             }
-            // Others may have written it by now.
+            // Other mounts may have written the file by now.
             let opened = open();
             settings.trouble = opened.as_ref().err().map(ToString::to_string);
             known = opened.ok().flatten();
@@ -381,7 +383,7 @@ impl CompanionOfMount {
         let root = match copy.map_or_else(|| detached_copy::copy(mounted), Ok) {
             Ok(root) => Some(root),
             Err(error) if is_mounted() => return Err(error),
-            // The recorded names are those needed most.
+            // The mount is gone, so no more names can be looked up; those recorded are needed most.
             Err(_) => None,
         };
         let mount = CopiedMount::new(mounted.clone(), Arc::clone(&errands))?;

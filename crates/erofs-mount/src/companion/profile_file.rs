@@ -17,36 +17,36 @@ use super::cache_folder::{cache_folder, remove_oldest};
 use erofs_fuse::error::Error;
 use erofs_fuse::options::ProfileLocation;
 
-/// Longest name of a file in the cache folder.
+/// Maximum length of a file name in the cache folder.
 const NAME_BYTES: usize = 128;
 
-/// How often one mount may write profiles.
+/// How many times one mount may write profiles.
 const WRITES: usize = 64;
 
-/// How long another one may write.
+/// How long another mount may hold the lock while it writes.
 const LOCKED: Duration = Duration::from_secs(2);
 
-/// Bytes that the profiles of all images may have together.
+/// Maximum size in bytes of the profiles of all images together.
 const TOTAL: u64 = 64 << 20;
 
-/// The profiles of one mount. The server, which a hostile image may have taken over, chooses one
-/// name in the cache folder, once, and the companion has text written there a few times, within the
-/// limits of profiles.
+/// The profiles of one mount. A server, which a hostile image may have taken over, can choose one
+/// name in the cache folder, once. A companion can have text written to that file a few times,
+/// within the limits of profiles.
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileFile {
     location: ProfileLocation,
-    /// Its path, known since it was first opened.
+    /// Path of the file, once it has been chosen.
     path: Option<PathBuf>,
-    /// How often it may still be written.
+    /// How many more times the file may be written.
     writes: usize,
-    /// Why nothing is learned.
+    /// Why nothing is learned, if nothing is.
     unreachable: Option<String>,
 }
 
 impl ProfileFile {
-    /// Creates it; `mountpoint` is a path where nothing is mounted yet.
+    /// Creates it for `location`; `mountpoint` is a path where nothing is mounted yet.
     pub(crate) fn new(mut location: ProfileLocation, mountpoint: &Path) -> Self {
-        // The target of a symlink is read and replaced.
+        // If the path is a symlink, its target is read and replaced.
         if let ProfileLocation::File(path) = &mut location
             && let Ok(target) = path.canonicalize()
         {
@@ -67,12 +67,12 @@ impl ProfileFile {
         }
     }
 
-    /// Checks that a mount on `mountpoint` leaves the file reachable, and that it exists or can be
-    /// created.
+    /// Checks that a mount on `mountpoint` leaves the file reachable, and that the file exists or
+    /// can be created.
     ///
     /// # Errors
-    /// One line. Reading the file through the mount would wait for the server, which in turn waits
-    /// for the helper.
+    /// One line. A file below the mount point is refused because reading it through the mount would
+    /// wait for the server, which in turn waits for the helper.
     pub(crate) fn check_place(location: &ProfileLocation, mountpoint: &Path) -> Result<(), Error> {
         let (path, option) = match location {
             ProfileLocation::File(path) | ProfileLocation::Recorded(path) => {
@@ -102,8 +102,8 @@ impl ProfileFile {
             .map_err(Error::io(format!("{option}: {}", folder.display())))
     }
 
-    /// Refuses to overwrite a file that the mount names for its profiles but that is something
-    /// else.
+    /// Refuses to overwrite a file that the mount names for its profiles but that contains
+    /// something else.
     fn check_content(path: &Path) -> Result<(), Error> {
         let mut file = Self::new(ProfileLocation::File(path.to_owned()), path);
         file.choose(b"")?;
@@ -121,7 +121,7 @@ impl ProfileFile {
         }
     }
 
-    /// Chooses the file without looking at it. Later calls must name the same file.
+    /// Chooses the file without opening it. Later calls must name the same file.
     pub(crate) fn choose(&mut self, name: &[u8]) -> Result<(), Error> {
         if let Some(why) = &self.unreachable {
             return Err(Error::Profile(why.clone()));
@@ -156,12 +156,12 @@ impl ProfileFile {
         }
     }
 
-    /// Whether any file begins the first launch of the mount.
+    /// Whether reading any file begins the first launch of the mount.
     pub(crate) fn begins_with_any_file(&self) -> bool {
         self.location != ProfileLocation::Learned
     }
 
-    /// Whether anything can be kept in its folder.
+    /// Whether files can be kept in its folder.
     pub(crate) fn is_reachable(&self) -> bool {
         self.unreachable.is_none()
     }
@@ -176,8 +176,8 @@ impl ProfileFile {
         self.path.as_ref().ok_or_else(|| refused("it has no name"))
     }
 
-    /// Keeps other mounts of this user from writing into the folder, for a moment at most: what
-    /// holds the lock longer has stopped. `None` if there is no folder yet.
+    /// Locks the folder against writing by other mounts of this user. Waits for a moment at most: a
+    /// process that holds the lock longer has stopped. `None` if there is no folder yet.
     pub(crate) fn lock(&self) -> Result<Option<OwnedFd>, Error> {
         let folder = self.chosen()?.parent().unwrap_or(Path::new("/"));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -193,7 +193,7 @@ impl ProfileFile {
         Ok(Some(folder))
     }
 
-    /// Writes it atomically. The folder is created if we chose it.
+    /// Writes the file atomically. Creates the folder if it is the cache folder.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > limits::LEARNED_BYTES {
             return Err(refused("it is too large"));
@@ -242,10 +242,10 @@ impl ProfileFile {
     }
 }
 
-/// Whether the missing folder could be created once there is something to write.
+/// Checks whether a missing folder could be created once there is something to write.
 fn can_be_made(folder: &Path) -> Result<(), Error> {
     let above = folder.ancestors().find(|path| path.exists());
-    // A file is not a folder.
+    // Fails if the path is a file instead of a folder.
     let above = above.unwrap_or(Path::new("/")).join(".");
     rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
         let (folder, why) = (folder.display(), io::Error::from(errno));
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The content, if the file exists.
+    /// Opens the file for reading, if it exists.
     fn read(file: &mut ProfileFile) -> Result<Option<OwnedFd>, Error> {
         file.choose(b"")?;
         file.open()
@@ -346,7 +346,7 @@ mod tests {
         assert!(why.contains("not a regular file; left unchanged"), "{why}");
         assert!(file.write(b"x").is_err());
         assert!(!std::fs::metadata(folder.path()).unwrap().is_file());
-        // A symlink stays, and its target is replaced.
+        // A symlink is kept, and its target is replaced.
         std::fs::remove_file(folder.path()).unwrap();
         let target = folder.join("target");
         std::fs::write(&target, b"before").unwrap();
@@ -365,7 +365,7 @@ mod tests {
         assert!(why.contains("a symbolic link; "), "{why}");
     }
 
-    /// As for a new user, who has no ~/.cache.
+    /// This is the case of a new user, who has no ~/.cache.
     #[test]
     fn missing_folders_are_made_for_their_owner_alone() {
         let folder = Folder::new();

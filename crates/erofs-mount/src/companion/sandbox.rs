@@ -1,7 +1,8 @@
-//! The sandbox of a companion: it can open nothing but the mount, and write nothing at all.
+//! The sandbox of a companion: the companion can open nothing but files of the mount, and cannot
+//! write any file.
 //!
-//! Unlike a server it remains the user who mounted, since only that user may
-//! use the mount. Steps that the kernel or a container refuses are left out: a companion reads no
+//! Unlike a server, a companion keeps running as the user who mounted, since only that user may use
+//! the mount. Steps that the kernel or a container refuses are left out: a companion reads no
 //! image.
 
 use std::os::fd::OwnedFd;

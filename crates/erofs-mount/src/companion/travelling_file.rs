@@ -27,9 +27,9 @@ pub fn path_beside(image: &Path) -> PathBuf {
     remote::beside(image, SUFFIX)
 }
 
-/// Opens the profile beside an image in a file, before anything is mounted over it. Symlinks are
-/// followed. Only a regular file is opened: a device could have an effect, and a FIFO would block.
-/// The handle of anything else cannot be read, and its reader reports why.
+/// Opens the profile beside an image file, before anything is mounted over it. Symlinks are
+/// followed. Only regular files are opened, because opening a device could have side effects, and a
+/// FIFO would block. The handle of anything else cannot be read, and its reader reports why.
 pub(crate) fn beside(request: &MountRequest) -> Option<OwnedFd> {
     let image = &request.image;
     let has_path = remote::url(image).is_none() && !request.is_standard_input();

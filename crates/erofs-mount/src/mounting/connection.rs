@@ -2,9 +2,9 @@
 //!
 //! Closing the last descriptor of `/dev/fuse` would do the same, but a killed server may never
 //! close it: its thread that stores pages (FUSE_NOTIFY_STORE) may wait, unkillable, for a page
-//! whose read no thread will answer. The helper sees the end of the socket, which that thread has
-//! closed in its own table. Neither a pidfd (even with PIDFD_THREAD, since Linux 6.15) nor the
-//! parent-death signal (dropped if the server may not signal the helper) comes in time.
+//! whose read no thread will answer. The helper notices that the socket closes, because that thread
+//! has closed it in its own table. Neither a pidfd (even with PIDFD_THREAD, since Linux 6.15) nor
+//! the parent-death signal (dropped if the server may not signal the helper) comes in time.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Creates it from `device`, a descriptor of `/dev/fuse` that is bound to a mount.
+    /// Finds the connection of `device`, a descriptor of `/dev/fuse` that is bound to a mount.
     pub(crate) fn new(device: &OwnedFd) -> Result<Self, Error> {
         let device = rustix::io::fcntl_dupfd_cloexec(device, 0).map_err(Error::io("/dev/fuse"))?;
         Ok(Self { device })
@@ -33,7 +33,7 @@ impl Connection {
     /// Ends every request with an error, even for a mount that was detached.
     pub(crate) fn abort(&self, mounted: &Mounted) -> Result<(), Error> {
         let control = abort_file(&mounted.id.device);
-        // Checked after opening: a number is reused, an open file is not.
+        // Checked after opening, because connection numbers are reused but open files are not.
         if !self.is_alive() {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// False if it was unmounted or aborted.
+    /// Whether the connection is alive: neither unmounted nor aborted.
     pub(crate) fn is_alive(&self) -> bool {
         !has_ended(self.device.as_fd())
     }

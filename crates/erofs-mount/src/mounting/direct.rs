@@ -1,5 +1,5 @@
-//! Mounting as root, by fsopen(2) and related calls: they identify the new mount even if several
-//! programs mount at one place at the same time. mount(2) is used only where they fail.
+//! Mounts as root by fsopen(2) and related calls, which identify the new mount even if several
+//! programs mount at one place at the same time. mount(2) is used only where these calls fail.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,10 +20,10 @@ use super::plan::MountPlan;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// Bytes in a value of fsconfig(2), without the terminating zero.
+/// Maximum length of a value of fsconfig(2) in bytes, without the terminating zero.
 const LONGEST_VALUE: usize = 255;
 
-/// Mounts. `expect`: see [`mount`](super::mount::mount).
+/// Mounts; for `expect` see [`mount`](super::mount::mount).
 pub(crate) fn mount(
     plan: &MountPlan<'_>,
     expect: &mut impl FnMut(ExpectedMount) -> Result<(), Error>,
@@ -76,7 +76,7 @@ pub(crate) fn mount(
     }
 }
 
-/// The root of a mount that has no path yet.
+/// Creates a mount that has no path yet, and returns its root.
 fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result<OwnedFd, Errno> {
     let (kind, subtype) = FSTYPE.split_once('.').unwrap_or((FSTYPE, ""));
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -94,8 +94,8 @@ fn detached(plan: &MountPlan<'_>, source: &CString, options: &Options) -> Result
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// A copy of a mount that has no path. Only as long as the mount has none either: afterwards it may
-/// have peers, whose mounts would appear in the copy.
+/// Copies a mount to one without a path. Works only as long as the mount has no path either:
+/// afterwards the mount may have peers, whose mounts would appear in the copy.
 fn copy(root: &OwnedFd) -> Option<OwnedFd> {
     let empty = OpenTreeFlags::from_bits_retain(AtFlags::EMPTY_PATH.bits());
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | empty;
@@ -128,10 +128,10 @@ fn open_device() -> Result<OwnedFd, Error> {
     })
 }
 
-/// Names, with values for those that have one.
+/// Options by name, with a value for those that have one.
 type Options = Vec<(&'static str, Option<String>)>;
 
-/// The kernel's own options: see Documentation/filesystems/fuse.rst.
+/// The mount options for the kernel: see Documentation/filesystems/fuse.rst.
 fn options(plan: &MountPlan<'_>, device: &OwnedFd) -> Options {
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     let mut options = vec![
@@ -140,7 +140,8 @@ fn options(plan: &MountPlan<'_>, device: &OwnedFd) -> Options {
         ("user_id", Some(uid.as_raw().to_string())),
         ("group_id", Some(gid.as_raw().to_string())),
         ("max_read", Some(plan.max_read.to_string())),
-        // Root mounts for everyone: permissions decide, as for any mount by root.
+        // Root mounts for everyone; permissions decide who may use the mount, as for any mount by
+        // root.
         ("allow_other", None),
     ];
     if plan.default_permissions {

@@ -10,21 +10,22 @@ use rustix::fs::{FlockOperation, flock};
 use erofs_fuse::error::{Error, needs_root};
 use erofs_fuse::options::MountOptions;
 
-/// Only mounts made while this is Y are offered io_uring; a later change does not affect them.
+/// Only mounts made while this parameter is Y are offered io_uring; later changes do not affect
+/// them.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A handshake takes milliseconds. A mount that hangs in its handshake delays others by no more
-/// than this.
+/// How long to wait for another mount's handshake, which normally takes milliseconds. A mount that
+/// hangs in its handshake delays others by no more than this.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// If the kernel has io_uring off and the mount should use it: sets the parameter during the
-/// handshake, and restores it when dropped. The file is locked meanwhile: another mount would see
-/// the parameter enabled, and be too late when this one restores it.
+/// Sets the parameter during the handshake if the kernel has io_uring off and the mount should use
+/// it, and restores the parameter when dropped. The file is locked meanwhile: otherwise another
+/// mount could see the parameter enabled, and make its handshake after this mount has restored it.
 #[derive(Debug)]
 pub(crate) struct EnableUringGuard(File);
 
 impl EnableUringGuard {
-    /// `None` if the parameter need not be changed.
+    /// Sets the parameter; `None` if it need not be changed.
     pub(crate) fn new(options: &MountOptions) -> Result<Option<Self>, Error> {
         if !options.io_uring {
             return Ok(None);
@@ -48,13 +49,13 @@ impl EnableUringGuard {
 impl Drop for EnableUringGuard {
     fn drop(&mut self) {
         let _ = self.0.write_all(b"N");
-        // The server has a copy of the descriptor.
+        // Closing would not release the lock, because the server has a copy of the descriptor.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// For the process that waits for a mount: restores the parameter if the mount helper was killed
-/// during the handshake.
+/// Restores the parameter if the mount helper was killed during the handshake. Used by the process
+/// that waits for the mount.
 #[derive(Debug)]
 pub(crate) struct EnableUringRestorer(Option<File>);
 
@@ -70,7 +71,7 @@ impl EnableUringRestorer {
         Self(options.io_uring.then(open).flatten().filter(was_off))
     }
 
-    /// Call it once the mount helper has ended and nothing is mounted.
+    /// Restores the parameter. Call this once the mount helper has ended and nothing is mounted.
     pub(crate) fn restore(self) {
         if let Some(file) = self.0.filter(lock).filter(|_| is_enabled()) {
             drop(EnableUringGuard(file));

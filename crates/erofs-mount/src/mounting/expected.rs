@@ -9,15 +9,15 @@ use super::umount::{mounts_at, unmount_dead};
 /// A mount that is about to be made, or has been made.
 #[derive(Clone, Debug)]
 pub(crate) enum ExpectedMount {
-    /// This one.
+    /// This mount.
     Known(Mounted),
-    /// The next one at `mountpoint`.
+    /// The next mount at `mountpoint`.
     Next {
         /// Absolute, without symlinks.
         mountpoint: PathBuf,
         /// The mounts that already exist.
         before: Vec<Entry>,
-        /// Made by the kernel's calls, not by fusermount3.
+        /// Whether the mount is made by the kernel's calls, not by fusermount3.
         direct: bool,
     },
 }
@@ -57,7 +57,7 @@ impl ExpectedMount {
         }
     }
 
-    /// Unmounts what was mounted at the path since then, if nobody serves it.
+    /// Unmounts mounts that were added at the path since then, if nobody serves them.
     pub(crate) fn unmount_dead(&self) {
         if let Self::Next {
             mountpoint, before, ..

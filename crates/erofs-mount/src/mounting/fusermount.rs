@@ -1,4 +1,4 @@
-//! Mounting through fusermount3, the set-user-ID program that mounts for users. It opens
+//! Mounts through fusermount3, the set-user-ID program that mounts for users. The program opens
 //! `/dev/fuse`, mounts, and passes the descriptor back over a socket.
 
 use std::ffi::OsString;
@@ -23,10 +23,10 @@ use erofs_fuse::poll::first_ready;
 
 const PROGRAM: &str = "fusermount3";
 
-/// How long it may take; it normally takes milliseconds.
+/// How long fusermount3 may take; it normally takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where to search for it: a service manager may leave these folders out of PATH.
+/// Where to search for the program: a service manager may leave these folders out of PATH.
 const PLACES: [&str; 3] = [PROGRAM, "/usr/bin/fusermount3", "/bin/fusermount3"];
 
 /// Mounts, and returns the descriptor of `/dev/fuse`.
@@ -40,7 +40,8 @@ pub(crate) fn mount(plan: &MountPlan<'_>) -> Result<OwnedFd, Error> {
     .map_err(Error::io("socketpair"))?;
     let helper = start(|command| {
         command.arg("-o").arg(options(plan)).arg("--");
-        // The socket is its standard input, so that no descriptor leaks into other programs.
+        // The socket is the program's standard input, so that no descriptor leaks into other
+        // programs.
         command.arg(&plan.mountpoint).env("_FUSE_COMMFD", "0");
         command.stdin(theirs.try_clone()?).spawn()
     })?;
@@ -132,7 +133,7 @@ fn finish(
             }
         }
     }
-    // It ends a moment after it closes its end of the pipe.
+    // The program ends a moment after it closes its end of the pipe.
     while Instant::now() < deadline {
         if let Some(status) = helper.try_wait().map_err(Error::std_io(PROGRAM))? {
             return Ok((status, output));
@@ -148,7 +149,7 @@ fn is_heard_before(file: impl AsFd, deadline: Instant) -> bool {
     matches!(first_ready(&watched, Some(left)), Ok(Some(_)))
 }
 
-/// Kills it, if permitted: its real user is this one.
+/// Kills the program, which is permitted because its real user is this one; returns the error.
 fn given_up(mut helper: Child, mountpoint: &Path) -> Error {
     let _ = helper.kill();
     let pid = helper.id();
@@ -176,8 +177,8 @@ fn refused(mountpoint: &Path, output: &[u8]) -> Error {
     }
 }
 
-/// Adds a remedy: the program says neither what is wrong with the device nor where the table of
-/// mounts comes from.
+/// Adds a remedy, because the program says neither what is wrong with the device nor where the
+/// table of mounts comes from.
 fn with_remedy(message: String) -> String {
     let remedies = [
         ("/dev/fuse: Permission denied", OPEN_TO_EVERYONE),
@@ -200,7 +201,7 @@ fn not_started(error: io::Error) -> Error {
     }
 }
 
-/// Its output, on one line, without its own name as a prefix.
+/// The program's output on one line, without the program's name as a prefix.
 fn one_line(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     let lines = text

@@ -1,4 +1,4 @@
-//! Identifies a mount, whatever is at its path by now.
+//! The identity of a mount, independent of its path.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,17 +15,17 @@ const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 /// Identifies one mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MountId {
-    /// As in the mount table. The kernel reuses it after an unmount.
+    /// ID in the mount table. The kernel reuses it after an unmount.
     id: u64,
-    /// Never reused; `None` before Linux 6.8.
+    /// ID that is never reused; `None` before Linux 6.8.
     unique: Option<u64>,
     /// `MAJOR:MINOR` of the filesystem; the minor is the number of the FUSE connection.
     pub(crate) device: String,
 }
 
 impl MountId {
-    /// The topmost mount at `path`. Queries only the kernel, not the server, which may not serve
-    /// yet.
+    /// Identifies the topmost mount at `path`. Queries only the kernel, not the server, which may
+    /// not serve yet.
     pub(crate) fn at(path: &Path) -> Result<Self, Error> {
         let root = open_path(path)?;
         let id = id_of(&root)?;
@@ -38,7 +38,7 @@ impl MountId {
         Ok(Self { id, unique, device })
     }
 
-    /// The mount with this root, which may not have a path yet.
+    /// Identifies the mount with this root, which may not have a path yet.
     pub(crate) fn of(root: &OwnedFd) -> Result<Self, Error> {
         let status = table::status(root, StatxFlags::empty()).map_err(Error::io("statx"))?;
         Ok(Self {
@@ -48,20 +48,20 @@ impl MountId {
         })
     }
 
-    /// The mount table's line for this mount; `None` if it is unmounted.
+    /// The mount table's line for this mount; `None` if the mount is unmounted.
     pub(crate) fn find<'t>(&self, table: &'t [Entry]) -> Option<&'t Entry> {
         table
             .iter()
             .find(|entry| entry.id == self.id && entry.device == self.device)
     }
 
-    /// The number in the mount table of the mount that a file is in.
+    /// The ID, in the mount table, of the mount that contains a file.
     pub(crate) fn number_of(file: &OwnedFd) -> Result<u64, Error> {
         id_of(file)
     }
 
-    /// A descriptor of the mount's root, if this mount is the topmost one at `path`. It pins the
-    /// mount: while open, it refers to this mount and no other.
+    /// Opens the mount's root, if this mount is the topmost one at `path`. While open, the
+    /// descriptor keeps the mount and refers to no other.
     pub(crate) fn open(&self, path: &Path) -> Result<Option<OwnedFd>, Error> {
         let root = open_path(path)?;
         let same = id_of(&root)? == self.id && unique_id_of(&root) == self.unique;

@@ -1,6 +1,6 @@
-//! A mount at its place, held through its parent directory, so that the mount that is unmounted
-//! there is the one that the table named. Users who own directories on its path can redirect the
-//! path at any time.
+//! Holds a mount through its parent directory, so that exactly the mount that the table named is
+//! unmounted there. Users who own directories on the mount's path can redirect the path at any
+//! time.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,16 +18,17 @@ use erofs_fuse::error::Error;
 /// A mount that is the topmost one at its place.
 pub(crate) struct Located {
     id: u64,
-    /// Descriptor of its parent directory: a name in it cannot be renamed while a mount is there.
+    /// Descriptor of its parent directory, in which the mount point cannot be renamed while a mount
+    /// is there.
     around: OwnedFd,
     name: PathBuf,
 }
 
 impl Located {
-    /// Finds the mount; `None` if its path leads to another one, or nowhere.
+    /// Finds the mount; `None` if its path leads to another mount, or nowhere.
     ///
     /// # Errors
-    /// Its directory cannot be opened.
+    /// The parent directory cannot be opened.
     pub(crate) fn find(entry: &Entry) -> Result<Option<Self>, Error> {
         let path = &entry.mountpoint;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -47,23 +48,23 @@ impl Located {
         Ok(located.root()?.is_some().then_some(located))
     }
 
-    /// Unmounts it, unless it is busy.
+    /// Unmounts the mount, unless it is busy.
     pub(crate) fn unmount(&self) -> Result<(), Errno> {
-        // A descriptor of its root would keep it busy.
+        // A descriptor of the mount's root would keep it busy.
         let mut path = of_descriptor(&self.around).into_os_string();
         path.push(OsStr::from_bytes(b"/"));
         path.push(&self.name);
         rustix::mount::unmount(&*path, UnmountFlags::NOFOLLOW)
     }
 
-    /// Detaches it from the tree, even if it is busy.
+    /// Detaches the mount from the tree, even if it is busy.
     pub(crate) fn detach(&self) -> Result<(), Errno> {
         let root = self.root().map_err(|_| Errno::NOENT)?;
         let root = root.ok_or(Errno::NOENT)?;
         rustix::mount::unmount(of_descriptor(&root), UnmountFlags::DETACH)
     }
 
-    /// `None` if another mount is at its place by now.
+    /// Opens the mount's root; `None` if another mount is at its place by now.
     fn root(&self) -> Result<Option<OwnedFd>, Error> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.around, &self.name, flags, Mode::empty()) {
@@ -86,7 +87,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// `own/mnt`, `other/mnt` and a mount on each; `None`, with a line, if that needs root.
+    /// Creates `own/mnt`, `other/mnt` and a mount on each; prints a line and returns `None` if that
+    /// needs root.
     fn two_mounts() -> Option<tempfile::TempDir> {
         let place = tempfile::tempdir().unwrap();
         for name in ["own", "other"] {

@@ -1,8 +1,8 @@
 //! Makes one mount and removes it: as root by the kernel's calls, otherwise through fusermount3.
 //!
-//! Exactly the mount that was made is unmounted, whatever is at its path by then ([`Mounted`]);
-//! likewise `erofast umount` unmounts the mount that it examined ([`located`]). A mount that the
-//! caller made ([`passed`]) is neither mounted nor unmounted here.
+//! Only the mount that was made here is unmounted, whatever is at its path by then ([`Mounted`]).
+//! Likewise, `erofast umount` unmounts exactly the mount that it examined ([`located`]). A mount
+//! that the caller made ([`passed`]) is neither mounted nor unmounted here.
 
 mod connection;
 mod direct;

@@ -1,4 +1,4 @@
-//! A mount that was made, and how to unmount it without affecting any other.
+//! An existing mount, and how to unmount it without affecting any other.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -11,37 +11,38 @@ use super::located::of_descriptor;
 use super::{fusermount, table};
 use erofs_fuse::error::Error;
 
-/// A mount that was made. The process that has the descriptor of `/dev/fuse` serves it.
+/// A mount made here. The process that has the descriptor of `/dev/fuse` serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mounted {
     /// Absolute, without symlinks.
     pub(crate) mountpoint: PathBuf,
     pub(crate) id: MountId,
-    /// By the kernel's calls, not by fusermount3.
+    /// Whether the mount was made by the kernel's calls, not by fusermount3.
     direct: bool,
 }
 
-/// A mount that nobody serves yet.
+/// A new mount that is not served yet.
 pub(crate) struct Made {
     pub(crate) mounted: Mounted,
-    /// The descriptor of `/dev/fuse` that is bound to it.
+    /// The descriptor of `/dev/fuse` that is bound to the mount.
     pub(crate) device: OwnedFd,
-    /// A copy of the mount that has no path, made before anybody could use the mount. It keeps the
-    /// filesystem. `None` as an ordinary user, and before Linux 6.15.
+    /// A copy of the mount that has no path, made before any program could use the mount. The copy
+    /// keeps the filesystem alive. `None` for an ordinary user, and before Linux 6.15.
     pub(crate) copy: Option<OwnedFd>,
 }
 
 /// The current place of a mount.
 enum Place {
     Unmounted,
-    /// Another filesystem is mounted on it or below it: unmounting this one would detach that too.
+    /// Another filesystem is mounted on or below this mount: unmounting this one would detach that
+    /// too.
     Covered(PathBuf),
-    /// At this path, with nothing mounted on it.
+    /// The mount is at this path, with nothing mounted on it.
     Top(PathBuf),
 }
 
 impl Mounted {
-    /// A mount by root that is, or is about to be, at `mountpoint`.
+    /// A mount made by root that is, or is about to be, at `mountpoint`.
     pub(crate) fn direct(mountpoint: PathBuf, id: MountId) -> Self {
         Self {
             mountpoint,
@@ -50,8 +51,8 @@ impl Mounted {
         }
     }
 
-    /// The mount that was just made at `mountpoint` and is the topmost one there. If it cannot be
-    /// identified, it is unmounted.
+    /// Identifies the mount that was just made at `mountpoint` and is the topmost one there. If
+    /// that fails, the mount is unmounted.
     pub(crate) fn top(mountpoint: PathBuf, direct: bool) -> Result<Self, Error> {
         let id = MountId::at(&mountpoint).inspect_err(|_| {
             let _ = match direct {
@@ -66,11 +67,11 @@ impl Mounted {
         })
     }
 
-    /// Removes the mount from the tree; programs that use it keep what they have open. No error if
-    /// it is already unmounted.
+    /// Removes the mount from the tree; files that programs have open stay usable. No error if the
+    /// mount is already gone.
     ///
     /// # Errors
-    /// One line, and nothing is unmounted, if another filesystem is mounted on it or below it.
+    /// One line, and nothing is unmounted, if another filesystem is mounted on or below this mount.
     pub(crate) fn detach(&self) -> Result<(), Error> {
         let Some((path, root)) = self.topmost()? else {
             return Ok(());
@@ -82,12 +83,14 @@ impl Mounted {
         unmount(&of_descriptor(&root), UnmountFlags::DETACH, &path)
     }
 
-    /// Marks it as unused, a mark that any use removes; an error if it is in use. As root only.
+    /// Marks the mount as unused; any use removes the mark. An error if the mount is in use. As
+    /// root only.
     pub(crate) fn mark(&self) -> Result<(), Error> {
         if !self.direct {
             return Ok(());
         }
-        // Opening it is a use too: it removes any earlier mark, which would unmount it.
+        // Opening the mount is a use too. It removes any earlier mark, with which the call below
+        // would unmount the mount.
         drop(self.topmost()?);
         match self.expire() {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -95,11 +98,11 @@ impl Mounted {
         }
     }
 
-    /// Unmounts it if it was not used since [`mark`](Self::mark) (as root) or is not in use
-    /// (otherwise).
+    /// Unmounts, as root if the mount was not used since [`mark`](Self::mark), otherwise if it is
+    /// not in use.
     ///
-    /// Works by path, since a descriptor would count as a use. A mount that comes to this path
-    /// meanwhile is safe: the kernel's first MNT_EXPIRE only marks a mount.
+    /// This works by path, since a descriptor would count as a use. Another mount that appears at
+    /// this path meanwhile is safe, because the kernel's first MNT_EXPIRE only marks a mount.
     pub(crate) fn expire(&self) -> Result<(), Error> {
         match self.place()? {
             Place::Unmounted => Ok(()),

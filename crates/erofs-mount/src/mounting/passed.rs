@@ -1,8 +1,8 @@
-//! A mount that the caller made: `/dev/fd/N` instead of a mount point, as in libfuse.
+//! A mount that the caller made, named by `/dev/fd/N` instead of a mount point, as in libfuse.
 //!
-//! The caller has opened `/dev/fuse` as descriptor N, called mount(2) with `fd=N`, and starts the
-//! program with N open, so that the program needs no right to mount. Nothing is mounted or
-//! unmounted here.
+//! The caller has opened `/dev/fuse` as descriptor N, has called mount(2) with `fd=N`, and starts
+//! the program with N open. So the program needs no right to mount. Nothing is mounted or unmounted
+//! here.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

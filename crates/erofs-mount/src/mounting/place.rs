@@ -1,6 +1,7 @@
 //! The mount that a path leads to.
 //!
-//! Each step of a path may wait for a server that has stopped, even one of another filesystem.
+//! Resolving a path may wait at each step for a server that has stopped, even the server of another
+//! filesystem.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,8 +29,8 @@ pub(crate) fn mounts_at(path: &Path) -> Result<Vec<Entry>, Error> {
     within(path, |path| table::at(&absolute(path)?))?
 }
 
-/// The mount point of the erofast mount that contains a file; `None` if it is in none, and for a
-/// mount point itself. Since Linux 5.8.
+/// The mount point of the erofast mount that contains a file; `None` if no such mount does, and for
+/// a mount point itself. Since Linux 5.8.
 ///
 /// A file that cannot be reached because its server does not answer counts as in the mount that its
 /// path names.

@@ -69,7 +69,8 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
         let why = "the root directory cannot be mounted over";
         return Err(Error::mountpoint(path, why));
     }
-    // A mount over them would be read before it is served: the server and the helper need them.
+    // The server and the helper need these filesystems, so a mount over them would be read before
+    // it is served.
     let needed = [PROC_SUPER_MAGIC, libc::SYSFS_MAGIC];
     if fstatfs(handle).is_ok_and(|it| needed.contains(&it.f_type)) {
         let why = "in a kernel filesystem that the mount itself needs";
@@ -78,8 +79,8 @@ fn usable_mountpoint(path: &Path) -> Result<PathBuf, Error> {
     Ok(real)
 }
 
-/// Whether the daemon of the mount at `path` died. A child process asks: a thread that waits for a
-/// server that never answers would keep this process from ever creating another one.
+/// Whether the daemon of the mount at `path` died. A child process asks, because a thread that
+/// waits for a server that never answers would keep this process from ever forking.
 fn is_dead(path: &Path) -> bool {
     let Some((end, _)) = std::io::pipe().ok().filter(|_| !table::has_no_mount(path)) else {
         return false;

@@ -8,12 +8,12 @@ use super::mounted::Mounted;
 use erofs_fuse::error::{Error, needs_root};
 use erofs_fuse::options::{MountOptions, READ_AHEAD_KB};
 
-/// While a profile is recorded, in KiB, as the kernel has it for any mount: of more a launch needs
-/// less.
+/// Read-ahead in KiB while a profile is recorded: the kernel's default for any mount. With larger
+/// windows, launches would need a smaller part of each.
 const RECORDED_KB: u32 = 128;
 
-/// Sets the read-ahead of a mount, which only root may do. Unless a value was requested, a refusal
-/// is not an error: everything works with smaller requests.
+/// Sets the read-ahead of a mount, which only root may do. A refusal is an error only if a value
+/// was requested, because everything works with smaller requests.
 pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error> {
     let asked = options.read_ahead_kb;
     let kib = asked.unwrap_or(match options.records() {
@@ -30,13 +30,13 @@ pub(crate) fn set(mounted: &Mounted, options: &MountOptions) -> Result<(), Error
     }
 }
 
-/// The file that sets it, in KiB; `None` if access is refused.
+/// Opens the file that sets the read-ahead, in KiB; `None` if access is refused.
 pub(crate) fn open(mounted: &Mounted) -> Option<OwnedFd> {
     let file = OpenOptions::new().write(true).open(path(mounted));
     file.ok().map(OwnedFd::from)
 }
 
-/// The file that has it, in KiB.
+/// Opens the file that contains the read-ahead, in KiB, for reading.
 pub(crate) fn open_to_read(mounted: &Mounted) -> Option<File> {
     File::open(path(mounted)).ok()
 }

@@ -16,10 +16,11 @@ use rustix::io::Errno;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long a daemon may take to show that it is alive. For a dead one the kernel answers at once.
+/// How long a daemon may take to show that it is alive. For a dead daemon the kernel answers
+/// immediately.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
 
-/// One line of `/proc/self/mountinfo`: the fields in use.
+/// One line of `/proc/self/mountinfo`: the fields used here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     /// Mount ID. The kernel reuses it after an unmount.
@@ -40,13 +41,13 @@ pub(crate) struct Entry {
     pub(crate) user_id: Option<u32>,
 }
 
-/// All mounts.
+/// Reads all mounts.
 pub(crate) fn read() -> Result<Vec<Entry>, Error> {
     const TABLE: &str = "/proc/self/mountinfo";
     read_from(&File::open(TABLE).map_err(Error::std_io(TABLE))?)
 }
 
-/// All mounts that the open table currently lists.
+/// Reads all mounts that the open table currently lists.
 pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
     let mut table = Vec::new();
     let read = file.rewind().and_then(|()| file.read_to_end(&mut table));
@@ -55,8 +56,8 @@ pub(crate) fn read_from(mut file: &File) -> Result<Vec<Entry>, Error> {
     Ok(lines.filter_map(parse).collect())
 }
 
-/// The mounts at `path`. Reading the table takes longer with each mount of the machine, so it is
-/// skipped if the kernel says that there is none.
+/// The mounts at `path`. Reading the table takes longer the more mounts there are, so the table is
+/// not read if the kernel says that nothing is mounted at `path`.
 pub(crate) fn at(path: &Path) -> Result<Vec<Entry>, Error> {
     if has_no_mount(path) {
         return Ok(Vec::new());
@@ -93,11 +94,12 @@ fn top_of<'t>(table: &'t [Entry], path: &Path) -> Option<&'t Entry> {
     stack.iter().rfind(|entry| !is_covered(entry)).copied()
 }
 
-/// The mount points of all erofast mounts that this user may query: as root all, otherwise the
-/// user's own. A covered one cannot be reached; one that is bound to several places counts once.
+/// The mount points of all erofast mounts that this user may query: for root all, otherwise the
+/// user's own. A covered mount cannot be reached and is left out; a mount that is bound to several
+/// places counts once.
 ///
 /// # Errors
-/// One line: the mount table cannot be read.
+/// One line, if the mount table cannot be read.
 pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
     let own = own()?.into_iter();
     Ok(own.map(|entry| entry.mountpoint).collect())
@@ -106,7 +108,7 @@ pub fn mountpoints() -> Result<Vec<PathBuf>, Error> {
 /// The number of other users' erofast mounts that this user can see.
 ///
 /// # Errors
-/// One line: there is no mount table.
+/// One line, if there is no mount table.
 pub fn mounts_of_others() -> Result<usize, Error> {
     let own = own()?;
     let is_of_others = |entry: &&Entry| {
@@ -132,7 +134,7 @@ pub(crate) fn own() -> Result<Vec<Entry>, Error> {
     Ok(own.cloned().collect())
 }
 
-/// Where a version 1 controller's cgroups are mounted or, with no name, those of version 2.
+/// Where the cgroups of a version 1 controller are mounted; with an empty name, those of version 2.
 pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     let mut table = read().ok()?.into_iter();
     let entry = table.find(|entry| match controller {
@@ -145,7 +147,7 @@ pub(crate) fn cgroup_folder(controller: &str) -> Option<PathBuf> {
     Some(entry.mountpoint)
 }
 
-/// The mount point of the erofast mount that contains a file; may wait for its server.
+/// The mount point of the erofast mount that contains a file. May wait for the mount's server.
 pub(crate) fn mountpoint_of(path: &Path) -> Option<PathBuf> {
     if !has_no_mount(path) {
         return None;
@@ -167,9 +169,9 @@ pub(crate) fn covered_notice(path: &Path) -> Option<String> {
     })
 }
 
-/// Whether the daemon of the mount at `path` died. Attributes and directories may still come from
-/// the kernel's caches; statfs(2) always asks the daemon. A daemon that does not answer is not
-/// dead.
+/// Whether the daemon of the mount at `path` died. Uses statfs(2), which always asks the daemon;
+/// attributes and directories may still come from the kernel's caches. A daemon that does not
+/// answer is not dead.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let path = path.to_owned();
     answer_within(ANSWER, move || says_dead(&path)) == Some(true)
@@ -180,8 +182,8 @@ pub(crate) fn says_dead(path: &Path) -> bool {
     handle(path).and_then(rustix::fs::fstatfs).err() == Some(Errno::NOTCONN)
 }
 
-/// Asks a server that may not answer; `None` if it does not within this time, or if no thread can
-/// be created.
+/// Asks a server that may not answer. `None` if it does not answer within this time, or if no
+/// thread can be created.
 pub(crate) fn answer_within<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce() -> T + Send + 'static,
@@ -192,8 +194,8 @@ pub(crate) fn answer_within<T: Send + 'static>(
     receiver.recv_timeout(limit).ok()
 }
 
-/// A handle on what is at `path`. Unlike statfs(2) or statx(2) on the path, it does not trigger an
-/// automount: systemd's would wait for the mount that is just being made there.
+/// Opens a handle on the file at `path`. Unlike statfs(2) or statx(2) on the path, this does not
+/// trigger an automount: systemd's would wait for the mount that is just being made there.
 pub(crate) fn handle(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
@@ -210,8 +212,8 @@ pub(crate) fn device_number(device: &str) -> Option<u64> {
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Fields: ID, parent, device, root, mount point, options, optional fields, "-", type, source,
-/// more.
+/// Parses a line. Fields: ID, parent, device, root, mount point, options, optional fields, "-",
+/// type, source, more.
 fn parse(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse().ok();
@@ -241,7 +243,7 @@ fn user_id(options: &[u8]) -> Option<u32> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Whitespace and backslashes are written as three octal digits.
+/// Decodes whitespace and backslashes, which are written as three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

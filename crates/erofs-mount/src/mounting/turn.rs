@@ -1,9 +1,9 @@
 //! Asks the servers of other users one question at a time.
 //!
-//! A server that takes a request and never answers it blocks the process that asked, whatever
-//! signal that process gets, until the server ends. So root asks another user's server only if
-//! nothing else of root is waiting for it: at most one process is left behind, however often it is
-//! asked.
+//! A server that takes a request and never answers it blocks the requesting process until the
+//! server ends, even if that process is killed. So root asks another user's server only if no other
+//! process of root is waiting for that server. At most one process is left behind, however often
+//! the server is asked.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -19,21 +19,21 @@ use super::place::top_mount;
 /// Only root may write there, so that no other user can take a turn.
 const FOLDER: &str = "/run/erofast";
 
-/// How long another question may take; this one must take less in total.
+/// How long to wait for another question to end; asking must take less in total.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Interval between checks.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Held while a server is asked; if a process cannot end, its lock stays.
+/// The lock held while a server is asked; if the asking process cannot end, its lock stays.
 pub(crate) struct Turn(Option<(File, PathBuf)>);
 
 impl Turn {
-    /// Takes the turn at the mount at a path. Servers of this user need none, and without the
-    /// folder there is none.
+    /// Takes the turn for the mount at a path. Servers of this user need no turn, and without the
+    /// folder no turn is taken.
     ///
     /// # Errors
-    /// EBUSY: another process is waiting for an answer of this server.
+    /// EBUSY, if another process is waiting for an answer of this server.
     pub(crate) fn of(path: &Path) -> Result<Self, Errno> {
         let is_root = rustix::process::geteuid().is_root();
         let mount = is_root.then(|| top_mount(path).ok().flatten()).flatten();
@@ -55,7 +55,8 @@ impl Turn {
         Ok(Self(Some((file, place))))
     }
 
-    /// Whether a process that asked the server of a mount still waits. What it left goes.
+    /// Whether a process that asked the server of a mount still waits. Removes the lock's file in
+    /// any case.
     pub(super) fn is_stuck(device: &str) -> bool {
         let place = place_of(device);
         let Ok(file) = File::open(&place) else {
@@ -66,7 +67,7 @@ impl Turn {
         lock.is_err()
     }
 
-    /// Ends the turn: the server has answered.
+    /// Ends the turn after the server has answered.
     pub(crate) fn end(self) {
         if let Some((_, place)) = &self.0 {
             let _ = std::fs::remove_file(place);

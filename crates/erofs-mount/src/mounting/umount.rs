@@ -15,15 +15,15 @@ use super::users::Users;
 use erofs_fuse::error::Error;
 use erofs_fuse::request::FSTYPE;
 
-/// How long a program that reads a mount's counters uses the mount.
+/// How long a program may use a mount to read its counters.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How long a server may take to end after its helper was killed. A server still running then
-/// belongs to another mount.
+/// How long a server may take to end after its helper was killed. A server that runs longer belongs
+/// to another mount.
 const DYING: Duration = Duration::from_secs(2);
 
-/// Unmounts an erofast mount; with `lazy` at once, even if it is busy. Returns `MAJOR:MINOR` of
-/// what was unmounted, and the user who mounted it.
+/// Unmounts an erofast mount; with `lazy` immediately, even if the mount is busy. Returns the
+/// `MAJOR:MINOR` of the filesystem and the user who mounted it.
 pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), Error> {
     let entry = match place::top_mount(path)? {
         None => {
@@ -38,8 +38,8 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
         Some(entry) => entry,
     };
     let outcome = match unmount(&entry, lazy) {
-        // Programs that keep a dead mount busy only get errors from it. The server is asked only
-        // now, since it may not answer.
+        // Programs that keep a dead mount busy get only errors from it. Ask the server only now,
+        // since it may not answer.
         Err(Error::Busy) if covering(&entry).is_none() && table::is_dead(path) => {
             unmount(&entry, true)
         }
@@ -49,21 +49,22 @@ pub(crate) fn umount(path: &Path, lazy: bool) -> Result<(String, Option<u32>), E
     outcome.map(|()| (entry.device, entry.user_id))
 }
 
-/// Whether the filesystem `MAJOR:MINOR` still exists, at any path or at none: overlays use their
-/// layers after these were unmounted.
+/// Whether the filesystem `MAJOR:MINOR` still exists, at any path or at none: overlays keep using
+/// their layers after the layers' mounts are gone.
 pub(crate) fn is_in_use(device: &str) -> bool {
     Path::new("/sys/class/bdi").join(device).exists()
 }
 
-/// Unmounts once programs that use a mount only for a moment are gone: those of this name, such as
-/// `erofast stat`, and those that end before they are found.
+/// Unmounts once programs that use the mount only for a moment are gone: programs with the name of
+/// this one, such as `erofast stat`, and programs that end before they are found.
 fn wait_for_users(path: &Path, entry: &Entry) -> Result<(), Error> {
     let begin = Instant::now();
     loop {
         let users = Users::of(&entry.device);
         let stay = covering(entry).is_some() || !users.have_this_name();
         if !stay && Turn::is_stuck(&entry.device) {
-            // Nobody else uses it, and what asked its server cannot end before that does.
+            // No other program uses the mount, and the process that asked its server cannot end
+            // before the server does.
             return unmount(entry, true);
         }
         if stay || begin.elapsed() > MOMENT {
@@ -82,11 +83,12 @@ pub(crate) fn mounts_at(path: &Path) -> Vec<Entry> {
 }
 
 /// Unmounts the mounts added at a path since `before`, if their server is dead or dies soon, or if
-/// they are on the devices `given_up`: a server that was killed in a frozen cgroup is not dead.
+/// their devices are in `given_up`: a server that was killed in a frozen cgroup is not dead yet.
 pub(crate) fn unmount_dead(path: &Path, before: &[Entry], given_up: &[String]) {
     let begin = Instant::now();
     let is_new = |entry: &Entry| entry.fstype == FSTYPE && !before.contains(entry);
-    // The topmost comes last; those below it cannot be asked whether they are dead.
+    // The topmost mount comes last; servers of mounts below it cannot be asked whether they are
+    // dead.
     while let Some(entry) = mounts_at(path).iter().rfind(|entry| is_new(entry)) {
         if given_up.contains(&entry.device) || table::is_dead(&entry.mountpoint) {
             if unmount(entry, true).is_err() {
@@ -122,7 +124,8 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     };
     unmounted.map_err(|errno| match errno {
         Errno::BUSY => Error::Busy,
-        // A user namespace cannot uncover what is below the mounts that it was created with.
+        // A user namespace cannot remove a mount that it was created with, which would uncover the
+        // files below.
         Errno::INVAL => {
             let why = "mounted in another mount namespace, which has to unmount it";
             Error::mountpoint(place, why)
@@ -131,7 +134,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
     })
 }
 
-/// The users that keep a mount busy, as far as this user may know.
+/// An error that names the programs that keep a mount busy, as far as this user may know.
 fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     if let Some(other) = covering(entry) {
         return Error::covered(path, &other.mountpoint);
@@ -147,7 +150,7 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
     Error::mountpoint(path, why)
 }
 
-/// A mount on it or below it.
+/// A mount on or below this one.
 fn covering(entry: &Entry) -> Option<Entry> {
     let table = table::read().unwrap_or_default();
     table.into_iter().find(|other| other.parent == entry.id)

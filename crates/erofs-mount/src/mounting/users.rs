@@ -1,9 +1,9 @@
-//! The programs that keep a mount busy, found as fuser(1) does: by open files, mappings, and the
-//! working or root directory of a process.
+//! Finds the programs that keep a mount busy, as fuser(1) does: by open files, mappings, and the
+//! working and root directories of processes.
 //!
-//! Reading `/proc/PID/maps` waits for the process if one of its threads waits for a page with the
-//! address space locked, such as a page of a mount whose server has stopped. So a separate thread
-//! reads it, and is left behind if it took too long.
+//! Reading `/proc/PID/maps` blocks if a thread of the process holds the lock of its address space
+//! while it waits for a page, such as a page of a mount whose server has stopped. So a separate
+//! thread reads the file, and is left behind if it takes too long.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -17,14 +17,14 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use super::table;
 
-/// Most programs that are named; there may be more.
+/// Maximum number of programs that are named; there may be more.
 const NAMED: usize = 5;
 
-/// Far longer than reading `/proc` takes if nothing waits.
+/// Time limit, far longer than reading `/proc` takes if nothing blocks.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// The programs that use a filesystem, of those that this process may inspect, except itself and
-/// the process of this command that waits for it.
+/// The programs that use a filesystem, as far as this process may inspect them. This process, and
+/// the process of this command that waits for it, are left out.
 pub(crate) struct Users(Vec<(u32, String)>);
 
 impl Users {
@@ -46,7 +46,7 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Whether all have the name of this program.
+    /// Whether all of them have the name of this program.
     pub(crate) fn have_this_name(&self) -> bool {
         let own = name(std::process::id());
         self.0.iter().all(|(_, name)| *name == own)
@@ -67,15 +67,15 @@ impl Display for Users {
     }
 }
 
-/// The items that `work` sends until it ends or `limit` has passed; in the latter case its thread
-/// is left behind.
+/// Collects the items that `work` sends until it ends or `limit` has passed. In the latter case the
+/// thread of `work` is left behind.
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce(&Sender<T>) + Send + 'static,
 ) -> Vec<T> {
     let deadline = Instant::now() + limit;
     let (sender, receiver) = mpsc::channel();
-    // If no thread can be created, nothing is found.
+    // If no thread can be created, no program is found.
     let _ = thread::Builder::new().spawn(move || work(&sender));
     let left = || deadline.saturating_duration_since(Instant::now());
     std::iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
@@ -88,7 +88,7 @@ fn scan(pids: Vec<u32>, device: u64, found: &Sender<(u32, String)>) {
         others.retain(|pid| {
             let is_user = uses(&process(*pid), device);
             if is_user {
-                // Fails only after the time limit.
+                // Sending fails only after the time limit.
                 let _ = found.send((*pid, name(*pid)));
             }
             !is_user

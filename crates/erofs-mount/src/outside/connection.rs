@@ -1,5 +1,5 @@
-//! The processes that hold the FUSE connection of a mount, according to their `fdinfo`. This is
-//! evidence if the mount helper, which has a record of the mount, is gone. Since Linux 6.9.
+//! Finds the processes that hold the FUSE connection of a mount, by their `fdinfo`. Used if the
+//! mount helper, which has a record of the mount, is gone. Since Linux 6.9.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustix::process::Pid;
 use super::process::{self, Process};
 use crate::mounting::answer_within;
 
-/// Far longer than reading `/proc` takes.
+/// Time limit of the search, far longer than reading `/proc` takes.
 const SEARCH: Duration = Duration::from_secs(2);
 
 /// The only process that holds the connection of the mount `MAJOR:MINOR`; `None` if there are
@@ -42,7 +42,7 @@ pub(crate) fn stopped_holder(device: &str) -> Option<Pid> {
 
 /// Whether a process holds the connection of the mount `MAJOR:MINOR`.
 pub(super) fn holds(process: &Process, device: &str) -> bool {
-    // The kernel shows the number of the filesystem; its major one is 0.
+    // The kernel shows the device number of the filesystem, whose major number is 0.
     let minor = device.strip_prefix("0:");
     minor.is_some_and(|minor| connections(process).any(|number| number == minor))
 }

@@ -1,4 +1,4 @@
-//! A process that this one started, and its descendants: whether they run, and how they end.
+//! A child of this process and its descendants: whether they run, and how to end them.
 
 use rustix::process::{Pid, Signal};
 
@@ -11,14 +11,14 @@ pub(crate) struct Family(Process);
 /// The result of one check of these processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Look {
-    /// Grows whenever one of their threads runs.
+    /// Number of context switches of their threads, which grows whenever a thread runs.
     pub(crate) switches: u64,
-    /// One that cannot run, and the remedy.
+    /// Description of a process that cannot run, with the remedy.
     pub(crate) stopped: Option<String>,
 }
 
 impl Look {
-    /// Combines it with a check of more processes.
+    /// Combines the result with that of more processes.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             switches: self.switches + other.switches,
@@ -28,7 +28,7 @@ impl Look {
 }
 
 impl Family {
-    /// `None` if it has ended.
+    /// The child with this ID and its descendants; `None` if the child has ended.
     pub(crate) fn of(child: u32) -> Option<Self> {
         let pid = Pid::from_raw(child.try_into().ok()?)?;
         Process::open(pid).map(Self)
@@ -55,17 +55,17 @@ impl Family {
         }
     }
 
-    /// Whether the first of them holds the connection of the mount `MAJOR:MINOR`.
+    /// Whether the child itself holds the connection of the mount `MAJOR:MINOR`.
     pub(crate) fn holds(&self, device: &str) -> bool {
         connection::holds(&self.0, device)
     }
 
-    /// Kills all of them. A process in a frozen cgroup of version 1 ends when that is thawed,
-    /// before it does anything else.
+    /// Kills the child and its descendants. A process in a frozen cgroup of version 1 ends when the
+    /// cgroup is thawed, before the process does anything else.
     pub(crate) fn kill(&self) {
         let all = self.all();
         for process in [&self.0].into_iter().chain(&all) {
-            // Fails only for processes that have ended.
+            // This fails only for processes that have ended.
             let _ = process.signal(Signal::KILL);
         }
     }

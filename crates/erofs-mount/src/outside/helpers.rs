@@ -1,8 +1,9 @@
-//! The mount helpers of a user, found by their records.
+//! Finds the mount helpers of a user by their records.
 //!
-//! The evidence needs only one property, that no other user can fabricate it: the process has only
-//! the IDs of the user who mounted, the record is a file in memory that such a process created, and
-//! both are held by descriptors. Users can mislead others only about their own mounts.
+//! It must be impossible for other users to fabricate a helper. Therefore the process must have
+//! only the IDs of the user who mounted, and the record must be a file in memory that such a
+//! process created. Both are held by descriptors. Users can mislead others only about their own
+//! mounts.
 
 use std::cmp::Reverse;
 use std::thread;
@@ -15,23 +16,24 @@ use super::record::{NAME as NAME_OF_RECORD, Record};
 use crate::mounting::answer_within;
 use erofs_fuse::error::Error;
 
-/// Far longer than reading `/proc` takes; a user may have many processes with many descriptors.
+/// Time limit of the search, far longer than reading `/proc` takes; a user may have many processes
+/// with many descriptors.
 const SEARCH: Duration = Duration::from_secs(20);
 
-/// How long a process may wait for a device before it is asked: a process in a frozen cgroup of
-/// version 1 looks the same.
+/// How long a process may appear to wait for a device before it counts as unable to run: a process
+/// in a frozen cgroup of version 1 looks the same.
 const DEVICE: Duration = Duration::from_secs(1);
 
-/// Interval between checks of its state.
+/// Interval between checks of the process's state.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The mount helper of a mount.
 #[derive(Debug)]
 pub(crate) struct HelperProcess {
     process: Process,
-    /// User of the mount.
+    /// The user who mounted.
     user: u32,
-    /// Path of the record, in the folder of the process.
+    /// Path of the record, in the process's folder of `/proc`.
     path: String,
     record: Record,
 }
@@ -39,7 +41,7 @@ pub(crate) struct HelperProcess {
 /// All mount helpers of a user that this process may inspect.
 ///
 /// # Errors
-/// The search took too long.
+/// An error, if the search took too long.
 pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
     let search = move || {
         let processes = process::numbers().filter_map(Process::open);
@@ -57,9 +59,9 @@ pub(crate) fn helpers_of(user: u32) -> Result<Vec<HelperProcess>, Error> {
 /// The server of a mount, according to its mount helper's record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownServer {
-    /// It may be stopped.
+    /// Its process ID. The process may be stopped.
     pub(crate) pid: Pid,
-    /// Another server can replace it.
+    /// Whether another server can replace this one.
     pub(crate) can_be_replaced: bool,
 }
 
@@ -89,9 +91,9 @@ impl HelperProcess {
         })
     }
 
-    /// The helper of the mount `MAJOR:MINOR`: the latest one, since numbers are reused. A process
-    /// that the helper has just started may hold its record too for a moment, and has a later
-    /// number.
+    /// The helper of the mount `MAJOR:MINOR`: that of the latest mount, since numbers are reused. A
+    /// process that the helper has just started may hold the record too for a moment, and has a
+    /// later ID.
     pub(crate) fn for_mount<'h>(helpers: &'h [Self], device: &str) -> Option<&'h Self> {
         let of_mount = helpers.iter().filter(|this| this.record.device == device);
         of_mount.max_by_key(|this| {
@@ -107,7 +109,7 @@ impl HelperProcess {
         &self.record.device
     }
 
-    /// Whether it sees the same mounts as this process.
+    /// Whether the helper is in the mount namespace of this process.
     pub(crate) fn is_in_this_namespace(&self) -> bool {
         let own = std::fs::read_link("/proc/self/ns/mnt");
         own.is_ok_and(|own| self.process.link("ns/mnt").as_deref() == own.to_str())
@@ -118,9 +120,9 @@ impl HelperProcess {
         self.record.begun.is_some()
     }
 
-    /// Requests an upgrade; returns the number of the last one before it.
+    /// Requests an upgrade; returns the number of the previous upgrade.
     pub(crate) fn begin(&self) -> Result<u64, Error> {
-        // A process that does not run is not asked: it would act much later.
+        // Do not ask a process that cannot run, because it would act much later.
         let begin = Instant::now();
         while self.process.state() == Some('D') && begin.elapsed() < DEVICE {
             thread::sleep(INTERVAL);
@@ -147,14 +149,14 @@ impl HelperProcess {
         Ok(ended.map(|(_, outcome)| outcome))
     }
 
-    /// The visible reason why this process does not answer.
+    /// The visible reason why the helper does not answer.
     pub(crate) fn why_idle(&self) -> Option<String> {
         let pid = self.process.pid.as_raw_nonzero();
         let why = self.process.why_idle()?;
         Some(format!("its mount helper (process {pid}) {why}"))
     }
 
-    /// The reason for a process that had time to answer.
+    /// The reason why a helper that had time to answer has not done so.
     pub(crate) fn why_silent(&self) -> String {
         let pid = self.process.pid.as_raw_nonzero();
         let why = || format!("its mount helper (process {pid}) does not answer");

@@ -1,5 +1,5 @@
-//! The processes of a mount, as the commands find them: only what no other user can fabricate
-//! counts as evidence.
+//! Finds the processes of a mount for the commands. Only evidence that no other user can fabricate
+//! counts.
 
 mod connection;
 mod family;

@@ -1,8 +1,8 @@
-//! Another process, held by a descriptor of its `/proc` folder: what is read there, and the signals
-//! sent through it, concern this process and no later one with the same number.
+//! Another process, held by a descriptor of its `/proc` folder: reads and signals through this
+//! descriptor concern this process and no later one with the same ID.
 //!
-//! Nothing is read that could wait for the process: its command line, environment and mappings lie
-//! in its own memory, where a page may come from a server of the user who created it.
+//! Files whose reading could wait for the process are not read: its command line, environment and
+//! mappings are in its own memory, where a page may come from a server of the process's user.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use crate::mounting::cgroup_folder;
 
-/// Size limit when reading one of the kernel's files.
+/// Maximum number of bytes read from one of the kernel's files.
 const LONGEST: u64 = 1 << 20;
 
 /// The device of the kernel's internal filesystem for files in memory.
@@ -46,7 +46,7 @@ pub(super) fn numbers() -> impl Iterator<Item = Pid> {
 }
 
 impl Process {
-    /// `None` if it has ended.
+    /// Opens a process; `None` if it has ended.
     pub(super) fn open(pid: Pid) -> Option<Self> {
         let path = format!("/proc/{}", pid.as_raw_nonzero());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -54,9 +54,9 @@ impl Process {
         Some(Self { pid, folder })
     }
 
-    /// Whether it has the rights of this user and no other. A program that changes its user
-    /// (sudo(8), fusermount3(1)) may have arguments and descriptors of the user who started it, as
-    /// long as one of its IDs is that user's.
+    /// Whether the process has the rights of this user and of no other. A program that changes its
+    /// user (sudo(8), fusermount3(1)) may have arguments and descriptors of the user who started
+    /// it, as long as one of its IDs is that user's.
     pub(super) fn is_of(&self, user: u32) -> bool {
         let status = self.text("status");
         // Real, effective, saved and filesystem user ID.
@@ -66,14 +66,14 @@ impl Process {
         ids.len() == 4 && ids.iter().all(|id| *id == Ok(user))
     }
 
-    /// Its state letter, see proc_pid_stat(5).
+    /// The state letter of the process, see proc_pid_stat(5).
     pub(super) fn state(&self) -> Option<char> {
         let stat = self.text("stat");
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// The visible reason why it does not run: a process that waits for a device looks like one in
-    /// a frozen cgroup of version 1.
+    /// The visible reason why the process does not run. A process that waits for a device looks
+    /// like one in a frozen cgroup of version 1.
     pub(super) fn why_idle(&self) -> Option<String> {
         self.why_stopped().or_else(|| {
             let waits = self.state() == Some('D');
@@ -81,7 +81,7 @@ impl Process {
         })
     }
 
-    /// The reason why it cannot run.
+    /// The reason why the process cannot run.
     pub(super) fn why_stopped(&self) -> Option<String> {
         let pid = self.pid.as_raw_nonzero();
         Some(match self.state()? {
@@ -92,7 +92,7 @@ impl Process {
         })
     }
 
-    /// Whether a cgroup of either version freezes it.
+    /// Whether a cgroup of either version freezes the process.
     fn is_frozen(&self) -> bool {
         let groups = self.text("cgroup");
         let path_of = |hierarchy: &str| {
@@ -113,14 +113,14 @@ impl Process {
             || says("freezer", "freezer.state", &["FROZEN", "FREEZING"])
     }
 
-    /// Its parent: the process that started or adopted it.
+    /// The parent: the process that started or adopted this one.
     pub(super) fn parent(&self) -> Option<Pid> {
         let stat = self.text("stat");
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         Pid::from_raw(fields.nth(1)?.parse().ok()?)
     }
 
-    /// Its children, if the kernel lists them.
+    /// The children of the process, if the kernel lists them.
     pub(super) fn children(&self) -> Vec<Self> {
         let lists = self.threads().into_iter();
         let lists = lists.map(|thread| self.text(&format!("task/{thread}/children")));
@@ -137,7 +137,7 @@ impl Process {
             .collect()
     }
 
-    /// How often its threads were switched to.
+    /// How many times its threads were scheduled.
     pub(super) fn switches(&self) -> u64 {
         let threads = self.threads().into_iter();
         let status = threads.map(|thread| self.text(&format!("task/{thread}/status")));
@@ -160,19 +160,20 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
         if let Ok(file) = openat(&self.folder, name, flags, Mode::empty()) {
-            // Anything that cannot be read is not evidence.
+            // Parts that cannot be read are not evidence.
             let _ = File::from(file).take(LONGEST).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The target of a symlink in its folder.
+    /// The target of a symlink in the process's folder.
     pub(super) fn link(&self, name: &str) -> Option<String> {
         let target = readlinkat(&self.folder, name, Vec::new()).ok()?;
         target.into_string().ok()
     }
 
-    /// Paths, within its folder, of its descriptors that the kernel displays as this text.
+    /// Paths, within the process's folder, of its descriptors that the kernel displays as this
+    /// text.
     pub(super) fn descriptors(&self, shown: &str) -> Vec<String> {
         let numbers = self.names("fd").into_iter();
         let paths = numbers.map(|number| format!("fd/{number}"));
@@ -180,7 +181,7 @@ impl Process {
         paths.filter(is_shown).collect()
     }
 
-    /// The numbers in one of its folders.
+    /// The numbers that name the entries of one of its folders.
     fn names(&self, folder: &str) -> Vec<String> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(&self.folder, folder, flags, Mode::empty());
@@ -194,7 +195,8 @@ impl Process {
     /// create it; its name proves nothing. A server of some other filesystem could report any user
     /// as a file's owner, so only files of the kernel's own in-memory filesystem count.
     pub(super) fn file_in_memory(&self, path: &str, user: u32) -> Option<Vec<u8>> {
-        // Does not open the file itself, which may be a pipe without a writer, or a device.
+        // Does not open the file for reading yet, because it may be a pipe without a writer, or a
+        // device.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let handle = openat(&self.folder, path, flags, Mode::empty()).ok()?;
         let asked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -264,7 +266,7 @@ mod tests {
         let named = tempfile::NamedTempFile::new().unwrap();
         let path = format!("fd/{}", named.as_file().as_raw_fd());
         assert_eq!(this.file_in_memory(&path, user), None);
-        // A nameless file on another filesystem, whose server may claim any owner.
+        // A file without a name on another filesystem, whose server may claim any owner.
         let nameless = tempfile::tempfile().unwrap();
         let path = format!("fd/{}", nameless.as_raw_fd());
         assert_eq!(this.file_in_memory(&path, user), None);

@@ -1,7 +1,7 @@
 //! The mount helper's record for the commands: its mount, the serving process, and the results of
-//! upgrades. It is a file in memory, which a command reads through `/proc/PID/fd`, as any process
-//! that may signal the helper can. The server is not asked: one that has stopped answers nobody,
-//! and is the one to be replaced.
+//! upgrades. The record is a file in memory, which a command reads through `/proc/PID/fd`, as any
+//! process that may signal the helper can. The server is not asked, because a server that has
+//! stopped does not answer, yet is the one to be replaced.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,14 +23,14 @@ pub(crate) const NAME: &str = "erofast-upgrades";
 pub(crate) struct Record {
     /// `MAJOR:MINOR` of the mount.
     pub(crate) device: String,
-    /// Time since boot at which the mount was made. The kernel gives a later mount the number of
-    /// one that is gone, whose mount helper may still exist.
+    /// Time since boot at which the mount was made. The kernel may give a later mount the number of
+    /// an earlier one, whose mount helper may still exist.
     #[serde(default)]
     pub(crate) since: Duration,
-    /// The process that serves.
+    /// ID of the process that serves.
     #[serde(default)]
     pub(crate) server: Option<i32>,
-    /// Number of the last upgrade that was started; `None`: the server cannot be replaced.
+    /// Number of the last upgrade that was started; `None` if the server cannot be replaced.
     pub(crate) begun: Option<u64>,
     /// Number and outcome of the last upgrade that ended.
     pub(crate) ended: Option<(u64, Result<(), String>)>,
@@ -39,7 +39,8 @@ pub(crate) struct Record {
 /// The record of a mount, written by its helper.
 #[derive(Debug)]
 pub(crate) struct MountRecord {
-    /// Complete whenever it is opened: a new text is a new file under the same descriptor number.
+    /// Always complete when opened, because each new text is a new file under the same descriptor
+    /// number.
     file: OwnedFd,
     record: Record,
 }
@@ -82,7 +83,7 @@ impl MountRecord {
         self.write()
     }
 
-    /// Leaves the commands nothing to find in this process, until the next note.
+    /// Hides the record from the commands, until something is written to it again.
     pub(crate) fn hide(&mut self, null: &OwnedFd) -> io::Result<()> {
         Ok(dup3(null, &mut self.file, DupFlags::CLOEXEC)?)
     }

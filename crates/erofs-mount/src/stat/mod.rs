@@ -1,4 +1,4 @@
-//! `erofast stat` and the laboratory: what a mount reports about itself.
+//! Live counters and trace spans of a mount, for `erofast stat` and the laboratory.
 
 mod prometheus;
 mod query;
@@ -16,7 +16,7 @@ pub use prometheus::prometheus;
 /// The live counters of a mount.
 ///
 /// # Errors
-/// One line: it is not an erofast mount, may not be read, or its daemon is dead.
+/// One line, if this is not an erofast mount, if it may not be read, or if its daemon is dead.
 pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     let value = query::get(mountpoint, queries::COUNTERS)?;
     let wrong = |why: String| Error::mountpoint(mountpoint, format!("its counters {why}"));
@@ -28,19 +28,20 @@ pub fn stat(mountpoint: &Path) -> Result<Value, Error> {
     }
 }
 
-/// Largest number up to which a double is exact, and more than any count: sums of counters stay far
-/// below what 64 bits hold.
+/// Largest accepted number: more than any count, and up to it doubles are exact. Sums of such
+/// numbers stay far below the limit of 64 bits.
 const LARGEST: u64 = 1 << 53;
 
-/// Longest list accepted; a server's lists have 64 buckets, a few CPUs or a few programs.
+/// Maximum length of a list; a server's lists have 64 buckets, a few CPUs or a few programs.
 const LONGEST: usize = 1 << 10;
 
-/// Whether its numbers can be added up: a server of another user may answer anything.
+/// Whether the numbers of an answer can be added up, since a server of another user may answer
+/// anything.
 fn is_plausible(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64().is_none_or(|number| number <= LARGEST),
         Value::Array(list) => list.len() <= LONGEST && list.iter().all(is_plausible),
-        // Hostile images have faults at arbitrary places; these are not added up.
+        // Hostile images have faults at arbitrary places. These numbers are not added up.
         Value::Object(fields) => fields
             .iter()
             .all(|(name, value)| ["nid", "address"].contains(&&**name) || is_plausible(value)),
@@ -70,11 +71,11 @@ pub fn stat_each(places: Vec<PathBuf>) -> Vec<Answer> {
     answers.collect()
 }
 
-/// All trace spans that the mount recorded since the last call, in no particular order, and how
-/// many were lost because the buffer was full; recording continues for ten seconds.
+/// Takes all trace spans that the mount recorded since the last call, in no particular order. Also
+/// returns how many were lost because the buffer was full. Recording continues for ten seconds.
 ///
 /// # Errors
-/// One line: it is not an erofast mount, may not be queried, or its daemon is dead.
+/// One line, if this is not an erofast mount, if it may not be queried, or if its daemon is dead.
 pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
     let (mut all, mut lost) = (Vec::new(), 0);
     loop {
@@ -85,8 +86,8 @@ pub fn take_spans(mountpoint: &Path) -> Result<(Vec<Span>, u64), Error> {
             Error::mountpoint(mountpoint, why)
         })?;
         lost += more;
-        // The request itself is recorded, so there is always a span: a value that is not full is
-        // the last.
+        // The query itself is recorded, so there is always a span. A value that is not full is the
+        // last.
         let is_last = spans.len() < queries::MAX_SPANS;
         all.extend(spans);
         if is_last {

@@ -1,8 +1,8 @@
 //! The live counters in Prometheus' text format, built from the JSON that `erofast stat` reads and
 //! from the table of its figures.
 //!
-//! Numbers in a list are added up, and nanoseconds become seconds. An unknown figure has no series;
-//! a mount that does not answer has a field `error`, and no series but `up`.
+//! Numbers in a list are added up, and nanoseconds become seconds. Unknown figures have no series.
+//! A mount that does not answer has a field `error` in the JSON, and no series but `up`.
 //!
 //! ```text
 //! # HELP erofast_requests_total Requests served, by kind.
@@ -25,8 +25,8 @@ macro_rules! composed {
     };
 }
 
-/// Metrics composed of several figures: name, kind and help. The series of the last one are in the
-/// table, where they have no common help.
+/// Metrics composed of several figures: name, kind and help. The series of the last metric are in
+/// the table, where they have no common help.
 const COMPOSED: &[[&str; 3]] = composed! {
     gauge "up"
         "1 if the server of a mount answers, 0 if it does not or must not be asked.";
@@ -56,7 +56,7 @@ fn composed(name: &str, mount: &Value) -> Vec<Sample> {
         }
         "sandbox" => ["no_new_privs", "landlock", "seccomp"]
             .map(|part| {
-                // A part is active if it is true or has a version number.
+                // A part is active if its value is true or a version number.
                 let value = &mount["sandbox"][part];
                 let holds = value.as_bool().unwrap_or(value.is_number());
                 ("", label("part", part), f64::from(u8::from(holds)))
@@ -76,7 +76,7 @@ struct Metric {
     figures: Vec<(Vec<&'static str>, &'static str)>,
 }
 
-/// The metrics of the table. A struct that is reported twice is shown once.
+/// The metrics of the table. A struct that is reported twice appears once.
 fn metrics() -> Vec<Metric> {
     let mut metrics = Vec::new();
     collect(&[], &MountFigures::SHAPE, &mut metrics);
@@ -124,7 +124,7 @@ fn add(
     }
 }
 
-/// The counters of mounts, as [`stat`](crate::stat) returns them. No series is there twice,
+/// Formats the counters of mounts, as [`stat`](crate::stat) returns them. No series appears twice,
 /// whatever mount points users choose.
 pub fn prometheus(mounts: &[Value]) -> String {
     let mounts = &named_apart(mounts);
@@ -142,7 +142,7 @@ pub fn prometheus(mounts: &[Value]) -> String {
     page
 }
 
-/// The mounts, numbered where another one has the same name.
+/// The mounts, with a number added to the name if another mount has the same name.
 fn named_apart(mounts: &[Value]) -> Vec<Value> {
     let (mut names, mut apart) = (HashSet::new(), mounts.to_vec());
     for mount in &mut apart {
@@ -158,7 +158,7 @@ fn named_apart(mounts: &[Value]) -> Vec<Value> {
     apart
 }
 
-/// A metric of several mounts; nothing if none has a series.
+/// Formats a metric of several mounts; returns nothing if no mount has a series.
 fn family(
     name: &str,
     kind: &str,
@@ -209,7 +209,7 @@ impl Metric {
     }
 }
 
-/// The value at a place; if a list is on the way, the sum of its numbers.
+/// The value at a place. If the path to it leads through a list, the sum over the list's elements.
 fn find(value: &Value, place: &[&str]) -> Value {
     match (value, place) {
         (Value::Array(list), _) => {
@@ -221,7 +221,8 @@ fn find(value: &Value, place: &[&str]) -> Value {
     }
 }
 
-/// Buckets are `[n, times]`, from 2^n up to below 2^(n+1); `unit` of these are one base unit.
+/// The series of a histogram. Its buckets are `[n, times]`, for values from 2^n to below 2^(n+1); a
+/// base unit has `unit` of these values.
 fn histogram(values: &Value, unit: f64) -> Vec<Sample> {
     let bucket = |bound: &str, below| ("_bucket", label("le", bound), below);
     let (mut samples, mut below) = (Vec::new(), 0.0);
@@ -343,7 +344,7 @@ mod tests {
         assert!(known.contains("sandbox") && !known.contains("profile_wasted_bytes"));
     }
 
-    /// Names are a contract: a removed or new one shows up here.
+    /// Names are a contract, so this test shows any name that is removed or added.
     #[test]
     fn the_page_of_monitoring_has_every_metric_and_no_other() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");

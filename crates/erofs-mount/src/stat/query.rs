@@ -1,5 +1,5 @@
-//! A query about a mount, as a program makes it ([`erofs_fuse::queries`] describes it). The server
-//! may be dead or stopped, or belong to another user: nothing here trusts it or waits for it.
+//! Sends a query about a mount (described in [`erofs_fuse::queries`]). The server may be dead or
+//! stopped, or belong to another user, so this code neither trusts the server nor waits for it.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -17,17 +17,18 @@ use crate::outside::{only_holder, server_of};
 /// How long a server may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Far more than counters and spans need: a server of another user may claim any size.
+/// Maximum size of a value, far more than counters and spans need: a server of another user may
+/// claim any size.
 const MOST_BYTES: usize = 64 << 20;
 
-/// How often a copy may be replaced by another program's before that is an error.
+/// How many times another program's query may replace the copy before that is an error.
 const ATTEMPTS: usize = 16;
 
 /// Gets the whole value of a query.
 ///
 /// # Errors
-/// One line: it is not an erofast mount, may not be queried, or its server is dead or does not
-/// answer.
+/// One line, if this is not an erofast mount, if it may not be queried, or if its server is dead or
+/// does not answer.
 pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     let place = mountpoint.to_owned();
     let ask = move || {
@@ -48,8 +49,8 @@ pub(crate) fn get(mountpoint: &Path, number: u8) -> Result<Vec<u8>, Error> {
     Err(Error::mountpoint(mountpoint, why))
 }
 
-/// Whether the mount belongs to another user. A server may answer its own user, or root, with that
-/// error too.
+/// Whether the mount belongs to another user. The error does not prove it, because a server may
+/// answer its own user, or root, with the same error.
 fn is_of_another_user(mountpoint: &Path) -> bool {
     let mount = top_mount(mountpoint).ok().flatten();
     let user = rustix::process::getuid().as_raw();

@@ -10,32 +10,32 @@ use fuse_transport::TakenRequest;
 
 use crate::child::ChildProcess;
 
-/// This many crashes within [`WITHIN`] end a mount, and so do as many deaths of another kind if no
-/// server has answered a request for that long. After this many consecutive deaths, however they
-/// came about, a request that was being served at each of them is refused.
+/// This many crashes within [`WITHIN`] end a mount. So do this many consecutive deaths of any kind
+/// if no server has answered a request for [`WITHIN`]. A request that was being served at this many
+/// consecutive deaths, whatever their cause, is refused.
 ///
-/// A kill says nothing about the server: at any rate of kills the mount stays as long as a server
-/// answers something in between. The time limit ends a mount whose servers lack the memory to
+/// A kill is no evidence of a fault in the server: at any rate of kills the mount stays as long as
+/// servers answer requests in between. The time limit ends a mount whose servers lack the memory to
 /// start.
 const MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// Pause before a server is started after one that answered nothing: initial and maximal.
+/// Initial and maximum pause before starting a server after one that answered no request.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(250)];
 
 /// How long the start of the next server waits for the last one's exit status. Each further death
-/// makes it four times as long: on a busy machine one request killed five servers before the first
-/// death was judged.
+/// multiplies this time by four: on a busy machine one request killed five servers before the first
+/// exit status was known.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// The state that a server had reached when it died.
 #[derive(Debug, Default)]
 pub(crate) struct Death {
-    /// The requests it was serving.
+    /// The requests that the server was handling.
     pub(crate) taken: Vec<TakenRequest>,
-    /// The last request that it took.
+    /// The last request that the server took.
     pub(crate) last: Option<TakenRequest>,
-    /// It had answered a request.
+    /// Whether the server had answered a request.
     pub(crate) answered: bool,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Death {
 #[derive(Debug)]
 struct Dying {
     child: ChildProcess,
-    /// The requests it was serving; `None` once it is known how it died. Its thread that stores
-    /// pages may live until the next server has answered a read, and that server may first die of
-    /// the same request.
+    /// The requests that the process was handling; `None` once its cause of death is known. The
+    /// thread that stores pages may live until the next server has answered a read, and that server
+    /// may die of the same request first.
     taken: Option<Vec<TakenRequest>>,
 }
 
@@ -55,7 +55,7 @@ impl Dying {
         Self { child, taken }
     }
 
-    /// Whether the process still exists, and how it died if that is known.
+    /// Whether the process still exists, and how it died, if known.
     fn check(&self) -> (bool, Option<ExitStatus>) {
         match self.child.try_wait() {
             Ok(None) => (true, self.child.outcome_of_first_thread()),
@@ -69,9 +69,9 @@ impl Dying {
 #[derive(Debug)]
 pub(crate) struct Deaths {
     recent: VecDeque<Instant>,
-    /// The crashes and errors among them.
+    /// Times of those recent deaths that were crashes or exits with an error.
     failed: VecDeque<Instant>,
-    /// Consecutive deaths of servers that answered nothing.
+    /// Number of consecutive deaths of servers that answered no request.
     fruitless: u32,
     /// When a server that had answered a request was last seen.
     answered: Instant,
@@ -81,7 +81,7 @@ pub(crate) struct Deaths {
     /// The requests that were being served at the last death, and the number of earlier deaths for
     /// each.
     stuck: Vec<(TakenRequest, usize)>,
-    /// How the last server died whose exit status is known.
+    /// Exit status of the last death whose status is known.
     last: Option<ExitStatus>,
     last_taken: Option<TakenRequest>,
 }
@@ -127,7 +127,8 @@ impl Deaths {
         refused
     }
 
-    /// The requests that were being served at [`MOST`] consecutive deaths.
+    /// Counts deaths for each of these requests, and returns those that were being served at
+    /// [`MOST`] consecutive deaths.
     fn count_stuck(&mut self, taken: &[TakenRequest]) -> Vec<TakenRequest> {
         let before = |request: &TakenRequest| {
             let known = self.stuck.iter().find(|(other, _)| other == request);
@@ -139,8 +140,8 @@ impl Deaths {
         most.map(|(request, _)| *request).collect()
     }
 
-    /// How long the start of the next server is delayed because the servers before it answered
-    /// nothing.
+    /// How long to delay the start of the next server because the previous servers answered no
+    /// request.
     pub(crate) fn pause(&self) -> Duration {
         let [first, longest] = PAUSES;
         let doubled = |before: u32| first * 2_u32.pow(before.min(16));
@@ -148,13 +149,14 @@ impl Deaths {
         before.map_or(Duration::ZERO, |before| doubled(before).min(longest))
     }
 
-    /// Waits for a process whose end is wanted.
+    /// Adds a process that is expected to end and must be waited for.
     pub(crate) fn expect(&mut self, child: Option<ChildProcess>) {
         self.dying
             .extend(child.map(|child| Dying::new(child, Vec::new())));
     }
 
-    /// Learns how processes ended meanwhile. Returns the requests that killed twice.
+    /// Checks how processes have ended in the meantime. Returns the requests that killed two
+    /// servers.
     pub(crate) fn judge(&mut self) -> Vec<TakenRequest> {
         let mut twice = Vec::new();
         let mut dying = std::mem::take(&mut self.dying);
@@ -171,7 +173,8 @@ impl Deaths {
         twice
     }
 
-    /// Only a crash is a request's fault: SIGKILL comes from outside or from the OOM killer.
+    /// Returns the requests that are at fault for a second crash. Other deaths are no request's
+    /// fault: SIGKILL comes from outside or from the OOM killer.
     fn convict(&mut self, status: ExitStatus, taken: Vec<TakenRequest>) -> Vec<TakenRequest> {
         self.last = Some(status);
         if is_crash(status) || status.code().is_some() {
@@ -196,25 +199,25 @@ impl Deaths {
         self.dying.iter().any(|process| process.taken.is_some())
     }
 
-    /// Whether the last death was a crash, as far as is known: then one of the requests that were
-    /// being served may be at fault.
+    /// Whether the last death was, or may have been, a crash. In that case one of the requests that
+    /// were being served may be at fault.
     pub(crate) fn may_be_crash(&self) -> bool {
         self.is_outcome_missing() || self.last.is_some_and(is_crash)
     }
 
-    /// Whether two of the recent deaths came after that moment.
+    /// Whether at least two of the recent deaths came after that moment.
     pub(crate) fn came_twice_since(&self, moment: Instant) -> bool {
         let after = self.recent.iter().filter(|death| **death >= moment);
         after.count() >= 2
     }
 
-    /// Whether there were so many deaths that another server would die too.
+    /// Whether so many servers have died that another one would probably die too.
     pub(crate) fn are_too_many(&self) -> bool {
         let is_silent = self.fruitless as usize >= MOST && self.answered.elapsed() >= WITHIN;
         self.failed.len() >= MOST || is_silent
     }
 
-    /// Describes the deaths for the line that says why a mount ends.
+    /// Describes the deaths, for the line that states why a mount ends.
     pub(crate) fn describe(&self) -> String {
         let (count, seconds) = (self.recent.len(), WITHIN.as_secs());
         let how = self
@@ -316,7 +319,7 @@ mod tests {
             assert!(!deaths.are_too_many());
             assert_eq!(deaths.pause(), Duration::ZERO);
         }
-        // From then on, none of them answers.
+        // From here on, no server answers.
         for _ in 0..MOST {
             deaths.add(died("KILL"), Death::default());
             assert!(!deaths.are_too_many());
@@ -339,7 +342,7 @@ mod tests {
             assert_eq!(add(&[4, 100 + other]), []);
         }
         assert_eq!(add(&[4]), [request(4)]);
-        // A request that was answered in the meantime starts over.
+        // The count of a request that was answered in the meantime starts over.
         assert_eq!(add(&[6]), []);
         assert_eq!(add(&[4, 6]), []);
     }

@@ -12,8 +12,8 @@ use erofs_engine::remote_image::{Event, Fetcher, ImageUrl, Options, Parts};
 use erofs_fuse::error::Error;
 use erofs_fuse::log::Log;
 
-/// Pause between the death of a fetcher and its next start: initial, and maximal if it keeps dying
-/// at once.
+/// Initial and maximum pause between the death of a fetcher and the next start; the pause grows if
+/// fetchers keep dying immediately.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
 
 /// The fetcher of one mount.
@@ -27,22 +27,22 @@ pub(crate) struct MountFetcher {
 #[derive(Debug)]
 struct Kept {
     fetcher: Fetcher,
-    /// The fetcher's numbers of the mount's files.
+    /// The fetcher's numbers of files, by the numbers that these files have in the mount.
     images: BTreeMap<usize, usize>,
-    /// The files listed by the manifests of images in addition to the images, in the order in which
-    /// they were opened.
+    /// The additional files that the manifests of images list, in the order in which they were
+    /// opened.
     listed: Vec<PathBuf>,
-    /// If it died, the time at which it is started again.
+    /// When to start the fetcher again, if it died.
     due: Option<Instant>,
     started: Instant,
     pause: Duration,
-    /// Why the last one could not be started.
+    /// The last logged reason why a fetcher failed.
     failure: String,
 }
 
 impl MountFetcher {
-    /// Creates it. Once one of `ends` can be read or its other end is closed, nobody waits for an
-    /// image.
+    /// Creates it without a fetcher, which starts with the first file. Once one of `ends` is
+    /// readable or its other end is closed, no process waits for an image any more.
     pub(crate) fn new(ends: Vec<OwnedFd>) -> Self {
         Self { kept: None, ends }
     }
@@ -52,7 +52,7 @@ impl MountFetcher {
         self.kept.as_mut()?.fetcher.take_launches()
     }
 
-    /// The mount is served: files opened from now on are for its readers.
+    /// Notes that the mount is served: files opened from now on are for its readers.
     pub(crate) fn is_served(&mut self) {
         self.ends.clear();
     }
@@ -99,31 +99,33 @@ impl MountFetcher {
         self.kept.iter().flat_map(|kept| &kept.listed)
     }
 
-    /// Readable if it has a message, or is dead.
+    /// The descriptor of the fetcher, which is readable if the fetcher has sent a message or is
+    /// dead; `None` if no fetcher is running.
     pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
         let alive = self.kept.as_ref().filter(|kept| kept.due.is_none());
         alive.map(|kept| kept.fetcher.as_fd())
     }
 
-    /// Time until it should be started again.
+    /// Time until the fetcher should be started again.
     pub(crate) fn limit(&self) -> Option<Duration> {
         let due = self.kept.as_ref()?.due?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    /// Has the next [`attend`](Self::attend) start another fetcher: the current one belongs to a
-    /// mount helper that is dead, and ends once its sockets are closed.
+    /// Makes the next [`attend`](Self::attend) start another fetcher, because the current one
+    /// belongs to a mount helper that is dead. That fetcher ends once its sockets are closed.
     pub(crate) fn is_orphaned(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.due = Some(Instant::now());
         }
     }
 
-    /// Takes its message, which may be a line for the log, once it is readable.
+    /// Takes a message of the fetcher, which may be a line for the log. Call this once
+    /// [`watched`](Self::watched) is readable.
     pub(crate) fn hear(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };
         match kept.fetcher.event() {
-            // Without a log there is nowhere to report that either.
+            // If the log cannot be written, there is nowhere to report that.
             Ok(Event::Note(line)) => drop(log.line(&line)),
             Ok(Event::Launches) => {}
             Ok(Event::Died) => kept.rest(),
@@ -131,7 +133,8 @@ impl MountFetcher {
         }
     }
 
-    /// Logs its messages from while a file was opened, and starts it again when it is time.
+    /// Logs the messages that the fetcher sent while a file was being opened, and restarts the
+    /// fetcher when that is due.
     pub(crate) fn attend(&mut self, log: &Log) {
         let Some(kept) = &mut self.kept else { return };
         while let Some(line) = kept.fetcher.heard() {
@@ -154,7 +157,7 @@ fn listed(fetcher: &Fetcher, image: usize) -> impl Iterator<Item = PathBuf> {
 }
 
 impl Kept {
-    /// Creates it with the first file, which has this number in the mount.
+    /// Wraps a new fetcher and its first file, which has this number in the mount.
     fn new(fetcher: Fetcher, number: usize) -> Kept {
         Kept {
             listed: listed(&fetcher, 0).collect(),

@@ -23,20 +23,21 @@ use erofs_fuse::packets::socket_pair;
 use erofs_fuse::protocol::Request;
 use erofs_fuse::request::MountRequest;
 
-/// One mount, and what must be undone.
+/// One mount, and everything that must be undone at its end.
 pub(crate) struct MountState {
     request: MountRequest,
     mounted: Option<(Mounted, Connection)>,
-    /// Detached once: a compromised server must not be able to do it again later.
+    /// Whether the mount was detached. Only once: a compromised server must not be able to do so
+    /// again later.
     detached: bool,
-    /// The server is about to end: its end does not count as a death.
+    /// Whether the server is about to end, so that its end does not count as a death.
     ending: bool,
     replaceable: Replaceable,
     /// With `profile=`, held until the companion has it.
     profile: Option<ProfileFile>,
     /// A profile that travels with the image, until the companion has it.
     travelling: Option<OwnedFd>,
-    /// Exists since the server asked for it, before the mount.
+    /// Set when the server requests it, before the mount is made.
     companion: Option<CompanionOfMount>,
     /// Whether the companion starts with the mount.
     looks_ahead: bool,
@@ -50,9 +51,9 @@ pub(crate) struct MountState {
     /// Held until the handshake is complete.
     uring_guard: Option<EnableUringGuard>,
     handshake_done: bool,
-    /// Shows the watcher, if there is one, that a process of the mount is alive.
+    /// While open, shows the watcher, if there is one, that a process of the mount is alive.
     alive: Option<OwnedFd>,
-    /// The process that serves.
+    /// ID of the process that serves.
     server: Option<i32>,
     /// Exists as long as the mount does.
     record: Option<MountRecord>,
@@ -117,7 +118,7 @@ impl MountState {
                 }
                 self.alive()
             }
-            // The mount stays detached; a server that should end asks again.
+            // The mount is detached already; a server that should end asks again.
             (Request::Detach, _) if self.detached => Ok(None),
             _ if self.detached => Err(out_of_order(request)),
             (Request::Mount { max_read }, None) => self.mount(max_read).map(Some),
@@ -157,7 +158,8 @@ impl MountState {
         }
     }
 
-    /// Only for an image in one file that is not verified while it is read.
+    /// Opens the file of decoded bytes; only for an image in one file that is not verified while it
+    /// is read.
     fn decoded(&mut self) -> Result<Option<OwnedFd>, Error> {
         let request = &self.request;
         let is_kept = request.keeps_decoded() && self.keeping.is_none();
@@ -175,7 +177,8 @@ impl MountState {
         Ok(self.decoded.as_ref().ok_or_else(none)?.open())
     }
 
-    /// Only once: a server that asks again must not be able to write more often.
+    /// Starts keeping decoded bytes. Only once: a server that asks again must not be able to write
+    /// more often.
     fn keep_decoded(&mut self) -> Result<OwnedFd, Error> {
         let none = || Error::Protocol("decoded bytes of this image are not kept".into());
         let file = self.decoded.take().ok_or_else(none)?;
@@ -184,7 +187,7 @@ impl MountState {
         Ok(theirs)
     }
 
-    /// The companion of the mount, whose process is started later.
+    /// Gets or creates the companion of the mount, whose process is started later.
     fn companion(&mut self) -> Result<&CompanionOfMount, Error> {
         let companion = match self.companion.take() {
             Some(companion) => companion,
@@ -196,8 +199,8 @@ impl MountState {
         Ok(self.companion.insert(companion))
     }
 
-    /// Starts the companion of a mount that was just made. Its server shakes hands meanwhile, and
-    /// the companion's first request waits for that.
+    /// Starts the companion of a mount that was just made. Meanwhile the server does the handshake,
+    /// for which the companion's first request waits.
     pub(crate) fn start_companion(&mut self) {
         let copy = self.copy.take();
         if let Some(companion) = &mut self.companion
@@ -210,7 +213,7 @@ impl MountState {
         }
     }
 
-    /// Handles a child's change of state.
+    /// Handles a change in the state of a child.
     pub(crate) fn reap(&mut self) {
         if let Some(companion) = &mut self.companion {
             companion.reap();
@@ -258,7 +261,8 @@ impl MountState {
         held.transpose().map_err(Error::io("a descriptor"))
     }
 
-    /// Writes to the record. If there is no memory for it, the commands know less about the mount.
+    /// Writes to the record. If there is no memory for that, the commands know less about the
+    /// mount.
     fn note(&mut self, write: impl FnOnce(&mut MountRecord) -> io::Result<()>) {
         if let Some(record) = &mut self.record {
             let _ = write(record);
@@ -271,8 +275,8 @@ impl MountState {
         self.note(|record| record.set_server(server));
     }
 
-    /// From now on the end of the server is not a death, and there is nothing to upgrade: the next
-    /// mount may get the number in the record.
+    /// From now on the end of the server does not count as a death. The record is removed, because
+    /// the next mount may get the device number in it.
     pub(crate) fn ends(&mut self) {
         self.ending = true;
         self.record = None;
@@ -288,7 +292,7 @@ impl MountState {
         Ok(())
     }
 
-    /// The device, which reports an error once the connection has ended.
+    /// The descriptor of the device, which reports an error once the connection has ended.
     pub(crate) fn device(&self) -> Option<&OwnedFd> {
         let mounted = self.mounted.as_ref();
         mounted.map(|(_, connection)| connection.device())
@@ -303,7 +307,7 @@ impl MountState {
         &mut self.replaceable.fetcher
     }
 
-    /// Readable when the companion wants something or has work to do.
+    /// Readable when the companion has sent a request or has work to do.
     pub(crate) fn companion_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_served = self.replaceable.served;
         let companion = self.companion.as_ref().filter(|_| is_served);
@@ -315,7 +319,7 @@ impl MountState {
         self.companion.as_mut()?.attend(&self.request)
     }
 
-    /// Takes a profile that travels with the image, if it has been fetched.
+    /// Takes the profile that travels with the image, if it has been fetched.
     pub(crate) fn take_travelling(&mut self) {
         let Some(file) = self.replaceable.fetcher.take_launches() else {
             return;
@@ -326,14 +330,14 @@ impl MountState {
         }
     }
 
-    /// The keeper of decoded bytes, which starts when this is readable.
+    /// The keeper of decoded bytes, whose process starts when this is readable.
     pub(crate) fn keeper(&self) -> Option<&DecodedKeeper> {
         self.keeper.as_ref()
     }
 
     pub(crate) fn wake_decoded(&mut self) {
         let keeper = self.keeper.take();
-        // If it cannot start, the requests of the server fail.
+        // If the process cannot start, the requests of the server fail.
         self.keeping = keeper.and_then(|keeper| keeper.wake(&self.null).ok());
     }
 
@@ -377,21 +381,21 @@ impl MountState {
         })
     }
 
-    /// Marks a request, so that it is answered with EIO when it is sent again; false if it already
-    /// is.
+    /// Marks a request to be answered with EIO when the kernel resends it; false if it is already
+    /// marked.
     pub(crate) fn refuse(&self, request: TakenRequest) -> bool {
         let shared = self.in_flight();
         shared.is_some_and(|shared| shared.refuse(request))
     }
 
-    /// Called before a server takes over a mount: see [`RequestsInFlight::begin_again`].
+    /// Prepares for a server that takes over the mount: see [`RequestsInFlight::begin_again`].
     pub(crate) fn begin_again(&self, one_by_one: bool) {
         if let Some(shared) = self.in_flight() {
             shared.begin_again(one_by_one);
         }
     }
 
-    /// Leaves the record to the process that acts for the mount.
+    /// Hides this process's record, in a standby: the active helper has the record that counts.
     pub(crate) fn stands_by(&mut self) {
         let Self { record, null, .. } = self;
         if let Some(record) = record {
@@ -399,7 +403,7 @@ impl MountState {
         }
     }
 
-    /// Takes over from a mount helper that is dead, and with it the processes that it started.
+    /// Takes over from a mount helper that is dead, and drops the processes that it started.
     pub(crate) fn takes_over(&mut self) {
         self.note(|record| record.set_server(None));
         if let Some(companion) = &mut self.companion {
@@ -416,7 +420,7 @@ impl MountState {
             return Ok(());
         };
         let aborted = connection.abort(&mounted);
-        // After it: a companion may be waiting for a dead server.
+        // After aborting, because a companion may be waiting for the dead server.
         if let Some(companion) = &mut self.companion {
             match self.replaceable.served {
                 true => companion.finish(&self.request),

@@ -1,5 +1,5 @@
-//! The news that programs can use the mount: for the process that waits for a mount in the
-//! background, for a service manager by the sd_notify(3) protocol (one datagram), and for any other
+//! Announces that programs can use the mount: to the process that waits for a mount in the
+//! background, to a service manager by the sd_notify(3) protocol (one datagram), and to any other
 //! receiver as a newline written to a descriptor.
 
 use std::io::Write;
@@ -16,7 +16,7 @@ use erofs_fuse::error::Error;
 /// The message for the process that waits for the mount, which reads it once or twice.
 pub(crate) const READY: &[u8] = b"ready\n";
 
-/// Informs the process that waits for the mount. It continues when every copy of the pipe is
+/// Informs the process that waits for the mount, which continues when every copy of the pipe is
 /// closed.
 pub(crate) fn report_ready(null: &OwnedFd) -> Result<(), Error> {
     let mut pipe = std::io::stdout();
@@ -26,14 +26,14 @@ pub(crate) fn report_ready(null: &OwnedFd) -> Result<(), Error> {
     rustix::stdio::dup2_stdout(null).map_err(Error::io("/dev/null"))
 }
 
-/// The other receivers of the news.
+/// The other receivers of the announcement.
 pub(crate) struct Readiness {
     socket: Option<UnixDatagram>,
     pipe: Option<OwnedFd>,
 }
 
 impl Readiness {
-    /// Connects.
+    /// Connects to the receivers.
     ///
     /// # Errors
     /// The descriptor is not open, or is a standard stream of a mount in the background, which the
@@ -44,7 +44,7 @@ impl Readiness {
             return Err(Error::Server(why));
         }
         let pipe = ready_fd.map(|number| {
-            // Opened again by name: a bare number cannot be owned.
+            // Opened again by name, because a bare number cannot be owned.
             let path = format!("/proc/self/fd/{number}");
             rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(
                 |errno| match errno {

@@ -1,4 +1,4 @@
-//! Files, descriptors and memory that the helper keeps for the server after a death.
+//! Files, descriptors and memory that the helper keeps for the next server after a death.
 
 use std::fs::File;
 use std::io;
@@ -20,12 +20,13 @@ use erofs_fuse::request::MountRequest;
 pub(crate) struct Replaceable {
     /// In the order of [`MountRequest::files`], followed by those listed in the image's manifest.
     files: Vec<Option<FirstOpened>>,
-    /// The kernel keeps the requests taken through a descriptor until that is released.
+    /// Cloned descriptors. The kernel keeps the requests taken through a descriptor until the last
+    /// copy is closed.
     clones: Vec<OwnedFd>,
     in_flight: Option<(OwnedFd, RequestsInFlight)>,
-    /// For files at URLs.
+    /// The fetcher for files at URLs.
     pub(crate) fetcher: MountFetcher,
-    /// The mount is served.
+    /// Whether the mount is served.
     pub(crate) served: bool,
 }
 
@@ -57,10 +58,10 @@ impl Replaceable {
         }
     }
 
-    /// A file of the mount.
+    /// Opens a file of the mount, the same one for each server.
     pub(crate) fn file(&mut self, request: &MountRequest, number: usize) -> Result<OwnedFd, Error> {
         let mut paths = request.files();
-        // As the server counts them: those that have no number yet.
+        // As the server counts them, only the files that have no number yet.
         let listed = self.fetcher.listed();
         let listed: Vec<_> = listed
             .filter(|path| !paths.contains(path))
@@ -101,8 +102,8 @@ impl Replaceable {
         self.files.get(number)?.as_ref()?.version
     }
 
-    /// The root hash of the image whose first file this is: if it is fetched from another URL, its
-    /// blocks are in the same cache.
+    /// The root hash of the image whose first file this is. With it, the same image at another URL
+    /// uses the same cache.
     fn root_hash(
         &mut self,
         request: &MountRequest,
@@ -127,7 +128,7 @@ impl Replaceable {
         verity.root(&open).map_err(Error::Server)
     }
 
-    /// A cloned descriptor, the same one for each server.
+    /// A cloned descriptor, the same for each server.
     pub(crate) fn clone(&mut self, device: &OwnedFd, number: usize) -> Result<OwnedFd, Error> {
         let possible = plugged_in_cpus().map_or(1, |cpus| cpus.len().max(1));
         if number > self.clones.len() || number >= possible {

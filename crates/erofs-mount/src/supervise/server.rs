@@ -26,21 +26,21 @@ use erofs_fuse::poll::{first_ready, has_ended};
 use erofs_fuse::protocol::{Order, ignores_signals, send_order};
 use erofs_fuse::request::{MountRequest, Start};
 
-/// Serves in a fork of this process, which mounts or takes over another server's mount; returns the
-/// exit status. The socket is its standard input.
+/// A function that serves in a fork of this process, and there mounts or takes over another
+/// server's mount; returns the exit status. The socket is the standard input of the fork.
 pub(crate) type Serve = fn(&MountRequest, Log, Start) -> u8;
 
 /// How a server is started.
 #[derive(Clone)]
 pub(super) enum How {
-    /// A fork of this process, which mounts.
+    /// As a fork of this process, which mounts.
     First,
-    /// As a fork, for an existing mount. While nobody serves, this works even if starting a program
-    /// does not: its files may be in the mount, or in an overlayfs on top of it.
+    /// As a fork, for an existing mount. This works even while no server runs, unlike starting a
+    /// program, whose files may be in the mount or in an overlayfs on top of it.
     Fork,
-    /// The program that is now installed.
+    /// As the program that is now installed.
     Installed,
-    /// As a program that served before, whatever is installed by now.
+    /// As a program that served before, even if another one is installed by now.
     Program(Arc<OwnedFd>),
 }
 
@@ -67,7 +67,7 @@ impl Servers {
         }
     }
 
-    /// Starts a server with the standard error of this process; the first one also gets its
+    /// Starts a server with the standard error of this process; the first server also gets the
     /// standard output.
     pub(super) fn start(&self, how: &How) -> Result<Server, Error> {
         let (socket, theirs) = packets::socket_pair()?;
@@ -109,7 +109,7 @@ impl Servers {
         })
     }
 
-    /// Serves; called in a child.
+    /// Serves, in a child process; returns the exit status.
     fn serve(&self, start: Start) -> i32 {
         let log = self.log.duplicate().unwrap_or(Log::None);
         (self.serve)(&self.request, log, start).into()
@@ -135,34 +135,35 @@ impl Servers {
         CANNOT_START.into()
     }
 
-    /// If there is no log, there is nowhere to report that either.
+    /// Logs an event. If logging fails, there is nowhere to report that.
     pub(super) fn report(&self, what: &str) {
         let place = self.request.mountpoint.display();
         let _ = self.log.line(&format!("{place}: {what}"));
     }
 }
 
-/// Whether a file begins as a program or a script does. execvp(3) has a shell run any other.
+/// Whether a file begins like a program or a script. execvp(3) would run any other file with a
+/// shell.
 fn is_program(path: &Path) -> bool {
     let mut begin = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read(&mut begin));
-    // One that cannot be read may be executed all the same.
+    // A file that cannot be read may still be executable.
     read.is_err() || begin == *b"\x7fELF" || begin.starts_with(b"#!")
 }
 
 /// A server process.
 #[derive(Debug)]
 pub(super) struct Server {
-    /// Its request socket. The end of the socket is that of the server: of all threads that serve.
+    /// The socket for its requests. The socket closes when all serving threads have ended.
     pub(super) socket: OwnedFd,
-    /// `None` once it is waited for elsewhere.
+    /// The process; `None` once it is waited for elsewhere.
     child: Option<ChildProcess>,
-    /// Brings the program, if it was started as the installed one. Only a fork of this process has
-    /// the other end, before it becomes that program.
+    /// Delivers a descriptor of the program, if the server was started as the installed one. Only a
+    /// fork of this process has the other end, until it executes that program.
     program: Option<OwnedFd>,
 }
 
-/// How long a process may take to end after its socket has.
+/// How long a process may take to end after its socket has closed.
 const EXIT: Duration = Duration::from_secs(1);
 
 /// How long the threads of a killed server may take to end.
@@ -172,24 +173,24 @@ const DEATH: Duration = Duration::from_secs(5);
 const ORDER: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(500)];
 
 impl Server {
-    /// Its process ID.
+    /// The process ID of the server.
     pub(super) fn number(&self) -> Option<i32> {
         self.child.as_ref().map(ChildProcess::number)
     }
 
-    /// The program of a server that was started as the installed one and has made a request. It is
-    /// kept so that it can be started again: another program may be installed by then.
+    /// The program of a server that was started as the installed one and has made a request. The
+    /// program is kept so that it can be started again even if another one is installed by then.
     pub(super) fn program(&self) -> Option<How> {
         let (_, program) = packets::receive(self.program.as_ref()?).ok()?;
         program.map(|program| How::Program(Arc::new(program)))
     }
 
-    /// Its process and the descendants.
+    /// The server's process and its descendants.
     pub(super) fn family(&self) -> Option<Family> {
         Family::of(self.number()?.try_into().ok()?)
     }
 
-    /// Makes it unmount and end.
+    /// Makes the server unmount and end.
     pub(super) fn end(&self) {
         if ignores_signals() || self.signal(Signal::TERM) == Err(Errno::PERM) {
             let _ = send_order(&self.socket, Order::End);
@@ -201,12 +202,12 @@ impl Server {
         child.map_or(Ok(()), |child| child.signal(signal))
     }
 
-    /// Kills it, and waits for the end of its serving threads. Without the right to kill it (root
-    /// without CAP_KILL), asks it to exit. A server that is killed in a frozen cgroup, or while it
-    /// waits for a device, executes nothing more; it is not waited for longer than [`DEATH`].
+    /// Kills the server, and waits for its serving threads to end. Without the right to kill the
+    /// server (root without CAP_KILL), asks it to exit. A server that is killed in a frozen cgroup,
+    /// or while it waits for a device, executes nothing more, so the wait is limited to [`DEATH`].
     ///
     /// # Errors
-    /// It may not be killed, and did not exit when asked.
+    /// The server may not be killed, and did not exit when asked.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.signal(Signal::KILL) == Err(Errno::PERM) {
             return self.ask_to_exit();
@@ -220,7 +221,7 @@ impl Server {
         let begin = Instant::now();
         let [limit, interval] = ORDER;
         while begin.elapsed() < limit {
-            // An error shows that it is gone.
+            // An error means that the server is gone.
             let _ = send_order(&self.socket, Order::Exit);
             let again = Instant::now() + interval;
             while Instant::now() < again {
@@ -238,7 +239,7 @@ impl Server {
         packets::receive(&self.socket).is_ok_and(|(packet, _)| !packet.is_empty())
     }
 
-    /// Waits for its end; returns an error if it died.
+    /// Waits for the server to end; returns an error if it died.
     pub(super) fn outcome(&mut self) -> Result<(), Error> {
         let Some(child) = self.child.take() else {
             return Ok(());
@@ -262,10 +263,10 @@ impl Server {
         matches!(first_ready(&watched, Some(left)), Ok(Some(0)))
     }
 
-    /// The short reason why it has made no request.
+    /// A short reason why the server has made no request.
     pub(super) fn why_silent(&self) -> String {
         let begin = Instant::now();
-        // Its socket ends a moment before the process does.
+        // The socket closes a moment before the process ends.
         while self.has_ended() && begin.elapsed() < EXIT {
             match self.child.as_ref().map(ChildProcess::try_wait) {
                 Some(Ok(None)) => thread::sleep(Duration::from_millis(1)),
@@ -276,18 +277,18 @@ impl Server {
         "it did not answer".to_owned()
     }
 
-    /// Whether it is stopped, as by SIGSTOP.
+    /// Whether the server is stopped, as by SIGSTOP.
     pub(super) fn has_stopped(&self) -> bool {
         self.child.as_ref().is_some_and(ChildProcess::has_stopped)
     }
 
-    /// Whether its socket has ended.
+    /// Whether the server's socket has closed.
     pub(super) fn has_ended(&self) -> bool {
         has_ended(self.socket.as_fd())
     }
 }
 
-/// Why a program ended that was supposed to take over the mount.
+/// Why a program that was supposed to take over the mount ended.
 fn why_ended(status: ExitStatus) -> String {
     match status.code().map(u8::try_from) {
         Some(Ok(CANNOT_START)) => "the installed program cannot be started".to_owned(),
@@ -299,7 +300,7 @@ fn why_ended(status: ExitStatus) -> String {
 /// Opens the program and sends it to the parent; called in a child, since opening it may wait for
 /// the mount, which the helper must not do.
 fn send_program(path: &Path, sender: &OwnedFd) {
-    // Without it the next server is a fork.
+    // If this fails, the next server is a fork.
     if let Ok(program) = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         let _ = packets::send_with(sender, b"program", Some(&program), SendFlags::NOSIGNAL);
     }

@@ -1,13 +1,13 @@
 //! A process that takes over when the mount helper is killed (`-o standby`).
 //!
-//! It is a fork of the helper, made anew whenever the helper gets something that the next one would
-//! lack: a server, a file, a descriptor of the device. Until its helper dies it only waits at a
-//! pipe, so nothing that it knows can become untrue: it kills the server, whatever that was doing,
-//! and starts another one, as the helper does after a death of the server. So it makes no
-//! difference whether the server died, too.
+//! The standby is a fork of the helper, made anew whenever the helper gets something that its
+//! successor would lack: a server, a file, a descriptor of the device. Until its helper dies, the
+//! standby only waits at a pipe. Then it kills the server, whatever the server was doing, and
+//! starts another one, as the helper does after a death of the server. So its state cannot be out
+//! of date, and it makes no difference whether the server has died too.
 //!
-//! The next standby exists before the last one is retired. Should the helper die between the two,
-//! the one that gets the only byte of a second pipe takes over, and the other one ends.
+//! The next standby exists before the previous one is retired. If the helper dies between the two,
+//! the standby that gets the only byte of a second pipe takes over, and the other ends.
 
 use std::io::pipe;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -19,20 +19,20 @@ use crate::child::ChildProcess;
 use crate::respawn;
 use erofs_fuse::error::Error;
 
-/// Its name for `ps`, until it takes over.
+/// Name of the process, as `ps` shows it, until the standby takes over.
 const NAME: &std::ffi::CStr = c"erofs_standby";
 
 /// The standby of this mount helper.
 #[derive(Debug)]
 pub(super) struct Standby {
     child: ChildProcess,
-    /// Only the helper has this end.
+    /// The end of the pipe that only the helper has.
     lifeline: OwnedFd,
 }
 
 impl Standby {
-    /// Starts one in place of `last`, as a fork that runs `child` with all descriptors that this
-    /// process has now, and exits with its result.
+    /// Starts a standby in place of `last`: a fork that runs `child` with all descriptors that this
+    /// process has now, and exits with the result of `child`.
     pub(super) fn start(
         last: Option<&Standby>,
         child: impl FnOnce() -> i32,
@@ -56,13 +56,13 @@ impl Standby {
         })
     }
 
-    /// Ends it. The process is left to be reaped: in a frozen cgroup it ends late.
+    /// Ends the standby. The process is left to be reaped, because in a frozen cgroup it ends late.
     pub(super) fn retire(self) -> ChildProcess {
         let _ = self.child.signal(Signal::KILL);
         self.child
     }
 
-    /// Whether it is dead. It is then reaped.
+    /// Whether the standby is dead, in which case this reaps it.
     pub(super) fn has_died(&self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -87,7 +87,7 @@ impl Right {
         Ok(Self(right))
     }
 
-    /// Takes it, in a standby whose helper is dead.
+    /// Takes the right, in a standby whose helper is dead; false if another standby has it.
     pub(super) fn take(self) -> bool {
         rustix::io::read(&self.0, &mut [0]) == Ok(1)
     }

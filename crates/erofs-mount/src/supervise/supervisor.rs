@@ -24,29 +24,29 @@ use erofs_fuse::poll::first_ready;
 use erofs_fuse::protocol::{self, Answer, Request};
 use erofs_fuse::request::MountRequest;
 
-/// Within this time a new server of an upgrade must have opened its image and asked for the mount.
+/// How long a new server of an upgrade may take to open its image and ask for the mount.
 const UPGRADE: Duration = Duration::from_secs(60);
 
-/// Within this time the program of an upgrade must ask for the mount of a server that died. A
-/// program whose files are in the mount cannot.
+/// How long the program of an upgrade may take to ask for the mount of a server that died. A
+/// program whose files are in the mount cannot ask at all.
 const REPLACEMENT: Duration = Duration::from_secs(5);
 
 /// Interval between checks of processes that are dying.
 const REAP: Duration = Duration::from_millis(100);
 
-/// Time for a server to end after its mount is gone. Programs that use the mount get two seconds of
-/// it.
+/// Time for a server to end after its mount is gone. Programs that use the mount get two of these
+/// seconds.
 const END: Duration = Duration::from_secs(5);
 
 /// Starts the server of a mount, and acts as its mount helper until the mount ends. `serve` is
 /// called in a fork of this process.
 ///
 /// # Errors
-/// The mount failed or did not end properly, and the reason.
+/// The reason why the mount failed or did not end properly.
 pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut signals = Signals::block()?;
     if request.is_remote() {
-        // These signals end the fetcher's work too.
+        // Block these signals now, because they must also end the fetcher's work.
         signals.block_ending()?;
     }
     let log = Log::open(&request.options, !request.foreground)?;
@@ -69,7 +69,8 @@ pub(crate) fn run(request: MountRequest, serve: Serve) -> Result<(), Error> {
     let mut helper = Helper {
         standby: None,
         right: None,
-        // In the background, the process that waits for the mount checks this one as well.
+        // Only in the foreground: in the background, the process that waits for the mount checks
+        // the server and this process.
         looks: server
             .family()
             .filter(|_| request.foreground)
@@ -124,7 +125,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Drops signals that came before: to a standby, which acts on none.
+    /// Drops signals that arrived before, at a standby, which acts on no signal.
     fn forget(&self) {
         for signals in self.ending.iter().chain([&self.upgrade]) {
             while rustix::io::read(signals, &mut [0; 128]).is_ok() {}
@@ -135,7 +136,7 @@ impl Signals {
 struct Helper {
     /// Takes over when this process is killed.
     standby: Option<Standby>,
-    /// What a standby needs to do so, with `-o standby`.
+    /// The right to take over, which a standby needs; with `-o standby`.
     right: Option<Right>,
     servers: Servers,
     state: MountState,
@@ -145,21 +146,22 @@ struct Helper {
     readiness: Option<Readiness>,
     looks: Option<(Family, Patience)>,
     /// How the next server is started: as a fork of this process or, after an upgrade, as the
-    /// program that took over, unless that does not start again or dies twice.
+    /// program that took over, unless this program fails to start again or dies twice.
     next: How,
     /// When the last upgrade completed.
     upgraded: Instant,
     deaths: Deaths,
-    /// An upgrade was requested; the server may not have the mount yet.
+    /// Whether an upgrade was requested. It waits until the server has the mount.
     upgrade_wanted: bool,
-    /// The server is stopped: it cannot see the end of its mount, so this process polls the device.
-    /// Otherwise it does not, since each request would wake it.
+    /// Whether the server is stopped. A stopped server cannot notice the end of its mount, so this
+    /// process then polls the device. Otherwise this process does not, because each request would
+    /// wake it.
     server_has_stopped: bool,
     /// When to kill the server: it was asked to end, or its mount is gone.
     kill_at: Option<Instant>,
-    /// The reason why the server ended, in its own words.
+    /// The reason why the server ended, as it reported it.
     failure: Option<String>,
-    /// A signal came before the mount was served: this process dies of it.
+    /// Whether a signal arrived before the mount was served, of which this process then dies.
     signalled: bool,
 }
 
@@ -178,7 +180,7 @@ impl Helper {
             }
         }
         let is_unheard = self.is_served() && !self.servers.request.foreground;
-        // First: threads of a dead server may wait for requests, which this call ends.
+        // Call this first: threads of a dead server may wait for requests, which this call ends.
         let exited = self.state.server_exited();
         if let Some(standby) = self.standby.take() {
             standby.retire();
@@ -295,7 +297,7 @@ impl Helper {
         let watched: Vec<_> = watched.collect();
         match first_ready(&watched, limit) {
             Ok(None) => Event::Time,
-            // Left for the code that ends this process.
+            // Not read here: the signal is left for the code that ends this process.
             Ok(Some(0)) if signals.ending.is_some() && !self.is_served() => Event::End,
             Ok(Some(index)) => match sources[index] {
                 (event @ (Event::End | Event::Upgrade | Event::Child), signal) => {
@@ -308,8 +310,8 @@ impl Helper {
         }
     }
 
-    /// Detaches the mount from the tree, and ends the server: a stopped server can do neither by
-    /// itself.
+    /// Detaches the mount from the tree, and ends the server, because a stopped server can do
+    /// neither itself.
     fn end(&mut self) {
         if let Err(error) = self.state.detach() {
             self.servers.report(&error.to_string());
@@ -318,7 +320,7 @@ impl Helper {
         self.kill_at.get_or_insert(Instant::now() + END);
     }
 
-    /// Gives up: nobody waits for the mount any more.
+    /// Gives up, because no process waits for the mount any more.
     fn give_up(&mut self) {
         // On failure the mount stays in the tree, without a server.
         let _ = self.state.detach();
@@ -334,11 +336,11 @@ impl Helper {
         });
     }
 
-    /// Answers the next request. False at the end of the server: it is killed if the request is
+    /// Answers the next request. False if the server has ended; it is killed if its request is
     /// invalid or if it does not take the answer.
     fn answer_next(&mut self) -> bool {
         let answered = match protocol::receive(&self.server.socket) {
-            // Its end follows.
+            // The end of the server follows.
             Ok((Request::Failed, line)) => {
                 self.failure = Some(String::from_utf8_lossy(&line).into_owned());
                 true
@@ -375,11 +377,11 @@ impl Helper {
             .inspect_err(|error| self.servers.report(&error.to_string()))
     }
 
-    /// Starts a server, which gets the mount. `one_by_one`: see
+    /// Starts a server and gives it the mount. For `one_by_one` see
     /// [`MountState::begin_again`](super::mount_state::MountState::begin_again).
     fn start_again(&mut self, one_by_one: bool) -> Result<(), Error> {
         let asks = self.start_replacement()?;
-        // Before the new server gets the mount, which it must request from this thread.
+        // Do this before the new server gets the mount, which it must request from this thread.
         self.state.begin_again(one_by_one);
         if asks {
             // If it is dead by now, it is replaced.
@@ -388,8 +390,8 @@ impl Helper {
         Ok(())
     }
 
-    /// Starts a server while nobody serves the mount. Returns whether it has already asked for the
-    /// mount.
+    /// Starts a server while no other serves the mount. Returns whether the new server has already
+    /// asked for the mount.
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {
@@ -414,8 +416,9 @@ impl Helper {
         Ok(false)
     }
 
-    /// Ends a server that never had the mount, without waiting: a process that it started may hold
-    /// its socket. A server that this process may not kill ends when the socket closes.
+    /// Ends a server that never had the mount. Does not wait, because a process that the server
+    /// started may keep the socket open. A server that this process may not kill ends when the
+    /// socket closes.
     fn discard(&mut self, mut server: Server) {
         let child = server.take_child();
         if let Some(child) = &child {
@@ -424,8 +427,8 @@ impl Helper {
         self.deaths.expect(child);
     }
 
-    /// Refuses and logs each of these requests once: a third server may have died of the same
-    /// request before it was known how the second one died.
+    /// Refuses and logs each of these requests once. They may come twice, because a third server
+    /// may have died of the same request before it was known how the second one died.
     fn refuse(&self, requests: &[TakenRequest]) {
         for request in requests
             .iter()
@@ -439,7 +442,8 @@ impl Helper {
 
     fn answer(&mut self, request: Request) -> bool {
         let outcome = self.carry_out(request);
-        // Before the server has what the next mount helper must know.
+        // Renew the standby before the server has the answer, which the next mount helper must
+        // know.
         if is_for_standby(request) && outcome.is_ok() {
             self.renew_standby();
         }
@@ -450,7 +454,7 @@ impl Helper {
         answered
     }
 
-    /// Starts a standby that knows what this process knows now, and then ends the last one.
+    /// Starts a standby with the current state of this process, and then ends the previous standby.
     fn renew_standby(&mut self) {
         if !self.servers.request.options.standby || !self.state.is_replaceable() {
             return;
@@ -458,7 +462,7 @@ impl Helper {
         let last = self.standby.take();
         match self.start_standby(last.as_ref()) {
             Ok(next) => self.standby = Some(next),
-            // The next request that matters starts one.
+            // The next request that matters tries again.
             Err(error) => self.servers.report(&error.to_string()),
         }
         self.deaths.expect(last.map(Standby::retire));
@@ -482,7 +486,7 @@ impl Helper {
         self.signals.forget();
         self.state.takes_over();
         let killed = self.server.kill();
-        // Not a child of this process.
+        // The server is not a child of this process.
         let _ = self.server.take_child();
         let outcome = match killed {
             Ok(()) if self.state.is_replaceable() => {
@@ -525,8 +529,8 @@ impl Helper {
         if self.servers.request.foreground {
             return Ok(());
         }
-        // Only now: at an automount, only the process group of the service manager gets past the
-        // mount point; every other process waits for the mount.
+        // Only now: systemd lets only its own process group pass an automount point while the mount
+        // is not ready; every other process waits for the mount.
         let _ = rustix::process::setsid();
         report_ready(&self.servers.null)
     }
@@ -546,8 +550,8 @@ impl Helper {
         protocol::respond(&server.socket, &response).is_ok()
     }
 
-    /// Makes the program that is now installed serve the mount. If it does not get that far, the
-    /// current server continues. If that server died meanwhile, the next one is upgraded.
+    /// Makes the program that is now installed serve the mount. If the program fails, the current
+    /// server continues. If the current server died meanwhile, the next server is upgraded.
     fn upgrade(&mut self) {
         self.state.upgrade_begins();
         let handed_over = self
@@ -563,9 +567,9 @@ impl Helper {
         self.state.upgrade_ends(&handed_over);
     }
 
-    /// Starts a server and waits until it asks for the mount within this time. A program that
-    /// cannot do so ends, crashes or stays silent. `serving`: the current server is answered
-    /// meanwhile; its end, or a signal that requests the end of the mount, ends the wait.
+    /// Starts a server and waits at most `limit` for it to ask for the mount. A program that cannot
+    /// do so ends, crashes or stays silent. With `serving`, the current server is answered in the
+    /// meantime, and the wait ends if that server ends or a signal requests the end of the mount.
     fn start_until_it_asks(
         &mut self,
         how: &How,
@@ -629,8 +633,8 @@ impl Helper {
     }
 }
 
-/// Whether the answer changes what a standby must know: the server that has the mount, its files,
-/// the descriptors of the device. The companion is older than the first of these.
+/// Whether the answer changes the state that a standby must have: the server that has the mount,
+/// its files, the descriptors of the device. The companion exists before the first of these.
 fn is_for_standby(request: Request) -> bool {
     use Request::{Clone, Open, Resume, Served};
     matches!(request, Open { .. } | Clone { .. } | Resume | Served)
@@ -640,15 +644,15 @@ fn is_for_standby(request: Request) -> bool {
 enum Event {
     /// A request, or the end of the server.
     Request,
-    /// A signal requests the end of the mount; it is consumed if the mount is served.
+    /// A signal requests the end of the mount. The signal is consumed if the mount is served.
     End,
     /// The mount is gone, or its connection was aborted, while the server is stopped.
     Gone,
     /// A child changed state.
     Child,
-    /// The signal that requests an upgrade; it is consumed.
+    /// The signal that requests an upgrade, which is consumed.
     Upgrade,
-    /// The companion wants something or has work to do.
+    /// The companion has sent a request or has work to do.
     Companion,
     /// There are decoded bytes to keep.
     Decoded,

@@ -1,10 +1,10 @@
-//! A process that cleans up once server and mount helper are both gone, however they ended: in the
-//! foreground, where one signal reaches both, and with `auto_unmount`.
+//! A process that cleans up once server and mount helper are both gone, however they ended. Used in
+//! the foreground, where one signal reaches both, and with `auto_unmount`.
 //!
-//! Both hold the writing end of a pipe, and the watcher holds the reading end: it wakes when the
-//! last of them has died. Then the connection is aborted, so that no reader waits, and the mount is
-//! detached from the tree if its handshake was never completed, or with `auto_unmount`. If the
-//! watcher is killed too, a dead mount remains.
+//! Server and helper hold the writing end of a pipe, and the watcher, which holds the reading end,
+//! wakes when the last of them has died. Then the watcher aborts the connection, so that no reader
+//! waits, and detaches the mount from the tree if its handshake was never completed, or with
+//! `auto_unmount`. If the watcher is killed too, a dead mount remains.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,12 +13,12 @@ use crate::child::ChildProcess;
 use crate::mounting::{ExpectedMount, Mounted, abort_file, read_table};
 use erofs_fuse::error::Error;
 
-/// Its name for `ps` and `pkill`, different from that of the others.
+/// Name of the process for `ps` and `pkill`, different from the names of the other processes.
 const NAME: &std::ffi::CStr = c"erofs_unmount";
 
-/// Starts it before the mount is in the tree, with `null` as its output. As long as a process has
-/// the descriptor or a duplicate of it, the mount stays. From then on, no signal to the process
-/// group of this process reaches it.
+/// Starts the watcher before the mount is in the tree, with `null` as its output. The mount stays
+/// as long as a process has the returned descriptor or a duplicate of it. When this returns,
+/// signals to the process group of this process do not reach the watcher.
 pub(crate) fn start(
     mut expected: ExpectedMount,
     null: &OwnedFd,
@@ -43,24 +43,24 @@ pub(crate) fn start(
             }
         }
     };
-    // Never waited for: it ends after this process, and init reaps it.
+    // This process does not wait for the watcher, which ends later and is reaped by init.
     let child = ChildProcess::fork(end.into(), &[null.as_raw_fd()], wait);
     child.map_err(Error::std_io("fork"))?.leave_group();
     Ok(held.into())
 }
 
-/// The mount is in the tree.
+/// Message: the mount is in the tree.
 const MOUNTED: [u8; 1] = *b"m";
 
-/// The handshake is complete.
+/// Message: the handshake is complete.
 const SERVED: [u8; 1] = *b"s";
 
-/// Informs it that the mount is in the tree.
+/// Informs the watcher that the mount is in the tree.
 pub(crate) fn is_mounted(held: &OwnedFd) {
     let _ = rustix::io::write(held, &MOUNTED);
 }
 
-/// Informs it that the handshake is complete.
+/// Informs the watcher that the handshake is complete.
 pub(crate) fn handshake_done(held: &OwnedFd) {
     let _ = rustix::io::write(held, &SERVED);
 }
@@ -80,7 +80,7 @@ fn abort(mounted: &Mounted, unmounts: bool) -> Result<(), Error> {
     if !is_there {
         return Ok(());
     }
-    // A thread of a killed server may wait for a read that nobody will answer.
+    // A thread of a killed server may wait for a read that will never be answered.
     let aborted = abort_file(&mounted.id.device).and_then(|mut file| file.write_all(b"1"));
     if aborted.is_err() {
         let _ = mounted.force_abort();

@@ -7,14 +7,15 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// A tree and its image; both are removed when it is dropped.
+/// A tree and its image; both are removed when this is dropped.
 pub struct BuiltImage {
     directory: PathBuf,
 }
 
 impl BuiltImage {
     /// Builds a tree with names of every kind, and `files` files whose content varies in
-    /// compressibility. None, with a line, if mkfs.erofs is missing or does not support `options`.
+    /// compressibility. Prints a line and returns `None` if mkfs.erofs is missing or does not
+    /// support `options`.
     pub fn new(name: &str, options: &[&str], files: usize) -> Option<Self> {
         Self::of(name, options, |tree| plant(tree, files))
     }
@@ -123,7 +124,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Pieces of words, noise and zeros, at most `most` bytes.
+/// Generates pieces of words, noise and zeros, at most `most` bytes.
 fn content(seed: u64, most: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     let length = match random.below(4) {
@@ -149,7 +150,7 @@ fn content(seed: u64, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// A generator of the same numbers every time (xorshift64*).
+/// A random number generator that returns the same numbers for the same seed (xorshift64*).
 pub struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! The companion of a mount: it may die, be stopped, or outlive servers, and has few rights.
+//! The companion of a mount may die, be stopped, or outlive servers, and has few rights.
 
 use launch_profile::Learned;
 use rustix::process::{Pid, Signal};
@@ -15,7 +15,7 @@ pub(super) const TESTS: &[Test] = tests![
     a_walk_starts_a_companion_with_profile_off,
 ];
 
-/// The process, if it exists.
+/// The process of the companion, if it exists.
 fn companion_of(helper: Pid) -> Option<Pid> {
     let helper = helper.as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
@@ -56,7 +56,7 @@ impl Learning {
         found.unwrap()
     }
 
-    /// Reads a file; returns what was learned about it by the end of the mount.
+    /// Reads a file, and returns what the mount has learned about the file by its end.
     fn learned(self) -> Learned {
         let path = self.place.path.join("data/mixed-200000");
         assert_eq!(fs::read(path).unwrap().len(), 200_000);

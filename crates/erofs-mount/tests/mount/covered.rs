@@ -1,4 +1,5 @@
-//! The end of a daemon unmounts only its own mount: not one above, below, beside or in place of it.
+//! A daemon that ends unmounts only its own mount, and no mount above, below, beside or in place of
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ pub const TESTS: &[Test] = tests![
     other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end,
 ];
 
-/// Mounts another filesystem; returns its number in the mount table.
+/// Mounts another filesystem, and returns its ID in the mount table.
 fn cover(path: &Path) -> u64 {
     mount_tmpfs("covered", path, "tmpfs", MountFlags::empty(), None).unwrap();
     fs::write(path.join("alive"), "yes").unwrap();
@@ -42,7 +43,7 @@ fn mounts() -> Vec<(u64, PathBuf)> {
 fn end(pid: rustix::process::Pid, signal: Signal) {
     kill(pid, signal);
     soon("the end of the daemon", || place::is_gone(pid));
-    // The helper may need a moment longer for what it must not do.
+    // Wait, because the helper might unmount another mount only a moment later.
     std::thread::sleep(std::time::Duration::from_millis(300));
 }
 
@@ -80,8 +81,8 @@ fn a_mount_in_place_of_an_ended_one_stays() {
     }
 }
 
-/// Fifty seeded orders, over both transports. Each spends most of its time waiting for a busy
-/// mount, so they wait at the same time.
+/// Runs fifty seeded orders over both transports, in parallel, because each spends most of its time
+/// waiting for a busy mount.
 fn other_mounts_stay_in_any_order_of_mount_cover_unmount_and_end() {
     let next = AtomicU64::new(0);
     let work = || -> usize {
@@ -107,7 +108,7 @@ fn seeded_order(seed: u64) -> usize {
 fn one_order(random: &mut Random, place: &Place) -> usize {
     let pid = pid_of(place);
     let text = place.path.join("text");
-    // Keeps the daemon alive after a lazy unmount.
+    // An open file keeps the daemon alive after a lazy unmount.
     let in_use = fs::File::open(&text).unwrap();
     let beside = Place::new();
     let mut others = vec![(beside.path.clone(), cover(&beside.path))];

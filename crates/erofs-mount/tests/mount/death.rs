@@ -18,11 +18,11 @@ const ENOUGH: Duration = Duration::from_secs(1);
 pub enum Death {
     /// SIGKILL.
     Killed,
-    /// As from a fault in a decoder: SIGSEGV.
+    /// SIGSEGV, as from a fault in a decoder.
     Crashed,
-    /// As by a failed assertion in a C library: SIGABRT.
+    /// SIGABRT, as from a failed assertion in a C library.
     Aborted,
-    /// By the kernel, in a control group that has run out of memory.
+    /// SIGKILL by the kernel, in a control group that has run out of memory.
     OutOfMemory,
 }
 
@@ -37,7 +37,7 @@ impl Death {
         Self::OutOfMemory,
     ];
 
-    /// Mount options that make it possible.
+    /// Mount options that make this death possible.
     pub fn options(self) -> &'static str {
         match self {
             // Decoded bytes are kept until there is no memory left.
@@ -46,14 +46,15 @@ impl Death {
         }
     }
 
-    /// Call it before there are readers, and keep the result until the end.
+    /// Prepares for this death. Call this before starting readers, and keep the result until the
+    /// end.
     pub fn prepare(self, server: Pid) -> Option<MemoryGroup> {
         let group = (self == Self::OutOfMemory).then(|| MemoryGroup::without_memory(server));
         group.flatten()
     }
 
-    /// Causes the death. By now readers may have caused a server without memory to be killed
-    /// already.
+    /// Causes the death. A server without memory may have been killed already because of its
+    /// readers.
     pub fn bring(self, server: Pid) {
         let signal = match self {
             Self::Killed => Signal::KILL,
@@ -72,8 +73,8 @@ impl Death {
             }
         };
         kill(server, signal);
-        // Rust's handler takes the first signal for a stack overflow, and repeats the instruction
-        // that it considers the cause.
+        // Rust's handler takes the first signal for a fault and returns to the interrupted
+        // instruction, so only another signal kills the server.
         while self == Self::Crashed && !is_gone(server) {
             thread::sleep(Duration::from_millis(1));
             let _ = kill_process(server, signal);
@@ -84,7 +85,7 @@ impl Death {
 /// A control group, removed when dropped.
 pub struct MemoryGroup {
     path: PathBuf,
-    /// The file of the limit, and the value that means none.
+    /// The file of the limit, and the value that means no limit.
     limit: (&'static str, &'static str),
 }
 
@@ -124,7 +125,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // It is busy until the last thread of a killed process is gone.
+        // The group is busy until the last thread of a killed process is gone.
         let begin = Instant::now();
         while fs::remove_dir(&self.path).is_err() && begin.elapsed() < ENOUGH {
             thread::sleep(Duration::from_millis(5));

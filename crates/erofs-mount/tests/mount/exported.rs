@@ -1,4 +1,4 @@
-//! Files found by their handles, as an NFS server finds them.
+//! Files are found by their handles, as by an NFS server.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use crate::{Test, mounted};
 
 pub const TESTS: &[Test] = tests![files_are_found_by_handles_that_outlive_the_caches];
 
-/// Takes the handle of a file by its name, makes the kernel forget what it knows about the mount,
-/// and opens the file by the handle. These calls have no binding except in C.
+/// Gets the handle of a file by its name, makes the kernel drop its caches of the mount, and opens
+/// the file by the handle. These calls have bindings only in C.
 const SCRIPT: &str = r#"
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

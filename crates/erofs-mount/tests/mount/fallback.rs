@@ -1,4 +1,4 @@
-//! Failing steps on the way to a channel, and calls that fail for lack of memory.
+//! Steps in creating a channel fail, and so do calls that lack memory.
 
 use std::fs;
 use std::process::Command;
@@ -30,7 +30,7 @@ fn a_step_on_the_way_to_a_ring_that_fails_is_one_line_and_leaves_nothing() {
     }
 }
 
-/// A failure gives one line and no mount, and leaves the switch as it was.
+/// A failure produces one line and no mount, and leaves the kernel's switch unchanged.
 fn io_uring_is_had_unless_a_step_fails() {
     let fails = std::env::var_os(FAILS);
     let switch = Switch::new();
@@ -69,7 +69,8 @@ fn with_a_failure(test: &str, step: &str) {
     skipped.into_iter().for_each(|line| println!("{line}"));
 }
 
-/// Its threads share one descriptor, and its successors get duplicates of that one.
+/// The threads of such a server share one descriptor, and its successors get duplicates of that
+/// descriptor.
 fn servers_whose_descriptor_cannot_be_cloned_serve() {
     for test in [
         "many_readers_are_served_by_one_server",
@@ -79,7 +80,7 @@ fn servers_whose_descriptor_cannot_be_cloned_serve() {
     }
 }
 
-/// Fails every other time that a thread takes requests from the device, or enters its ring.
+/// Every other call with which a thread takes requests from the device or enters its ring fails.
 fn a_mount_outlives_calls_that_fail_for_want_of_memory() {
     for step in ["read", "enter"] {
         with_a_failure("the_root_is_read_over_either_transport", step);
@@ -112,7 +113,7 @@ fn many_readers_are_served_by_one_server() {
     }
 }
 
-/// Independent of the state of the kernel's switch.
+/// This does not depend on the state of the kernel's switch.
 fn io_uring_is_for_mounts_that_ask_for_it() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");
@@ -136,7 +137,8 @@ fn io_uring_is_for_mounts_that_ask_for_it() {
     }
 }
 
-/// A mount must not take the switch for enabled while another one is about to disable it again.
+/// A mount must not rely on the switch being enabled while another mount is about to disable it
+/// again.
 fn mounts_at_the_same_time_enable_io_uring_for_each_other() {
     let Some(switch) = Switch::new() else {
         println!("skipped: this kernel has no FUSE over io_uring");

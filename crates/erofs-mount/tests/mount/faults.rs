@@ -1,4 +1,4 @@
-//! Faults of the image: what the log and the counters report, and that neither gets in the way.
+//! Faults of the image are in the log and the counters, and neither disturbs the mount.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -57,7 +57,7 @@ fn a_listing_that_leaves_entries_out_fails_at_its_end() {
         let Some(place) = mounted_or_skipped(BROKEN_ENTRY, options) else {
             continue;
         };
-        // Repeatedly: the kernel must not take the listing for complete.
+        // List repeatedly: the kernel must not take the listing for complete.
         for _ in 0..3 {
             let (mut names, mut errors) = (Vec::new(), Vec::new());
             for entry in fs::read_dir(place.path.join(DIRECTORY)).unwrap() {
@@ -93,7 +93,8 @@ fn a_name_that_may_be_a_broken_one_is_never_absent() {
     umount(&place.path, false).unwrap();
 }
 
-/// The kernel keeps no page of a read that failed, so each of these asks again.
+/// Reads the broken file. The kernel keeps no page of a failed read, so each read sends another
+/// request.
 fn read_the_broken_file(place: &Place) {
     let mut file = File::open(place.path.join("text")).unwrap();
     let error = file.read(&mut [0; 16]).unwrap_err();
@@ -199,7 +200,7 @@ impl Drop for Copy {
 /// Replaces the bytes of an image with others.
 type Overwrite<'o> = &'o dyn Fn(&[u8]) -> Vec<u8>;
 
-/// All errors in a tree.
+/// All errors of reading a tree.
 fn errors(directory: &Path) -> Vec<Option<i32>> {
     let mut errors = Vec::new();
     let mut note = |error: io::Error| errors.push(error.raw_os_error());
@@ -222,7 +223,7 @@ fn errors(directory: &Path) -> Vec<Option<i32>> {
 
 fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
     const EIO: Option<i32> = Some(5);
-    // Shorter, the same size, and another image.
+    // A shorter file, a file of the same size, and another image.
     let garbage = |image: &[u8]| vec![0xa5; image.len()];
     let overwrites: [Overwrite<'_>; 3] = [
         &|image| image[..image.len() / 4].to_vec(),
@@ -261,8 +262,9 @@ fn an_image_that_is_overwritten_under_its_mount_is_said_to_have_changed() {
     }
 }
 
-/// The helper opened the files once and remembers their state then: a successor that can read the
-/// image reports the change with a fault, and one that cannot reports it when it ends.
+/// The helper opened the files once and remembers their state at that time. A successor that can
+/// read the image reports the change with a fault, and a successor that cannot reports the change
+/// when it ends.
 fn a_successor_of_a_dead_server_knows_what_the_image_was() {
     let longer = |image: &[u8]| [image, b"x"].concat();
     let garbage = |image: &[u8]| vec![0xa5; image.len()];

@@ -10,7 +10,8 @@ macro_rules! tests {
     ($($name:ident),* $(,)?) => { &[$((stringify!($name), $name)),*] };
 }
 
-/// Calls `begin` with the name of each test. `cannot` says why none can run.
+/// Runs the tests, after calling `begin` with the name of each. `cannot` is the reason why no test
+/// can run.
 pub fn run(tests: &[Test], cannot: Option<String>, begin: impl Fn(&'static str)) -> ExitCode {
     if is_given("--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -22,7 +23,7 @@ pub fn run(tests: &[Test], cannot: Option<String>, begin: impl Fn(&'static str))
     }
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests.iter().filter(|(name, _)| is_wanted(name)) {
-        // For scripts/test, which names a test that does not end.
+        // scripts/test reads this line to name a test that does not end.
         println!("begins: {name}");
         begin(name);
         let ok = std::panic::catch_unwind(test).is_ok();
@@ -39,7 +40,8 @@ fn is_given(option: &str) -> bool {
     std::env::args().any(|argument| argument == option)
 }
 
-/// Selects by a part of its name, or by the whole name with `--exact`; `--skip=PART` leaves it out.
+/// Whether the arguments select this test: by a part of its name, or by the whole name with
+/// `--exact`; `--skip=PART` leaves it out.
 fn is_wanted(name: &str) -> bool {
     let (options, wanted): (Vec<_>, Vec<_>) =
         (std::env::args().skip(1)).partition(|argument| argument.starts_with('-'));

@@ -157,7 +157,7 @@ fn pclusters_that_are_holes_are_found_and_stay_holes_in_copies() {
         let path = place.path.join(&punched.name);
         let file = File::open(&path).unwrap();
         let hole = punched.hole.clone();
-        // More often than needed to trigger the scan of the image.
+        // Ask more often than needed to trigger the scan of the image.
         for _ in 0..100 {
             for at in [hole.start, hole.start + 5, hole.end - 1] {
                 assert_eq!(seek(&file, SeekFrom::Hole(at)), Ok(at), "{how:?}");

@@ -1,5 +1,5 @@
-//! Mounts of hostile images: whatever is being read, the mount ends when asked to, killed readers
-//! are released, and other files are served.
+//! Mounts of hostile images end when asked to, whatever is being read; killed readers are released,
+//! and other files are served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,8 @@ impl Readers {
         let start = |script| {
             let mut shell = Command::new("sh");
             shell.args(["-c", script]).current_dir(directory);
-            // Its own group, so that it can be killed with everything it runs.
+            // Give the shell its own process group, so that it can be killed with all of its
+            // children.
             std::os::unix::process::CommandExt::process_group(&mut shell, 0);
             let quiet = shell.stdout(Stdio::null()).stderr(Stdio::null());
             quiet.spawn().unwrap()
@@ -105,14 +106,14 @@ fn each_mount(mut test: impl FnMut(&Place, &str)) {
     }
 }
 
-/// All mounts of a transport at once, because each waits a while for its readers.
+/// All mounts of a transport exist at the same time, because each waits a while for its readers.
 fn a_signal_ends_a_mount_whatever_is_read_of_it() {
     for transport in ["io_uring=off", "io_uring=on"] {
         let mounts: Vec<_> = Class::ALL
             .into_iter()
             .filter_map(|class| mounted_or_skipped(class, transport))
             .map(|(image, place)| {
-                // Beside the readers the server may answer too late.
+                // Ask before starting the readers, beside which the server may answer too late.
                 let pid = pid_of(&place);
                 (Readers::start(&place.path), pid, image, place)
             })
@@ -143,8 +144,8 @@ fn killed_readers_of_hostile_images_end_and_the_mount_can_be_taken_away() {
     println!("the last mount was gone after at most {slowest:?}");
 }
 
-/// The most expensive requests for a hostile inode, each once and to its end; errors are as good as
-/// answers.
+/// Makes the most expensive requests for a hostile inode, each once and to its end. Errors are as
+/// good as answers.
 fn ask_once(huge: &Path) {
     let _ = huge.join("absent").symlink_metadata();
     let _ = fs::read_dir(huge).map(|entries| entries.take(1000).count());
@@ -156,7 +157,8 @@ fn ask_once(huge: &Path) {
     }
 }
 
-/// The maximum cost of a mount's requests. Steps, bytes and memory have limits.
+/// Checks the limits of steps, bytes and memory for the most expensive request of a mount, and
+/// describes its cost.
 fn requests_within_bounds(place: &Place) -> String {
     // The maximum for the largest request of a mount: a read of 1 MiB.
     const READ: u64 = 1 << 20;
@@ -185,7 +187,7 @@ fn other_files_are_served_whatever_is_read_of_a_hostile_one() {
         let readers = Readers::start(&place.path);
         for number in 0..20 {
             let begin = Instant::now();
-            // Not answered from the kernel's caches.
+            // Look up new names, which the kernel's caches cannot answer.
             assert!(!place.path.join(format!("absent-{number}")).exists());
             assert_eq!(fs::read(place.path.join("good")).unwrap(), b"good\n");
             slowest = slowest.max(begin.elapsed());

@@ -1,5 +1,6 @@
-//! The power of a compromised server over the kernel and over the processes beside it: calls are
-//! injected into a serving server (`injected.py`), and another program uses its sockets.
+//! Checks the power of a compromised server over the kernel and over the other processes of the
+//! mount: calls are injected into a running server (`injected.py`), and another program uses its
+//! sockets.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -20,8 +21,8 @@ const NOBODY: u32 = 65534;
 /// Calls that the kernel handles before any filter (uretprobe, uprobe), by sending SIGILL.
 const BEFORE_FILTERS: [&str; 2] = ["335", "336"];
 
-/// Arguments that the filter lets through: the kernel refuses them, or they do no more than the
-/// call may.
+/// Arguments that the filter lets through: the kernel refuses them, or they do no more than is
+/// allowed.
 const LET_THROUGH: [(&str, &str); 5] = [
     ("clone3", "\"ENOSYS\""),
     ("clone CLONE_THREAD and CLONE_NEWUSER", "\"EINVAL\""),
@@ -33,7 +34,7 @@ const LET_THROUGH: [(&str, &str); 5] = [
 /// Files about a process that every user may read.
 const OF_EVERYONE: [&str; 4] = ["stat 0", "status 0", "cgroup 0", "attr/current 0"];
 
-/// Descriptors that come with answers of the mount helper.
+/// Descriptors that the mount helper's answers carry.
 const PASSED: [&str; 7] = [
     "/dev/fuse",
     "/memfd",
@@ -73,14 +74,15 @@ fn a_server_that_was_taken_over_gets_nothing_by_injected_calls() {
         );
         check_files(&part("files"), &part("descriptors"));
         check_requests(&part("requests"));
-        // It still serves, and was not replaced.
+        // The server still serves, and was not replaced.
         read_tree(&place.path).unwrap();
         assert_eq!(stat(&place.path).unwrap()["pid"], counters["pid"]);
         umount(&place.path, false).unwrap();
     }
 }
 
-/// The numbers mean other calls there, which the filter does not know: it kills the process.
+/// The numbers mean other calls for 32-bit programs. The filter does not know these calls, and
+/// kills the process.
 fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     if std::env::consts::ARCH != "x86_64" {
         return println!("skipped: injected.py knows the registers of x86-64");
@@ -100,13 +102,14 @@ fn a_call_by_the_gate_of_32_bit_programs_ends_the_server() {
     } else {
         assert_eq!(answers["ended"], "SIGSYS");
     }
-    // Another one serves.
+    // Another server serves.
     read_tree(&place.path).unwrap();
     assert_ne!(stat(&place.path).unwrap()["pid"], counters["pid"]);
     umount(&place.path, false).unwrap();
 }
 
-/// The object that the program prints; `None`, with a line, if the program cannot be run.
+/// Runs the program and returns the object that it prints. Prints a line and returns `None` if the
+/// program cannot be run.
 fn injected(place: &Place, bits: u32) -> Option<Value> {
     let server = pid_of(place).as_raw_nonzero().get();
     let mut sleeper = Command::new("sleep");

@@ -76,8 +76,9 @@ fn a_killed_daemon_leaves_no_reader_waiting() {
     );
 }
 
-/// Eight readers, two of which map a file; the moment is random. Small reads of large pclusters
-/// keep the thread that stores pages busy, which cannot be killed while it waits for a page.
+/// There are eight readers, two of which map a file; the moment of the kill is random. Small reads
+/// of large pclusters keep the thread that stores pages busy, which cannot be killed while it waits
+/// for a page.
 fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
     each_death(&image("lzma-1m-dict8m"), Death::ALL, |death, pid, place| {
         let seed = pid.as_raw_nonzero().get() as u64;
@@ -102,7 +103,7 @@ fn a_daemon_killed_while_it_stores_pages_leaves_no_reader_waiting() {
     });
 }
 
-/// Returns how long it took until the last reader got its error.
+/// Kills the daemon; returns the time until the last reader got its error.
 fn die_and_wait(
     death: Death,
     pid: Pid,

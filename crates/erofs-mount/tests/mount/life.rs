@@ -110,7 +110,7 @@ fn counters_keep_the_names_of_the_contract() {
 fn umount_distinguishes_busy_from_foreign_from_nothing() {
     let place = mounted("lz4-4k", "");
     let inside = File::open(place.path.join("text")).unwrap();
-    // Another process: the one that unmounts is never named.
+    // Use another process, because the one that unmounts is never named.
     let mut user = Command::new("sleep")
         .arg("60")
         .stdin(inside)
@@ -130,7 +130,7 @@ fn umount_distinguishes_busy_from_foreign_from_nothing() {
     assert!(error.contains("type proc"), "{error}");
 }
 
-/// Such a place would be read through the mount before that is served.
+/// Such a place would be read through the mount before the mount is served.
 fn what_a_mount_itself_needs_is_no_mount_point() {
     for path in ["/proc", "/sys/kernel"] {
         let request = MountRequest {
@@ -172,7 +172,7 @@ fn auto_unmount_outlives_the_daemon() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// No process is left to unmount, except the one that waits for that.
+/// Only the watcher, which waits for their deaths, is left to unmount.
 fn auto_unmount_outlives_all_processes_of_a_mount() {
     use rustix::process::Signal;
     for (number, options) in ["", ",restart=off", ",io_uring=on"]
@@ -200,7 +200,7 @@ fn auto_unmount_outlives_all_processes_of_a_mount() {
             0 => [helper, server],
             _ => [server, helper],
         };
-        // The helper is dead before it can replace the server, or see its end.
+        // Stop the helper, so that it is dead before it can replace the server or see its end.
         kill(helper, Signal::STOP);
         order.into_iter().for_each(|pid| kill(pid, Signal::KILL));
         soon("the unmounting", || place.mount_line().is_none());
@@ -263,7 +263,7 @@ fn io_uring_serves_on_the_cpu_that_asks() {
     let counters = stat(&place.path).unwrap();
     assert_eq!(counters["transport"], "io_uring");
     let of = |field: &str| counters[field].as_u64().unwrap();
-    // A busy CPU may leave some to the overflow queue.
+    // A busy CPU may leave some requests to the overflow queue.
     assert!(of("same_cpu") * 2 > of("requests"), "{counters}");
     assert_eq!(
         counters["fuse"]["cpu_unknown"],
@@ -278,7 +278,7 @@ fn pin_to_first_cpu() {
     rustix::thread::sched_setaffinity(None, &only).unwrap();
 }
 
-/// Requests names that do not exist, each once, sequentially, from the first CPU.
+/// Looks up names that do not exist, each once, sequentially, on the first CPU.
 fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     pin_to_first_cpu();
     for number in 0..count {
@@ -286,7 +286,7 @@ fn ask_on_first_cpu(place: &Place, names: &str, count: u32) {
     }
 }
 
-/// `(same_cpu, other_cpu)` while `work` runs on a separate thread.
+/// Counts `(same_cpu, other_cpu)` while `work` runs on a separate thread.
 fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     let count = || {
         let fuse = &stat(&place.path).unwrap()["fuse"];
@@ -298,8 +298,8 @@ fn served(place: &Place, work: impl Fn() + Sync) -> (u64, u64) {
     (after[0] - before[0], after[1] - before[1])
 }
 
-/// In a burst the overflow queue takes some requests; which entry is returned last must not decide
-/// which thread serves later single requests.
+/// In a burst the overflow queue takes some requests. Later single requests must not go to its
+/// thread just because its entry was returned last.
 fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     let Some(place) = crate::mounted_or_skipped("lz4-4k", "io_uring=on,workers=percpu") else {
         return;
@@ -327,7 +327,7 @@ fn after_bursts_io_uring_serves_on_the_cpu_that_asks() {
     umount(&place.path, false).unwrap();
 }
 
-/// Based on samples of the reader's CPU.
+/// These counters are based on samples of the reader's CPU.
 fn over_the_device_same_cpu_is_counted_too() {
     let place = mounted("lz4-4k", "workers=percpu");
     let (same, other) = served(&place, || ask_on_first_cpu(&place, "none", 300));
@@ -382,7 +382,7 @@ fn the_overflow_queue_has_the_priority_of_the_workers() {
             sys::sched::Policy::Fifo(_) => workers().as_str().unwrap().starts_with("fifo"),
             _ => !workers().as_str().unwrap().starts_with("fifo"),
         };
-        // A worker takes requests once its entries are there.
+        // A worker takes requests once its entries are registered.
         soon(&format!("{options}: {}", workers()), same);
         umount(&place.path, false).unwrap();
     }
@@ -399,7 +399,8 @@ fn subdir_and_owner_change_what_is_seen() {
 }
 
 fn read_ahead_is_as_it_was_asked_for() {
-    // Half of it, as one request, while the CPUs are busy, unless a value was requested.
+    // While the CPUs are busy, the window is half as large and one request, unless a value was
+    // requested.
     let by_default = ["512", "256"];
     for (options, kib) in [
         ("", &by_default[..]),
@@ -426,8 +427,8 @@ fn read_ahead_kb(place: &Place) -> String {
     fs::read_to_string(&path).unwrap().trim().to_owned()
 }
 
-/// Two requests serve a program sooner while there are idle CPUs, and cost it its CPU twice if
-/// there are none.
+/// Two requests serve a program sooner while CPUs are idle, but cost it its CPU twice if no CPU is
+/// idle.
 fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
     let places = ["", "read_ahead_kb=512"].map(|options| {
         let place = mounted("lz4-4k", options);
@@ -459,7 +460,7 @@ fn read_ahead_is_one_request_while_other_programs_keep_the_cpus_busy() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(seen, ["256", "512"]);
     });
-    // The opposite needs a quiet machine, which a test cannot promise.
+    // Checking the opposite needs a quiet machine, which a test cannot count on.
 }
 
 fn an_idle_mount_goes_away() {
@@ -471,8 +472,8 @@ fn an_idle_mount_goes_away() {
     soon("the unmounting", || place.mount_line().is_none());
 }
 
-/// How soon it goes after its timeout is tested in `serve/wait.rs`, where the test controls the
-/// clock.
+/// `serve/wait.rs` tests how soon the mount goes after its timeout, because a test there controls
+/// the clock.
 fn an_idle_mount_does_not_go_away_before_its_timeout() {
     let place = mounted("lz4-4k", "timeout=6");
     let begin = std::time::Instant::now();

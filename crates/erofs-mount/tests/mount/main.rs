@@ -126,12 +126,12 @@ fn mounted_or_skipped(name: &str, options: &str) -> Option<Place> {
     }
 }
 
-/// Waits for something that happens soon after its cause.
+/// Waits for an event that follows soon after its cause, and fails if it does not happen.
 fn soon(what: &str, happened: impl FnMut() -> bool) {
     assert!(happens(happened), "{what} did not happen");
 }
 
-/// Waits for it; false: it does not happen.
+/// Waits for an event; false if it does not happen.
 fn happens(mut happened: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !happened() {

@@ -1,4 +1,4 @@
-//! The test images and how each is mounted, from `manifest.tsv`.
+//! Lists the test images and how to mount each, from `manifest.tsv`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Arguments of python3 for comparing what is seen at `root` with the expected content.
+    /// Arguments of python3 for comparing the tree at `root` with the expected content.
     pub fn check(&self, root: &Path) -> Vec<OsString> {
         let tool = fixtures().join("tools/verify_tree.py");
         let manifest = self.manifest.clone();
@@ -30,7 +30,7 @@ impl Listed {
     }
 }
 
-/// All of them. Columns: image, bytes, extra_devices, offset, ...
+/// All images of the table. Columns: image, bytes, extra_devices, offset, ...
 pub fn images_of(table: &str) -> Vec<Listed> {
     table
         .lines()

@@ -40,7 +40,7 @@ fn owners_are_mapped_where_that_is_asked_for() {
     if let Some(output) = compare(&plain) {
         assert_eq!(output.status.code(), REFUSED, "{output:?}");
     }
-    // The server must know who asks.
+    // The server must know the requesting user.
     let private = mounted("lz4-4k", "idmap,allow_root");
     if let Some(output) = compare(&private) {
         assert_eq!(output.status.code(), REFUSED, "{output:?}");
@@ -49,7 +49,7 @@ fn owners_are_mapped_where_that_is_asked_for() {
     if !maps(&place) {
         return;
     }
-    // A server that took over does not know the handshake.
+    // A server that took over has not seen the handshake.
     kill(pid_of(&place), rustix::process::Signal::KILL);
     assert!(maps(&place));
     let counters = stat(&place.path).unwrap();

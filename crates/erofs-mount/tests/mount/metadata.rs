@@ -1,4 +1,4 @@
-//! Requests that the kernel need not make.
+//! Inode numbers, sizes of the filesystem, and requests that the kernel need not make.
 
 use super::*;
 
@@ -10,7 +10,8 @@ pub(super) const TESTS: &[Test] = tests![
     the_blocks_of_all_devices_count,
 ];
 
-/// overlayfs reserves the highest bits, in which an inode of the metabox is marked.
+/// overlayfs uses the highest bits of inode numbers, one of which marks inodes of the metabox in an
+/// image.
 fn inode_numbers_of_the_metabox_fit_into_32_bits() {
     use std::os::unix::fs::{DirEntryExt, MetadataExt};
     let place = mounted("metabox-dir", "");
@@ -51,8 +52,8 @@ fn ask(file: &Path) -> rustix::io::Errno {
     rustix::fs::getxattr(file, "user.none", &mut [0; 8][..]).unwrap_err()
 }
 
-/// Waits for the background scan, which nothing announces; returns whether the kernel stopped
-/// asking.
+/// Waits for the end of the background scan, which is not announced; returns whether the kernel
+/// stopped asking.
 fn stops_asking(file: &Path) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LONG {

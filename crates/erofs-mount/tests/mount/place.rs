@@ -1,4 +1,4 @@
-//! Where a test mounts; nothing remains afterwards.
+//! A directory in which a test mounts; nothing remains afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-/// A separate directory.
+/// A directory that only one test uses.
 pub struct Place {
     pub path: PathBuf,
 }
@@ -21,7 +21,7 @@ impl Place {
         Self { path }
     }
 
-    /// The line of `/proc/mounts` for what is mounted here.
+    /// The line of `/proc/mounts` for the mount here.
     pub fn mount_line(&self) -> Option<String> {
         let table = fs::read_to_string("/proc/mounts").unwrap();
         let here = format!(" {} ", self.path.display());
@@ -59,7 +59,7 @@ pub fn images() -> PathBuf {
     if shared.is_dir() { shared } else { fixtures() }
 }
 
-/// Whether a process has ended (it may still wait for its parent to notice).
+/// Whether a process has ended (its parent may not have reaped it yet).
 pub fn is_gone(pid: rustix::process::Pid) -> bool {
     matches!(state(pid), None | Some('Z'))
 }

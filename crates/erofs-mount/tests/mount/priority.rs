@@ -16,15 +16,15 @@ pub const TESTS: &[Test] = tests![
     a_user_without_rights_is_served_within_a_short_slice,
 ];
 
-/// Least pause between two lookups of a client.
+/// Minimum pause between two lookups of a client.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A client sleeps this many times as long as its lookup took, so that the clients are no load even
-/// on a slow machine.
+/// A client sleeps for this many times as long as its lookup took, so that clients cause no load
+/// even on a slow machine.
 const SLEEPS: u32 = 100;
 
-/// Samples in a row that find all workers real-time: if the clients hid the load for half of the
-/// time, no such row would come.
+/// Number of consecutive samples that must find all workers real-time. If the clients hid the load
+/// for half of the time, there would be no such sequence.
 const SAMPLES: usize = 50;
 
 /// The threads of the workers that are pinned to CPUs.
@@ -72,7 +72,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
         (0..7 * workers.len()).for_each(|_| drop(scope.spawn(spin)));
         (0..64).for_each(|client| drop(scope.spawn(move || ask(client))));
         let mut row = 0;
-        // However slow the machine is: by the number of samples, not by a share of some time.
+        // Count samples instead of time, so that this holds on any slow machine.
         let lasted = happens(|| {
             row = if are_real_time(&workers) { row + 1 } else { 0 };
             row >= SAMPLES
@@ -83,7 +83,7 @@ fn clients_that_sleep_do_not_hide_a_load() {
     umount(&place.path, false).unwrap();
 }
 
-/// A daemon without the right to be real-time: here root's, without that capability.
+/// The daemon has no right to be real-time, because root starts it without that capability.
 fn a_user_without_rights_is_served_within_a_short_slice() {
     let supported = || sys::sched::set_short_slice(0, 0).is_ok();
     if !thread::spawn(supported).join().unwrap() {

@@ -1,4 +1,4 @@
-//! Launch profiles: recorded by one mount, replayed by the next.
+//! Launch profiles are recorded by one mount and replayed by the next.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
     what_launches_read_is_kept_decoded_where_decoding_takes_long,
 ];
 
-/// The helper would read the file through the mount, which waits for the helper.
+/// The helper would read such a file through the mount, which waits for the helper.
 fn a_profile_below_the_mount_point_or_in_no_folder_is_refused() {
     let place = Place::new();
     let here = place.path.display();
@@ -80,7 +80,8 @@ fn profile_counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["profile"].clone()
 }
 
-/// Learned data is written when the mount helper, the parent of the server, ends.
+/// Unmounts, and waits for the mount helper, the parent of the server, which writes learned data at
+/// its end.
 fn unmount_and_wait(place: Place) {
     let helper = crate::life::parent_of(pid_of(&place));
     drop(place);
@@ -99,7 +100,7 @@ fn what_a_launch_read_is_learned_and_read_ahead_the_next_time() {
         assert_eq!(program.path, b"data/mixed-200000");
         let window = program.profile.windows[0];
         assert_eq!(program.profile.windows.len(), 1);
-        // Pages that one decoding produces are stored, not requested.
+        // Pages that the same decoding produces are stored, and so not requested.
         assert_eq!(window.pages & 0b1, 1);
         let absent = program.profile.names.iter();
         let absent = absent.map(|looked_up| program.profile.path(&looked_up.name));
@@ -174,7 +175,7 @@ fn files_in_cache(end: &str) -> BTreeSet<PathBuf> {
     paths.filter(ends).collect()
 }
 
-/// Removes a file at the end.
+/// Removes a file when dropped.
 struct Removed(PathBuf);
 
 impl Drop for Removed {
@@ -189,7 +190,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     }
     let (name, options) = ("lzma-1m-dict8m", "profile=auto,read_ahead_kb=0");
     let before = learned_files();
-    // Left by a run that was killed.
+    // Remove files left by a run that was killed.
     let forget = || {
         kept_of(name)
             .into_iter()
@@ -216,7 +217,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     let _profile: Vec<Removed> = new();
     let kept = Removed(kept_of(name).pop().expect("something kept"));
 
-    // The replay uses it.
+    // The replay uses the kept bytes.
     let replayed = || {
         let place = mounted(name, options);
         soon("the replay", || {
@@ -230,7 +231,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     assert!(launch(&place) == contents);
     unmount_and_wait(place);
 
-    // Damaged data is decoded and written again.
+    // Damaged bytes are decoded and written again.
     let mut bytes = fs::read(&kept.0).unwrap();
     bytes[..100_000].fill(0x55);
     fs::write(&kept.0, &bytes).unwrap();
@@ -239,7 +240,7 @@ fn what_launches_read_is_kept_decoded_where_decoding_takes_long() {
     unmount_and_wait(place);
     assert!(fs::read(&kept.0).unwrap() != bytes);
 
-    // Another image, or the same one changed, has other bytes.
+    // Another image, or the same image after a change, has separate bytes.
     fs::remove_file(&kept.0).unwrap();
     let place = mounted(name, &format!("{options},decoded_size=0"));
     launch(&place);
@@ -301,7 +302,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     };
     let before = learned_files();
 
-    // A file that is not executed teaches nothing.
+    // Nothing is learned from a file that is not executed.
     let place = mounted();
     read(&place, "data/1", &[0]);
     assert_eq!(profile_counters(&place)["state"], "learning");
@@ -318,7 +319,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert_eq!((&program.path[..], program.launches), (&b"exec"[..], 1));
     assert_eq!(program.profile.bytes(), 3 * PAGE + 10);
 
-    // The next mount expects it.
+    // The next mount expects the launch.
     let place = mounted();
     let replayed = || profile_counters(&place)["state"] == "replayed";
     soon("the replay", || {
@@ -339,7 +340,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     );
     unmount_and_wait(place);
 
-    // Mounts without a launch: after three of them no launch is expected any more.
+    // After three mounts without a launch, no launch is expected any more.
     for idle in 1..=3 {
         unmount_and_wait(mounted());
         assert_eq!(learned().programs[0].idle_mounts, idle);
@@ -358,8 +359,8 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     let program = &learned().programs[0];
     assert_eq!((program.idle_mounts, program.launches), (0, 3));
 
-    // A profile that is removed while a mount exists, or during a launch, is learned again by the
-    // next launch.
+    // If a profile is removed while a mount exists, or during a launch, the next launch is learned
+    // again.
     let bytes = fs::read(&file.0).unwrap();
     let is_read = |place: &Place| profile_counters(place)["programs"] != Value::Array(Vec::new());
     let place = mounted();
@@ -376,7 +377,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists(), "the launch began before");
     let place = mounted();
     let launched = || {
-        // As if it had not been launched for a long time.
+        // Make it look as if the program had not been launched for a long time.
         let exec = File::open(place.path.join("exec")).unwrap();
         rustix::fs::fadvise(exec, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         launch(&place);
@@ -390,7 +391,7 @@ fn launches_are_learned_and_expected_where_there_was_one_of_late() {
     assert!(!file.0.exists());
     fs::write(&file.0, bytes).unwrap();
 
-    // Two simultaneous mounts lose nothing that the other learned.
+    // Of two simultaneous mounts, neither loses what the other has learned.
     let (one, other) = (mounted(), mounted());
     launch(&one);
     unmount_and_wait(one);

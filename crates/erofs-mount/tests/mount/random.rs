@@ -58,7 +58,7 @@ fn every_way_of_reading_returns_the_original_bytes() {
     println!("{reads} random reads, all bytes right");
 }
 
-/// Reads for this long; returns the number of reads.
+/// Reads for this long, and returns the number of reads.
 fn read_for(duration: Duration, built: &BuiltImage, mounted: &Path, seed: u64) -> usize {
     let originals: Vec<_> = fs::read_dir(built.tree().join("data"))
         .unwrap()
@@ -73,7 +73,7 @@ fn read_for(duration: Duration, built: &BuiltImage, mounted: &Path, seed: u64) -
             thread::spawn(move || {
                 let mut random = Random::new(seed * THREADS + thread + 1);
                 let mut reads = 0;
-                // At least some, however slow the machine is.
+                // Make at least some reads, however slow the machine is.
                 while reads < 50 || Instant::now() < end {
                     let (name, original) = &originals[random.below(originals.len())];
                     if !original.is_empty() {
@@ -105,7 +105,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
         .open(path)
         .unwrap();
     if random.below(4) == 0 {
-        // Without using the kernel's cache of it.
+        // Read without the kernel's cache of the file.
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     }
     let from = random.below(original.len());
@@ -147,7 +147,7 @@ fn read_once(path: &Path, original: &[u8], random: &mut Random) {
             copy.read_exact(&mut bytes).unwrap();
         }
         7 => copied(&file, from, &mut bytes),
-        // To the end and beyond it, which is a short read.
+        // Read to the end and beyond it, which is a short read.
         _ => {
             let mut rest = vec![0xAA; original.len() - from + 1];
             let mut done = 0;
@@ -186,7 +186,7 @@ fn vectored(file: &File, from: usize, bytes: &mut [u8]) {
     }
 }
 
-/// Copies as cp(1) does: between unrelated filesystems the kernel refuses, and the bytes are read.
+/// Copies like cp(1): between unrelated filesystems the kernel refuses, and the bytes are read.
 fn copied(file: &File, from: usize, bytes: &mut [u8]) {
     let mut copy = scratch();
     let (mut at, end) = (from as u64, (from + bytes.len()) as u64);

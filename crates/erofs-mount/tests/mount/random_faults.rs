@@ -1,4 +1,4 @@
-//! Random page faults: the kernel's reads around them are declined, and every byte is correct.
+//! The kernel's reads around random page faults are declined, and every byte is correct.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,7 +16,7 @@ pub const TESTS: &[Test] =
 const PAGE: u64 = 4096;
 const SIZE: u64 = 1 << 30;
 
-/// Pages that a program jumps to, by a fixed rule; every other one has data.
+/// Pages that a program jumps to, in a fixed pattern; every other page has data.
 fn jumps() -> impl Iterator<Item = u64> {
     let step = |at: &u64| Some((at * 48_271 + 12_345) % (SIZE / PAGE));
     std::iter::successors(Some(4711), step)
@@ -65,7 +65,7 @@ fn what_is_read_around_random_faults_is_declined_and_no_program_sees_it() {
         let (declined, read) = (declined.as_u64(), counters["fuse"]["bytes_read"].as_u64());
         assert!(declined > Some(10 << 20), "{options}: {counters}");
         assert!(read < declined, "{options}: {counters}");
-        // Through the cache with its empty pages, and past it.
+        // Read through the cache, some pages of which are missing, and around it.
         let direct = File::options()
             .read(true)
             .custom_flags(libc::O_DIRECT)

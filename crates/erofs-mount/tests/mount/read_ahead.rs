@@ -19,7 +19,7 @@ pub(super) const TESTS: &[Test] = tests![
 
 const FILES: usize = 400;
 
-/// Packed files are decoded from the pclusters that they share.
+/// The images include packed files, which share pclusters.
 const IMAGES: [&[&str]; 3] = [
     &["-zlz4hc", "-C65536"],
     &["-zlz4hc", "-Eall-fragments"],
@@ -57,7 +57,8 @@ pub(super) fn counters(place: &Place) -> Value {
     stat(&place.path).unwrap()["read_ahead"].take()
 }
 
-/// The storing thread may be slower than a reader, which then makes its own requests.
+/// Waits until the storing thread is idle: if it is slower than a reader, the reader makes its own
+/// requests.
 fn wait_until_idle(place: &Place) {
     let mut before = Value::Null;
     soon("the end of storing", || {
@@ -141,7 +142,7 @@ fn walked(root: &Path, backwards: bool, reads: bool) -> Vec<PathBuf> {
 
 const DIRECTORIES: usize = 400;
 
-/// The number of directories listed ahead of a walk; none if listing ahead is impossible.
+/// The number of directories listed ahead of a walk; empty if listing ahead is impossible.
 fn ahead_of_a_walk(backwards: bool, reads: bool) -> Vec<u64> {
     let Some(built) = BuiltImage::of_directories("directories", DIRECTORIES) else {
         return Vec::new();
@@ -185,7 +186,8 @@ fn a_walk_that_reads_files_has_none_listed_ahead() {
     }
 }
 
-/// The kernel knows the files of a listing once its reader has taken it, not when it is sent.
+/// The kernel knows the files of a listing once the reader has taken the reply, not when the reply
+/// is sent.
 fn files_of_small_directories_come_without_requests() {
     let Some(built) = BuiltImage::of_directories("small-directories", DIRECTORIES) else {
         return;

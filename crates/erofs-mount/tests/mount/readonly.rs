@@ -1,6 +1,6 @@
-//! Calls that would change something are refused, and others are allowed, as Linux does on any
-//! read-only filesystem. If the kernel can mount the image itself, its mount is checked against the
-//! same table.
+//! Calls that would change something are refused, and others are allowed, as on any read-only
+//! filesystem of Linux. If the kernel can mount the image, the kernel's mount is checked against
+//! the same table.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn opened(root: &Path, name: &str, flags: OFlags) -> Outcome {
     open(root, name, flags).map(drop)
 }
 
-/// A file that is open for reading.
+/// Opens a file for reading.
 fn reading(root: &Path) -> rustix::fd::OwnedFd {
     open(root, "file", OFlags::RDONLY).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The parts of pclusters that small reads leave in the page cache.
+//! Small reads leave the remainders of pclusters in the page cache.
 
 use std::os::unix::fs::FileExt;
 
@@ -34,8 +34,8 @@ fn a_small_read_brings_its_pcluster_into_the_page_cache() {
         };
         let pages = expected.len() / 4096;
         let mut number = 0;
-        // A page and the one two pages later belong to one pcluster nearly everywhere; if they do
-        // not, or if the storing thread was late, the next place will do.
+        // A page and the page two pages later belong to the same pcluster nearly everywhere. If
+        // they do not, or if the storing thread was late, try the next place.
         soon("a page that came without a read", || {
             page(number % pages);
             thread::sleep(Duration::from_millis(20));

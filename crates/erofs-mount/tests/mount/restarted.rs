@@ -29,7 +29,7 @@ pub const TESTS: &[Test] = tests![
     upgrades_are_noticed_by_no_reader,
 ];
 
-/// As many as do not end a mount at once.
+/// Number of deaths in quick succession that do not end a mount.
 const DEATHS_OF_A_MOUNT: usize = 4;
 
 const READERS: u64 = 6;
@@ -39,7 +39,7 @@ pub fn number_of_deaths() -> u64 {
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)
 }
 
-/// Whether servers are replaced here.
+/// Whether servers of this mount are replaced.
 pub fn is_restarted(place: &Place) -> bool {
     let restart = &stat(&place.path).unwrap()["restart"];
     if restart["on"] == false {
@@ -61,7 +61,7 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Eight readers, two of which map a file; the moments are random.
+/// There are eight readers, two of which map a file; the moments of the deaths are random.
 fn a_server_that_dies_is_replaced_and_no_reader_notices() {
     let mut pauses = Vec::new();
     let mut deaths = Death::ALL
@@ -135,7 +135,7 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Far more of them than deaths may follow each other.
+/// There may be far more consecutive upgrades than deaths.
 fn upgrades_are_noticed_by_no_reader() {
     let place = Place::new();
     mount(&request(&image("lzma-1m-dict8m"), &place, "restart=on")).unwrap();
@@ -165,7 +165,7 @@ pub fn die_and_be_replaced(death: Death, place: &Place) {
     let group = death.prepare(old);
     death.bring(old);
     soon("the death of the server", || place::is_gone(old));
-    // Asks the next one.
+    // This asks the next server.
     assert_ne!(old, pid_of(place));
     assert_eq!(restarts + 1, self::restarts(place), "{death:?}");
     drop(group);
@@ -276,7 +276,7 @@ fn five_crashes_in_ten_seconds_end_a_mount() {
         rustix::fs::statfs(&place.path).is_err()
     });
     soon("the end of the helper", || place::is_gone(helper));
-    // Like a service that failed, to be started again.
+    // The exit status is that of a service that failed, so that it is started again.
     let status = waitpid(Some(helper), WaitOptions::empty()).unwrap();
     assert_eq!(status.unwrap().1.exit_status(), Some(1));
     let text = log.text();
@@ -286,7 +286,7 @@ fn five_crashes_in_ten_seconds_end_a_mount() {
     umount(&place.path, false).unwrap();
 }
 
-/// Servers that have hardly started are killed as well.
+/// Servers are killed even when they have hardly started.
 fn kills_at_any_rate_end_no_mount() {
     let place = Place::new();
     let log = Log::of(&place);
@@ -302,7 +302,8 @@ fn kills_at_any_rate_end_no_mount() {
         let begin = Instant::now();
         let mut kills = 0;
         while kills < number_of_deaths() * 2 && begin.elapsed() < Duration::from_secs(60) {
-            // Mostly no pause: two or three die before one has answered.
+            // Pauses are mostly short or zero, so that two or three servers die before one has
+            // answered.
             let pause = [0, 1, 0, 200][random.below(4)];
             thread::sleep(Duration::from_millis(pause));
             let server = fs::read_to_string(&children).unwrap();
@@ -326,7 +327,7 @@ fn last_child() -> Pid {
     Pid::from_raw(last.parse().unwrap()).unwrap()
 }
 
-/// Even if the kill comes before the helper has answered the server.
+/// This holds even if the helper is killed before it has answered the server.
 fn a_server_whose_helper_was_killed_goes_on_and_says_so() {
     for round in 0..20 {
         let place = Place::new();
@@ -358,7 +359,8 @@ fn a_request_that_crashes_the_server_twice_gets_eio_and_no_other_does() {
     let asked = under_readers(&place, 1, |_| getxattr(&place.path, crash, &mut [0; 1]));
     assert_eq!(asked.unwrap_err(), rustix::io::Errno::IO);
     let counters = stat(&place.path).unwrap();
-    // A server may serve before it is known how the last one died: then the request kills one more.
+    // A server may serve before it is known how the last server died; then the request kills one
+    // more.
     let restarts = counters["restart"]["restarts"].as_u64().unwrap();
     assert!(
         (2..=DEATHS_OF_A_MOUNT as u64).contains(&restarts),

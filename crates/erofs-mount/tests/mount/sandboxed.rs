@@ -1,4 +1,4 @@
-//! The abilities that a daemon still has while it serves, as the kernel reports them.
+//! Checks the rights that a daemon still has while it serves, as the kernel reports them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ fn every_thread_of_a_daemon_is_in_the_sandbox() {
             assert_eq!(field(&status, "NoNewPrivs"), "1", "{options}: {name}");
             assert_eq!(field(&status, "Seccomp"), "2", "{options}: {name}");
             let left = u64::from_str_radix(field(&status, "CapEff"), 16).unwrap();
-            // CAP_SYS_NICE, if limits may not be set.
+            // CAP_SYS_NICE is kept if limits may not be set.
             let nice = u64::from(!limits_may_be_set()) << 23;
             assert_eq!(left & !nice, 0, "{options}: {name}: {left:x}");
             assert_eq!(field(&status, "CapEff"), field(&status, "CapPrm"));
@@ -120,7 +120,7 @@ fn assert_is_no_root(status: &str, options: &str) {
 
 const NOBODY: &str = "65534";
 
-/// The helper starts them as its own user.
+/// The helper starts such servers as its own user.
 fn a_server_that_takes_over_is_no_root_either() {
     let Some(place) = crate::mounted_or_skipped("kitchen-sink", "") else {
         return;
@@ -205,7 +205,7 @@ fn a_server_that_was_taken_over_is_refused_everything() {
         }
         let attempts = attempts(&place);
         assert!(attempts.len() > 30);
-        // The only capability that may have to be kept.
+        // CAP_SYS_NICE is the only capability that may have to be kept.
         let nice = counters["sandbox"]["capabilities"] != serde_json::json!([]);
         assert!(!nice || !(limits_may_be_set() || options.contains("nohipri")));
         for (name, outcome) in attempts {
@@ -220,7 +220,7 @@ fn a_server_that_was_taken_over_is_refused_everything() {
     }
 }
 
-/// Otherwise the test above could not fail.
+/// Proves that the test above can fail.
 fn without_a_sandbox_the_attempts_reach_what_they_are_for() {
     let place = mounted("lz4-4k", "sandbox=off");
     let attempts = attempts(&place);
@@ -248,7 +248,7 @@ fn a_strict_sandbox_is_complete_or_an_error() {
     }
 }
 
-/// The root of the mount is reached without a lookup, which would already be refused.
+/// Programs reach the root of the mount without a lookup, which would already be refused.
 fn allow_root_keeps_other_users_from_counters_links_and_attributes() {
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65534;

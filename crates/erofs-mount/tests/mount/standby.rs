@@ -29,7 +29,7 @@ struct Processes {
 }
 
 impl Processes {
-    /// `None` while one is missing.
+    /// The processes of the mount; `None` while one is missing.
     fn of(place: &Place) -> Option<Self> {
         let stat = stat(&place.path).ok()?;
         let pid = |value: &serde_json::Value| Pid::from_raw(value.as_i64()?.try_into().ok()?);
@@ -48,7 +48,7 @@ impl Processes {
         })
     }
 
-    /// All of them, once none of `dead` is left.
+    /// The processes of the mount, once none of `dead` is among them.
     fn without(place: &Place, dead: &[Pid]) -> Self {
         let mut found = None;
         soon("the replacement of what was killed", || {
@@ -63,7 +63,7 @@ impl Processes {
     }
 }
 
-/// One process, or two at once.
+/// Kills one process, or two at the same time.
 fn whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices() {
     let place = Place::new();
     let options = "standby,cache=64M";
@@ -97,7 +97,7 @@ fn whatever_is_killed_of_a_mount_with_a_standby_no_reader_notices() {
             now = Processes::without(&place, killed);
         }
     });
-    // Reading ahead may use the mount for a moment longer.
+    // Read-ahead may use the mount for a moment longer.
     soon("the unmounting", || umount(&place.path, false).is_ok());
     for pid in [now.helper, now.server, now.standby] {
         soon("the end of its processes", || place::is_gone(pid));

@@ -20,7 +20,7 @@ impl Watchdog {
     }
 }
 
-/// Starts it, without a limit if tests were asked to run longer.
+/// Starts the watchdog, without a limit if the environment asks tests to run longer.
 pub fn start() -> Watchdog {
     let current = Arc::new(Mutex::new(("", Instant::now())));
     let watched = Arc::clone(&current);
@@ -33,7 +33,7 @@ pub fn start() -> Watchdog {
                 if begin.elapsed() > LIMIT {
                     show_processes();
                     end_mounts();
-                    // A test may have changed it.
+                    // A test may have changed the parameter.
                     let _ = uring.map(|before| fs::write(PARAMETER, before));
                     println!("test {test} ... FAILED: it hangs");
                     sys::fork::exit_now(1);
@@ -67,7 +67,7 @@ fn show_processes() {
     }
 }
 
-/// Aborts and unmounts everything this process has mounted, so that readers end.
+/// Aborts and unmounts all mounts of this process, so that readers end.
 fn end_mounts() {
     let own = format!("/erofs-mount-test-{}-", std::process::id());
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

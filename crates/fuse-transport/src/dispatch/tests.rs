@@ -105,7 +105,7 @@ impl Filesystem for Small {
     }
 }
 
-/// The reply, or the error in its place.
+/// Sends a request, and returns the reply or the error.
 fn ask(
     filesystem: &Small,
     opcode: impl Into<Option<Opcode>>,

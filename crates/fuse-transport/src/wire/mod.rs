@@ -42,11 +42,11 @@ pub const FOREVER: u64 = i64::MAX as u64;
 /// Flag in `unique`: the kernel sends this request again (`FUSE_UNIQUE_RESEND`).
 pub const UNIQUE_RESEND: u64 = 1 << 63;
 
-/// In place of an error, with 0 in place of a request: the kernel should send again what was taken
-/// but not answered (`FUSE_NOTIFY_RESEND`).
+/// Code of the notification that the kernel should resend requests that were taken but not answered
+/// (`FUSE_NOTIFY_RESEND`); sent in place of an error, with 0 in place of a request.
 pub const RESEND_CODE: i32 = 7;
 
-/// Directory entries start at multiples of eight bytes.
+/// Rounds a length up to a multiple of eight bytes, where the next directory entry starts.
 pub const fn padded(length: usize) -> usize {
     (length + 7) & !7
 }

@@ -12,15 +12,15 @@ pub enum Treatment {
     /// EROFS: it would change something.
     ReadOnly,
     /// ENOTTY for anything but a directory, through which the filesystem can be queried. The
-    /// protocol has no reply that stops the kernel from sending it: isatty(3) does so for every
+    /// protocol has no reply that stops the kernel from sending it: isatty(3) causes one for every
     /// file.
     Ioctl,
     /// An empty success.
     Agreed,
 }
 
-/// One row per kind: name, number, bytes in its fixed part, treatment. The fixed part is what a
-/// FUSE ring carries separately from the names and values that follow it.
+/// One row per kind: name, number, bytes in its fixed part, treatment. A FUSE ring carries the
+/// fixed part separately from the names and values that follow it.
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $fixed:literal, $treatment:ident;)*) => {
         /// A kind of request.
@@ -29,7 +29,7 @@ macro_rules! opcodes {
         pub enum Opcode { $($(#[$doc])* $name,)* }
 
         impl Opcode {
-            /// All of them, in the order of [`Opcode::index`].
+            /// All opcodes, in the order of [`Opcode::index`].
             pub const ALL: &[Opcode] = &[$(Opcode::$name),*];
 
             /// The kind with this number; `None` if it is unknown.
@@ -47,7 +47,7 @@ macro_rules! opcodes {
                 match self { $(Opcode::$name => $fixed,)* }
             }
 
-            /// How it is answered.
+            /// How requests of this kind are answered.
             pub const fn treatment(self) -> Treatment {
                 match self { $(Opcode::$name => Treatment::$treatment,)* }
             }
@@ -68,7 +68,7 @@ opcodes! {
     Rmdir = 11, "rmdir", 0, ReadOnly;
     Rename = 12, "rename", 8, ReadOnly;
     Link = 13, "link", 8, ReadOnly;
-    /// ENOSYS makes the kernel open files by itself, and keep their pages across opens.
+    /// ENOSYS makes the kernel open files without asking, and keep their pages across opens.
     Open = 14, "open", 8, Unsupported;
     Read = 15, "read", 40, Served;
     Write = 16, "write", 40, ReadOnly;
@@ -81,16 +81,17 @@ opcodes! {
     Removexattr = 24, "removexattr", 0, ReadOnly;
     Flush = 25, "flush", 24, Unsupported;
     Init = 26, "init", 64, Served;
-    /// ENOSYS makes the kernel open directories by itself, and keep what it has read of them.
+    /// ENOSYS makes the kernel open directories without asking, and keep the entries that it has
+    /// read.
     Opendir = 27, "opendir", 8, Unsupported;
     Readdir = 28, "readdir", 40, Served;
     Releasedir = 29, "releasedir", 24, Agreed;
     Fsyncdir = 30, "fsyncdir", 16, Unsupported;
-    /// Locks are handled by the kernel: the features that would send these are not used.
+    /// The kernel handles locks: the features that would make it send these requests are not used.
     Getlk = 31, "getlk", 48, Unsupported;
     Setlk = 32, "setlk", 48, Unsupported;
     Setlkw = 33, "setlkw", 48, Unsupported;
-    /// ENOSYS means allowed. With `default_permissions` the kernel checks by itself and does not
+    /// ENOSYS means allowed. With `default_permissions` the kernel checks permissions and does not
     /// send it.
     Access = 34, "access", 8, Unsupported;
     Create = 35, "create", 16, ReadOnly;

@@ -52,13 +52,13 @@ pub struct ReadIn {
 }
 
 impl ReadIn {
-    /// `read_flags`: the lock owner is given, which the kernel does for direct reads.
+    /// `read_flags`: the lock owner is set, as it is for direct reads.
     pub const LOCK_OWNER: u32 = 1 << 1;
 
-    /// Whether the page cache makes the request; it hides an error from programs as long as it can
-    /// request the bytes again. The error of a direct read goes to the program. The file's mode
-    /// does not identify all of them: loop devices read directly from files that were opened
-    /// without O_DIRECT.
+    /// Whether the request is for the page cache. The page cache hides an error from programs as
+    /// long as it can request the bytes again; the error of a direct read goes to the program. The
+    /// file's open flags do not identify all direct reads: loop devices read directly from files
+    /// that were opened without O_DIRECT.
     pub fn is_for_page_cache(&self) -> bool {
         self.read_flags & Self::LOCK_OWNER == 0 && self.flags & OFlags::DIRECT.bits() == 0
     }

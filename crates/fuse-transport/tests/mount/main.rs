@@ -41,7 +41,7 @@ enum Transport {
     IoUring,
 }
 
-/// Runs the test over each transport; prints a line for one that is not available.
+/// Runs the test over each transport; prints a line for a transport that is not available.
 fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
     if let Some(mount) = Mount::start(name, None) {
         test(mount, Transport::DevFuse);
@@ -51,7 +51,7 @@ fn with_each_transport(name: &str, test: impl Fn(Mount, Transport)) {
     }
 }
 
-/// A mount over io_uring whose daemon creates such a ring.
+/// A mount over io_uring whose daemon creates the rings that `ring` names.
 fn with_ring(name: &str, ring: &str) -> Option<Mount> {
     let Some(switch) = Switch::new() else {
         println!(
@@ -75,7 +75,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// `None`, with the reason printed, if mounts cannot be made.
+    /// Starts a daemon and its mount. Prints the reason and returns `None` if mounts cannot be
+    /// made.
     fn start(name: &str, ring: Option<&str>) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: mounting needs root");
@@ -228,7 +229,7 @@ fn directories_are_whole_with_and_without_attributes() {
                 assert_eq!(entry.unwrap().metadata().unwrap().mode(), 0o100_600);
             }
         }
-        // Data that was read once is kept.
+        // Data that was read once stays cached.
         let counters = mount.end();
         let reads = counters["by_kind"]["readdir"].as_u64().unwrap_or(0)
             + counters["by_kind"]["readdirplus"].as_u64().unwrap_or(0);
@@ -317,7 +318,7 @@ fn many_readers_get_the_right_bytes() {
     });
 }
 
-/// Reads from the file on the first CPU, 4 KiB in each of `turns` pages that have not been read.
+/// Reads the pages `turns` of the file, 4 KiB each, on the first CPU.
 fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     let mut only = rustix::thread::CpuSet::new();
     only.set(0);
@@ -331,8 +332,8 @@ fn read_on_first_cpu(path: &Path, turns: std::ops::Range<u64>) {
     }
 }
 
-/// Of two simultaneous requests, the one that the overflow queue took ends last: its entry is the
-/// one that was returned last.
+/// Of two simultaneous requests, the one that the overflow queue took ends last, so its entry is
+/// the last to be returned.
 #[test]
 fn after_a_burst_requests_are_served_on_the_cpu_that_asks() {
     const SINGLE: u64 = 2000;
@@ -385,8 +386,8 @@ fn assert_all_fail(outcomes: &mpsc::Receiver<std::io::Result<usize>>, count: usi
     }
 }
 
-/// The kernel may drop the last reference of an aborted reader a moment after the reader has
-/// continued.
+/// Unmounts, and retries while the mount is busy: the kernel may drop an aborted reader's last
+/// reference a moment after the reader continues.
 fn unmount_soon(mountpoint: &Path) {
     let begin = Instant::now();
     while let Err(error) = unmount(mountpoint, UnmountFlags::empty()) {
@@ -432,8 +433,8 @@ impl Drop for Connections {
     }
 }
 
-/// The file that aborts the mount; `None`, with the reason printed, if it is unavailable. The mount
-/// itself is not queried: its server may not answer.
+/// The file that aborts the mount. Prints the reason and returns `None` if there is no such file.
+/// The mount itself is not queried, because its server may not answer.
 fn abort_file(mountpoint: &Path) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut fields = mounts.lines().map(|line| line.split(' '));
@@ -502,7 +503,7 @@ fn a_forced_abort_ends_readers_and_daemon() {
         let Some(abort) = abort_file(&mount.mountpoint) else {
             return;
         };
-        // The daemon's threads are not stuck in this one: it must end by itself.
+        // The daemon's threads do not wait for this mount, which must end without help.
         assert_eq!(fs::read(mount.path("hello")).unwrap(), b"hello, file\n");
         fs::write(&abort, "1").unwrap();
         assert!(fs::read(mount.path("directory/entry-001")).is_err());

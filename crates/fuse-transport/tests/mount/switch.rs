@@ -1,5 +1,5 @@
 //! The kernel's switch for FUSE over io_uring: mounts made while it is on are offered a ring.
-//! Several test programs set and watch it at the same time.
+//! Several test programs may use the switch at the same time.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,14 +9,15 @@ use rustix::fs::{FlockOperation, flock};
 /// Y or N.
 pub const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One at a time on this machine; the switch is restored at the end.
+/// Holds the switch, for one process at a time on this machine, and restores it when dropped.
 pub struct Switch {
     only: File,
     was_on: bool,
 }
 
 impl Switch {
-    /// `None` if the kernel has no such switch, or this process may not set it.
+    /// Waits for the switch. `None` if the kernel has no such switch, or this process may not set
+    /// it.
     pub fn new() -> Option<Self> {
         File::options().write(true).open(PARAMETER).ok()?;
         let only = File::open("/sys/module/fuse/parameters").ok()?;
@@ -35,12 +36,12 @@ impl Switch {
 impl Drop for Switch {
     fn drop(&mut self) {
         self.set(self.was_on);
-        // A forked process has a copy of the descriptor.
+        // Closing would not release the lock while a forked process has a copy of the descriptor.
         let _ = flock(&self.only, FlockOperation::Unlock);
     }
 }
 
-/// Not during the handshake of another mount, which locks the file.
+/// Whether the switch is on. Waits while another test holds the switch.
 pub fn is_on() -> bool {
     let file = File::open(PARAMETER).unwrap();
     flock(&file, FlockOperation::LockShared).unwrap();

@@ -1,9 +1,9 @@
 //! Read-ahead over directories: the companion lists the directories that a walk of the tree will
 //! list next, so that the kernel already has their entries and attributes.
 //!
-//! Each directory costs a walk two requests, for which it waits while other CPUs are idle. If a
-//! walk reads files too, they are [stored ahead](super::file_read_ahead) in the order of their
-//! listing, and nothing is done here.
+//! Each directory costs a walk two requests, and the walk waits for both while other CPUs are idle.
+//! If a walk also reads files, nothing is done here: the files are [stored
+//! ahead](super::file_read_ahead) in the order of their listing.
 
 mod walk;
 
@@ -18,10 +18,10 @@ use sys::pi_mutex::{PiMutex, PiMutexGuard};
 
 use walk::Walk;
 
-/// Remembered directories that were looked up, at which a walk may begin.
+/// Number of remembered directories that were looked up, at which a walk may begin.
 const BEGINNINGS: usize = 64;
 
-/// Listings after a file was read before directories are listed ahead again.
+/// Number of listings after a file was read until directories are listed ahead again.
 const LISTINGS_AFTER_READ: u32 = 64;
 
 /// Read-ahead over the directories of one mount.
@@ -31,7 +31,7 @@ pub(crate) struct DirectoryReadAhead {
     state: PiMutex<State>,
     events: Arc<Events>,
     listed: AtomicU64,
-    /// Atomic: listings left until directories are listed ahead.
+    /// Atomic: number of listings left until directories are listed ahead again.
     pause: AtomicU32,
 }
 
@@ -40,8 +40,7 @@ struct State {
     walk: Walk,
     /// Directories found by name, with their paths.
     beginnings: VecDeque<(Nid, Vec<u8>)>,
-    /// The companion's position after listing the batch before the last one, and after the last
-    /// one.
+    /// The companion's position after listing the batch before last, and after the last batch.
     batches: [u64; 2],
 }
 
@@ -121,7 +120,7 @@ impl DirectoryReadAhead {
         }
     }
 
-    /// Directories that the companion was asked to list.
+    /// Number of directories that the companion was asked to list.
     pub(crate) fn count(&self) -> u64 {
         self.listed.load(Ordering::Relaxed)
     }

@@ -1,36 +1,36 @@
-//! The directories that a tree walk will list next.
+//! Predicts which directories a tree walk will list next.
 //!
 //! Programs that list a whole tree go depth first, in the order of the listings or in reverse. The
-//! directories that became known by a listing are kept in that order. The first few of them are
-//! left to the walk itself: its requests show where it is.
+//! directories that listings have named are kept in that order. The first few of them are left to
+//! the walk itself, whose requests then show how far it has come.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use erofs_engine::erofs_format::Nid;
 
-/// Directories that the walk must list in order before any is listed ahead.
+/// Number of directories that the walk must list in order before any is listed ahead.
 const STEPS: u32 = 3;
 
-/// Directories left to the walk, before those that are listed ahead.
+/// Number of next directories left to the walk; those after them are listed ahead.
 const LEFT: usize = 16;
 
-/// Directories of one batch.
+/// Number of directories in one batch.
 const BATCH: usize = 16;
 
-/// Directories listed ahead before the walk must list one itself.
+/// Maximum number of directories listed ahead before the walk must list one itself.
 const AHEAD: usize = 128;
 
-/// Most directories remembered; those that come last are forgotten.
+/// Maximum number of directories remembered; those that come last in the walk are forgotten.
 const MOST: usize = 4096;
 
 /// Bytes in the longest path remembered.
 const LONGEST_PATH: usize = 512;
 
-/// Consecutive listings outside the walk until it is given up.
+/// Number of consecutive listings outside the walk until it is given up.
 const STRANGERS: u32 = 16;
 
-/// Directories of the walk that may have more entries.
+/// Maximum number of directories whose listing may continue.
 const OPEN: usize = 4;
 
 /// A directory that a listing named.
@@ -39,7 +39,7 @@ struct Directory {
     nid: Nid,
     /// Path from the root of the mount.
     path: Vec<u8>,
-    /// It is being listed ahead.
+    /// Whether the directory is being listed ahead.
     ahead: bool,
 }
 
@@ -48,7 +48,7 @@ struct Directory {
 struct Open {
     nid: Nid,
     path: Vec<u8>,
-    /// The entry after its last child; `None` if there is none.
+    /// The pending directory that follows its last child; `None` if there is none.
     next: Option<Nid>,
 }
 
@@ -57,15 +57,15 @@ struct Open {
 pub(super) struct Walk {
     /// In reverse order: the last to be listed comes first.
     pending: Vec<Directory>,
-    /// Listings that followed the walk's order.
+    /// Number of listings that followed the walk's order.
     steps: u32,
-    /// Consecutive listings outside it.
+    /// Number of consecutive listings outside the walk.
     strangers: u32,
-    /// Directories listed ahead since the walk's own last listing.
+    /// Number of directories listed ahead since the walk's own last listing.
     ahead: usize,
-    /// Children in the walk's own last listing, which come next.
+    /// Number of children in the walk's own last listing, which come next.
     latest: usize,
-    /// The walk goes in reverse order of the listings.
+    /// Whether the walk goes in reverse order of the listings.
     backwards: bool,
     open: VecDeque<Open>,
 }
@@ -100,7 +100,8 @@ impl Walk {
         }
     }
 
-    /// The place of a directory in the walk, which is reversed if the last child is listed first.
+    /// The index of a directory in the walk. The walk is reversed if the last child is listed
+    /// first.
     fn turned(&mut self, place: usize) -> usize {
         let is_last = self.latest > 1 && place + self.latest == self.pending.len();
         if !is_last || self.pending[place].ahead {

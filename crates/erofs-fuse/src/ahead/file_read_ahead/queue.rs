@@ -1,4 +1,4 @@
-//! Connects the threads that serve requests, which report them, and the thread that stores, which
+//! Connects the serving threads, which report requests, with the thread that stores files, which
 //! takes jobs.
 
 use std::sync::atomic::Ordering;
@@ -60,13 +60,13 @@ pub(crate) struct FileReadAhead {
 struct State {
     sequence: Sequence,
     streams: Streams,
-    /// The file that is being stored, until a reader asks for it.
+    /// The file that is being stored, unless a reader has requested it.
     storing: Option<Nid>,
-    /// Listings and reads so far.
+    /// Number of listings and reads so far.
     requests: u64,
-    /// The thread is waiting for the next request.
+    /// Whether the thread is waiting for the next request.
     awaits: bool,
-    /// The thread takes nothing unless it is woken: it sleeps or has not started.
+    /// Whether the thread must be woken to take a job: it sleeps or has not started.
     idle: bool,
     closed: bool,
 }
@@ -97,8 +97,8 @@ impl FileReadAhead {
         }
     }
 
-    /// Notes small files that the kernel is about to learn of: once the reader has taken the reply,
-    /// which its next request shows.
+    /// Notes small files that the kernel is about to learn of. It knows them once the reader has
+    /// taken the reply, which the reader's next request shows.
     pub(crate) fn listed(&self, files: &[Nid]) {
         let mut state = self.lock();
         self.count_request(&mut state);
@@ -131,7 +131,7 @@ impl FileReadAhead {
         }
     }
 
-    /// Listings and reads so far.
+    /// Number of listings and reads so far.
     pub(super) fn requests(&self) -> u64 {
         self.lock().requests
     }
@@ -170,7 +170,7 @@ impl FileReadAhead {
         figures
     }
 
-    /// Wakes the thread if it has something to do and does not know.
+    /// Wakes the thread if there is a job that it does not know of.
     fn wake(&self, mut state: PiMutexGuard<'_, State>) {
         let wake = state.idle && state.has_work();
         if wake {
@@ -229,7 +229,7 @@ impl State {
         self.storing = None;
         let end = self.sequence.end();
         while let Some(due) = self.streams.next(end) {
-            // A place in a forgotten listing has no file.
+            // A place in a listing that was dropped has no file.
             let nid = self.sequence.file(due.place);
             if let Some(nid) = nid.filter(|_| !self.sequence.is_cached(due.place)) {
                 self.storing = Some(nid);
@@ -265,7 +265,7 @@ mod tests {
         let marker = 39;
         let expected: Vec<Nid> = (32..47).filter(|&file| file != marker).collect();
         assert_eq!(store(&ahead), expected);
-        // Another reader, or the same one returning to the beginning of the directory.
+        // Another reader starts, or the same one returns to the beginning of the directory.
         read(&ahead, [24, 25]);
         assert_eq!(store(&ahead), [26, 27, 28, 29, marker]);
         read(&ahead, [40]);

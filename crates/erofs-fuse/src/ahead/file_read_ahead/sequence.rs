@@ -7,17 +7,18 @@ use std::collections::VecDeque;
 
 use erofs_engine::erofs_format::Nid;
 
-/// Files remembered, at 8 bytes each. The oldest listings are dropped first.
+/// Maximum number of files remembered, at 8 bytes each. The oldest listings are dropped first.
 const MOST_FILES: u64 = 1 << 15;
 
-/// Listings remembered, even if each has only one file.
+/// Maximum number of listings remembered, even if each has only one file.
 const MOST_LISTINGS: usize = 1 << 12;
 
-/// A directory may be listed ahead and by the reader at the same time: if it is among this many
-/// previous listings, it adds nothing.
+/// A directory may be listed ahead and by the reader at about the same time. A listing that is
+/// among this many previous ones is not added again.
 const AT_THE_SAME_TIME: usize = 4;
 
-/// Excess of reads that follow the other order before it is adopted.
+/// How many more reads must follow the other order than the current one before the order is
+/// changed.
 const ENOUGH_READS: usize = 4;
 
 /// A position in the sequence.
@@ -29,9 +30,9 @@ pub(super) struct Sequence {
     /// Ordered by place.
     listings: VecDeque<Listing>,
     end: Place,
-    /// New listings are sorted by number.
+    /// Whether new listings are sorted by inode number.
     by_number: bool,
-    /// Reads against the current order, minus those that follow it.
+    /// Number of reads against the current order, minus those that follow it.
     against: usize,
     /// The file that was read last.
     last: Option<Nid>,
@@ -42,7 +43,7 @@ pub(super) struct Sequence {
 struct Listing {
     start: Place,
     files: Box<[Nid]>,
-    /// Whether the kernel got their pages, which it may have dropped.
+    /// Whether the kernel has received the pages of each file, though it may have dropped them.
     cached: Box<[bool]>,
     lowest: Nid,
     highest: Nid,
@@ -83,19 +84,19 @@ impl Sequence {
         self.end
     }
 
-    /// The file at a place, unless it is forgotten or not listed yet.
+    /// The file at a place, unless its listing was dropped or is yet to come.
     pub(super) fn file(&self, place: Place) -> Option<Nid> {
         let listing = self.listings.get(self.listing(place)?)?;
         listing.files.get((place - listing.start) as usize).copied()
     }
 
-    /// Whether the kernel got the pages of the file at a place.
+    /// Whether the kernel has received the pages of the file at a place.
     pub(super) fn is_cached(&self, place: Place) -> bool {
         let listing = self.listing(place).and_then(|at| self.listings.get(at));
         listing.is_some_and(|l| l.cached.get((place - l.start) as usize) == Some(&true))
     }
 
-    /// Notes that the kernel gets the pages of the file at a place.
+    /// Notes that the kernel receives the pages of the file at a place.
     pub(super) fn set_cached(&mut self, place: Place) {
         let Some(listing) = self.listing(place).and_then(|at| self.listings.get_mut(at)) else {
             return;
@@ -105,8 +106,8 @@ impl Sequence {
         }
     }
 
-    /// Notes that the kernel requests the file at a place. If it had the pages, it has dropped
-    /// them, and those of others too.
+    /// Notes that the kernel requests the file at a place. If the kernel had the pages, it has
+    /// dropped them, and pages of other files too.
     pub(super) fn read(&mut self, place: Place) {
         self.judge(place);
         if self.is_cached(place) {
@@ -240,7 +241,7 @@ mod tests {
         read(&mut sequence, &[10, 20, 30, 40, 50]);
         sequence.append(&[80, 70]);
         assert_eq!(sequence.file(6), Some(70));
-        // A reader that finds some of them stored, and one that follows the listing.
+        // The first reader finds some of them stored; the second follows the listing.
         read(&mut sequence, &[70, 80]);
         sequence.append(&[3, 1, 2, 7, 6, 9]);
         read(&mut sequence, &[1, 6, 9]);

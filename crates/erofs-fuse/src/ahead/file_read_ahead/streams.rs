@@ -1,27 +1,29 @@
 //! Recognises files that are read one after another, and selects which to store next.
 //!
-//! A stored page is used without a request, so nothing shows how far a program has come. Therefore
-//! the first file of each window but the first is left out as a marker: a request for it shows that
-//! the window before it was used, and the next one is due. This measures waste as well.
+//! The use of a stored page causes no request, so nothing shows how far a program has come.
+//! Therefore the first file of each window except the first is left out as a marker: a request for
+//! the marker shows that the previous window was used, and that the next one is due. Markers
+//! measure waste as well.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::sequence::Place;
 
-/// Programs that read at the same time, or places in a tree that one program alternates between.
+/// Maximum number of streams: programs that read at the same time, or places in a tree that one
+/// program alternates between.
 const STREAMS: usize = 4;
 
-/// Files that a program may skip and still count as reading in order.
+/// Number of files that a program may skip and still count as reading in order.
 const SKIPPED: u64 = 3;
 
-/// Reads in order before anything is stored, if nothing was wasted lately.
+/// Number of reads in order before anything is stored, if nothing was wasted lately.
 const EARLIEST: u32 = 2;
 
-/// Reads in order that are awaited at most, after consecutive windows were wasted.
+/// Upper limit of that number, after consecutive windows were wasted.
 const LATEST: u32 = 32;
 
-/// Files in the first window and in the largest one.
+/// Number of files in the first window and in the largest one.
 const WINDOW: [u64; 2] = [8, 64];
 
 /// Files that are still to be stored, except for the marker.
@@ -45,7 +47,7 @@ pub(super) struct Streams {
     streams: Vec<Stream>,
     numbers: u64,
     windows: VecDeque<Window>,
-    /// Reads in order that are awaited beyond [`EARLIEST`].
+    /// Number of reads in order that are required beyond [`EARLIEST`].
     caution: u32,
     /// Bytes.
     pub(super) used: u64,
@@ -68,12 +70,13 @@ struct Ahead {
     window: u64,
     /// Bytes stored before the marker and after it.
     stored: [u64; 2],
-    /// A marker was requested.
+    /// Whether a marker was requested.
     confirmed: bool,
 }
 
 impl Streams {
-    /// Notes that a file was requested; false if it was due to be stored but was not yet.
+    /// Notes that a file was requested; false if the file was due to be stored but is not stored
+    /// yet.
     pub(super) fn read(&mut self, place: Place) -> bool {
         let in_time = !self.overtaken(place);
         match self.streams.iter().position(|stream| stream.expects(place)) {
@@ -148,7 +151,8 @@ impl Streams {
         });
     }
 
-    /// Counts what was not confirmed as wasted, although the last window may have been used.
+    /// Counts bytes that no marker confirmed as wasted, although the last window may have been
+    /// used.
     fn end(&mut self, stream: &Stream) {
         self.windows.retain(|window| window.stream != stream.number);
         if let Some(ahead) = &stream.ahead {
@@ -212,7 +216,7 @@ impl Ahead {
         }
     }
 
-    /// Plans the window after all others, since a reader has come to `place`.
+    /// Plans another window after all others, because a reader has reached `place`.
     fn next_window(&mut self, place: Place) -> Range<Place> {
         let [_, largest] = WINDOW;
         self.window = (self.window * 2).min(largest);
@@ -230,7 +234,7 @@ mod tests {
 
     const ALL: Place = 1_000_000;
 
-    /// Stores all that is due, one byte per file.
+    /// Stores all files that are due, one byte each.
     fn store(streams: &mut Streams, end: Place) -> Vec<Place> {
         let mut places = Vec::new();
         while let Some(due) = streams.next(end) {

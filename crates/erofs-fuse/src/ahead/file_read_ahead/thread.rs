@@ -11,10 +11,11 @@ use super::queue::{FileReadAhead, Job, is_small_file};
 use crate::nodes::Nodes;
 use crate::threads::with_that_of_workers;
 
-/// Requests to wait for until the kernel knows a file: some may come from other readers.
+/// Number of requests to wait for until the kernel knows a file, since some may come from other
+/// readers.
 const TRIES: u32 = 4;
 
-/// The thread, once it was needed; it ends when this is dropped.
+/// Ends the thread, if it was started, when dropped.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<FileReadAhead>);
 
@@ -66,8 +67,8 @@ fn store(
         return files.done(job, None);
     };
     for _ in 0..TRIES {
-        // A reader that requested it meanwhile gets the same bytes, and storing them would wait for
-        // that read.
+        // If a reader has requested the file meanwhile, it gets the same bytes, and storing them
+        // would wait for its read.
         if !files.is_wanted(job) {
             return;
         }
@@ -86,7 +87,7 @@ fn store(
     files.done(job, None);
 }
 
-/// The content of a file; `None` if the reader should get the error.
+/// Decodes the content of a file; `None` if that fails, so that a reader gets the error.
 fn decode<'b>(job: &Job, engine: &Engine, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     let inode = engine.inode(job.nid).ok()?;
     if !is_small_file(inode.mode.into(), inode.size) {

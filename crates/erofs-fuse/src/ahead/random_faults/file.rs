@@ -1,14 +1,14 @@
 //! Recognises random faults in one file by the requests of the page cache.
 //!
-//! Programs use neighbouring parts of a file even if they jump: their windows come to lie next to
-//! each other. Random windows lie apart as long as they cover little of the file, which takes
-//! longer the larger it is. If a declined window was needed after all, as a request for a second
-//! page of it shows, more windows must lie apart before the next one is declined.
+//! Programs use neighbouring parts of a file even if they jump, so some of their windows become
+//! adjacent. Random windows lie apart as long as they cover little of the file; the larger the
+//! file, the longer that lasts. If a request for a second page of a declined window shows that the
+//! window was needed after all, more windows must lie apart before the next one is declined.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Reads apart from others before the next window is declined, if none was needed so far.
+/// Number of reads apart from others before a window is declined, if no declined window was needed.
 const EARLIEST: u32 = 8;
 
 /// Upper bound of the caution.
@@ -17,25 +17,25 @@ const LATEST: u32 = 1 << 12;
 /// Weight of a read next to another one, relative to those apart.
 const BESIDE: u32 = 8;
 
-/// Earlier windows, and earlier pages, that a read is compared with.
+/// Number of earlier windows, and of earlier pages, that a read is compared with.
 const COMPARED: usize = 16;
 
 /// Largest distance in bytes between pages that count as next to each other.
 const PAGES_BESIDE: u64 = 128 << 10;
 
-/// Bytes from a page on that belong to one access, such as a record that spans pages.
+/// Size in bytes of one access, such as a record that spans pages.
 const ACCESS: u64 = 16 << 10;
 
-/// Declined windows remembered. The kernel stops reading around after a hundred misses in one open
-/// file.
+/// Number of declined windows remembered. The kernel stops reading around after a hundred misses in
+/// one open file.
 const REMEMBERED: usize = 256;
 
-/// Number of reads within which a second page shows that a window was needed: later ones come by
-/// chance.
+/// Number of reads within which a request for a second page shows that a window was needed; later
+/// requests come by chance.
 const SOON: u64 = 8;
 
 /// Number of reads within which a page is requested again because its window was declined. Later
-/// the pages around it may have left the page cache, and are read together.
+/// requests may include pages around it that have left the page cache.
 const AT_ONCE: u64 = 2;
 
 /// Consecutive declined windows, none of them needed, after which the caution is halved.
@@ -48,11 +48,11 @@ pub(super) struct File {
     /// First pages of accesses while windows are declined; the latest is last.
     pages: VecDeque<u64>,
     declined: VecDeque<Declined>,
-    /// Reads apart from others, minus those next to others.
+    /// Number of reads apart from others, minus those next to others.
     apart: u32,
-    /// Reads apart that are awaited beyond [`EARLIEST`].
+    /// Number of reads apart that are required beyond [`EARLIEST`].
     caution: u32,
-    /// Windows declined since one was needed, or since the caution was halved.
+    /// Number of windows declined since one was needed, or since the caution was halved.
     unneeded: u32,
     reads: u64,
 }
@@ -78,13 +78,13 @@ pub(super) enum Shows {
     Nothing,
     /// A declined window was needed.
     Needed,
-    /// The kernel's pages in a declined window are larger than a page: reading one of them takes as
-    /// long as a window, and an error would reach programs.
+    /// The kernel uses large folios in a declined window: reading one of them takes as long as
+    /// reading a window, and an error would reach programs.
     LargePages,
 }
 
 impl File {
-    /// Whether its reads are random.
+    /// Whether the reads of this file are random.
     pub(super) fn is_random(&self) -> bool {
         self.apart > EARLIEST + self.caution
     }
@@ -148,7 +148,8 @@ impl File {
         push(&mut self.declined, REMEMBERED, declined);
     }
 
-    /// Notes that a window is declined; most are not needed.
+    /// Notes that a window is declined, and lowers the caution after enough windows that were not
+    /// needed.
     fn trust(&mut self) {
         self.unneeded += 1;
         if self.unneeded == TRUSTED {
@@ -156,7 +157,7 @@ impl File {
         }
     }
 
-    /// Notes that a page was requested, or a few if not `single`.
+    /// Notes that a page was requested, or several pages if not `single`.
     pub(super) fn page(&mut self, offset: u64, single: bool) -> Shows {
         self.reads += 1;
         self.follow(offset);
@@ -180,7 +181,8 @@ impl File {
         Shows::Needed
     }
 
-    /// Once the kernel reads single pages, they show whether reads are random.
+    /// Judges the requests for single pages, once the kernel reads these, for whether reads are
+    /// random.
     fn follow(&mut self, offset: u64) {
         let distance = |page: &u64| page.abs_diff(offset);
         let nearest = self.pages.iter().map(distance).min().unwrap_or(u64::MAX);
@@ -221,15 +223,15 @@ mod tests {
     const LONGEST: u64 = 2 * HALF;
     const SIZE: u64 = 1 << 30;
 
-    /// Pages that a reader jumps to, by a fixed rule. Their windows never overlap: the kernel does
-    /// not request what it has.
+    /// Pages that a reader jumps to, in a fixed pattern. Their windows never overlap, because the
+    /// kernel does not request pages that it has.
     fn jumps() -> impl Iterator<Item = u64> {
         let step = |slot: &u64| Some((slot * 773 + 331) % (SIZE >> 20));
         let slots = std::iter::successors(Some(77), step);
         slots.map(|slot| (slot << 20) + HALF + (slot * 37 % 128) * 4096)
     }
 
-    /// The two requests for the window around a fault, and the one for the page if they are
+    /// Sends the two requests for the window around a fault, and the one for the page if they are
     /// declined.
     fn fault(file: &mut File, page: u64) -> bool {
         let first = file.window(&(page - HALF..page), LONGEST);

@@ -12,7 +12,7 @@ const FILES: usize = 64;
 /// Ordered by last read; the latest is first.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Bytes in the kernel's longest window.
+    /// Size in bytes of the kernel's largest window.
     longest: u64,
     files: Vec<(Nid, File)>,
 }
@@ -25,13 +25,13 @@ impl Files {
         }
     }
 
-    /// Whether to decline a window.
+    /// Whether to decline this window of a file.
     pub(super) fn window(&mut self, nid: Nid, range: &Range<u64>) -> bool {
         let longest = self.longest;
         self.file(nid).window(range, longest)
     }
 
-    /// See [`File::page`].
+    /// Notes that a page, or several, was requested; see [`File::page`].
     pub(super) fn page(&mut self, nid: Nid, offset: u64, single: bool) -> Shows {
         let file = self.files.iter_mut().find(|(of, _)| *of == nid);
         file.map_or(Shows::Nothing, |(_, file)| file.page(offset, single))

@@ -1,10 +1,10 @@
-//! Random page faults: the kernel's reads around them are declined.
+//! Declines the kernel's reads around random page faults.
 //!
-//! Around a fault in a mapping the kernel reads a whole window, and it stops only when faults
+//! Around a fault in a mapping the kernel reads a whole window, and stops doing so only when faults
 //! outside earlier windows exceed those inside by a hundred. In a file of a gigabyte, half of the
 //! windows are read before that, with hundreds of kilobytes decoded for each page that is used.
-//! Declined windows stay empty: every fault is then a miss, the kernel requests single pages after
-//! the first hundred, and until then it asks again for each page that is used.
+//! Declined windows stay empty, so every fault is a miss. After the first hundred, the kernel
+//! requests single pages; until then it requests each page that is used again.
 
 mod file;
 mod files;
@@ -18,7 +18,7 @@ use sys::pi_mutex::PiMutex;
 use self::file::Shows;
 use self::files::Files;
 
-/// Shortest read that counts as a window. About as many bytes are decoded for a single page.
+/// Shortest read in bytes that counts as a window. A read of a single page decodes about as much.
 const SHORTEST: u32 = (64 << 10) + 1;
 
 figures::figures! {
@@ -35,9 +35,9 @@ figures::figures! {
 /// The windows of one mount.
 #[derive(Debug)]
 pub(crate) struct RandomFaults {
-    /// Guarded by its own lock: tried, never waited for.
+    /// Guarded by its own lock, which is only tried and never waited for.
     files: PiMutex<Files>,
-    /// A window was declined. From then on single pages are examined.
+    /// Whether any window was declined. Once it was, requests for single pages are examined.
     declined_any: AtomicBool,
     /// Set once: the kernel's pages are too large.
     unfit: AtomicBool,
@@ -46,7 +46,7 @@ pub(crate) struct RandomFaults {
 }
 
 impl RandomFaults {
-    /// For windows of at most `longest` bytes, which is the kernel's limit.
+    /// Watches windows of at most `longest` bytes, the kernel's limit.
     pub(crate) fn new(longest: u64) -> Self {
         Self {
             files: PiMutex::new(Files::new(longest)),

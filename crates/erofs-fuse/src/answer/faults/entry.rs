@@ -4,7 +4,7 @@ use super::table::Known;
 use crate::log::Log;
 use crate::text;
 
-/// Logs the first fault of a kind; false if that failed.
+/// Logs the first fault of a kind; false if logging failed.
 pub(super) fn write(log: &Log, known: &Known) -> bool {
     log.write(&message(known), &fields(known))
 }
@@ -17,7 +17,7 @@ fn message(known: &Known) -> String {
     }
 }
 
-/// The journal's fields.
+/// The fields of the fault's entry in the journal.
 fn fields(known: &Known) -> [(&'static str, Option<Vec<u8>>); 6] {
     let fault = &known.fault;
     let text = |text: String| text.into_bytes();

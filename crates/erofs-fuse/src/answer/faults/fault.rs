@@ -1,11 +1,12 @@
-//! One fault of the image, in parts for logs.
+//! One fault of the image, split into the parts that logs need.
 
 use erofs_engine::erofs_format::{Location, Nid};
 use erofs_engine::{Error, FileFault};
 
 use crate::text;
 
-/// Bytes in the longest line; those of the engine are far shorter, apart from the image's path.
+/// Maximum length of a line in bytes. Apart from the image's path, lines of the engine are far
+/// shorter.
 const LONGEST_LINE: usize = 2048;
 
 /// The parts of an error that are logged.
@@ -15,7 +16,7 @@ pub(super) struct Fault {
     pub(super) line: String,
     pub(super) image: String,
     pub(super) nid: Option<Nid>,
-    /// The number in the image.
+    /// The inode's number in its own image.
     pub(super) own_nid: Option<Nid>,
     pub(super) location: Option<Location>,
     pub(super) codec: Option<String>,

@@ -1,5 +1,5 @@
-//! Finds the path of an inode by a search from the root: nodes of a mount are numbers, and no inode
-//! knows its name.
+//! Finds the path of an inode by a search from the root, because nodes of a mount are numbers, and
+//! inodes do not contain their names.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use erofs_engine::erofs_format::{FileType, Nid};
 use erofs_engine::{Engine, ReadContext};
 
-/// Entries after which a search stops without a result: a fault is worth no more work.
+/// Number of entries after which a search stops without a result: a fault is worth no more work.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Bytes of paths kept meanwhile.
+/// Maximum bytes of paths kept during the search.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Time after which the search stops; checked between directories.
 const MAX_TIME: Duration = Duration::from_millis(300);
 
-/// The path of `wanted` in the tree below `root`, which is `/`; if there are several, the one with
-/// the fewest directories. `stop` ends the search early.
+/// Finds the path of `wanted` in the tree below `root`, which is `/`. If there are several paths,
+/// returns one with the fewest directories. `stop` ends the search early.
 pub(super) fn find_path(
     engine: &Engine,
     root: Nid,
@@ -58,7 +58,7 @@ pub(super) fn find_path(
 /// A breadth-first search.
 struct Search {
     wanted: Nid,
-    /// Directories; a damaged image may have cycles.
+    /// Directories already visited: a damaged image may have cycles.
     seen: HashSet<Nid>,
     waiting: VecDeque<(Nid, Vec<u8>)>,
     entries: usize,

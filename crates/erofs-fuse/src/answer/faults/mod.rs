@@ -1,8 +1,8 @@
-//! Faults of the image: each is logged once and then counted.
+//! Logs each fault of the image once, and counts its repetitions.
 //!
-//! The serving thread that meets a fault notes it in a [table], under a lock with priority
-//! inheritance, and continues. A separate thread, at normal priority, [finds](find_path) the path
-//! of the file and writes to the [log](crate::log): a log that is slow, full or gone delays no
+//! A serving thread that meets a fault records it in a [table], under a lock with priority
+//! inheritance, and continues. A separate thread at normal priority [finds](find_path) the path of
+//! the file and writes to the [log](crate::log), so a log that is slow, full or gone delays no
 //! request.
 
 mod entry;

@@ -1,8 +1,8 @@
-//! How many lines a mount may log.
+//! Limits the rate of the lines that a mount logs.
 
 use std::time::{Duration, Instant};
 
-/// Lines that may be logged at once.
+/// Number of lines that may be logged at once.
 const BURST: u32 = 20;
 
 /// Interval after which one more line may be logged.

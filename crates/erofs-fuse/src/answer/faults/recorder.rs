@@ -27,7 +27,7 @@ use crate::threads::{Demand, OnDemand};
 /// Counts the faults of one mount.
 #[derive(Debug)]
 pub(crate) struct FaultRecorder {
-    /// Guarded by its own lock, which serving threads and others share; never held during a system
+    /// Guarded by its own lock, which serving and other threads share; never held during a system
     /// call.
     table: PiMutex<FaultTable>,
     /// Readable when there is something for the log.
@@ -35,14 +35,14 @@ pub(crate) struct FaultRecorder {
     /// The thread that logs.
     demand: Demand,
     closing: AtomicBool,
-    /// Set once: the image has certainly changed since it was mounted.
+    /// Set once, when the image has certainly changed since it was mounted.
     changed: AtomicBool,
     log: Log,
     image: String,
 }
 
-/// The thread that logs, if there was anything to log. Dropping this ends it once everything is
-/// logged.
+/// The thread that logs, if there was anything to log. Dropping this ends the thread once
+/// everything is logged.
 #[derive(Debug)]
 pub(crate) struct Running {
     recorder: Arc<FaultRecorder>,
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 }
 
 impl FaultRecorder {
-    /// Starts the thread at the first fault. `root` is what the mount shows as `/`.
+    /// Starts the thread at the first fault. `root` is the inode that the mount shows as `/`.
     pub(crate) fn start(
         log: Log,
         engine: &Arc<Engine>,
@@ -92,7 +92,7 @@ impl FaultRecorder {
         Ok((recorder, running))
     }
 
-    /// Counts a fault; the log gets the first of each kind.
+    /// Counts a fault; the first of each kind is logged.
     pub(crate) fn record(&self, error: &erofs_engine::Error) {
         let (fault, now) = (Fault::new(error), SystemTime::now());
         if self.table.lock().count(fault, now) {
@@ -102,8 +102,8 @@ impl FaultRecorder {
     }
 
     /// The errno of an error. A fault of the image is recorded in full, since the reading program
-    /// gets only the number. An image that was overwritten fails in arbitrary ways, and always with
-    /// EIO.
+    /// gets only the number. An overwritten image fails in arbitrary ways, and its readers always
+    /// get EIO.
     pub(in super::super) fn errno_of(&self, engine: &Engine, error: &erofs_engine::Error) -> Errno {
         let errno = error.errno();
         if matches!(errno, errno::EINTR | errno::ENOMEM) {
@@ -118,7 +118,7 @@ impl FaultRecorder {
     }
 
     /// Whether the image has certainly changed since it was mounted; call it after a request
-    /// failed. The system is asked until it reports a certain change, and the change is logged.
+    /// failed. The file is checked each time until a change is certain; the change is then logged.
     pub(crate) fn is_of_a_changed_image(&self, engine: &Engine) -> bool {
         if self.changed.load(Ordering::Relaxed) {
             return true;
@@ -128,8 +128,8 @@ impl FaultRecorder {
             .is_some_and(|change| self.note_change(change))
     }
 
-    /// Notes a certain change without a failed request, since overwritten bytes may decode to other
-    /// content. A new name alone does not count here.
+    /// Checks for a certain change without a failed request, since overwritten bytes may decode to
+    /// other content. A new file of the same name does not count here.
     pub(crate) fn look_for_a_change(&self, engine: &Engine) {
         if let Some(change) = engine.change().filter(|change| change.is_certain) {
             self.note_change(change);
@@ -149,7 +149,7 @@ impl FaultRecorder {
     /// Returns the figures for the live counters.
     pub(crate) fn figures(&self) -> FaultFigures {
         let name = self.log.name();
-        // Without the lock, since formatting takes long.
+        // Format without the lock, since it takes long.
         let table = self.table.lock().clone();
         figures(&table, name.as_deref())
     }
@@ -195,7 +195,7 @@ impl FaultRecorder {
         }
     }
 
-    /// Logs the totals, if more was counted than logged.
+    /// Logs the totals if more faults were counted than logged.
     fn log_end(&self) {
         let totals = self.table.lock().totals;
         if totals.count > totals.logged {
@@ -222,7 +222,7 @@ impl Drop for Running {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         match thread {
-            // A panic was printed, and the mount ends anyway.
+            // A panic has already been printed, and the mount ends anyway.
             Some(thread) => drop(thread.join()),
             None => self.recorder.log_all(&self.engine, self.root),
         }

@@ -1,4 +1,4 @@
-//! Faults in the live counters.
+//! Reports faults in the live counters.
 
 use std::time::SystemTime;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::table::{FaultTable, Known, Totals};
 
-/// Most faults shown.
+/// Maximum number of faults shown.
 const SHOWN: usize = 10;
 
 figures::figures! {

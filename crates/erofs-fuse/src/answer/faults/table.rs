@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::fault::Fault;
 
-/// Kinds of faults that are distinguished. The one that occurred least recently is forgotten, and
-/// counts as new if it occurs again.
+/// Number of kinds of faults that are distinguished. The kind that occurred least recently is
+/// forgotten, and counts as new if it occurs again.
 pub(super) const KEPT: usize = 64;
 
 /// All known faults.
@@ -19,7 +19,7 @@ pub(super) struct FaultTable {
     pub(super) totals: Totals,
     /// The files of the image have changed.
     pub(super) change: Option<Change>,
-    /// `change` was logged, or the log refused it.
+    /// Whether `change` was logged, or the log refused it.
     change_logged: bool,
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Known {
     pub(super) count: u64,
     pub(super) first: SystemTime,
     pub(super) last: SystemTime,
-    /// Not yet passed to the log.
+    /// Whether the fault has not been passed to the log yet.
     waiting: bool,
 }
 
 impl FaultTable {
-    /// Counts a fault; true if it is the first of its kind.
+    /// Counts a fault; true if the fault is the first of its kind.
     pub(super) fn count(&mut self, fault: Fault, now: SystemTime) -> bool {
         self.totals.count += 1;
         let at = self
@@ -90,7 +90,7 @@ impl FaultTable {
         is_news
     }
 
-    /// A change that was not passed to the log yet.
+    /// The change, if it was not passed to the log yet.
     pub(super) fn change_for_log(&mut self) -> Option<String> {
         let change = self.change.as_ref().filter(|_| !self.change_logged)?;
         self.change_logged = true;

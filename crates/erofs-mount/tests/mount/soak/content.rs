@@ -9,7 +9,8 @@ use erofs_mount::{mount, umount};
 use crate::place::Place;
 use crate::request;
 
-/// Deeper directories are left out, and so are symlinks.
+/// Maximum depth of directories whose files are read; deeper ones are left out, and so are
+/// symlinks.
 const DEPTH: usize = 3;
 
 /// Paths from the root, and content.
@@ -17,7 +18,7 @@ pub type Files = Arc<Vec<(PathBuf, Vec<u8>)>>;
 
 #[derive(Clone)]
 pub struct Content {
-    /// The image itself: its file may be removed.
+    /// The bytes of the image, whose file may be removed.
     pub image: Arc<Vec<u8>>,
     pub files: Files,
 }

@@ -1,10 +1,10 @@
-//! A long life in a short time: mounts, reads, deaths, upgrades, memory pressure, images that are
-//! truncated and replaced, and CPUs that go offline, mixed by a seeded program. Nothing is left at
-//! the end.
+//! Condenses a long life into a short time: mounts, reads, deaths, upgrades, memory pressure,
+//! images that are truncated and replaced, and CPUs that go offline, mixed by a seeded generator.
+//! Nothing is left at the end.
 //!
-//! `EROFS_FUSE_SOAK_SECONDS` is how long it runs (default 6). `EROFS_FUSE_SOAK_SEED` repeats the
-//! same steps; which requests they meet differs. `EROFAST_TEST_HOTPLUG=1` takes CPU 1 offline now
-//! and then.
+//! `EROFS_FUSE_SOAK_SECONDS` is how long the test runs (default 6). `EROFS_FUSE_SOAK_SEED` repeats
+//! the same steps, though the requests in progress at each step differ. `EROFAST_TEST_HOTPLUG=1`
+//! takes CPU 1 offline now and then.
 
 mod content;
 mod footprint;
@@ -27,11 +27,11 @@ use crate::place::image;
 
 pub const TESTS: &[Test] = tests![a_long_life_leaves_nothing_behind];
 
-/// Steps that are shown if one fails.
+/// Number of latest steps that are shown if one fails.
 const SHOWN: usize = 12;
 
-/// Mounts at a time. The first one lives from beginning to end through deaths and upgrades, the
-/// second one without: these two are checked for growth.
+/// Number of mounts at a time. The first two live from beginning to end, the first with deaths and
+/// upgrades and the second without, and are checked for growth.
 const SLOTS: usize = 4;
 const DYING: usize = 0;
 const CALM: usize = 1;
@@ -50,7 +50,7 @@ fn a_long_life_leaves_nothing_behind() {
     let seed = number("EROFS_FUSE_SOAK_SEED").unwrap_or(since_1970.as_nanos() as u64 >> 10);
     let seconds = number("EROFS_FUSE_SOAK_SECONDS").unwrap_or(6);
     println!("soak: EROFS_FUSE_SOAK_SEED={seed} EROFS_FUSE_SOAK_SECONDS={seconds}");
-    // Servers whose helper is gone become children of this process too, and are counted.
+    // Servers whose helper is gone become children of this process too, and so are counted.
     let this = rustix::process::getpid();
     rustix::process::set_child_subreaper(Some(this)).unwrap();
     children_end();
@@ -79,7 +79,7 @@ enum Step {
     Hotplug,
 }
 
-/// Each with its frequency.
+/// Steps, each with its frequency.
 const STEPS: &[(usize, Step)] = &[
     (2, Step::Read),
     (1, Step::Die(Death::Killed)),
@@ -101,7 +101,7 @@ struct Soak {
     last: VecDeque<String>,
     counts: [usize; STEPS.len()],
     hotplug: bool,
-    // Dropped after the slots, whose images are in it.
+    // Dropped after the slots, whose images are in this directory.
     directory: slot::Directory,
 }
 
@@ -136,7 +136,7 @@ impl Soak {
             self.note(format!("{step:?} of slot {slot}"));
             self.counts[number] += usize::from(self.step(step, slot));
             self.slots.iter().for_each(Slot::check_readers);
-            // Once everything that is created on first use exists.
+            // Measure once everything that is created on first use exists.
             if first.is_none() && begin.elapsed() > duration / 4 {
                 first = Some(self.footprints());
             }
@@ -173,7 +173,7 @@ impl Soak {
     /// Footprints of the processes that live from beginning to end.
     fn footprints(&self) -> [Footprint; 3] {
         let (dying, calm) = (&self.slots[DYING], &self.slots[CALM]);
-        // The helper reaps the dead within that time.
+        // The helper reaps dead processes within this time.
         thread::sleep(Duration::from_millis(300));
         [
             Footprint::of(dying.helper()),
@@ -189,7 +189,7 @@ impl Soak {
         }
     }
 
-    /// Takes a step; false if it does not fit now.
+    /// Takes a step; false if the step is not possible now.
     fn step(&mut self, step: Step, number: usize) -> bool {
         let random = &mut self.random;
         let slot = &mut self.slots[number];
@@ -236,7 +236,7 @@ impl Drop for Soak {
     }
 }
 
-/// Brings CPU 1 back online.
+/// Brings CPU 1 back online when dropped.
 struct Online;
 
 impl Drop for Online {
@@ -249,8 +249,8 @@ fn is_writable(file: &str) -> bool {
     rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
-/// Images with their content: made from known trees if mkfs.erofs is available, and those of the
-/// repository.
+/// Images with their content: those of the repository and, if mkfs.erofs is available, images made
+/// from known trees.
 fn contents() -> Vec<Content> {
     let built = [
         &["-zlz4hc", "-C65536"][..],

@@ -22,11 +22,12 @@ use crate::{pid_of, request, soon};
 
 const READERS: u64 = 2;
 
-/// One death fewer than ends a mount, and a bit more than the time in which deaths count.
+/// One death fewer than the number that ends a mount, and a bit more than the time in which deaths
+/// count.
 const DEATHS: usize = 3;
 const WITHIN: Duration = Duration::from_secs(11);
 
-/// Options of the mounts; the first ones can be restarted.
+/// Options of the mounts; servers with the first ones can be replaced.
 const OPTIONS: &[&str] = &[
     "silent,restart=on",
     "silent,restart=on,workers=unbound",
@@ -63,7 +64,7 @@ struct Shared {
     files: Files,
     root: PathBuf,
     ended: AtomicBool,
-    /// Errors are expected: the image is truncated, or its server died for good.
+    /// Whether errors are expected: the image is truncated, or its server died for good.
     forgiving: AtomicBool,
     reads: AtomicU64,
     failure: Mutex<Option<String>>,
@@ -75,7 +76,7 @@ pub struct Slot {
     contents: Vec<Content>,
     /// Index of the image's content.
     content: usize,
-    /// It can be restarted.
+    /// Whether its server can be replaced.
     stays: bool,
     mounted: bool,
     shared: Arc<Shared>,
@@ -192,7 +193,7 @@ impl Slot {
         }
     }
 
-    /// Whether it survives one more death.
+    /// Whether the mount survives one more death.
     pub fn survives_a_death(&mut self) -> bool {
         self.deaths.retain(|death| death.elapsed() < WITHIN);
         self.deaths.len() < DEATHS
@@ -228,7 +229,8 @@ impl Slot {
         }
     }
 
-    /// Makes a server with little memory, which may be killed for that, read all of it.
+    /// Makes the server, with little memory, read all files; the kernel may kill it for lack of
+    /// memory.
     pub fn press(&mut self, group: impl FnOnce(Pid) -> Option<MemoryGroup>) {
         if stat(&self.place.path).unwrap()["restart"]["on"] != true {
             return;
@@ -255,7 +257,8 @@ impl Slot {
         self.mount(random);
     }
 
-    /// Replaces this one's image file with another image. The mount continues with its open file.
+    /// Replaces the image file of this mount with another image. The mount continues with its open
+    /// file.
     pub fn replace_image(&mut self, random: &mut Random) {
         let content = random.below(self.contents.len());
         let new = self.image.with_extension("new");
@@ -267,7 +270,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // There are some left only after a failure.
+        // Readers are left only after a failure.
         self.shared.ended.store(true, Ordering::Relaxed);
         self.readers
             .drain(..)

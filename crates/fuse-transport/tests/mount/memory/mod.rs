@@ -29,9 +29,9 @@ const BIG_NODE: u64 = 3;
 const LINK: u64 = 4;
 const DIRECTORY: u64 = 5;
 const STUCK: u64 = 7;
-/// Reads of it take some milliseconds.
+/// A file whose reads take a few milliseconds.
 const LEISURELY: u64 = 9;
-/// Reads of it wait until "hello" has been read.
+/// A file whose reads wait until "hello" has been read.
 const DEFERRED: u64 = 11;
 const FIRST_OF_MANY: u64 = 100;
 
@@ -216,7 +216,7 @@ pub const HALF: &str = "half";
 /// and ones that are complete only after a while.
 pub const LATE: &str = "late";
 
-/// Mounts on `mountpoint`, serves, reports that it does, and ends with the mount. Prints the
+/// Mounts on `mountpoint`, reports when it serves, and serves until the mount ends; then prints the
 /// counters. Uses io_uring if a `ring` is named.
 pub fn daemon(mountpoint: &Path, ring: Option<&str>) {
     let device =
@@ -270,7 +270,7 @@ fn say(word: &str) {
     io::stdout().flush().unwrap();
 }
 
-/// On a separate thread, which starts others as needed.
+/// Serves deferred requests on a separate thread, which starts others as needed.
 fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
     let session = Arc::clone(session);
     thread::spawn(move || {
@@ -280,7 +280,8 @@ fn serve_deferred(session: &Arc<Session>, channel: DeferredChannel) {
 
 type Opened = mpsc::Receiver<()>;
 
-/// With io_uring: the threads for all CPUs together, and for what still comes from the device.
+/// With io_uring, starts the threads of the overflow queue, of the turns, and of the requests that
+/// still arrive on the device.
 fn start_others(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     if !session.protocol().io_uring {
         return Vec::new();
