@@ -39,7 +39,7 @@ pub const ENGINES: [(&str, &str); 7] = [
     ("kernel-loop", "The kernel's EROFS on a loop device"),
     ("module:", "This kernel module"),
     ("erofsfuse", "erofsfuse of erofs-utils"),
-    ("erofast", "erofast by default"),
+    ("erofast", "erofast with its default options"),
     ("erofast:", "erofast with these mount options"),
     ("url:", "erofast with the image at a URL"),
 ];
@@ -113,7 +113,8 @@ pub struct LabDiffArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab report"))]
 pub struct LabReportArgs {
-    /// Reports of any experiment, written with --json; several of the same one stand side by side,
+    /// Reports of any experiment, written with --json; several of the same one are shown side by
+    /// side,
     /// each compared with the first
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,

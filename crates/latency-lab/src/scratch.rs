@@ -102,7 +102,10 @@ fn remove_orphans(parent: &Path) {
         let path = entry.path();
         if is_name(&entry.file_name()) && is_orphan(&path) && remove(&path) {
             let path = path.display();
-            let _ = writeln!(io::stderr(), "erofast lab: removed {path} of a dead run");
+            let _ = writeln!(
+                io::stderr(),
+                "erofast lab: removed {path}, left by a dead run"
+            );
         }
     }
 }

@@ -576,7 +576,7 @@ fn one_line_tells_which_launches_of_an_engine_are_in_the_figures() {
         "{found}"
     );
     report.engines[0].samples[0].spoilt = Some("busy".into());
-    let spoilt = ", 1 of them spoilt and not repeated any more";
+    let spoilt = ", 1 of them spoilt and no longer repeated";
     let found = line(&report);
     assert!(
         found.contains(&format!("50 launches in the figures{spoilt}{thrown}")),

@@ -102,7 +102,7 @@ pub struct ProfileRemoveArgs {
 #[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
     /// Images (files, block devices or URLs) whose launches are listed, or files that `profile
-    /// list` names; without any those of all images
+    /// list` names (default: all images)
     #[arg(value_name = "FILE|IMAGE")]
     pub images: Vec<PathBuf>,
     /// Print the report as JSON

@@ -124,7 +124,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
         Errno::BUSY => Error::Busy,
         // A user namespace cannot uncover what is below the mounts that it was created with.
         Errno::INVAL => {
-            let why = "mounted in another mount namespace, which has to unmount it";
+            let why = "mounted in another mount namespace; unmount it there";
             Error::mountpoint(place, why)
         }
         other => Error::mountpoint(place, other.to_string()),
@@ -141,7 +141,10 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
         true if is_here() => {
             "busy: the working directory of this command is in it; cd elsewhere first".to_owned()
         }
-        true => format!("busy: as root, fuser -m {} shows by what", path.display()),
+        true => format!(
+            "busy: as root, fuser -m {} shows which processes use it",
+            path.display()
+        ),
         false => format!("busy with {users}; umount --lazy unmounts it anyway"),
     };
     Error::mountpoint(path, why)

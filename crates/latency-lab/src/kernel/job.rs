@@ -67,7 +67,7 @@ impl Job {
             load_disk: Some(READER_DISK.into()),
             notices: vec![format!(
                 "Linux {release} (package version {version}), fs/erofs built from its source \
-                 package, loaded anew for each launch"
+                 package, reloaded for each launch"
             )],
             repeat_with: Some(command_line()),
             seed: options.seed,

@@ -101,7 +101,7 @@ impl Drop for Group {
         if let Err(error) = self.remove() {
             let _ = writeln!(
                 io::stderr(),
-                "erofast: lab pressure: {} stays: {error}",
+                "erofast: lab pressure: cannot remove {}: {error}",
                 self.path.display()
             );
         }
