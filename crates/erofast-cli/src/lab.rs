@@ -14,13 +14,13 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
-    /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
+    /// Compare how engines read sequentially, at random, the whole tree, and its metadata
     Read(LabReadArgs),
     /// Launch several well-known programs and read trees, one row each
     Suite(LabSuiteArgs),
     /// Compare two JSON reports, of different days, devices or versions
     Diff(LabDiffArgs),
-    /// Make the page or the tables of JSON reports
+    /// Render JSON reports as a page or as tables
     Report(LabReportArgs),
     /// Measure page allocation of launches under memory pressure
     Pressure(LabPressureArgs),
@@ -248,7 +248,7 @@ pub struct LabKernelArgs {
     /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// Value of the module parameter (repeatable; default: 0 and 64)
+    /// Value of the module parameter reserved_pages (repeatable; default: 0 and 64)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
     /// Number of CPUs of the machine, 1 to 16

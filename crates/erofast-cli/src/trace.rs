@@ -148,13 +148,13 @@ pub enum Sort {
     Total,
     /// Number of waits after wake-ups
     Count,
-    /// Their average
+    /// Average wait after wake-ups
     Average,
-    /// Their median
+    /// Median wait after wake-ups
     Median,
-    /// Their 99th percentile
+    /// 99th percentile of waits after wake-ups
     P99,
-    /// The longest of them
+    /// Longest wait after wake-ups
     Maximum,
     /// Sum of waits after preemptions
     Preempted,

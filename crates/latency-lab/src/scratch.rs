@@ -43,11 +43,11 @@ impl Scratch {
         for _ in 0..NAMES {
             match make(parent) {
                 Err(reason) if is_taken(&reason) => taken = Some(reason),
-                made => return made.doing("making a directory in", parent),
+                made => return made.doing("creating a directory in", parent),
             }
         }
         let reason = taken.unwrap_or(io::ErrorKind::AlreadyExists.into());
-        Err(reason).doing("making a directory in", parent)
+        Err(reason).doing("creating a directory in", parent)
     }
 
     pub(crate) fn path(&self) -> &Path {

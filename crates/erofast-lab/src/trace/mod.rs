@@ -161,7 +161,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             }
         };
         let Some(longest) = longest else {
-            bail!("--html {}: there is no such wait to draw", file.display());
+            bail!("--html {}: no such wait to draw", file.display());
         };
         let is_it = |pid: i32| pid == longest.pid;
         let of_thread = Filter {

@@ -91,7 +91,8 @@ impl Job {
                 serde_json::from_value(value).map_err(|reason| fault(reason.to_string()))
             }
             other => Err(LabError::Preparation(format!(
-                "erofast-lab there has version {VERSION}, but erofast-lab here has {}",
+                "erofast-lab in the machine has version {VERSION}, but the one that started it has \
+                 {}",
                 other.unwrap_or("another one")
             ))),
         }

@@ -111,7 +111,7 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     notices.extend(report.engines.iter().filter_map(others));
     if let Some(throttled) = environment.cgroup_throttled_us.filter(|us| *us > 0) {
         notices.push(format!(
-            "the CPU quota of the lab's cgroup stopped threads for {} of the run, on all CPUs \
+            "the CPU quota of the lab's cgroup throttled threads for {} of the run, on all CPUs \
              together: the figures include such waits",
             amount(throttled as f64, "us")
         ));
@@ -124,8 +124,8 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     }
     if load.is_some_and(|load| load.jobs > 0) && environment.sched_autogroup_enabled == Some(1) {
         notices.push(
-            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so \
-             are the lab, its daemons and the launched program together; kernel threads are in none"
+            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own; the lab, \
+             its daemons and the launched program share one; kernel threads are in none"
                 .into(),
         );
     }

@@ -115,12 +115,13 @@ fn refused(path: &Path, source: io::Error) -> LabError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             LabError::Privilege(format!(
-                "lab pressure: making a memory-limited cgroup needs root or a cgroup of your own: {}: {source}",
+                "lab pressure: creating a memory-limited cgroup needs root or a cgroup of your \
+                 own: {}: {source}",
                 path.display()
             ))
         }
         _ => LabError::Io {
-            what: format!("making the cgroup {}", path.display()),
+            what: format!("creating the cgroup {}", path.display()),
             source,
         },
     }

@@ -366,7 +366,7 @@ impl PressureReport {
         let share = percent(sufficient.share_within_64_pages);
         let pages = sufficient.pages_for_95_percent;
         Some(format!(
-            "64 pages are enough for {share} of the allocations; 95 % need {pages}."
+            "64 pages are enough for {share} of the allocations; {pages} are enough for 95 %."
         ))
     }
 
