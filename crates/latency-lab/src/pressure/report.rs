@@ -305,7 +305,7 @@ impl PressureReport {
             kind: "pressure",
             title: "Launches under memory pressure",
             about: format!(
-                "The last of {} programs in a group of {} MiB",
+                "The last of {} programs in a cgroup of {} MiB",
                 self.programs,
                 self.limit_bytes >> 20
             ),
