@@ -408,7 +408,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
     let line = Fetcher::start_program(nowhere, &[], &url, &place.options()).unwrap_err();
     let line = line.to_string();
     assert!(
-        line.contains("mkfs.erofs is not installed: layers that are tar"),
+        line.contains("mkfs.erofs is not installed: converting tar layers"),
         "{line}"
     );
     assert!(place.left().is_empty());
