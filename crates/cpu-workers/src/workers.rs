@@ -348,7 +348,7 @@ impl Workers {
 
 /// A thread that has the priority of the workers; see [`Workers::follow`]. The guard is also
 /// dropped if the thread panics: the system may reuse its number for any other thread.
-#[must_use = "the thread no longer follows once this is dropped"]
+#[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,

@@ -53,10 +53,10 @@ pub enum Mismatch {
         offset: u64,
     },
     /// The first block of the tree, or the only data block, does not match the root hash.
-    #[error("the given root hash is not that of the tree")]
+    #[error("the given root hash does not match the hash tree")]
     Root,
     /// The number of data blocks differs from the one that the tree was made for.
-    #[error("the tree does not end with data block {last}, the last of the superblock")]
+    #[error("the hash tree does not end at data block {last}, the last one in the superblock")]
     Length {
         /// The last data block.
         last: u64,

@@ -46,7 +46,8 @@ impl FromStr for HashAlgorithm {
             "sha384" => Ok(Self::Sha384),
             "sha512" => Ok(Self::Sha512),
             _ => Err(Error::Format(format!(
-                "hash algorithm {name:?} is not supported (sha224, sha256, sha384, sha512 are)"
+                "hash algorithm {name:?} is not supported (supported: sha224, sha256, sha384, \
+                 sha512)"
             ))),
         }
     }

@@ -112,7 +112,7 @@ fn what_is_no_trusted_signature_is_refused_with_its_reason() {
         ("rsa", ROOT, &["ed25519"], "is not RSA"),
         ("rsa-pss", ROOT, &["rsa"], "does not match the key in"),
         ("rsa-sha1", ROOT, &["rsa"], "is not SHA-256, -384 or -512"),
-        ("rsa-attached", ROOT, &["rsa"], "must be detached"),
+        ("rsa-attached", ROOT, &["rsa"], "must be a detached"),
         (
             "p256",
             ROOT,

@@ -188,7 +188,7 @@ fn another_root_hash_opens_nothing() {
     let recipe = Recipe::new("sha256", 1024, b"");
     let (area, _) = recipe.write(&crate::writer::data(40, 1024));
     let error = open(&area, &"00".repeat(32)).unwrap_err().to_string();
-    assert_eq!(error, "the given root hash is not that of the tree");
+    assert_eq!(error, "the given root hash does not match the hash tree");
     let error = open(&area, "0011").unwrap_err().to_string();
     assert_eq!(
         error,

@@ -14,13 +14,13 @@ pub enum LabCommand {
     Launch(LabLaunchArgs),
     /// Launch commands side by side, and compare their times and waits for a CPU
     Run(LabRunArgs),
-    /// Read sequentially, at random, the whole tree, and its metadata, engine beside engine
+    /// Compare how engines read sequentially, at random, the whole tree, and its metadata
     Read(LabReadArgs),
     /// Launch several well-known programs and read trees, one row each
     Suite(LabSuiteArgs),
     /// Compare two JSON reports, of different days, devices or versions
     Diff(LabDiffArgs),
-    /// Make the page or the tables of JSON reports
+    /// Render JSON reports as a page or as tables
     Report(LabReportArgs),
     /// Measure page allocation of launches under memory pressure
     Pressure(LabPressureArgs),
@@ -39,7 +39,7 @@ pub const ENGINES: [(&str, &str); 7] = [
     ("kernel-loop", "The kernel's EROFS on a loop device"),
     ("module:", "This kernel module"),
     ("erofsfuse", "erofsfuse of erofs-utils"),
-    ("erofast", "erofast by default"),
+    ("erofast", "erofast with its default options"),
     ("erofast:", "erofast with these mount options"),
     ("url:", "erofast with the image at a URL"),
 ];
@@ -113,7 +113,8 @@ pub struct LabDiffArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = examples_help("erofast lab report"))]
 pub struct LabReportArgs {
-    /// Reports of any experiment, written with --json; several of the same one stand side by side,
+    /// Reports of any experiment, written with --json; several of the same one are shown side by
+    /// side,
     /// each compared with the first
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
@@ -247,7 +248,7 @@ pub struct LabKernelArgs {
     /// Load
     #[arg(long, value_name = "LOAD", default_value = "fio", value_parser = ["fio", "none"])]
     pub load: String,
-    /// Value of the module parameter (repeatable; default: 0 and 64)
+    /// Value of the module parameter reserved_pages (repeatable; default: 0 and 64)
     #[arg(long, value_name = "N")]
     pub reserved_pages: Vec<u32>,
     /// Number of CPUs of the machine, 1 to 16

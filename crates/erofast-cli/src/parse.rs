@@ -44,7 +44,7 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("fsck", "erofast check verifies an image"),
     (
         "dump",
-        "erofast info shows what an image is made of, erofast ls and cat its files",
+        "erofast info describes an image; erofast ls and erofast cat show its files",
     ),
     ("mkfs", "mkfs.erofs of erofs-utils makes images"),
     ("version", "erofast --version shows it"),

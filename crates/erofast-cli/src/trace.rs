@@ -33,7 +33,7 @@ pub struct TraceDiffArgs {
     /// Only threads and work queues whose name matches
     #[arg(long = "match", value_name = "RE")]
     pub matching: Option<String>,
-    /// Number of rows to compare, those that wait longest; each claim is harder with more rows
+    /// Number of rows to compare, longest waits first; more rows make each claim harder
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
     /// Write the report as one HTML file too, with every block
@@ -93,8 +93,8 @@ pub struct TraceLatencyArgs {
     pub cpus: Vec<u32>,
     /// Only waits that ended at this time or later
     ///
-    /// In seconds of the trace's clock, as the worst waits are listed with, or as +SECONDS after
-    /// the first event.
+    /// In seconds of the trace's clock, as in the list of worst waits, or +SECONDS after the first
+    /// event.
     #[arg(long, value_name = "[+]SECONDS")]
     pub from: Option<Moment>,
     /// Only waits that ended before this time; see --from
@@ -148,13 +148,13 @@ pub enum Sort {
     Total,
     /// Number of waits after wake-ups
     Count,
-    /// Their average
+    /// Average wait after wake-ups
     Average,
-    /// Their median
+    /// Median wait after wake-ups
     Median,
-    /// Their 99th percentile
+    /// 99th percentile of waits after wake-ups
     P99,
-    /// The longest of them
+    /// Longest wait after wake-ups
     Maximum,
     /// Sum of waits after preemptions
     Preempted,

@@ -70,7 +70,7 @@ pub async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, Failur
         body.extend_from_slice(&chunk);
         if body.len() > most {
             return Err(Failure::lasting(format!(
-                "the answer is longer than {most} bytes"
+                "the response is longer than {most} bytes"
             )));
         }
     }

@@ -18,7 +18,7 @@ use crate::registry::{self, Attached};
 use crate::wanted::Wanted;
 
 /// Used if a registry that is contacted without TLS speaks it.
-const HAS_TLS: &str = "the server speaks TLS (use it with oci.plain_http=off)";
+const HAS_TLS: &str = "the server speaks TLS (set oci.plain_http=off)";
 
 /// Pauses before another try, unless the server asks for longer ones.
 const PAUSES: [Duration; 3] = [
@@ -207,7 +207,7 @@ fn identify(response: &Response, digest: String, length: Option<u64>) -> Result<
     let found = identity(response)?;
     match length {
         Some(length) if length != found.length => Err(Failure::lasting(format!(
-            "the blob has {} bytes, but {length} in the manifest",
+            "the blob has {} bytes, but the manifest says {length}",
             found.length
         ))),
         _ => Ok(Identity {

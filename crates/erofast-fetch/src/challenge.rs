@@ -97,7 +97,7 @@ async fn token(
     let answer: Option<Answer> = serde_json::from_slice(&body(response, LONGEST).await?).ok();
     let token = answer.and_then(|answer| answer.token.or(answer.access_token));
     let value = token.and_then(|token| secret(&format!("Bearer {token}")));
-    value.ok_or_else(|| Failure::new("the answer contains no token"))
+    value.ok_or_else(|| Failure::new("the response contains no token"))
 }
 
 /// Returns none if it cannot be sent.

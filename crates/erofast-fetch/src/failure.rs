@@ -45,7 +45,7 @@ pub async fn in_time<T>(
 ) -> Result<T, Failure> {
     let late = |_| Failure {
         late: true,
-        ..Failure::lasting("the answer arrives too slowly")
+        ..Failure::lasting("the response arrives too slowly")
     };
     timeout(options.timeout, asked).await.map_err(late)?
 }
@@ -105,7 +105,7 @@ impl From<reqwest::Error> for Failure {
         let mut text = match () {
             () if error.is_timeout() => format!("the server did not answer in time{through}"),
             () if error.is_connect() => format!("no connection{through}"),
-            () => "the answer was cut off".to_owned(),
+            () => "the response was cut off".to_owned(),
         };
         let mut cause = error.source();
         let (mut certificate, mut unknown) = (false, false);

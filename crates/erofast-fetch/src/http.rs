@@ -196,8 +196,8 @@ fn is_redirect(status: StatusCode) -> bool {
 }
 
 fn next(url: &Url, headers: &HeaderMap) -> Result<Url, Failure> {
-    let location =
-        text(headers, LOCATION).ok_or_else(|| Failure::lasting("a redirect without a Location"))?;
+    let location = text(headers, LOCATION)
+        .ok_or_else(|| Failure::lasting("a redirect without a Location header"))?;
     let next = url
         .join(&location)
         .map_err(|error| Failure::lasting(format!("a redirect: {error}")))?;
@@ -266,7 +266,7 @@ pub fn check_identity(response: &Response, known: &Identity) -> Result<(), Failu
     let differs = |found: &Option<String>, known| found.is_some() && found != known;
     match () {
         () if found.length != known.length => {
-            let what = format!("{} bytes, it had {}", found.length, known.length);
+            let what = format!("{} bytes, previously {}", found.length, known.length);
             Err(Failure::changed(&what))
         }
         () if known.digest.is_some() => Ok(()),

@@ -213,7 +213,7 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
     let (found, stated) = (body.len() as u64, config.size());
     if found != stated {
         let line =
-            format!("the config of the image has {found} bytes, but {stated} in the manifest");
+            format!("the config of the image has {found} bytes, but the manifest says {stated}");
         return Err(Failure::lasting(line));
     }
     let config: Result<Config, _> = serde_json::from_slice(&body);
@@ -223,7 +223,7 @@ async fn diff_ids(server: &Server, config: Option<&Descriptor>) -> Result<Vec<St
 
 fn invalid(what: &str, error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
-    format!("{what}: not valid JSON of this kind (line {line}, column {column})")
+    format!("{what}: not the expected JSON (line {line}, column {column})")
 }
 
 async fn has_blob(server: &Server, digest: &str) -> bool {

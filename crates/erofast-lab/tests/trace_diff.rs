@@ -106,7 +106,7 @@ fn what_waits_longer_appears_or_is_gone_is_told_apart_from_what_stays() {
         "{text}"
     );
     let page = std::fs::read_to_string(place.file("d.html")).unwrap();
-    assert!(page.contains("Slower, waited for each second"), "{page}");
+    assert!(page.contains("Slower, waited per second"), "{page}");
 }
 
 #[test]

@@ -271,8 +271,11 @@ fn by_work_queue_all_figures_are_of_work_items() {
     let trace = WORK_TRACE.replace("comm=b ", "comm=kworker/0:1 ");
     let text = |by: &str| String::from_utf8(run(&trace, &["--by", by]).stdout).unwrap();
     let (items, threads) = (text("workqueue"), text("task"));
-    assert!(threads.contains("Of 103.0 us waited in total"), "{threads}");
-    assert!(items.contains("Of 3.0 us waited in total"), "{items}");
+    assert!(
+        threads.contains("Of 103.0 us of waiting in total"),
+        "{threads}"
+    );
+    assert!(items.contains("Of 3.0 us of waiting in total"), "{items}");
     let worst = items.split("Worst waits:\n").nth(1).unwrap();
     let worst = worst.lines().take_while(|line| !line.is_empty());
     let worst: Vec<&str> = worst.collect();

@@ -184,7 +184,7 @@ fn an_offset_without_an_image_says_where_was_looked() {
     fails(
         &erofast(&["info", "--offset", "99999999", &image]),
         1,
-        &format!("meta.erofs: offset 99999999 is past the end of the file, at byte {size}"),
+        &format!("meta.erofs: offset 99999999 is past the end of the file (byte {size})"),
     );
     fails(
         &erofast(&["info", "--offset", "99999999999999999999", &image]),
@@ -209,7 +209,7 @@ fn an_image_that_was_cut_short_is_said_to_be() {
     bytes.truncate(whole - 4096);
     std::fs::write(&cut, &bytes).expect("written");
     let what = format!(
-        "the superblock says {whole} bytes, the file has {}",
+        "the superblock says {whole} bytes, but the file has {}",
         bytes.len()
     );
     let (cut, tree) = (cut.display().to_string(), tree.display().to_string());

@@ -124,7 +124,7 @@ impl Image {
         let present = self.device_size(0)?;
         let what = || {
             format!(
-                "the superblock says {claimed} bytes, the file has {present}; data \
+                "the superblock says {claimed} bytes, but the file has {present}; data \
                  beyond its end cannot be read"
             )
         };

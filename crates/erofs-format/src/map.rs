@@ -78,7 +78,7 @@ impl Reader<'_> {
         // here.
         if offset < extent.logical || extent.end() <= offset || extent.end() > size {
             return corrupted!(
-                "byte {offset} of nid {nid:#x}, {size} bytes, is mapped to the extent from {} to \
+                "byte {offset} of nid {nid:#x} ({size} bytes) is mapped to the extent from {} to \
                  {}",
                 extent.logical,
                 extent.end()

@@ -69,7 +69,7 @@ pub(crate) fn start(
             }
         }
     }
-    let panicked = |_| io::Error::other("the thread that starts it has ended");
+    let panicked = |_| io::Error::other("the thread that starts it panicked");
     Ok(Ok(thread.join().map_err(panicked)??))
 }
 

@@ -50,7 +50,7 @@ impl Role {
         let known = Self::ALL.into_iter().find(|role| mark == role.mark());
         Some(known.ok_or_else(|| {
             let mark = mark.display();
-            Error::Protocol(format!("{MARK}={mark} means nothing to this program"))
+            Error::Protocol(format!("{MARK}={mark} is unknown to this program"))
         }))
     }
 

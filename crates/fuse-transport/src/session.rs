@@ -34,7 +34,8 @@ use crate::wire::{InHeader, InitIn, MIN_READ_BUFFER, MINOR_OLDEST, Opcode, RESEN
 pub enum Error {
     /// The kernel's protocol is too old.
     #[error(
-        "the kernel speaks FUSE {major}.{minor}, at least 7.{MINOR_OLDEST} (Linux 5.4) is needed"
+        "the kernel speaks FUSE {major}.{minor}, but at least 7.{MINOR_OLDEST} (Linux 5.4) is \
+         needed"
     )]
     TooOld {
         /// Its major version.
@@ -46,7 +47,7 @@ pub enum Error {
     #[error("the filesystem was unmounted before the kernel's first request")]
     Gone,
     /// Another request arrived first.
-    #[error("the kernel's first request is of kind {opcode}, not INIT")]
+    #[error("the kernel's first request has opcode {opcode}, not INIT")]
     NotInit {
         /// Its number.
         opcode: u32,

@@ -43,11 +43,11 @@ impl Scratch {
         for _ in 0..NAMES {
             match make(parent) {
                 Err(reason) if is_taken(&reason) => taken = Some(reason),
-                made => return made.doing("making a directory in", parent),
+                made => return made.doing("creating a directory in", parent),
             }
         }
         let reason = taken.unwrap_or(io::ErrorKind::AlreadyExists.into());
-        Err(reason).doing("making a directory in", parent)
+        Err(reason).doing("creating a directory in", parent)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -102,7 +102,10 @@ fn remove_orphans(parent: &Path) {
         let path = entry.path();
         if is_name(&entry.file_name()) && is_orphan(&path) && remove(&path) {
             let path = path.display();
-            let _ = writeln!(io::stderr(), "erofast lab: removed {path} of a dead run");
+            let _ = writeln!(
+                io::stderr(),
+                "erofast lab: removed {path}, left by a dead run"
+            );
         }
     }
 }

@@ -82,7 +82,7 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
 
 /// Whether the kernel wrote all switches; prints a line if not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
-    let unwritten = |reason: &&String| reason.contains("did not write");
+    let unwritten = |reason: &&String| reason.contains("did not record");
     let mut lines = report.not_valid_because.iter().chain(&report.notices);
     let reason = lines.find(unwritten);
     if let Some(reason) = reason {

@@ -568,15 +568,14 @@ fn one_line_tells_which_launches_of_an_engine_are_in_the_figures() {
         remarks.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let thrown = "; 1 spoilt, thrown away and repeated (first: other programs took 14 % of the \
-                  CPU time, mostly rustc); they took 1.23 ms to 1.23 ms, median 1.23 ms, and those \
-                  in the figures ";
+                  CPU time, mostly rustc); they took 1.23 ms to 1.23 ms, median 1.23 ms, against ";
     let found = line(&report);
     assert!(
         found.contains(&format!("50 launches in the figures{thrown}")),
         "{found}"
     );
     report.engines[0].samples[0].spoilt = Some("busy".into());
-    let spoilt = ", 1 of them spoilt and not repeated any more";
+    let spoilt = ", 1 of them spoilt and no longer repeated";
     let found = line(&report);
     assert!(
         found.contains(&format!("50 launches in the figures{spoilt}{thrown}")),

@@ -37,7 +37,7 @@ fn report(options: &LaunchOptions) -> Option<LaunchReport> {
         other => other.unwrap(),
     };
     let mut lines = report.not_valid_because.iter().chain(&report.notices);
-    let unwritten = lines.find(|line| line.contains("did not write"));
+    let unwritten = lines.find(|line| line.contains("did not record"));
     unwritten
         .inspect(|line| skipped(line))
         .is_none()

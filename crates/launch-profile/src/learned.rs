@@ -370,7 +370,7 @@ mod tests {
             (
                 "read 0 0,31",
                 "read 0 0-18446744073709551615",
-                "a number beyond",
+                "a number too large",
             ),
             (
                 "file 1099511627776 bin/cc",

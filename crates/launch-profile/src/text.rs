@@ -332,7 +332,7 @@ fn numbered(rest: &str) -> Option<(u64, Vec<u8>)> {
 }
 
 fn small(number: u64) -> Result<u32, &'static str> {
-    u32::try_from(number).map_err(|_| "a number beyond any launch")
+    u32::try_from(number).map_err(|_| "a number too large for a launch")
 }
 
 /// A name that a directory may have: not empty, without slashes and zeros, and not just dots.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The kernel has no tracefs, or the user may not use it.
-    #[error("no scheduler trace: {reason}")]
+    #[error("not a scheduler trace: {reason}")]
     NoTracefs {
         /// The missing requirement, and the remedy.
         reason: String,

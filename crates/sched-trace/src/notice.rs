@@ -180,8 +180,8 @@ impl fmt::Display for Notice {
                 dropped,
             } => write!(
                 f,
-                "the number of events is not recorded, and only from {:.6} s to {:.6} s do all \
-                 CPUs have some: {}",
+                "the trace does not record the number of events, and all CPUs have events only \
+                 from {:.6} s to {:.6} s: {}",
                 *from_ns as f64 / 1e9,
                 *until_ns as f64 / 1e9,
                 match dropped {
@@ -226,8 +226,8 @@ impl fmt::Display for Notice {
                 write!(
                     f,
                     "no CPU wrote an event between {:.6} s and {:.6} s, though threads could run: \
-                     the clock jumped, the machine paused, or lines are missing; waits across it \
-                     are left out",
+                     the clock jumped, the machine paused, or lines are missing; waits across that \
+                     gap are left out",
                     *from_ns as f64 / 1e9,
                     *until_ns as f64 / 1e9
                 )?;
@@ -260,8 +260,8 @@ impl fmt::Display for Notice {
                 f.write_str("no sched_switch events: the trace does not show when threads ran")
             }
             Self::NoWaking => f.write_str(
-                "no sched_waking events: waits begin with sched_wakeup, when the thread is on a \
-                 run queue, so they are too short by the time before that",
+                "no sched_waking events: waits begin at sched_wakeup, when the thread is on a run \
+                 queue, so the time before that is missing",
             ),
             Self::MissingEvents {
                 switches,
@@ -269,7 +269,8 @@ impl fmt::Display for Notice {
                 waits,
             } => write!(
                 f,
-                "{} and {} of all threads are missing, for {}: a recording that lacks more than 1 \
+                "{} and {} are missing over all threads, which have {}: a recording that lacks \
+                 more than 1 \
                  per 100 waits is not valid",
                 counted_switches(*switches),
                 counted(*unexplained, "wake-up"),
@@ -278,9 +279,9 @@ impl fmt::Display for Notice {
             Self::ProxyExecution => f.write_str(
                 "this kernel has proxy execution: a thread that is blocked on a mutex may lend \
                  its turn to the owner, which then runs with the other's priority. Waits from a \
-                 wake-up to running are right; that a thread waited behind such an owner is \
-                 inferred from who ended an uninterruptible sleep, and that a preempted thread \
-                 waited for a CPU and not for a mutex is not certain",
+                 wake-up to running are right; waits behind such an owner are inferred from the \
+                 thread that ended an uninterruptible sleep, and whether a preempted thread waited \
+                 for a CPU or for a mutex is uncertain",
             ),
             Self::NoEndOfWork => f.write_str(
                 "no workqueue_execute_end events: a work item is taken to end when its worker has \

@@ -28,7 +28,7 @@ fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
             std::thread::sleep(Duration::from_secs(1));
         }
         // Neither statement allocates memory.
-        let line = format_args!("erofast: out of memory: {bytes} more bytes were refused\n");
+        let line = format_args!("erofast: out of memory: cannot allocate {bytes} more bytes\n");
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), line);
         exit_now(1);
     }

@@ -59,9 +59,7 @@ fn parse(signature: &[u8]) -> Result<SignedData, Error> {
     let signed: SignedData = outer.content.decode_as().map_err(not_cms)?;
     let content = &signed.encap_content_info;
     if content.econtent_type != ID_DATA || content.econtent.is_some() {
-        return refuse(
-            "it must be detached from what it signs (openssl smime -sign -binary)".into(),
-        );
+        return refuse("it must be a detached signature (openssl smime -sign -binary)".into());
     }
     Ok(signed)
 }

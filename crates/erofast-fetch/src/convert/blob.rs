@@ -124,7 +124,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
             found => Err(another_length(found, length)),
         },
         _ if done > 0 => Err(Failure::lasting(
-            "the answer was cut off, and the server does not support ranges to resume from there",
+            "the response was cut off, and the server does not support ranges to resume from there",
         )),
         _ => match response.content_length() {
             Some(found) if found != length => Err(another_length(found, length)),
@@ -135,7 +135,7 @@ fn check(response: &Response, done: u64, length: u64) -> Result<(), Failure> {
 
 fn another_length(found: u64, length: u64) -> Failure {
     Failure::lasting(format!(
-        "the blob has {found} bytes, but {length} in the manifest"
+        "the blob has {found} bytes, but the manifest says {length}"
     ))
 }
 

@@ -21,7 +21,7 @@ const PROGRAM: &str = "mkfs.erofs";
 const OLDEST: [u32; 2] = [1, 7];
 /// The first version that applies a fixed time to the image and not to its files.
 const HAS_MKFS_TIME: [u32; 2] = [1, 8];
-const INSTALL: &str = "layers that are tar archives are converted by erofs-utils 1.7 or later \
+const INSTALL: &str = "converting tar layers needs erofs-utils 1.7 or later \
      (Debian 13, Ubuntu 24.04, Fedora 39)";
 
 /// The most bytes of a process's output that are kept.

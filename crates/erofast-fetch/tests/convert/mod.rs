@@ -304,7 +304,7 @@ fn what_is_wrong_with_a_layer_is_one_line_and_leaves_nothing() {
     // Another length.
     put(vec![7; 20]);
     let size = layers[0]["size"].as_u64().unwrap();
-    let why = format!("the blob has 20 bytes, but {size} in the manifest");
+    let why = format!("the blob has 20 bytes, but the manifest says {size}");
     has(&place.refused(":v1"), &why);
     // Missing, or not accessible to everyone.
     place.registry.0.state().files.remove(&path);
@@ -395,7 +395,7 @@ fn what_is_wrong_with_a_manifest_or_config_is_one_line() {
     config["size"] = json!(3);
     let manifest = json!({ "config": config, "layers": [layer] });
     place.registry.put_manifest("v1", &manifest);
-    ends("the config of the image has 2 bytes, but 3 in the manifest");
+    ends("the config of the image has 2 bytes, but the manifest says 3");
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
     let line = Fetcher::start_program(nowhere, &[], &url, &place.options()).unwrap_err();
     let line = line.to_string();
     assert!(
-        line.contains("mkfs.erofs is not installed: layers that are tar"),
+        line.contains("mkfs.erofs is not installed: converting tar layers"),
         "{line}"
     );
     assert!(place.left().is_empty());
@@ -418,8 +418,8 @@ fn a_program_that_is_missing_too_old_or_fails_is_one_line() {
         esac; echo 'mkfs.erofs 1.5'; exit 1",
     );
     let line = place.refused(":v1");
-    let why = "bin/mkfs.erofs is 1.5, which is too old: layers that are tar archives are converted \
-               by erofs-utils 1.7 or later (Debian 13";
+    let why = "bin/mkfs.erofs is 1.5, which is too old: converting tar layers needs \
+               erofs-utils 1.7 or later (Debian 13";
     assert!(line.contains(why), "{line}");
     place.program("echo usage; exit 1");
     assert!(place.refused(":v1").contains("does not print its version"));

@@ -65,7 +65,7 @@ fn what_a_manifest_says_is_shown_as_one_short_line() {
         (with("size", json!(-1)), "the manifest: "),
         (
             with("size", json!(u64::MAX)),
-            "but 18446744073709551615 in the manifest",
+            "but the manifest says 18446744073709551615",
         ),
         (with("platform", escape.into()), "the manifest: "),
         (
@@ -79,7 +79,7 @@ fn what_a_manifest_says_is_shown_as_one_short_line() {
         ),
         (
             json!({ "layers": many(json!({}), 2 << 20) }),
-            "the answer is longer than",
+            "the response is longer than",
         ),
         (json!({ "layers": escape }), "the manifest: "),
     ] {

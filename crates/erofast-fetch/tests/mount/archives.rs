@@ -77,7 +77,7 @@ pub fn a_layer_that_is_an_archive_is_mounted_and_later_without_its_registry() {
     check(&site);
     unmount(site.point(), UnmountFlags::empty()).unwrap();
     let error = site.mount_url(&url, "offline=off").unwrap_err().to_string();
-    assert!(error.contains("the answer was cut off"), "{error}");
+    assert!(error.contains("the response was cut off"), "{error}");
     registry.asked();
     site.mount_url(&url, "offline=on").unwrap();
     check(&site);

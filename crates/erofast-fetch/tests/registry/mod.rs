@@ -96,7 +96,7 @@ fn layers_below_the_image_are_its_devices() {
     let devices = [digest_of(b"tar", 3), digest_of(b"other", 9)];
     assert_eq!(fetcher.devices(), devices);
     let line = start(devices[1].url(), &options(&cache)).unwrap_err();
-    let end = "the blob has 5 bytes, but 9 in the manifest";
+    let end = "the blob has 5 bytes, but the manifest says 9";
     assert!(line.to_string().ends_with(end), "{line}");
     let device = open(fetcher.devices()[0].url(), &options(&cache)).unwrap();
     assert_eq!(read(&device, 0..3).unwrap(), b"tar");
@@ -289,7 +289,7 @@ fn what_is_no_image_is_one_line() {
     registry.put_manifest("v1", &json!({ "layers": [long] }));
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("the blob has 21 bytes, but 5 in the manifest"),
+        line.ends_with("the blob has 21 bytes, but the manifest says 5"),
         "{line}"
     );
     let line = refused(&registry.url(":v9"), &options(&cache));
@@ -353,7 +353,7 @@ fn a_registry_on_this_machine_that_has_tls_is_told_from_one_without() {
     for server in [answering, closing] {
         let url = format!("oci://{}/tools:v1", server.address);
         let line = refused(&url, &options(&cache));
-        let end = "; the server speaks TLS (use it with oci.plain_http=off)";
+        let end = "; the server speaks TLS (set oci.plain_http=off)";
         assert!(line.ends_with(end), "{line}");
     }
     // A registry that breaks off and has no TLS is not reported to have any.

@@ -153,7 +153,7 @@ fn a_token_that_is_refused_is_one_line() {
         .insert(TOKENS.into(), answer("", "{}"));
     let line = refused(&registry.url(":v1"), &options(&cache));
     assert!(
-        line.ends_with("token from 127.0.0.1: the answer contains no token"),
+        line.ends_with("token from 127.0.0.1: the response contains no token"),
         "{line}"
     );
     registry.0.state().answers.remove(TOKENS);

@@ -99,7 +99,7 @@ fn a_flipped_byte_on_the_server_is_an_error_at_its_place_until_it_is_right() {
         (
             "/x.erofs.verity",
             4096,
-            "the given root hash is not that of the tree",
+            "the given root hash does not match the hash tree",
         ),
         ("/x.erofs.verity", 8192, "hash block 0 of level 0 "),
     ];

@@ -207,7 +207,7 @@ pub fn behind(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Re
         return Ok(());
     }
     outln!(
-        "\nOf {} waited in total (priority 120 is nice 0, below 100 real-time):",
+        "\nOf {} of waiting in total (priority 120 is nice 0, below 100 is real-time):",
         length(blame.total_us)
     );
     for blocker in blame.behind.iter().take(BLOCKERS) {

@@ -161,7 +161,7 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
             }
         };
         let Some(longest) = longest else {
-            bail!("--html {}: there is no such wait to draw", file.display());
+            bail!("--html {}: no such wait to draw", file.display());
         };
         let is_it = |pid: i32| pid == longest.pid;
         let of_thread = Filter {
@@ -271,7 +271,7 @@ fn validity(
     let missing = report.missing_of(filter);
     if missing.switches > 0 {
         note(format_args!(
-            "{file}: the kernel did not write {}, and the waits that end there are not in the \
+            "{file}: the kernel did not record {}, so the waits that end there are not in the \
              figures (these threads have {})",
             units::count(missing.switches, "switch"),
             units::count(missing.waits, "wait")
@@ -290,7 +290,7 @@ fn validity(
     }
     if report.left_out > 0 {
         note(format_args!(
-            "{file}: {} left out, during which events are missing or all CPUs were silent",
+            "{file}: left out {} during which events are missing or all CPUs were silent",
             units::count(report.left_out, "wait")
         ));
     }

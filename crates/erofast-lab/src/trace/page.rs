@@ -43,8 +43,8 @@ pub fn of_wait(trace: &Trace, report: &Report, chain: &Chain, is_valid: bool) ->
     }
     let body = format!(
         "{warning}<p class=\"soft\">From {:.6} s of the trace's clock. Each row is a CPU. Threads \
-         of the chain are blue, times in which one of them waited for that CPU orange; bars on \
-         top of a row are interrupts, if they were recorded.</p>\n\
+         of the chain are blue, and times when one of them waited for that CPU are orange; bars on \
+        top of a row are interrupts, if recorded.</p>\n\
          <div class=\"scroll\">\n{}</div>\n<table class=\"words\">\n{rows}</table>\n",
         chain.start_ns as f64 / 1e9,
         drawing(trace, report, chain)

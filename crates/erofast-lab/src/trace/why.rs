@@ -62,7 +62,7 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     let origin = chains.first().map_or(Origin::Wakeup, |chain| chain.origin);
     let what = match origin {
         Origin::Request => "from a request to a FUSE mount to running again",
-        Origin::WorkItem => "from queueing a work item to its worker's running",
+        Origin::WorkItem => "from queueing a work item to its worker running",
         Origin::UninterruptibleSleep => "from an uninterruptible sleep to running again",
         Origin::Wakeup => "from a wake-up to running",
     };

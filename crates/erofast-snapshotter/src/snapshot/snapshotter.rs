@@ -279,7 +279,7 @@ impl Snapshotter {
         match held.mount(&known.image, known.manifest.as_deref(), deadline)? {
             Mounted::At(path) => Ok(path),
             Mounted::NotErofs => Err(Failure::Unavailable(format!(
-                "image {}: layer {digest}: not an EROFS image any more",
+                "image {}: layer {digest}: no longer an EROFS image",
                 known.image
             ))),
         }

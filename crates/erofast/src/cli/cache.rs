@@ -49,7 +49,7 @@ pub struct CachePruneArgs {
     /// Directory of that cache [default: /var/cache/erofast-shared]
     #[arg(long, value_name = "DIR", requires = "shared")]
     pub cache_shared: Option<PathBuf>,
-    /// Keep at most this many bytes (suffixes K, M, G); 0 removes all that is not in use
+    /// Keep at most this many bytes (suffixes K, M, G); 0 removes everything not in use
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub cache_size: OsString,
 }

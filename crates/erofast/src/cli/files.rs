@@ -21,7 +21,7 @@ const FLAGS: [(&str, &str); 2] = [
     ),
     (
         "lower",
-        "Image or URL below this one, in one tree with it (repeatable, from above to below)",
+        "Image or URL below this one, in one tree with it (repeatable, from top to bottom)",
     ),
 ];
 

@@ -195,7 +195,8 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Compare files with the checksums in this file, as written by sha256sum; it need not list all
+    /// Compare files with the checksums in this file, as written by sha256sum; it need not list
+    /// every file
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
     /// Number of reading threads (default: one for each CPU)

@@ -65,7 +65,7 @@ pub struct ProfileMergeArgs {
 pub struct ProfileRecordArgs {
     /// Image file, block device, or URL (http, https, oci)
     pub image: PathBuf,
-    /// Number of runs, each from a new mount; all that they read is recorded
+    /// Number of runs, each from a new mount; everything they read is recorded
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
     /// Make the mount the root directory of the command
@@ -102,7 +102,7 @@ pub struct ProfileRemoveArgs {
 #[command(after_long_help = examples_help("erofast profile list"))]
 pub struct ProfileListArgs {
     /// Images (files, block devices or URLs) whose launches are listed, or files that `profile
-    /// list` names; without any those of all images
+    /// list` names (default: all images)
     #[arg(value_name = "FILE|IMAGE")]
     pub images: Vec<PathBuf>,
     /// Print the report as JSON

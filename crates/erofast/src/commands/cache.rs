@@ -133,7 +133,7 @@ pub fn prune(args: &CachePruneArgs) -> anyhow::Result<Outcome> {
     }
     for path in removed.unfinished {
         let path = text::line(&path.display().to_string());
-        outln!("{path}: unfinished image of a conversion that was killed, removed");
+        outln!("{path}: removed (unfinished image of a killed conversion)");
     }
     for entry in removed.images {
         let url = text::line(&entry.record.url);

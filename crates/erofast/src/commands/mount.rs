@@ -151,7 +151,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
         match outcome {
             Err(error) if counts => erofs_mount::note(error),
             Err(error) => erofs_mount::note(format!(
-                "{error} (another user's mount: no failure of this command)"
+                "{error} (another user's mount; not counted as a failure)"
             )),
             Ok(()) if shows && counts => serves(&mountpoint)?,
             Ok(()) => {}

@@ -184,7 +184,7 @@ rows! {
     flat_plain: Read, reads(&["meta", "plain-noinline"], "flat_plain:");
     flat_inline: Read, reads(&["meta", "plain"], "flat_inline:");
     inline_crosses_block: RefusedPerFile,
-        patched("lz4-full-index-64k").inode("t/s50", 8, &4095u64.to_le_bytes()).refuses("t/s50", "crosses its block");
+        patched("lz4-full-index-64k").inode("t/s50", 8, &4095u64.to_le_bytes()).refuses("t/s50", "crosses a block boundary");
     data_beyond_device: RefusedPerFile,
         patched("lz4-full-index-64k").inode("noise-9000", 16, &[0xff, 0xff, 0xff, 0x7f]).refuses("noise-9000", "beyond the end");
     data_cut_off: RefusedPerFile, {
@@ -257,7 +257,7 @@ rows! {
         image.refuses_all(&paths, "big pclusters in nid");
     };
     compact_index_one_size: RefusedPerFile,
-        patched("lzma-lc0lp2pb0").body_flip("text-40000", 4, 4).refuses("text-40000", "only one kind of head");
+        patched("lzma-lc0lp2pb0").body_flip("text-40000", 4, 4).refuses("text-40000", "only one head type");
     compact_index_large_lclusters: RefusedPerFile,
         patched("lzma-lc0lp2pb0").body("text-40000", 7, &[3]).refuses("text-40000", "lclusters of 2^15 bytes");
     pcluster_limit: RefusedPerFile,
@@ -269,10 +269,10 @@ rows! {
     head_missing: RefusedPerFile,
         patched("lz4-full-index-64k").body("text-40000", 16, &[2, 0, 0, 0, 1, 0, 0, 0]).refuses("text-40000", "has its head");
     head_beyond_lcluster: RefusedPerFile,
-        patched("lz4-full-index-64k").body("text-40000", 16 + 2, &[0xff; 2]).refuses("text-40000", "begins at 65535 of its 4096");
+        patched("lz4-full-index-64k").body("text-40000", 16 + 2, &[0xff; 2]).refuses("text-40000", "has clusterofs 65535, beyond its 4096");
     tail_crosses_block: RefusedPerFile,
         patched("lz4-full-index-64k").body_flip("text-40000", 4, 8).body("text-40000", 2, &[0xff; 2])
-            .refuses("text-40000", "crosses its block");
+            .refuses("text-40000", "crosses a block boundary");
     extents_too_many: RefusedPerFile, {
         let image = patched("zstd-48bit-unaligned");
         let path = image.path_of(|advise| advise >> 1 & 3 == 2);

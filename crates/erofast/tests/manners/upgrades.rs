@@ -192,7 +192,7 @@ fn a_program_that_speaks_another_protocol_is_said_to() {
     let Some(site) = mounted() else { return };
     let script = "#!/bin/sh\nEROFAST_DAEMON=mount-upgrade-0 exec ./good \"$@\"\n";
     install(&site, script);
-    fails(&upgrade(&site, || {}), "is of another version");
+    fails(&upgrade(&site, || {}), "has a different version");
     fine(&site.run(&["umount", "mnt"]));
 }
 

@@ -266,7 +266,7 @@ fn what_cannot_be_verified_is_refused_with_one_line() {
         (
             &["--verity-roothash", &zeros, "--verity-hashdevice", beside],
             1,
-            "not that of the tree",
+            "does not match the hash tree",
         ),
         (
             &["--verity-roothash", "12", "--verity-hashdevice", beside],

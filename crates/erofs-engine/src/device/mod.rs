@@ -90,7 +90,7 @@ impl Device {
 
     fn new(storage: Storage, path: &Path, base: u64, end: u64) -> io::Result<Self> {
         if base > 0 && base >= end {
-            let what = format!("offset {base} is past the end of the file, at byte {end}");
+            let what = format!("offset {base} is past the end of the file (byte {end})");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let version = match &storage {

@@ -44,7 +44,7 @@ impl Version {
     pub(crate) fn change(self, now: Self, name: &str) -> Option<Change> {
         let is_certain = self.size != now.size || self.modified != now.modified;
         let what = if self.size != now.size {
-            format!("its size is {} bytes, it was {}", now.size, self.size)
+            format!("its size is {} bytes, previously {}", now.size, self.size)
         } else if is_certain {
             "it was written to (mtime)".to_owned()
         } else if self.status_changed != now.status_changed {

@@ -68,7 +68,7 @@ impl EngineOptions {
         };
         if count > 1 && self.verity != is_of_each {
             let what = "these options verify one image, but the tree has several: verity=auto \
-                        verifies each by the files beside it";
+                        verifies each with the files beside it";
             return Err(Error::verity(remote::shown(top), what.to_owned()));
         }
         Ok(())

@@ -63,8 +63,8 @@ impl VerityOptions {
             }
             _ => {
                 return refuse(
-                    "unknown; it can be roothash, roothashfile, roothashsig, certificates, \
-                     hashdevice, hashoffset, oncorruption",
+                    "unknown; known are roothash, roothashfile, roothashsig, certificates, \
+                     hashdevice, hashoffset and oncorruption",
                 );
             }
         }

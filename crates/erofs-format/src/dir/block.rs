@@ -48,7 +48,7 @@ impl<'a> Block<'a> {
         };
         if first < ENTRY || first % ENTRY != 0 || first > bytes.len() {
             return corrupted!(
-                "directory block at {start}: names begin at {first}, but it has {} bytes",
+                "directory block at {start}: names cannot begin at byte {first} of {}",
                 bytes.len()
             );
         }

@@ -27,7 +27,7 @@ fn tail(image: Reader<'_>, inode: &Inode, logical: u64, block_size: u64) -> Resu
     let in_block = physical % block_size;
     if in_block + length > block_size {
         return corrupted!(
-            "inline data of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
+            "inline data of nid {:#x}, {length} bytes at {physical:#x}, crosses a block boundary",
             inode.own_nid()
         );
     }

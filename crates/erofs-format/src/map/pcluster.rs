@@ -128,7 +128,9 @@ pub(super) fn fragment(
         return corrupted!("fragment of nid {nid:#x}: it is the packed inode itself");
     }
     if image.metabox_nid() == Some(nid) && packed_nid & NID_IN_METABOX != 0 {
-        return corrupted!("fragment of nid {nid:#x}: the packed inode is stored in it");
+        return corrupted!(
+            "fragment of the metabox (nid {nid:#x}): the packed inode is stored in the metabox"
+        );
     }
     let length = inode.size - logical;
     let end = offset.checked_add(length);

@@ -103,7 +103,7 @@ fn check_big_pclusters(image: Reader<'_>, inode: &Inode, advise: u16, full: bool
     }
     if !full && one != two {
         return corrupted!(
-            "compact index of nid {nid:#x} with big pclusters for only one kind of head"
+            "compact index of nid {nid:#x} with big pclusters for only one head type"
         );
     }
     Ok(())
@@ -135,7 +135,7 @@ fn find_tail(image: Reader<'_>, inode: &Inode, index: &Index, first: u32) -> Res
     let block_size = u64::from(image.superblock().block_size);
     if physical % block_size + u64::from(length) > block_size {
         return corrupted!(
-            "tail packing of nid {:#x}, {length} bytes at {physical:#x}, crosses its block",
+            "inline tail of nid {:#x}, {length} bytes at {physical:#x}, crosses a block boundary",
             inode.own_nid()
         );
     }

@@ -37,7 +37,7 @@ fn load(inode: &Inode, index: &Index, window: &mut Window<'_>, lcn: u64) -> Resu
     }?;
     if lcluster.kind != Kind::NonHead && lcluster.clusterofs >> index.lcluster_bits != 0 {
         return corrupted!(
-            "lcluster {lcn} of nid {:#x} begins at {} of its {} bytes",
+            "lcluster {lcn} of nid {:#x} has clusterofs {}, beyond its {} bytes",
             inode.own_nid(),
             lcluster.clusterofs,
             1u64 << index.lcluster_bits

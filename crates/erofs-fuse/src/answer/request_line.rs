@@ -14,7 +14,7 @@ pub(crate) fn line(nodes: Nodes, seen: &Seen<'_>) -> String {
         (_, None) => "ok".to_owned(),
         (_, Some(Errno::NOENT)) => "not there".to_owned(),
         // The kernel stops sending these requests from then on.
-        ("open" | "opendir", Some(Errno::NOSYS)) => "none kept open".to_owned(),
+        ("open" | "opendir", Some(Errno::NOSYS)) => "no open needed".to_owned(),
         (_, Some(Errno::NOSYS)) => "not supported".to_owned(),
         (_, Some(errno)) => errno.to_string(),
     };

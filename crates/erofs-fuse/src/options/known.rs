@@ -44,18 +44,18 @@ pub const KNOWN: &[KnownOption] = options! {
     "reserved_pages=N" "pages of 4 KiB kept ready for buffers (0)";
     "prefill" "fill the page pool when mounting instead of from released pages";
     #[cfg(feature = "experiments")]
-    "measure_allocations" "stat reports the cost of buffers; for lab pressure";
-    "sync_decompress=auto|on|off" "whether the reading thread decompresses itself (auto)";
+    "measure_allocations" "measure the cost of buffers, for stat and lab pressure";
+    "sync_decompress=auto|on|off" "whether the reading thread decompresses (auto)";
     "io_uring=auto|on|off"
-        "on: take requests over io_uring, each on the CPU that asks (auto: /dev/fuse)";
+        "on: take requests over io_uring, each on the requesting CPU (auto: /dev/fuse)";
     "restart=on|off"
         "restart the server if it dies (on: over /dev/fuse, Linux 6.9)";
     "read_ahead_kb=N"
         "KiB the kernel reads ahead; root only (512; over /dev/fuse 256 while the CPUs are busy)";
     "cache=BYTES" "decoded data kept for repeated reads; suffixes K, M, G (8M)";
     "profile=learn|auto|PATH|off"
-        "learn launches of programs (learn) or the first reads of any file, and replay them \
-         (erofsfuse: off)";
+        "what to learn and replay: launches (learn), first reads of any file (auto, PATH), \
+         nothing; default learn (erofsfuse: off)";
     "decoded_size=SIZE"
         "decoded bytes kept for later launches of an image, at most 1G; 0: none (64M with LZMA or \
          DEFLATE)";
@@ -75,9 +75,9 @@ pub const KNOWN: &[KnownOption] = options! {
         "mount from a complete cache without the server: if it does not answer, always, never \
          (auto)";
     "timeout.read=SECONDS" is "timeout-read"
-        "how long to wait for an answer of the server (30)";
+        "seconds to wait for the server to answer (30)";
     "http.header_file=FILE" is "http-header-file"
-        "file with lines 'Name: value' for the host of the image's URL";
+        "file with headers for the host of the image's URL, one 'Name: value' per line";
     "http.token_file=FILE" is "http-token-file"
         "file with a bearer token for the host of the image's URL";
     "http.user_file=FILE" is "http-user-file"

@@ -53,7 +53,7 @@ fn serve(file: &mut DecodedFile) {
         let outcome = match receive(socket) {
             Ok((Request::AddDecoded, bytes)) => file.add(&bytes),
             Ok((Request::WriteDecoded, _)) => file.commit(),
-            Ok((request, _)) => Err(Error::Protocol(format!("nobody does {request:?} here"))),
+            Ok((request, _)) => Err(Error::Protocol(format!("unexpected request {request:?}"))),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(Error::std_io("a request")(error))
             }

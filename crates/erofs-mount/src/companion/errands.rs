@@ -143,7 +143,7 @@ pub(super) fn run(
         (Request::WriteProfile, Some(profile)) => profile.count_write().map(|()| Some(profile)),
         (Request::OpenProfile | Request::WriteProfile, None) => Err(none()),
         _ => Err(Error::Protocol(format!(
-            "no companion asks for {request:?}"
+            "unexpected request {request:?} from a companion"
         ))),
     };
     let profile = match chosen {

@@ -59,7 +59,7 @@ pub(crate) fn answers<T: Send + 'static>(
 ) -> Result<T, Error> {
     answer_within(LIMIT, find).ok_or_else(|| {
         let seconds = LIMIT.as_secs();
-        let why = format!("a filesystem on the way to it does not answer within {seconds} s");
+        let why = format!("a filesystem on its path does not answer within {seconds} s");
         Error::mountpoint(path, why)
     })
 }

@@ -127,7 +127,7 @@ fn unmount(entry: &Entry, detach: bool) -> Result<(), Error> {
         // A user namespace cannot remove a mount that it was created with, which would uncover the
         // files below.
         Errno::INVAL => {
-            let why = "mounted in another mount namespace, which has to unmount it";
+            let why = "mounted in another mount namespace; unmount it there";
             Error::mountpoint(place, why)
         }
         other => Error::mountpoint(place, other.to_string()),
@@ -144,7 +144,10 @@ fn busy(path: &Path, entry: &Entry, users: &Users) -> Error {
         true if is_here() => {
             "busy: the working directory of this command is in it; cd elsewhere first".to_owned()
         }
-        true => format!("busy: as root, fuser -m {} shows by what", path.display()),
+        true => format!(
+            "busy: as root, fuser -m {} shows which processes use it",
+            path.display()
+        ),
         false => format!("busy with {users}; umount --lazy unmounts it anyway"),
     };
     Error::mountpoint(path, why)

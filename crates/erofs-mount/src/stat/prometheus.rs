@@ -29,14 +29,14 @@ macro_rules! composed {
 /// the table, where they have no common help.
 const COMPOSED: &[[&str; 3]] = composed! {
     gauge "up"
-        "1 if the server of a mount answers, 0 if it does not or must not be asked.";
+        "1 if the server of a mount answers, 0 if it does not or must not be queried.";
     gauge "private" "1 for a mount that only the user who mounted it can access.";
     gauge "info" "Image, transport and server version of a mount.";
     gauge "sandbox" "1 for each part of the sandbox that is in force.";
     counter "worker_queue_delay_seconds_total" "Time that jobs waited for a worker.";
     counter "worker_jobs_total" "Jobs that waited for a worker.";
     counter "requests_by_place_total"
-        "Requests by where they were served: on the CPU that asked, on another one, or unknown.";
+        "Requests by the CPU that served them: the requesting one, another one, or unknown.";
 };
 
 /// The series of a composed metric for one mount.

@@ -292,8 +292,8 @@ impl Server {
 fn why_ended(status: ExitStatus) -> String {
     match status.code().map(u8::try_from) {
         Some(Ok(CANNOT_START)) => "the installed program cannot be started".to_owned(),
-        Some(Ok(OTHER_VERSION)) => "the installed program is of another version".to_owned(),
-        _ => format!("it exited at once: {status}"),
+        Some(Ok(OTHER_VERSION)) => "the installed program has a different version".to_owned(),
+        _ => format!("it exited immediately: {status}"),
     }
 }
 

@@ -395,9 +395,7 @@ impl Helper {
     fn start_replacement(&mut self) -> Result<bool, Error> {
         if let How::Program(_) = self.next {
             let started = match self.deaths.came_twice_since(self.upgraded) {
-                true => Err(Error::Server(
-                    "the program of the upgrade died twice".into(),
-                )),
+                true => Err(Error::Server("the upgraded server died twice".into())),
                 false => self.start_until_it_asks(&self.next.clone(), REPLACEMENT, false),
             };
             match started {
@@ -406,7 +404,7 @@ impl Helper {
                     return Ok(true);
                 }
                 Err(error) => {
-                    let line = format!("{error}; the program that mounted keeps serving");
+                    let line = format!("{error}; the original program keeps serving");
                     self.servers.report(&line);
                     self.next = How::Fork;
                 }

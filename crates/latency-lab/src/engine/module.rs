@@ -25,8 +25,8 @@ impl LoadedModule {
         let fault = |reason: String| format!("loading {}: {reason}", module.path.display());
         if Path::new("/sys/module/erofs").exists() {
             return Err(fault(
-                "the kernel already has EROFS loaded; it must be a module that is not loaded \
-                 (rmmod erofs)"
+                "EROFS is already loaded or built into the kernel; unload the module first (rmmod \
+                 erofs)"
                     .into(),
             ));
         }

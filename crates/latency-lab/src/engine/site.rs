@@ -9,7 +9,7 @@ use crate::error::Doing;
 /// A directory to mount on: `name` below `points`, created if necessary.
 pub(crate) fn mount_point(points: &Path, name: &str) -> Result<PathBuf> {
     let point = points.join(name);
-    std::fs::create_dir_all(&point).doing("making the directory", &point)?;
+    std::fs::create_dir_all(&point).doing("creating the directory", &point)?;
     Ok(point)
 }
 

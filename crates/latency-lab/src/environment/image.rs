@@ -57,7 +57,7 @@ impl Image {
     fn change(&self) -> Option<String> {
         let (was, other) = (&self.sha256, self.watch.other()?);
         Some(format!(
-            "the image changed during the run: SHA-256 was {was}, is {other}"
+            "the image changed during the run: its SHA-256 was {was} and is now {other}"
         ))
     }
 }

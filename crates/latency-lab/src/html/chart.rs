@@ -120,7 +120,7 @@ pub(super) fn cdf(figure: &Figure) -> String {
     let axis = axis_of(&figure.rows);
     let mut canvas = Canvas::new(
         CDF_HEIGHT,
-        &format!("{}, part of samples at or below", figure.name),
+        &format!("{}, cumulative fraction of samples", figure.name),
         axis,
     );
     let floor = canvas.floor();
@@ -193,11 +193,7 @@ pub(super) fn over_the_run(figure: &Figure) -> String {
     let values = axis_of(&figure.rows);
     let counts = figure.rows.iter().map(|row| row.samples.len());
     let numbers = Axis::fit([counts.max().unwrap_or(0).max(5) as f64].into_iter());
-    let mut canvas = Canvas::new(
-        230.0,
-        &format!("{} in the order of the run", figure.name),
-        numbers,
-    );
+    let mut canvas = Canvas::new(230.0, &format!("{} in run order", figure.name), numbers);
     let floor = canvas.floor();
     let up = |place: f64| floor - place * (floor - TOP);
     for value in values.ticks() {

@@ -112,9 +112,9 @@ fn charts(figure: &Figure) -> String {
     }
     let longest = figure.rows.iter().map(|row| row.samples.len()).max();
     let all = [
-        ("Part of samples at or below", 1, cdf(figure)),
+        ("Cumulative fraction of samples", 1, cdf(figure)),
         ("Every sample, with the median", 1, strip(figure)),
-        ("In the order of the run", 2, over_the_run(figure)),
+        ("In run order", 2, over_the_run(figure)),
     ];
     let shown = all.into_iter();
     let shown = shown.filter(|(_, fewest, chart)| longest >= Some(*fewest) && !chart.is_empty());

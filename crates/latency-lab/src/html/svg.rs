@@ -86,7 +86,7 @@ fn text(class: &str, x: f64, y: f64, text: &str) -> String {
 fn remarks(report: &LaunchReport) -> Vec<String> {
     let valid = if report.valid { "valid" } else { "NOT VALID" };
     let mut lines = vec![format!(
-        "Part of {} cold launches per engine at or below; load {}; {}; {valid}",
+        "Cumulative fraction of {} cold launches per engine; load {}; {}; {valid}",
         report.iterations,
         report.load,
         report.environment.line()

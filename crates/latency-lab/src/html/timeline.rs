@@ -41,8 +41,8 @@ pub(crate) fn timelines(experiment: Experiment, engines: &[EngineReport]) -> Str
     let (waits, coloured) = match experiment {
         Experiment::Launch => (
             "total scheduling latency",
-            "Threads that decompressed have the colour of their engine, and so have the frames of \
-             their waits.",
+            "Threads that decompressed have the colour of their engine, as do the frames of their \
+             waits.",
         ),
         Experiment::Run => (
             "waits for a CPU",

@@ -39,7 +39,7 @@ impl Progress for Console {
 /// except in the first process of such a machine.
 pub fn run_guest() -> Result<()> {
     if std::process::id() != 1 || !Path::new(JOB).exists() {
-        let text = "lab guest: runs only as the first process of a machine of lab kernel";
+        let text = "lab guest: runs only as the first process of a virtual machine of lab kernel";
         return Err(LabError::Usage(text.into()));
     }
     GuestMessage::Up.print();

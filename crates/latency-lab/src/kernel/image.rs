@@ -94,5 +94,5 @@ fn make(
     mkfs.erofs -zlz4hc -C65536 -T0 compiler.erofs tree >&2
     rm -r tree"
     );
-    sandbox.shell("making an image of the compiler", &script, interrupt)
+    sandbox.shell("creating an image of the compiler", &script, interrupt)
 }

@@ -67,7 +67,7 @@ impl Job {
             load_disk: Some(READER_DISK.into()),
             notices: vec![format!(
                 "Linux {release} (package version {version}), fs/erofs built from its source \
-                 package, loaded anew for each launch"
+                 package, reloaded for each launch"
             )],
             repeat_with: Some(command_line()),
             seed: options.seed,
@@ -91,7 +91,8 @@ impl Job {
                 serde_json::from_value(value).map_err(|reason| fault(reason.to_string()))
             }
             other => Err(LabError::Preparation(format!(
-                "erofast-lab there has version {VERSION}, but erofast-lab here has {}",
+                "erofast-lab in the machine has version {VERSION}, but the one that started it has \
+                 {}",
                 other.unwrap_or("another one")
             ))),
         }

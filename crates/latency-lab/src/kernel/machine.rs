@@ -76,7 +76,7 @@ fn start<T>(
             Err(Failed::Crashed(reason)) if left > 0 => {
                 left -= 1;
                 progress.line(&format!(
-                    "QEMU died at its start ({reason}): starting it again"
+                    "QEMU died while starting ({reason}): starting it again"
                 ));
             }
             other => return other,

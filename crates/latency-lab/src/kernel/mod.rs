@@ -54,7 +54,7 @@ pub fn run(options: &KernelOptions, progress: &mut dyn Progress) -> Result<Launc
     let packages = Packages::fetch(options, None, &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());
     module::build_all(&packages, &sandbox, &work, &interrupt, progress)?;
-    progress.begin("making the machine", 2);
+    progress.begin("creating the machine", 2);
     let image = image::take_or_make(options, &packages, &sandbox, &work, &interrupt)?;
     progress.step(1, "files");
     let job = job::Job::new(options, &packages, image)?;

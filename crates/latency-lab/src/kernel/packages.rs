@@ -171,7 +171,7 @@ impl Packages {
         };
         progress.begin("fetching packages", 3);
         progress.step(0, &options.suite);
-        run("writing the settings of apt", SETTINGS, None)?;
+        run("writing apt's settings", SETTINGS, None)?;
         run("fetching the package lists", UPDATE, None)?;
         let kernel = match kernel {
             Some(kernel) => kernel,

@@ -25,7 +25,7 @@ pub fn module_for_running_kernel(
     let arch = Arch::of_this_machine()?;
     let kernel = running(arch, read("osrelease").trim(), read("version").trim())?;
     let interrupt = Interrupt::watch()?;
-    fs::create_dir_all(to).doing("making the directory", to)?;
+    fs::create_dir_all(to).doing("creating the directory", to)?;
     let work = Work::open(options.work.as_deref(), arch)?;
     let packages = Packages::fetch(options, Some(kernel), &work, &interrupt, progress)?;
     let sandbox = Sandbox::new(work.root());

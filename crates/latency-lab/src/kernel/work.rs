@@ -23,7 +23,7 @@ impl Work {
         let (path, scratch) = match keep {
             Some(path) => {
                 let path = path.join(arch.to_string());
-                fs::create_dir_all(&path).doing("making the directory", &path)?;
+                fs::create_dir_all(&path).doing("creating the directory", &path)?;
                 (path, None)
             }
             None => {

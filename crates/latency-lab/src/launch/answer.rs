@@ -86,7 +86,7 @@ impl LaunchReport {
             Table::words(title, rows.collect()).coloured()
         };
         let waiting =
-            "waiting threads, per launch (us), with priority (120 is nice 0, below 100 real-time)";
+            "waiting threads per launch (us), priority (120 is nice 0, below 100 is real-time)";
         let mut tables = vec![
             self.parts(),
             self.program(),
@@ -416,7 +416,7 @@ fn launches(engine: &EngineReport) -> Option<String> {
     let spoilt = engine.samples.iter().filter(|it| it.spoilt.is_some());
     let kept = match spoilt.count() {
         0 => String::new(),
-        spoilt => format!(", {spoilt} of them spoilt and not repeated any more"),
+        spoilt => format!(", {spoilt} of them spoilt and no longer repeated"),
     };
     let text = kept + &thrown_away(engine);
     let all = engine.samples.len();
@@ -435,7 +435,7 @@ fn thrown_away(engine: &EngineReport) -> String {
     let counted = engine.launch_us.map_or(f64::NAN, |it| it.median);
     format!(
         "; {} spoilt, thrown away and repeated (first: {first}); they took {least} to {most}, \
-         median {median}, and those in the figures {}",
+         median {median}, against {} in the figures",
         times.count,
         amount(counted, "us")
     )

@@ -113,9 +113,7 @@ impl Launch {
         let unknown = origins.iter().filter(|origin| **origin == Origin::Unknown);
         let (unknown, all) = (unknown.count(), origins.len());
         (unknown > 0).then(|| {
-            format!(
-                "{unknown} of {all} work items that decompressed may be of another mount of EROFS"
-            )
+            format!("{unknown} of {all} decompression work items may belong to another EROFS mount")
         })
     }
 

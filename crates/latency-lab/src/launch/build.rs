@@ -97,7 +97,7 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
         false => "; they are left out of the scheduling figures",
     };
     Some(format!(
-        "{}: only launch times are known: in {} of {} {}{others}",
+        "{}: only launch times are known for {} of {} ({}){others}",
         engine.label(),
         alone.launches,
         count(engine.samples.len(), "launch"),
@@ -109,8 +109,8 @@ fn times_alone(engine: &EngineReport) -> Option<String> {
 fn queue_source(side: &Side) -> &'static str {
     match side.engine.as_ref().map(Engine::is_kernel) {
         None => {
-            "from queueing a work item to its start, of the items that the command's threads \
-             queued, and of those that the kernel's workers queued while they executed these"
+            "from queueing a work item to its start, for items queued by the command's threads, \
+             and by kernel workers executing those"
         }
         Some(true) => {
             "from queueing a work item to its start, both in the trace (workqueue_* and, for \

@@ -19,7 +19,7 @@ pub(super) struct Foreign {
 }
 
 /// Stands for kernel workers that work for mounts that are not measured.
-pub(super) const OTHER_MOUNT: &str = "the kernel for another mount of EROFS";
+pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
 /// The CPU time of a launch.
 #[derive(Debug, Default, Clone, PartialEq)]

@@ -485,8 +485,8 @@ fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {
         format!(
-            "the kernel did not write {missing} of {} of the program and the engine, and waits are \
-             missing with them",
+            "the kernel did not record {missing} of {} of the program and the engine, so waits are \
+             missing too",
             count(all as usize, "switch")
         )
     })

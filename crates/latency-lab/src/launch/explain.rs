@@ -13,25 +13,25 @@ pub(super) fn cold(experiment: Experiment) -> &'static str {
              image itself stays warm in the page cache, so no launch waits for the disk"
         }
         Experiment::Run => {
-            "a new process for each launch, after --prepare; nothing else is made anew, so caches \
-             are as the launch before left them"
+            "a new process for each launch, after --prepare; nothing else is reset, so caches are \
+             as the previous launch left them"
         }
     }
 }
 
 /// Printed below the table.
 pub const EXPLANATION: &str = "\
-scheduling latency  how long the threads that decompressed for one launch could run and did not run,
-                    added up over the launch. In the kernel: kworkers while they run
+scheduling latency  how long the threads that decompressed for one launch were runnable but not
+                    running, added up over the launch. In the kernel: kworkers while they run
                     z_erofs_decompressqueue_work for this mount; an engine that decompresses in the
                     program's own thread has none. For a FUSE mount: all threads of its daemon,
                     unless they read ahead for the daemon itself.
   wake-up           the part from being woken to running
-  preempted         the part from being taken off the CPU, able to go on, to running again
-reads ahead         waits of the companion of erofast, which reads ahead, and of the daemon's threads
-                    to serve its requests, unless the program waited for them: one of its requests
-                    was open at that thread, or the thread woke it. In no other figure. Before
-                    Linux 6.10 only the waits of the companion's own threads; the others are in the
+  preempted         the part from being preempted to running again
+reads ahead         waits of erofast's companion, which reads ahead, and of the daemon's threads
+                    that serve it, unless the program waited for them: one of its requests was open
+                    at that thread, or the thread woke it. Included in no other figure. Before
+                    Linux 6.10, only the waits of the companion's own threads; the others are in the
                     scheduling latency.
 whole path          how long the program's first thread was off the CPU, whatever served it: blocked
                     (from a page fault, a read or a wait of its own to running again) and preempted.
@@ -40,52 +40,50 @@ queue               delay from queueing a work item to its start. It contains wa
 worker, so
                     it is never added to the scheduling latency. n/a for FUSE mounts: their requests
                     queue in the kernel; the whole path has that time.
-n/a                 not known, as the kernel left out switches of more than a quarter of the
-                    launches, or no figure of this engine; 0 is known: nothing waited
-interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
-                    interrupts of x86 are not traced)
-quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped \
-threads, all
-                    CPUs together; waits of these threads contain it
+n/a                 unknown, because the kernel left out switches of more than a quarter of the
+                    launches, or not a figure of this engine; 0 means that nothing waited
+interrupts          the part of the CPU time that interrupts and softirqs took (timer and
+                    inter-processor interrupts of x86 are not traced)
+quota               how long the CPU quota of the lab's cgroup, or of one above it, throttled \
+threads, on
+                    all CPUs together; waits of these threads contain it
 launch time         from starting the program to the end of its last process
-load, idle          share of the load, and of idle CPUs, within the launches of that engine
+load, idle          share of CPU time of the load, and of idle CPUs, during that engine's launches
 shift               from the first engine to this one within the rounds of the run \
 (Hodges-Lehmann); in
-                    parentheses when it is no claim. A difference is claimed if its interval \
-                    excludes
-                    zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
-                    interval lies within 10 %, and averages and 90th percentiles do; otherwise
-                    it is inconclusive.
+                    parentheses if nothing is claimed. A difference is claimed if its interval
+                    excludes zero, at 1 in 100 for all comparisons of this report; \"no difference\"
+                    if the interval, averages and 90th percentiles are within 10 %; otherwise it is
+                    inconclusive.
 cold                a fresh mount each time, nothing decompressed; the image is in the page cache
 ";
 
 /// The legend for commands.
 pub(super) const OF_COMMANDS: &str = "\
 time                from starting the command to the end of its last process
-CPU time            of all its threads, interrupts within it included
-interrupts          of the CPU time, what interrupts and softirqs took (timer and inter-processor
-                    interrupts of x86 are not traced)
-quota               how long the CPU quota of the lab's cgroup, or of one above it, stopped \
-threads, all
-                    CPUs together; waits of these threads contain it
-waits for a CPU     how long its threads could run and did not run, added up over all of them
+CPU time            of all its threads, including interrupts
+interrupts          the part of the CPU time that interrupts and softirqs took (timer and
+                    inter-processor interrupts of x86 are not traced)
+quota               how long the CPU quota of the lab's cgroup, or of one above it, throttled \
+threads, on
+                    all CPUs together; waits of these threads contain it
+waits for a CPU     how long its threads were runnable but not running, added up over all of them
   wake-up           the part from being woken to running
-  preempted         the part from being taken off the CPU, able to go on, to running again
+  preempted         the part from being preempted to running again
 blocked             how long its first thread slept: in a page fault, a read, or until others end
-queue delay         from queueing a work item to its start, of the items that its threads had the
-                    kernel's workers execute, added up
-preemptions         how often one of its threads was taken off the CPU, able to go on
+queue delay         from queueing a work item to its start, added up over the items that its threads
+                    had the kernel's workers execute
+preemptions         how often one of its threads was preempted
 migrations          how often one of them was moved to the run queue of another CPU
-n/a                 not known, as the kernel left out switches of more than a quarter of the
+n/a                 unknown, because the kernel left out switches of more than a quarter of the
                     launches
-load, idle          share of the load, and of idle CPUs, within the launches of that command
+load, idle          share of CPU time of the load, and of idle CPUs, during that command's launches
 shift               from the first command to this one within the rounds of the run \
 (Hodges-Lehmann); in
-                    parentheses when it is no claim. A difference is claimed if its interval \
-                    excludes
-                    zero, at 1 in 100 for all comparisons of this report; \"no difference\" if the
-                    interval lies within 10 %, and averages and 90th percentiles do; otherwise
-                    it is inconclusive.
+                    parentheses if nothing is claimed. A difference is claimed if its interval
+                    excludes zero, at 1 in 100 for all comparisons of this report; \"no difference\"
+                    if the interval, averages and 90th percentiles are within 10 %; otherwise it is
+                    inconclusive.
 ";
 
 /// Above this fraction, stolen time makes figures of one run hard to compare with those of another.
@@ -113,7 +111,7 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     notices.extend(report.engines.iter().filter_map(others));
     if let Some(throttled) = environment.cgroup_throttled_us.filter(|us| *us > 0) {
         notices.push(format!(
-            "the CPU quota of the lab's cgroup stopped threads for {} of the run, on all CPUs \
+            "the CPU quota of the lab's cgroup throttled threads for {} of the run, on all CPUs \
              together: the figures include such waits",
             amount(throttled as f64, "us")
         ));
@@ -126,8 +124,8 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     }
     if load.is_some_and(|load| load.jobs > 0) && environment.sched_autogroup_enabled == Some(1) {
         notices.push(
-            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own, and so \
-             are the lab, its daemons and the launched program together; kernel threads are in none"
+            "sched_autogroup_enabled is 1: each fio job is a scheduling group of its own; the lab, \
+             its daemons and the launched program share one; kernel threads are in none"
                 .into(),
         );
     }
@@ -139,8 +137,7 @@ fn others(engine: &EngineReport) -> Option<String> {
     let items: u64 = engine.samples.iter().map(|sample| sample.other_works).sum();
     (items > 0).then(|| {
         format!(
-            "{}: other EROFS mounts were read: {items} work items that decompressed for them are \
-             left out",
+            "{}: other EROFS mounts were read: their {items} decompression work items are left out",
             engine.label()
         )
     })

@@ -49,7 +49,7 @@ const LAUNCH: [Measure; 3] = [
     measure((TIME, "launch time"), "", "us", |it| it.launch_us),
     measure(
         ("sched_latency", "scheduling latency"),
-        "waits for a CPU per launch of the threads that decompressed",
+        "waits for a CPU of the threads that decompressed, per launch",
         "us",
         |it| it.sched_latency_us,
     ),

@@ -120,7 +120,7 @@ impl LaunchOptions {
             && is_no_program(line)
         {
             return wrong(&format!(
-                "--load {line}: not fio or none, and no such program"
+                "--load {line}: neither fio nor none, and no such program"
             ));
         }
         match self.experiment() {

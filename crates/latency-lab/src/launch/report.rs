@@ -345,8 +345,8 @@ pub(super) fn spoilt<'a>(
     let why = spoilt.next()?;
     let bad = 1 + spoilt.count();
     Some(format!(
-        "{name}: {bad} of the {} in the figures {} spoilt ({why}); none is repeated after \
-         {thrown_away} were thrown away",
+        "{name}: {bad} of the {} in the figures {} spoilt ({why}); launches are no longer repeated \
+         once {thrown_away} have been thrown away",
         count(all, "launch"),
         if bad == 1 { "is" } else { "are" }
     ))

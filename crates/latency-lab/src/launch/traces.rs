@@ -22,7 +22,7 @@ pub(super) struct Traces {
 
 impl Traces {
     pub(super) fn into(directory: &Path) -> Result<Traces> {
-        fs::create_dir_all(directory).doing("making the directory", directory)?;
+        fs::create_dir_all(directory).doing("creating the directory", directory)?;
         let (directory, files) = (directory.to_owned(), Vec::new());
         Ok(Traces { directory, files })
     }

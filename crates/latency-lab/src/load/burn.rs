@@ -103,7 +103,7 @@ impl Spent {
         } else if load < LEAST * wanted {
             let (load, least) = (percent(load), percent(LEAST * wanted));
             Some(format!(
-                "fio took {load:.0} % of the CPU time, but at least {least:.0} % are expected"
+                "fio took {load:.0} % of the CPU time, but at least {least:.0} % is expected"
             ))
         } else if !self.burned(wanted) {
             let (load, own) = (percent(load), percent(self.share(self.own)));

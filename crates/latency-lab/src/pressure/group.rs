@@ -101,7 +101,7 @@ impl Drop for Group {
         if let Err(error) = self.remove() {
             let _ = writeln!(
                 io::stderr(),
-                "erofast: lab pressure: {} stays: {error}",
+                "erofast: lab pressure: cannot remove {}: {error}",
                 self.path.display()
             );
         }
@@ -115,12 +115,13 @@ fn refused(path: &Path, source: io::Error) -> LabError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             LabError::Privilege(format!(
-                "lab pressure: making a memory-limited cgroup needs root or a cgroup of your own: {}: {source}",
+                "lab pressure: creating a memory-limited cgroup needs root or a cgroup of your \
+                 own: {}: {source}",
                 path.display()
             ))
         }
         _ => LabError::Io {
-            what: format!("making the cgroup {}", path.display()),
+            what: format!("creating the cgroup {}", path.display()),
             source,
         },
     }

@@ -305,7 +305,7 @@ impl PressureReport {
             kind: "pressure",
             title: "Launches under memory pressure",
             about: format!(
-                "The last of {} programs in a group of {} MiB",
+                "The last of {} programs in a cgroup of {} MiB",
                 self.programs,
                 self.limit_bytes >> 20
             ),
@@ -324,7 +324,7 @@ impl PressureReport {
         let launches = self.pools.iter().map(|pool| pool.samples.len()).min()?;
         let fewest = fewest_samples(FIGURES * (self.pools.len() - 1));
         (self.pools.len() > 1 && launches < fewest).then(|| {
-            let carry = if launches == 1 { "carries" } else { "carry" };
+            let carry = if launches == 1 { "supports" } else { "support" };
             let launches = count(launches, "launch");
             format!("{launches} of each size {carry} no claim: --iterations {fewest} would")
         })
@@ -366,7 +366,7 @@ impl PressureReport {
         let share = percent(sufficient.share_within_64_pages);
         let pages = sufficient.pages_for_95_percent;
         Some(format!(
-            "64 pages are enough for {share} of the allocations; 95 % need {pages}."
+            "64 pages are enough for {share} of the allocations; {pages} are enough for 95 %."
         ))
     }
 
@@ -480,13 +480,13 @@ mod tests {
 
     #[test]
     fn launches_that_carry_no_claim_are_said_to_be_too_few() {
-        let note = "launches of each size carry no claim: --iterations 6 would";
+        let note = "launches of each size support no claim: --iterations 6 would";
         let of = |count| {
             let samples = |number: u64| POOLS.map(|way| measured(way, 10 + number, Some(0)));
             table(&report((0..count).flat_map(samples).collect()))
         };
         assert!(of(5).contains(&format!("note: 5 {note}")), "{}", of(5));
-        assert!(!of(6).contains("carry no claim"), "{}", of(6));
+        assert!(!of(6).contains("support no claim"), "{}", of(6));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl<'a> Rounds<'a> {
             return Ok(None);
         }
         let (program, limit) = (words[0].to_string_lossy(), self.options.limit >> 20);
-        let program = format!("{program} in a group of {limit} MiB (--limit)");
+        let program = format!("{program} in a cgroup of {limit} MiB (--limit)");
         let judged = child.judge(end, "erofast", program);
         if judged.is_err() {
             mounted.check()?;

@@ -55,7 +55,7 @@ impl Child {
     pub(crate) fn spawn_with(command: &mut Command, stdin: impl Into<Stdio>) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         lead::before(command);
-        let words = words().doing("making a memfd for", &program)?;
+        let words = words().doing("creating a memfd for", &program)?;
         let errors = words
             .try_clone()
             .doing("duplicating the memfd of", &program)?;

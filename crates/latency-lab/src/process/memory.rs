@@ -46,7 +46,7 @@ impl DaemonMemory {
     pub(crate) fn text(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         format!(
-            "{:.1} MiB at most, the bound is {:.1} (16 + cache + pool)",
+            "{:.1} MiB at most; the limit is {:.1} (16 + cache + pool)",
             mib(self.peak_rss_bytes),
             mib(self.bound_bytes)
         )

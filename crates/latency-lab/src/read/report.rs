@@ -181,7 +181,7 @@ impl ReadReport {
             kind: "read",
             title: "Reads by engine",
             about: format!(
-                "{} of each test, interleaved, a fresh mount for each",
+                "{} of each test, interleaved, each from a fresh mount",
                 count(self.iterations, "sample")
             ),
             environment: Some(self.environment.clone()),

@@ -158,7 +158,7 @@ struct Measure {
 /// The last one applies to work queues.
 const MEASURES: [Measure; 3] = [
     Measure {
-        name: "waited for each second",
+        name: "waited per second",
         unit: "us/s",
         samples: |blocks, series| series.map_or_else(|| blocks.never(), |it| blocks.waited(it)),
     },
@@ -177,7 +177,7 @@ const MEASURES: [Measure; 3] = [
 /// Explains the tables.
 const LEGEND: &str = "\
 A row has the waits of all threads of its name, added up: after wake-ups and after preemptions.
-waited for each second  time waited, divided by the length of the recording
+waited per second       time waited, divided by the length of the recording
 average wait            of the waits that ended in the recording
 The first two columns are averages of whole recordings, which a few long waits may raise. The shift
 is that of a typical block, so its interval need not contain the difference of the averages.

@@ -202,7 +202,7 @@ impl Reports {
             summary: figures.iter().map(Figure::claims).collect(),
             differences: self.notices(),
             legend: format!(
-                "{}\nThe runs were not interleaved: any other change counts too.\n",
+                "{}\nThe runs were not interleaved, so any other change shows too.\n",
                 medians(&figures, "report")
             ),
             appendix: vec![("The reports".into(), Table::words("", captions.collect()))],

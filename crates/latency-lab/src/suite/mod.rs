@@ -39,7 +39,7 @@ pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteR
     // It may be the first directory below ~/.cache, which is private to the user.
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&directory);
-    made.doing("making the directory", &directory)?;
+    made.doing("creating the directory", &directory)?;
     images::check_directory(&directory)?;
     let mut suite = Suite {
         options,
@@ -91,7 +91,7 @@ impl Suite<'_> {
             return Ok(None);
         }
         let interrupt = Interrupt::watch()?;
-        progress.begin(&format!("making the image {name}"), 1);
+        progress.begin(&format!("creating the image {name}"), 1);
         let made = match take_or_make(&self.directory, part, &interrupt)? {
             Ok(made) => made,
             Err(reason) => {

@@ -215,10 +215,9 @@ impl SuiteReport {
             faults: self.not_valid_because.clone(),
             figures: self.figures(),
             summary: self.summary(),
-            legend: "[1]: medians in their own unit. The others: the time they take, that of [1] \
-                     being 1, by the shift\n\
-         (Hodges-Lehmann); less is better, also where the unit is a rate. In parentheses if\n\
-         inconclusive.\n"
+            legend: "[1]: medians, in the unit of the row. The others: time relative to [1],\n\
+         by the shift (Hodges-Lehmann); less is better, even where the unit is a rate.\n\
+         Inconclusive ones are in parentheses.\n"
                 .into(),
             notes: self.notes(),
             ..Findings::default()

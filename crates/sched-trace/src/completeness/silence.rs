@@ -98,7 +98,7 @@ impl Silences {
                 until_ns: gap.until_ns,
                 single: false,
                 reason: format!(
-                    "it has no events, although {comm}:{pid}, which waits there, used to run soon"
+                    "it has no events, although {comm}:{pid}, which waits there, usually runs soon"
                 ),
             });
         }

@@ -177,7 +177,7 @@ fn a_cpu_whose_threads_used_to_take_turns_is_not_silent_for_long() {
         let report = analyse(&cut);
         let said: Vec<String> = report.notices.iter().map(ToString::to_string).collect();
         assert!(
-            !report.is_valid() && said[0].contains("used to run soon"),
+            !report.is_valid() && said[0].contains("usually runs soon"),
             "{said:?}"
         );
         assert_eq!(longest_us(&cut), 4000);

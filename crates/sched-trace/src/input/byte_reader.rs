@@ -35,7 +35,7 @@ impl<R: Read> ByteReader<R> {
         self.inner.by_ref().take(length).read_to_end(&mut bytes)?;
         self.offset += bytes.len() as u64;
         if (bytes.len() as u64) < length {
-            return Err(self.broken(format!("the file ends in {what}")));
+            return Err(self.broken(format!("the file ends within {what}")));
         }
         Ok(bytes)
     }
@@ -44,7 +44,7 @@ impl<R: Read> ByteReader<R> {
         let bytes = self.bytes(N as u64, what)?;
         bytes
             .try_into()
-            .map_err(|_| self.broken(format!("the file ends in {what}")))
+            .map_err(|_| self.broken(format!("the file ends within {what}")))
     }
 
     pub fn u8(&mut self, what: &str) -> Result<u8, Fault> {

@@ -50,7 +50,7 @@ fn next(file: &mut impl BufRead, packet: &mut Vec<u8>, offset: u64) -> Result<Op
         for shift in (0..63).step_by(7) {
             let mut byte = [0];
             file.read_exact(&mut byte)
-                .map_err(|_| broken(offset, "the file ends in a packet"))?;
+                .map_err(|_| broken(offset, "the file ends within a packet"))?;
             head += 1;
             value |= u64::from(byte[0] & 0x7f) << shift;
             if byte[0] & 0x80 == 0 {

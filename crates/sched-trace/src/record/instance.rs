@@ -40,7 +40,7 @@ impl Instance {
         let dir = instances.join(&name);
         fs::create_dir(&dir).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => Error::NoTracefs {
-                reason: format!("making a tracing instance needs root: {source}"),
+                reason: format!("creating a tracing instance needs root: {source}"),
             },
             io::ErrorKind::NotFound => Error::NoTracefs {
                 reason: "this kernel has no tracing instances (it needs Linux 4.3 or later)".into(),

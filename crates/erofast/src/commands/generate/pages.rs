@@ -39,7 +39,7 @@ and ignored; others that are not in the list are refused.
 ## Files
 | file | meaning |
 | --- | --- |
-| /etc/fstab | A line that mounts an image at boot, if it exists: |
+| /etc/fstab | A line that mounts an image at boot if the image exists: |
 
 ```
 /var/lib/images/app.erofs  /srv/app  erofast  ro,nofail,hipri=auto  0  0

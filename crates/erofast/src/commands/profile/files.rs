@@ -201,7 +201,7 @@ pub(super) fn only(
     let names = names.collect::<Vec<_>>().join(", ");
     ensure!(
         found.len() == 1,
-        "{shown}: {takes}, and mounts with subdir= learned their own: name one of {names}"
+        "{shown}: {takes}, but mounts with subdir= have profiles of their own: name one of {names}"
     );
     Ok(found.remove(0))
 }

@@ -63,7 +63,7 @@ const HEADING: &[Line] = lines! {
 
 const STATE: &[Line] = lines! {
     "CPU" if "/fuse/same_cpu" "/fuse/other_cpu":
-        "{/fuse/same_cpu%/fuse/other_cpu} of requests served on the CPU that asked";
+        "{/fuse/same_cpu%/fuse/other_cpu} of requests served on the requesting CPU";
     "data" if "/uptime_s":
         "{/fuse/bytes_read} requested, {/engine/fetched_bytes} fetched, {/engine/decoded_bytes} \
          decoded in {/engine/decodes:call}";
@@ -227,7 +227,7 @@ impl Page<'_> {
         };
         let on = self.now.pointer("/sandbox/on").and_then(Value::as_bool);
         let sandbox = match (on, string(self.now, "/sandbox/real_time")) {
-            (Some(true), "capability") => "sandboxed but for CAP_SYS_NICE",
+            (Some(true), "capability") => "sandboxed except for CAP_SYS_NICE",
             (Some(true), _) => "sandboxed",
             _ => "not sandboxed",
         };
@@ -320,7 +320,7 @@ impl Page<'_> {
         if drawn.is_empty() {
             return drawn;
         }
-        format!("service time of requests (at least, number):\n{drawn}")
+        format!("service time of requests (lower bound, count):\n{drawn}")
     }
 
     fn workers(&self) -> String {

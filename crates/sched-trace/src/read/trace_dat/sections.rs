@@ -17,7 +17,7 @@ pub(super) fn seek<R: Read + Seek>(
     reader.offset = reader.inner.seek(SeekFrom::End(0))?;
     if offset > reader.offset {
         return Err(reader.broken(format!(
-            "the file ends here, {what} begins at byte {offset}"
+            "the file ends here, but {what} begins at byte {offset}"
         )));
     }
     reader.offset = reader.inner.seek(SeekFrom::Start(offset))?;
@@ -57,7 +57,7 @@ pub(super) fn check<R: Read + Seek>(
         if end > size {
             reader.offset = size;
             return Err(reader.broken(format!(
-                "the file ends here, section {id} ends at byte {end}"
+                "the file ends here, but section {id} ends at byte {end}"
             )));
         }
         offset = end;
