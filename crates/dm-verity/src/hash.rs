@@ -53,8 +53,8 @@ impl FromStr for HashAlgorithm {
     }
 }
 
-/// Hashes the blocks of one tree. The salt of a type 1 tree comes first, so the state after it is
-/// computed once and copied for each block.
+/// Hashes the blocks of one tree. A type 1 tree hashes the salt first, so the state after the salt
+/// is computed once and copied for each block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockHasher {
     state: State,

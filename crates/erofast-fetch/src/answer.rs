@@ -88,8 +88,8 @@ pub async fn begin(mut response: Response, least: usize) -> Result<Vec<u8>, Fail
     Ok(begin)
 }
 
-/// All bytes of a launch profile, or one more than it may have; of what does not begin so, the
-/// beginning.
+/// All bytes of a launch profile, or one more than it may have; if the answer is not a profile,
+/// only its beginning.
 pub async fn few(mut response: Response, begin: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
     let mut body = Vec::new();
     while body.len() <= LONGEST

@@ -86,7 +86,7 @@ pub async fn ask(wanted: &Wanted<'_>, patience: Duration) -> Result<Found, Failu
     }
 }
 
-/// Follows the reference, and converts what has to be.
+/// Follows the reference, and converts layers that are archives.
 async fn ask_registry(
     wanted: &Wanted<'_>,
     mut server: Server,
@@ -159,8 +159,8 @@ async fn ask_registry(
     }
 }
 
-/// Begins to convert the archives that are asked for next. Nobody waits for them: whoever wants
-/// one of them finds it, or converts it and says what is wrong.
+/// Begins to convert the archives that are asked for next. Nobody waits for the result: whoever
+/// opens such a layer later finds its image, or converts it and reports any failure.
 fn convert_next(wanted: &Wanted<'_>, server: &Server, next: Vec<(String, TarLayer)>) {
     let Some((_, first)) = next.first() else {
         return;

@@ -21,7 +21,7 @@ pub fn packets(socket: OwnedFd) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-/// The next order, with its files; None: the parent is gone.
+/// The next order with its files, or `None` if the parent is gone.
 pub async fn next(orders: &UnixDatagram) -> Option<(Order, Vec<OwnedFd>)> {
     let receive = || receive::<Order>(orders);
     orders.async_io(Interest::READABLE, receive).await.ok()?

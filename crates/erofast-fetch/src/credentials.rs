@@ -37,7 +37,7 @@ const NAMES: &str = "give credentials with http.user_file=, http.token_file= or 
 pub struct Credentials {
     options: Options,
     url: Url,
-    /// A registry says what it wants; a web server gets everything at once.
+    /// A registry says what it wants; a web server gets everything immediately.
     registry: bool,
     /// None if the files have not been read yet, or could not be.
     headers: RefCell<Option<HeaderMap>>,

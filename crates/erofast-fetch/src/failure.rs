@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::proxy;
 
-/// Used if https:// or oci:// leads to a server of http://.
+/// Used if https:// or oci:// leads to a server without TLS.
 pub const NO_TLS: &str =
     "the server does not speak TLS (use http://, or oci.plain_http=on for a registry)";
 
@@ -24,9 +24,9 @@ const UNKNOWN: &str = " (http.ca_file= names certificates to trust)";
 pub struct Failure {
     /// Does not name the URL; the caller puts that in front.
     pub text: String,
-    /// The image at the URL is a different one: asking again is useless.
+    /// The image at the URL is a different one: retrying is useless.
     pub changed: bool,
-    /// It will be the same next time.
+    /// Retrying would fail again.
     pub lasting: bool,
     /// There is nothing at the URL.
     pub missing: bool,
@@ -155,7 +155,7 @@ pub fn is_of_tls(error: &reqwest::Error) -> bool {
     errors.any(|error| !matches!(error, rustls::Error::InvalidMessage(_)))
 }
 
-/// Text that a terminal shows unchanged, and no longer than anybody would read.
+/// Text that a terminal shows unchanged, truncated to a readable length.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars() {

@@ -47,13 +47,13 @@ pub struct Fetch {
     pub room: Room,
     parent: Rc<OwnedFd>,
     readers: Rc<Readers>,
-    /// Lines from before the parent knows the image; None: it does.
+    /// Lines kept until the parent knows the image; `None` from then on.
     early: RefCell<Option<Vec<String>>>,
     clients: RefCell<Vec<Client>>,
     verification: Verification,
     waiting: RefCell<Waiting>,
     streams: RefCell<Streams>,
-    /// How much is worth a round trip.
+    /// How many bytes are worth a round trip.
     pub pace: Pace,
     asked: Notify,
     counters: RefCell<Counters>,
@@ -164,7 +164,7 @@ impl Fetch {
         }
     }
 
-    /// Answers at once if all is there.
+    /// Answers immediately if all blocks are present.
     fn want(&self, client: &Client, question: &Question) {
         let order = question.ranges.iter().map(blocks).collect();
         let asker = (Some(client.clone()), question.id);
@@ -218,8 +218,8 @@ impl Fetch {
 
     fn missing(&self, question: &Question) -> BTreeSet<u64> {
         let waiting = self.waiting.borrow();
-        // A waiting reader may have found that a block does not match its checksum. Others are
-        // answered from the map alone: they request much.
+        // A waiting reader may have found that a block does not match its checksum. Other
+        // questions, which cover many blocks, are answered from the map alone.
         let there = |block| match question.class {
             Class::Demand => self.room.has(block),
             _ => self.room.lists(block),

@@ -1,6 +1,6 @@
 //! First blocks of the other layers and devices of an image, requested together with its own.
 //!
-//! The parent opens one file after the other; without this each of them would take a round trip.
+//! The parent opens the files one after another, which would otherwise take a round trip each.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -23,8 +23,8 @@ const EROFS_MAGIC: (&[u8], usize) = (&0xe0f5_e1e2_u32.to_le_bytes(), 1024);
 /// Bytes at the beginning that tell an image from an archive.
 pub const BEGINNING: usize = EROFS_MAGIC.1 + EROFS_MAGIC.0.len();
 
-/// Whether this is the beginning of an image. Archives need no mark: old ones have none, nor has
-/// one of nothing.
+/// Whether this is the beginning of an image. Archives need no mark: old and empty archives have
+/// none.
 pub fn is_image(begin: &[u8]) -> bool {
     let has = |(magic, at): (&[u8], usize)| begin.get(at..).is_some_and(|it| it.starts_with(magic));
     has(EROFS_MAGIC) && !has(TAR_MAGIC)
@@ -88,7 +88,7 @@ enum Kind {
     Tar(Packing),
     /// An index of chunks, which is not needed to fetch blocks.
     Skipped,
-    /// Has no byte ranges of an image.
+    /// Ranges of a compressed blob are not ranges of the image.
     Compressed,
     Other,
 }
@@ -207,7 +207,7 @@ impl Layers {
         match &kinds[..] {
             [(Kind::Tar(Packing::Plain), layer)] => {
                 let diff_id = match layer.may_be_packed() {
-                    // Without a config it is what its type says.
+                    // Without a config, trust the media type.
                     true => diff_ids().await.ok().and_then(|ids| ids.into_iter().next()),
                     false => None,
                 };

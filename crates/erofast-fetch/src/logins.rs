@@ -19,7 +19,7 @@ const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docke
 pub enum Login {
     /// `user:password`, and the file.
     User(String, PathBuf),
-    /// There is none that can be used; the reason is worded for a message.
+    /// No usable login exists; the text is the reason, worded for a message.
     Unusable(String),
 }
 

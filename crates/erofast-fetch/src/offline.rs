@@ -43,7 +43,8 @@ pub fn find(source: &ImageUrl, options: &Options) -> Option<Known> {
     })
 }
 
-/// Keeps an answer for times when there is none. If that fails, none is known then.
+/// Keeps an answer for times when the server does not respond. If storing it fails, no answer is
+/// known then.
 pub fn keep(source: &ImageUrl, options: &Options, answer: &Answer) {
     if options.keep {
         let _ = answers::keep(source, options, answer);

@@ -36,8 +36,8 @@ pub struct Resolved {
     pub manifest: Option<String>,
     /// Where its launch profile may be.
     pub attached: Attached,
-    /// Archives that are asked for next, with their names in messages: those of the layers above,
-    /// if one layer is asked for.
+    /// Archives that will be requested next, with their names in messages: the layers above, if a
+    /// single layer was requested.
     pub next: Vec<(String, TarLayer)>,
 }
 
@@ -274,7 +274,7 @@ async fn refusal(server: &Server, version: &Version, response: Response) -> Fail
     }
 }
 
-/// Says what is missing. A registry that has no such repository says so when its tags are
+/// Says what is missing. A registry without the repository reports that when its tags are
 /// requested.
 async fn missing(server: &Server, version: &Version, no_repository: bool) -> String {
     let what = match version {

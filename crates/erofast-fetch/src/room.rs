@@ -161,7 +161,7 @@ impl Room {
         let _ = self.store.mark_verified();
     }
 
-    /// Makes all blocks be fetched again.
+    /// Marks all blocks as absent, so that they are fetched again.
     pub fn forget_all(&self) {
         // A disk that refuses this fails reads too.
         let _ = self.store.forget_all();
@@ -190,7 +190,7 @@ impl Room {
         listed(&self.store) || listed(&self.spare)
     }
 
-    /// Makes a block be fetched again when it is next wanted.
+    /// Marks a block as absent, so that it is fetched when next wanted.
     pub fn forget(&self, block: u64) {
         // A disk that refuses this fails reads too.
         let _ = self.store.forget_block(block);
@@ -259,7 +259,7 @@ impl Room {
     fn prune(&self) {
         self.grown.set(0);
         if let Some((directory, size)) = &self.cache {
-            // Anything that cannot be removed now is tried again later.
+            // A later call retries what cannot be removed now.
             let _ = cache::prune(directory, *size);
             answers::prune(directory);
         }

@@ -110,7 +110,7 @@ impl ServerCertVerifier for Verifier {
         let authorities = self.authorities.as_ref().ok_or_else(unknown)?;
         let verified = authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         verified.map_err(|error| match error {
-            // Its right to sign others is not the reason why it is not trusted.
+            // The failure has a reason other than its right to sign others.
             Error::InvalidCertificate(CertificateError::Other(_)) => unknown(),
             other => other,
         })

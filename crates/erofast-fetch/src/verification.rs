@@ -22,7 +22,7 @@ pub struct Verification {
     left: Cell<u64>,
     running: Cell<bool>,
     ended: Notify,
-    /// Questions whose last block arrived with the last of all.
+    /// Questions that were completed by the last block of the blob.
     held: RefCell<Vec<Asked>>,
     /// One line if the bytes are wrong.
     pub refusal: RefCell<Option<String>>,

@@ -109,7 +109,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Creates it, with nothing waiting.
+    /// Creates the queue, with no questions.
     pub fn new() -> Waiting {
         let now = Instant::now();
         Waiting {
@@ -199,7 +199,7 @@ impl Waiting {
         Some(start..end)
     }
 
-    /// Notes that a block has arrived: returns the questions that need no other.
+    /// Notes that a block has arrived; returns the questions that are now complete.
     pub fn arrived(&mut self, block: u64) -> Vec<Asked> {
         self.in_flight.remove(&block);
         let now = Instant::now();
@@ -359,7 +359,7 @@ mod tests {
         waiting.push(asked(Class::Profile, &[10, 13, 17, 30]));
         assert_eq!(waiting.next_run(16, 8), Some(10..18));
         assert_eq!(waiting.next_run(16, 8), Some(30..31));
-        // The unwanted ones in between are completed as well.
+        // Questions for the unwanted blocks in between are completed as well.
         for block in 10..18 {
             assert!(waiting.arrived(block).is_empty());
         }

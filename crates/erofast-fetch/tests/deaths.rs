@@ -37,7 +37,7 @@ fn a_hundred_deaths_of_the_fetcher_are_no_error_and_no_wrong_byte() {
     });
     server.state().bytes_per_second = None;
     assert!(read(&file, 0..LENGTH).unwrap() == content);
-    // And what is left on disk.
+    // Also check the blocks left on disk.
     drop((file, fetcher));
     let again = open(&server.url("/a"), &options(&cache)).unwrap();
     assert!(read(&again, 0..LENGTH).unwrap() == content);

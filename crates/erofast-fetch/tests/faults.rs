@@ -42,7 +42,7 @@ fn a_command_waits_once_for_a_server_that_is_away() {
     assert_eq!(first.kind(), ErrorKind::TimedOut);
     server.state().asked.clear();
     for number in [20, 30] {
-        // Otherwise this process was stopped for that long.
+        // Otherwise this process itself was stopped for that long.
         if begun.elapsed() < 2 * options.timeout {
             let (error, at) = (read(&file, block(number)).unwrap_err(), block(number));
             let bytes = format!("bytes {}-{}", at.start, at.end - 1);
@@ -357,7 +357,7 @@ fn a_bit_that_flips_in_the_cache_is_fetched_again() {
     let file = open(&server.url("/a"), &options(&cache)).unwrap();
     let all_is_right = || assert!(read(&file, 0..LENGTH).unwrap() == image(LENGTH));
     all_is_right();
-    // Even with a reader that has compared it before.
+    // Even for a reader that has already checked the block.
     data.write_all_at(&[image(LENGTH)[200_000] ^ 1], 200_000)
         .unwrap();
     all_is_right();

@@ -109,8 +109,8 @@ fn it_is_asked_for_together_with_the_image() {
     assert!(opening.join().unwrap().is_err());
 }
 
-/// Opens an image while questions about its profile, in paths with `held`, have no answer, reads
-/// all of it, and then gets the profile.
+/// Opens and reads an image while requests for its profile (paths with `held`) are not answered,
+/// then receives the profile.
 fn opens_without_an_answer(server: &Server, url: &str, held: &'static str) {
     let cache = cache();
     server.state().held = Some(held);
@@ -241,7 +241,7 @@ fn a_layer_beside_the_image_in_a_manifest_is_its_profile() {
     let blob = Repository::blob_path(&digest(PROFILE));
     let asked = registry.asked();
     assert_eq!(asked.iter().filter(|path| **path == blob).count(), 1);
-    // Bytes that do not match the digest count as none.
+    // A profile that does not match its digest counts as absent.
     let other = Arc::new(b"erofast-launches 4\n".to_vec());
     registry.0.state().files.insert(blob, other);
     let cache = crate::cache();

@@ -89,7 +89,7 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Option<Fault>>,
     /// For all requests.
     pub(crate) always: Option<Fault>,
-    /// Requests whose paths contain this wait as long as it is here.
+    /// While this is set, requests whose paths contain it wait.
     pub(crate) held: Option<&'static str>,
     /// The requests so far.
     pub(crate) asked: Vec<Asked>,

@@ -8,10 +8,10 @@ pub enum Failure {
     /// The snapshot already exists.
     #[error("{0}: already exists")]
     AlreadyExists(String),
-    /// There is none with this name.
+    /// No snapshot has this name.
     #[error("{0}: not found")]
     NotFound(String),
-    /// It is not of the kind that the call needs.
+    /// The snapshot is not of the kind that the call needs.
     #[error("{0}")]
     Precondition(String),
     /// The request makes no sense.

@@ -26,7 +26,7 @@ use erofast_snapshotter::snapshot::snapshotter::Snapshotter;
 use erofast_snapshotter::snapshot::store::Store;
 use erofast_snapshotter::socket;
 
-/// The time for calls in progress when the program is told to end.
+/// How long calls in progress may take after the program is told to exit.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Makes images of archives.

@@ -26,7 +26,7 @@ pub(crate) struct Devices {
     /// Size of each in bytes, the primary one first.
     sizes: Vec<u64>,
     pub slots: Vec<DeviceSlot>,
-    /// One device contains all.
+    /// A single device contains all others.
     flat: bool,
     block_bits: u8,
 }

@@ -243,7 +243,7 @@ impl DecodedIndex {
         fits
     }
 
-    /// Bytes that so many decoded ones take up in the file.
+    /// Bytes that this many decoded bytes take up in the file.
     pub fn bytes_of(decoded: usize) -> u64 {
         let checksums = 8 * decoded.div_ceil(PAGE as usize);
         (decoded + ENTRY_BYTES + checksums) as u64

@@ -4,7 +4,7 @@
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It does not begin like a profile.
+    /// The bytes do not begin like a profile.
     #[error("not a launch profile: its first line is not 'erofast-launches VERSION'")]
     Magic,
     /// It has another version of the format.
@@ -37,7 +37,7 @@ pub enum Error {
         /// The stored checksum.
         want: u64,
     },
-    /// It was recorded from another image.
+    /// The profile was recorded from another image.
     #[error("launch profile of a different image (UUID {0})")]
     OtherImage(crate::identity::ImageIdentity),
     /// A line is malformed.

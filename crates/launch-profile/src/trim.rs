@@ -25,7 +25,7 @@ impl Default for Trim {
 }
 
 impl Profile {
-    /// Drops everything that is not wanted, files with nothing left, and whatever exceeds the
+    /// Drops everything beyond the limits given, files with nothing left, and whatever exceeds the
     /// [limits](crate::limits).
     pub fn trim(&mut self, wanted: &Trim) {
         let mut bytes = 0;

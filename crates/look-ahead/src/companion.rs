@@ -2,8 +2,8 @@
 //! directories ahead of a walk.
 //!
 //! A launch begins when a program is read from its beginning. The programs that were launched from
-//! one of the last mounts are replayed at once; if there are none, nothing is read, and the replay
-//! of a program begins with its launch.
+//! one of the last mounts are replayed immediately; if there are none, nothing is read, and the
+//! replay of a program begins with its launch.
 
 mod knowledge;
 mod launches;
@@ -56,10 +56,9 @@ pub struct Companion {
     learned: Learned,
     image: ImageIdentity,
     launch: Option<Launch>,
-    /// Programs that were launched by now, in this launch.
+    /// Programs launched so far in this launch.
     begun: HashSet<Vec<u8>>,
-    /// The launch is of a program that was replayed before: any other work for it waits for a
-    /// pause.
+    /// The launched program was already replayed: all other work for this launch waits for a pause.
     is_behind: bool,
     /// Whether there has been a launch; used with `any_file`.
     launched_once: bool,
@@ -186,7 +185,7 @@ impl Companion {
         self.publish();
     }
 
-    /// Reports a fault of what came with the image: none of it is needed to learn.
+    /// Reports a fault in a profile that came with the image; learning does not need one.
     fn complain(&mut self, line: String) {
         self.store.note(&line);
         self.trouble = Some(line);

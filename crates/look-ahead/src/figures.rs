@@ -70,7 +70,7 @@ fn sum(mut one: Value, other: Value) -> Value {
     for (name, value) in other.as_object().into_iter().flatten() {
         let figure = match (one[name].as_u64(), value.as_u64()) {
             (Some(one), Some(other)) => json!(one + other),
-            // The state of a replay that has ended gives way.
+            // The state of an active replay replaces that of an ended one.
             (None, None) if *value == json!("replaying") => value.clone(),
             _ => continue,
         };

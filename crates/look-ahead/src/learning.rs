@@ -15,7 +15,7 @@ const LIST_SHARE: u64 = 6;
 /// Bytes of a directory entry: 12, and a name.
 const ENTRY_BYTES: u64 = 24;
 
-/// A file or directory, as far as it is known.
+/// The known properties of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// From the root of the mount.

@@ -186,8 +186,8 @@ impl Reader {
         self.shared.set(CLOSED, closed.into());
     }
 
-    /// Nobody reads for now: urgent records or, with `any`, all records make the [descriptor](AsFd)
-    /// readable.
+    /// Announces that reading pauses: urgent records or, with `any`, all records make the
+    /// [descriptor](AsFd) readable.
     pub fn set_unattended(&self, any: bool) {
         self.shared
             .set(SLEEPS, if any { UNTIL_ANY } else { UNTIL_URGENT });

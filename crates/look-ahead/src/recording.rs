@@ -47,7 +47,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     pub(crate) fn read(&mut self, ino: u64, offset: u64, length: u64) {
-        /// The kernel makes no longer request.
+        /// The kernel's requests are never longer.
         const LONGEST: u64 = 256 << 20;
         let Some(last) = length.min(LONGEST).checked_sub(1) else {
             return;

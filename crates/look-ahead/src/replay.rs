@@ -333,7 +333,7 @@ impl Replay {
     ) {
         let place = self.next.fetch_add(1, Ordering::Relaxed);
         match self.items.get(place) {
-            // If something cannot be found, the launch meets that again.
+            // A missing file is no error here; the launch will notice it too.
             Some(Item::List(path)) => {
                 let listed = client::list(root, path, room, |_, _| !self.is_stopped());
                 self.listed

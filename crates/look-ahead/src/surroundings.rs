@@ -15,7 +15,7 @@ pub trait Mount: Send + Sync {
     fn changes(&self) -> Option<Arc<File>>;
     /// The root until it is released, even if the mount is gone.
     fn kept(&self) -> Option<Arc<OwnedFd>>;
-    /// Whether it is known to be gone; with `look`, finds that out.
+    /// Whether the mount is known to be gone; with `look`, checks now.
     fn is_gone(&self, look: bool) -> bool;
     /// Releases the root, which is not needed for now.
     fn release(&self);
@@ -25,18 +25,15 @@ pub trait Mount: Send + Sync {
 pub trait Store {
     /// Opens it; returns `None` if it does not exist yet.
     ///
-    /// # Errors
-    /// It is out of reach, or something else.
+    /// # Errors The file cannot be read, or is not a profile.
     fn open(&mut self) -> Result<Option<File>, String>;
     /// Replaces it, unless another mount did since it was opened: false.
     ///
-    /// # Errors
-    /// It is unchanged.
+    /// # Errors The file could not be written; it is unchanged.
     fn write(&mut self, text: &str) -> Result<bool, String>;
     /// Opens the announced profile that travels with the image; returns `None` if there is none.
     ///
-    /// # Errors
-    /// It is out of reach.
+    /// # Errors The profile cannot be read.
     fn travelling(&mut self) -> Result<Option<File>, String>;
     /// Writes a line to the log.
     fn note(&mut self, line: &str);

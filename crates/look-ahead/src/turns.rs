@@ -39,7 +39,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// Adds a replay: before all others if its program was launched, else behind them.
+    /// Adds a replay: first if its program was launched, otherwise last.
     pub(crate) fn add(&self, replay: Arc<Replay>, is_launched: bool) {
         let turn = Turn {
             replay,
@@ -85,7 +85,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Numbers of the threads that are missing to have `most`; they count as started.
+    /// Numbers of the threads to start until there are `most`; they count as started.
     pub(crate) fn start_threads(&self, most: usize) -> Range<usize> {
         let mut state = self.state.lock();
         let threads = state.threads;
@@ -93,7 +93,7 @@ impl Turns {
         threads..most
     }
 
-    /// Call this if a thread could not be started. Without any, nothing is replayed.
+    /// Call this if a thread could not be started. Without threads, nothing is replayed.
     pub(crate) fn did_not_start(&self) {
         let mut state = self.state.lock();
         state.threads -= 1;

@@ -122,7 +122,7 @@ pub fn of_digest(source: &ImageUrl) -> Option<Answer> {
 }
 
 impl Answer {
-    /// The answer for an image without devices and other layers.
+    /// The answer for an image without extra devices or other layers.
     pub fn of(identity: Identity) -> Answer {
         Answer {
             identity,
@@ -170,7 +170,7 @@ pub fn prune(root: &Path) {
         let text = fs::read(path).unwrap_or_default();
         let entry = serde_json::from_slice(&text).map(|kept: Kept| kept.entry);
         if number < surplus || !entry.is_ok_and(|entry| root.join(entry).is_dir()) {
-            // Whatever stays is tried again.
+            // Files that remain are removed by a later call.
             let _ = fs::remove_file(path);
         }
     }

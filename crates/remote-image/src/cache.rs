@@ -113,7 +113,7 @@ pub fn open(source: &ImageUrl, options: &Options, identity: &Identity) -> io::Re
     let root = root(options)?;
     let open = || open_entry(&root, source, options, identity);
     let opened = match open() {
-        // It was removed between two steps.
+        // The entry was removed in the meantime.
         Err(error) if error.kind() == io::ErrorKind::NotFound => open(),
         opened => opened,
     };
@@ -232,7 +232,7 @@ impl Folder {
         }
     }
 
-    /// Mode of files that are made in it.
+    /// The mode of files created in it.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }

@@ -19,7 +19,7 @@ const WORDS: u64 = 512;
 pub(crate) struct Checked(Vec<OnceLock<Box<[AtomicU64]>>>);
 
 impl Checked {
-    /// With none of `blocks` blocks checked.
+    /// Creates the set, with none of the `blocks` blocks checked.
     pub(crate) fn new(blocks: u64) -> Checked {
         let parts = 0..blocks.div_ceil(BLOCKS * WORDS);
         Checked(parts.map(|_| OnceLock::new()).collect())

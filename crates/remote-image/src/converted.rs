@@ -51,19 +51,19 @@ pub fn find(source: &ImageUrl, options: &Options, diff_id: &str) -> Option<(Iden
     if is_own {
         let record = Record::new(source, options, &identity);
         let path = cache::root(options).ok()?.join(record.directory());
-        // Only the time of its last use would be lost.
+        // On failure, only the time of last use is lost.
         let _ = Folder::open(&path).and_then(|folder| record.settle(&folder));
     }
     Some((identity, store))
 }
 
-/// Whether there was an image of the layer of which blocks were found damaged.
+/// Whether the image of the layer existed but had damaged blocks.
 pub fn is_damaged(source: &ImageUrl, options: &Options, diff_id: &str) -> bool {
     let store = cache::find(source, options, &identity(diff_id));
     !options.share && store.is_some_and(|store| !store.is_whole() || !store.is_verified())
 }
 
-/// An image that is being made. Its remains are removed with this value.
+/// An image that is being made. Dropping this value removes an unfinished image.
 #[derive(Debug)]
 pub struct Making {
     path: PathBuf,
@@ -262,7 +262,7 @@ mod tests {
         let unfinished = || cache::prune(folder, u64::MAX).unwrap().unfinished;
         assert!(unfinished().is_empty(), "its maker is at work");
         assert_eq!(entries(&options), 1);
-        // Its lock ends with the process, and nothing else happens.
+        // The killed process only loses its lock; its files remain.
         let Making { path, _lock, .. } = &making;
         flock(_lock, FlockOperation::Unlock).unwrap();
         assert!(path.exists());

@@ -17,7 +17,8 @@ use crate::parts::{About, Parts};
 use crate::{ImageUrl, Options};
 
 const PROGRAM: &str = "erofast-fetch";
-/// The pause before starting another fetcher: ones that die at once must not keep a CPU busy.
+/// The pause before starting another fetcher: fetchers that die immediately must not keep a CPU
+/// busy.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The most readers at a time. A mount has one, and a second one while servers change; a
 /// compromised server must not fill the memory of others.
@@ -221,7 +222,7 @@ impl Fetcher {
             let line = format!("{}: already has {MOST_CLIENTS} readers", image.source);
             return Err(io::Error::other(line));
         }
-        // If the fetcher is dead, the next one gets all of them.
+        // If the fetcher is dead, its successor receives all readers.
         let order = Order::Reader { image: number };
         let _ = send(&self.process.socket, &order, &[end.as_fd()]);
         image.clients.push(end);
@@ -353,8 +354,8 @@ impl AsFd for Fetcher {
 }
 
 impl Process {
-    /// Its arguments and its environment say nothing of its task. The program ends when the other
-    /// end of its standard input is closed.
+    /// Its arguments and environment do not reveal its task. The program ends when the other end of
+    /// its standard input is closed.
     fn start(program: &Path) -> io::Result<Process> {
         let (socket, end) = pair()?;
         let mut command = Command::new(program);

@@ -27,7 +27,7 @@ pub fn sorted<T>(
         *time = now - GRAIN - STEP * step;
         let _ = file(item).and_then(|file| file.set_modified(*time));
     }
-    // Others may have been used just before.
+    // Other items may have been used just before.
     items.sort_by_key(|(time, _)| *time);
     items
 }

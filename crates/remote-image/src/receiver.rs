@@ -172,7 +172,7 @@ impl Conversation {
                 let unanswered = state.asked.values().filter(|asked| asked.reply.is_none());
                 let again: Vec<_> = unanswered.map(|asked| asked.question.clone()).collect();
                 drop(state);
-                // If one does not arrive, its waiter notices.
+                // If a question is not delivered, its waiter times out.
                 again.iter().for_each(|question| drop(self.send(question)));
             }
             id => {
@@ -276,7 +276,7 @@ mod tests {
         let mut waits = ask();
         waits.started = long_ago;
         waits.wait_for(Duration::ZERO).unwrap_err();
-        // For longer than any machine takes here.
+        // Longer than any machine needs here.
         conversation.lock().given_up = Some(Instant::now() + 100 * GRACE);
         ask().wait_for(Duration::ZERO).unwrap_err();
         conversation.lock().heard = Instant::now();

@@ -102,13 +102,13 @@ pub(crate) fn make(path: &Path) -> io::Result<Folder> {
     }
 }
 
-/// All images, the one fetched longest ago first.
+/// All images, oldest fetch first.
 pub fn list(directory: &Path) -> io::Result<Vec<Entry>> {
     cache::list_kind(directory, true)
 }
 
-/// Removes images, the one fetched longest ago first, until the cache has at most `size` bytes.
-/// Readers keep what they have open.
+/// Removes images, oldest fetch first, until the cache has at most `size` bytes. Readers keep what
+/// they have open.
 pub fn prune(directory: &Path, size: u64) -> io::Result<Pruned> {
     Ok(Pruned {
         images: cache::prune_entries(list(directory)?, size)?,

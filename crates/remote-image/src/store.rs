@@ -15,7 +15,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use twox_hash::XxHash3_64;
 
-/// The size of a block in bytes. Larger ones would fetch more that no launch reads
+/// The size of a block in bytes. Larger blocks would fetch more bytes that no launch reads
 /// (docs/notebook/remote.md).
 pub const BLOCK: u64 = 16 << 10;
 

@@ -130,7 +130,7 @@ pub enum Offline {
     Auto,
     /// Never.
     On,
-    /// Always ask: without an answer there is no image.
+    /// Always ask; without an answer the image cannot be opened.
     Off,
 }
 
@@ -154,9 +154,9 @@ pub struct Options {
     pub offline: Offline,
     /// How long a read may wait without receiving a byte of its blocks.
     pub timeout: Duration,
-    /// After a read has waited this long, other reads fail at once for the same time. This is for
-    /// commands, which go on with what they can read; readers of a mount wait until the server is
-    /// back.
+    /// After a read has waited this long, other reads fail immediately for the same length of time.
+    /// This is for commands, which go on with what they can read; readers of a mount wait until the
+    /// server is back.
     pub gives_up: bool,
     /// A file with `Name: value` lines that are sent with each request to the origin of the URL.
     pub header_file: Option<PathBuf>,

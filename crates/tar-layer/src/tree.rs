@@ -9,7 +9,7 @@ pub(crate) type Number = usize;
 
 pub(crate) const ROOT: Number = 0;
 
-/// The mode bit of directories whose group is that of what is made in them.
+/// The set-group-ID bit: new entries of such a directory inherit its group.
 const SET_GROUP: u32 = 0o2000;
 
 /// The most symbolic links in one path, as in containerd.
@@ -59,7 +59,7 @@ pub(crate) struct Directory {
     pub children: BTreeMap<Box<[u8]>, Number>,
     /// Hides the contents of the same directory in the layers below.
     pub is_opaque: bool,
-    /// What the archive has of it beside the files in it.
+    /// Whether the archive has an entry for the directory, and where.
     pub stated: Stated,
     /// The directory above had no entry either when a file of this one came.
     pub was_made_in_implied: bool,
@@ -68,12 +68,12 @@ pub(crate) struct Directory {
 /// Whether an archive has an entry for a directory.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stated {
-    /// It has one before all that are in the directory.
+    /// The entry precedes those of its contents.
     #[default]
     First,
-    /// It has one after them.
+    /// The entry follows those of its contents.
     Later,
-    /// It has none.
+    /// The archive has no entry for it.
     Never,
 }
 

@@ -74,7 +74,7 @@ pub async fn send(
     Ok(Sent::All(format!("sha256:{:x}", hash.finalize())))
 }
 
-/// As much as a block must come within the time limit, however a server drips.
+/// A block's worth of bytes must arrive within the time limit, so a trickle is not enough.
 struct Pace {
     limit: Duration,
     since: Instant,
@@ -99,7 +99,7 @@ impl Pace {
         Ok(bytes.map(Vec::from))
     }
 
-    /// The server was kept waiting for so long, by whoever takes the bytes.
+    /// The consumer of the bytes kept the server waiting this long.
     fn resume(&mut self, waited: Duration) {
         self.since += waited;
         if self.bytes >= BLOCK {

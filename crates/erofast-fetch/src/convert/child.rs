@@ -36,7 +36,7 @@ pub const MAKE: &str = "make";
 /// Marks a line that is not a failure.
 pub const NOTE: &str = "note: ";
 
-/// Bytes that are unpacked at once.
+/// Bytes unpacked per step.
 const STEP: usize = 256 << 10;
 
 /// Bytes at the beginning of a layer that say how it is packed.
@@ -121,7 +121,7 @@ fn unpack(most: u64) -> Result<String, String> {
     let mut begin = Vec::new();
     let read = (&mut input).take(BEGINNING as u64).read_to_end(&mut begin);
     read.map_err(damaged)?;
-    // To a reader of archives the zeros before the superblock are the end.
+    // A tar reader takes the zeros before the superblock for the end.
     if is_image(&begin) {
         return Err("an EROFS image, but its media type says that it is an archive".into());
     }
@@ -137,7 +137,7 @@ fn unpack(most: u64) -> Result<String, String> {
     };
     let rewritten = tar_layer::rewrite(&mut archive, &contents, output, limits);
     let rest = match rewritten {
-        // A reader that is gone says itself why.
+        // If the reader is gone, it reports the reason itself.
         Ok(()) | Err(Error::Write(_)) => io::copy(&mut archive, &mut io::sink()).map(drop),
         Err(Error::Read(error)) => Err(error),
         Err(Error::Content(_)) => Err(archive.too_long()),

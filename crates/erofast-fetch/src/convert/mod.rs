@@ -67,8 +67,8 @@ struct Progress {
     said: Cell<Instant>,
 }
 
-/// Converts the layers that are not in the cache; the result keeps them there. A failure ends all
-/// conversions and names the layer.
+/// Converts the layers that are not in the cache; holding the result keeps them there. A failure
+/// ends all conversions, and the error names the layer.
 pub async fn convert(
     source: &ImageUrl,
     options: &Options,
@@ -116,8 +116,8 @@ pub async fn convert(
             None => sleep(LOOK / 10).await,
         }
     }
-    // The first that fails ends the others. What they have made so far goes before it is reported:
-    // then this process is killed.
+    // The first that fails ends the others. Remove their unfinished images before reporting: the
+    // parent then kills this process.
     tasks.iter().for_each(JoinHandle::abort);
     for task in tasks {
         let _ = task.await;
@@ -128,8 +128,8 @@ pub async fn convert(
     outcome.map(|()| there)
 }
 
-/// Images that exist, and layers that have none. If one was found damaged, the others are looked
-/// through: whatever has happened to the disk should be mended at once.
+/// Images that exist, and layers that have none. If one was found damaged, all others are checked
+/// too, so that disk damage is repaired in one go.
 async fn sort(
     source: &ImageUrl,
     options: &Options,
@@ -305,7 +305,7 @@ fn no_room(error: io::Error) -> Failure {
     Failure::lasting(format!("the image cannot be kept: {error}"))
 }
 
-/// Detects the system's wording, whoever reports it.
+/// Matches the system's error text, whichever program reports it.
 fn is_full(failure: &Failure) -> bool {
     ["No space left on device", "Disk quota exceeded"]
         .iter()

@@ -45,7 +45,7 @@ impl Mkfs {
     pub async fn find(empty: &Path) -> Result<Mkfs, Failure> {
         let path = in_path()
             .ok_or_else(|| Failure::lasting(format!("{PROGRAM} is not installed: {INSTALL}")))?;
-        // The second has no such option, and says its version before it fails.
+        // An old mkfs.erofs lacks this option, but prints its version before it fails.
         let (mut found, mut last) = (None, String::new());
         for options in [&["--version"][..], &["no", "such"]] {
             let said = ask(&path, options, empty).await?;

@@ -10,8 +10,8 @@ use super::Fetch;
 use crate::verification::compare;
 
 impl Fetch {
-    /// Compares the digest once all of a blob has arrived. A blob of a single block is compared at
-    /// once, since it may be a root hash, which is used as soon as the blob is open.
+    /// Compares the digest once all of a blob has arrived. A blob of a single block is compared
+    /// immediately, since it may be a root hash, which is used as soon as the blob is open.
     pub(super) fn look_for_end(self: &Rc<Self>, bytes: u64) {
         let digest = self.identity.digest.clone().unwrap_or_default();
         if !self.verification.arrived(bytes, &self.room) {

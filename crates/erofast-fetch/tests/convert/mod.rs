@@ -155,7 +155,7 @@ fn an_image_that_is_called_an_archive_is_no_empty_layer() {
     }
 }
 
-/// As builders make them of steps that change nothing.
+/// Empty layers, as builders make of steps that change nothing.
 #[test]
 fn a_layer_may_be_empty() {
     let place = Place::new(COPY);
@@ -233,7 +233,7 @@ fn a_layer_is_named_by_its_manifest() {
     assert_eq!(read_one(2).1, image(LENGTH));
     place.asked_blobs();
     drop(first);
-    // A digest asks nobody, once all of it is there.
+    // A reference by digest needs no server once all bytes are cached.
     assert_eq!(read_one(1).1, middle);
     assert!(place.registry.asked().is_empty());
     let line = place
@@ -456,7 +456,7 @@ fn a_stream_that_breaks_off_goes_on_where_it_was() {
     place.registry.0.state().faults = faults.collect();
     let mut fetcher = place.start(":v1").unwrap();
     assert_eq!(read_layers(&mut fetcher, &place.options()), [bytes]);
-    // One that never comes back.
+    // A server that never comes back.
     place.put_archives("v2", &[(&archive(LENGTH, 2), GZIP)]);
     drop(fetcher);
     for fault in [

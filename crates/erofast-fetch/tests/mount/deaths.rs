@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, pr
 
 use crate::site::{Site, files, soon};
 
-/// As many deaths of servers as do not end a mount at once.
+/// Number of server deaths in a row that a mount survives.
 const DEATHS_OF_A_MOUNT: u64 = 4;
 
 fn number_of_deaths() -> u64 {

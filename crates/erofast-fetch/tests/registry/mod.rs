@@ -236,7 +236,7 @@ fn wrong_bytes_are_an_error_once_all_of_them_are_there() {
     assert_eq!(read(&file, 0..LENGTH).unwrap(), image(LENGTH));
 }
 
-/// It may contain a root hash, which is used at once.
+/// It may contain a root hash, which is used immediately.
 #[test]
 fn a_blob_of_one_block_is_compared_before_it_is_open() {
     let (registry, cache) = (Repository::new(), cache());

@@ -38,7 +38,7 @@ fn a_token_is_fetched_and_again_when_it_is_over() {
     let tokens = asked.iter().filter(|path| path.starts_with("/token"));
     assert_eq!(tokens.clone().count(), 2, "{asked:?}");
     assert!(tokens.clone().all(|path| path == TOKENS), "{asked:?}");
-    // No range failed: the requests were repeated at once.
+    // No range failed: the requests were repeated immediately.
     assert_eq!(file.counters().unwrap().failures, 0);
 }
 

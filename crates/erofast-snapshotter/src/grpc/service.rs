@@ -112,7 +112,7 @@ impl Snapshots for Service {
         Ok(Response::new(InfoResponse { info }))
     }
 
-    /// Sends all of them, whatever the filters: containerd filters again.
+    /// Sends all snapshots and ignores the filters: containerd filters again.
     async fn list(&self, _: Request<ListRequest>) -> Answer<Self::ListStream> {
         let all = self.call(Snapshotter::list).await?;
         let infos: Vec<_> = all

@@ -28,8 +28,8 @@ const NO_EROFS: &str = "not an EROFS image";
 /// The number of blobs remembered not to be EROFS.
 const REMEMBERED: usize = 10_000;
 
-/// The attribute of a converted layer's root with the number of directories that its archive has
-/// files of and does not contain.
+/// The attribute of a converted layer's root that counts the directories whose files are in the
+/// archive but which have no entry of their own.
 const IMPLIES: &str = "trusted.overlay.erofast.implies";
 
 /// The settings for mounting layers.
@@ -172,9 +172,10 @@ impl Layers {
         Some(Instant::now() + self.settings.convert?)
     }
 
-    /// Whether the layer is an archive that cannot lie above others: overlayfs shows attributes of
-    /// the upper of two directories, and this archive has files of a directory without saying what
-    /// its attributes are. containerd copies those of the layer below when it unpacks.
+    /// Whether the layer is an archive that cannot be stacked on others: overlayfs shows the
+    /// attributes of the upper of two directories, and this archive has files in a directory
+    /// without an entry for the directory itself. When containerd unpacks such an archive, it
+    /// copies the attributes from the layer below.
     pub fn is_for_containerd(&self, digest: &str) -> bool {
         self.lock(&self.implying).contains(digest)
     }
@@ -186,7 +187,7 @@ impl Layers {
         slow.get(image).is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Makes the image's layers not be tried for `limit`.
+    /// Skips the image's layers for `limit`.
     pub fn note_slow(&self, image: &str, limit: Duration) {
         let (mut slow, now) = (self.lock(&self.slow), Instant::now());
         slow.retain(|_, until| now < *until);
@@ -265,7 +266,7 @@ impl Held<'_> {
         format!("image {image}: layer {}: {why}", self.digest)
     }
 
-    /// Nothing stays: a server that comes late finds no place to mount.
+    /// Remove the mount point, so a late server finds nowhere to mount.
     fn take_back(&self, point: &Path) {
         if let Err(error) = remove_point(point) {
             self.layers.metrics.log(&error.to_string());

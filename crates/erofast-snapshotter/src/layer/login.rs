@@ -159,7 +159,7 @@ mod tests {
             fs::metadata(&file).unwrap().permissions().mode() & 0o777,
             0o600
         );
-        // Another program: its knowledge comes from the files.
+        // A restarted snapshotter knows only what is in the files.
         let logins = Logins::new(run.path()).unwrap();
         assert_eq!(logins.options(3, image, &host).unwrap().len(), 1);
         logins.forget(3);

@@ -46,11 +46,11 @@ pub enum Health {
     Silent,
 }
 
-/// Asks for the size of the filesystem, which the kernel never knows by itself.
+/// Asks for the size of the filesystem, which the kernel must request from the server.
 pub fn health(point: &Path, limit: Duration) -> Health {
     let (answer, answers) = mpsc::channel();
     let asked = point.to_owned();
-    // A separate thread: nothing ends a question to a server that was stopped.
+    // Use a separate thread: a request to a stopped server never returns.
     thread::spawn(move || {
         let _ = answer.send(rustix::fs::statfs(&asked).is_ok());
     });
@@ -61,8 +61,8 @@ pub fn health(point: &Path, limit: Duration) -> Health {
     }
 }
 
-/// Detaches everything mounted on `point` from the tree. A container keeps what it has of it until
-/// it ends.
+/// Detaches everything mounted on `point` from the tree. A container keeps using the mount until
+/// the container ends.
 pub fn detach(point: &Path) -> io::Result<()> {
     let folder = point.parent().unwrap_or(Path::new("/"));
     for _ in mounted(folder)?.iter().filter(|path| *path == point) {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 /// Time between the signal to end and the one that kills.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long checking the options may take; then they are not known to be wrong.
+/// How long checking the options may take; after that they are accepted.
 const CHECK: Duration = Duration::from_secs(20);
 
 /// An image that no cache has, for a mount that asks no server.
@@ -47,8 +47,8 @@ impl Program {
         version.map(drop)
     }
 
-    /// Checks mount options: the program is asked for a mount that cannot come about. The error is
-    /// one line.
+    /// Checks mount options: the program is asked for a mount that must fail. The error is one
+    /// line.
     pub fn check_options(&self, options: &[String], folder: &Path) -> Result<(), String> {
         let all = [options, &["offline=on".into()]].concat().join(",");
         let arguments = ["mount", "-o", &all, NO_IMAGE].map(OsStr::new);
@@ -56,7 +56,7 @@ impl Program {
         let Err(line) = self.run(&arguments, Instant::now() + CHECK) else {
             return Ok(());
         };
-        // What else is wrong may be right when a layer is mounted.
+        // Other failures may not recur when a layer is mounted.
         let is_of_word = |byte: char| byte.is_ascii_alphanumeric() || "._".contains(byte);
         let words: HashSet<_> = line.split(|byte| !is_of_word(byte)).collect();
         let given = options.iter().flat_map(|options| options.split(','));
@@ -113,13 +113,13 @@ fn last_line(errors: &mut File, status: ExitStatus) -> String {
     line.map_or_else(|| format!("erofast ended with {status}"), str::to_owned)
 }
 
-/// Its status, or none if it had to be ended.
+/// Its exit status, or none if it had to be killed.
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
     if ends_by(child, deadline)? {
         return child.wait().map(Some);
     }
     if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        // It undoes its mount.
+        // The program removes its mount.
         let _ = kill_process(pid, Signal::TERM);
     }
     if !ends_by(child, Instant::now() + GRACE)? {

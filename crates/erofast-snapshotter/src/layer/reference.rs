@@ -16,7 +16,7 @@ const LABELS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The label with the digest of the image's manifest for this machine, which converting takes.
+/// The label with the digest of the image's manifest for this machine, which conversion needs.
 const MANIFEST: &str = "containerd.io/snapshot/cri.manifest-digest";
 
 /// Docker Hub's name in image names, and its registry.

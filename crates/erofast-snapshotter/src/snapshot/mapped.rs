@@ -1,7 +1,8 @@
-//! Layers of a pod with a user namespace, with its owners: clones of their mounts, `mapped/ID/N`.
+//! Layers with the owners of a pod's user namespace: ID-mapped clones of their mounts,
+//! `mapped/ID/N`.
 //!
-//! containerd can map owners by itself, but maps the folder that the layers are in, which shows no
-//! layer that is a mount of its own (2.1.5, 2.2).
+//! containerd can map owners, but it clones the folder that contains the layers, and the clone
+//! omits layers that are separate mounts (2.1.5, 2.2).
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,7 +21,7 @@ use crate::layer::mount_table::detach;
 pub struct Mapped(PathBuf);
 
 impl Mapped {
-    /// Makes the folder where it is missing.
+    /// Creates the folder if it is missing.
     pub fn new(root: &Path) -> io::Result<Self> {
         let folder = root.join("mapped");
         let mut new = DirBuilder::new();
@@ -52,7 +53,7 @@ impl Mapped {
         Ok(clones)
     }
 
-    /// Takes away those of a snapshot; containers keep what they have.
+    /// Detaches the clones of a snapshot; running containers keep theirs.
     pub fn remove(&self, id: u64) -> io::Result<()> {
         let entries = match fs::read_dir(self.of(id)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -66,7 +67,7 @@ impl Mapped {
         fs::remove_dir(self.of(id))
     }
 
-    /// The snapshots that have some.
+    /// The snapshots that have clones.
     pub fn present(&self) -> io::Result<Vec<u64>> {
         let names = fs::read_dir(&self.0)?
             .flatten()
@@ -77,7 +78,8 @@ impl Mapped {
     }
 }
 
-/// A namespace of a process that only waits, with these mappings. It goes when nobody has it open.
+/// A namespace of a process that only waits, with these mappings. The namespace disappears when
+/// nobody has it open.
 fn user_namespace(mappings: &Mappings) -> io::Result<File> {
     let mut process = Command::new("unshare")
         .args(["--user", "cat"])

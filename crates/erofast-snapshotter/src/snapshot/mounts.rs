@@ -73,7 +73,7 @@ fn bind(folder: &Path, access: &str) -> Mount {
 
 fn overlay(layers: &[PathBuf], upper: Option<&Upper>) -> Mount {
     let mut options = Vec::new();
-    // Several containers share layers; without the index that costs nothing.
+    // With the index off, sharing layers between containers costs nothing.
     if Path::new("/sys/module/overlay/parameters/index").exists() {
         options.push("index=off".into());
     }

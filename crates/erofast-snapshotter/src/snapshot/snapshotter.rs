@@ -31,7 +31,7 @@ pub struct Snapshotter {
 }
 
 impl Snapshotter {
-    /// Creates it, and removes what a program that was killed left.
+    /// Creates the snapshotter, and removes the remains of one that was killed.
     pub fn new(
         root: &Path,
         store: Arc<Store>,
@@ -67,8 +67,8 @@ impl Snapshotter {
         self.store.snapshot(key)
     }
 
-    /// Prepares a writable snapshot. If the labels name a layer that is EROFS, or becomes it, there
-    /// is none: the layer is mounted and committed, and the error says that it exists.
+    /// Prepares a writable snapshot. If the labels name a layer that is EROFS or can be converted,
+    /// the layer is mounted and committed instead, and the error says that it exists.
     pub fn prepare(&self, key: &str, parent: &str, labels: Labels) -> Result<Vec<Mount>> {
         match self.store.snapshot(key) {
             Err(Failure::NotFound(_)) => {}
@@ -80,7 +80,7 @@ impl Snapshotter {
             match self.commit_mounted(&target, parent, &labels, deadline) {
                 Ok(false) => {}
                 Ok(true) => return Err(Failure::AlreadyExists(format!("snapshot {target}"))),
-                // containerd tries it: every image should run.
+                // Let containerd try: every image should run.
                 Err(Failure::Unavailable(why)) => self.metrics.log(&why),
                 Err(other) => return Err(other),
             }
@@ -132,7 +132,7 @@ impl Snapshotter {
         committed
     }
 
-    /// The manifest of which a layer may be converted, and until when.
+    /// The manifest whose layer may be converted, and the deadline.
     fn conversion<'w>(&self, wanted: &'w Wanted, parent: &str) -> Option<(&'w str, Instant)> {
         let manifest = wanted.manifest.as_deref()?;
         let is_left = !parent.is_empty() && self.layers.is_for_containerd(&wanted.digest);

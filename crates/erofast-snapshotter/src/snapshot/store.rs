@@ -34,7 +34,7 @@ impl Store {
             })
         })?;
         let store = Self(database);
-        // So that readers find the tables.
+        // Create the tables, so that readers find them.
         store.write(|_, _, _| Ok(()))?;
         Ok(store)
     }
@@ -107,8 +107,8 @@ impl Store {
         })
     }
 
-    /// The layer with this digest, which is recorded first if it is not known. The image of the
-    /// last call is kept, and its manifest.
+    /// The layer with this digest, which is recorded first if it is not known. The record keeps the
+    /// image and manifest of the last call.
     pub fn insert_layer(
         &self,
         digest: &str,

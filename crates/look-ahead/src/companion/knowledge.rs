@@ -1,4 +1,4 @@
-//! What launches taught: the file of it, and what a launch adds to it.
+//! What launches taught: its file, and what each launch adds.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use crate::figures::probes;
 use crate::learning::{self, Place};
 use crate::recording::Recording;
 
-/// How often a profile is read again that another mount of the image writes at the same time.
+/// How often to re-read a profile that another mount of the image is writing at the same time.
 pub(super) const TRIES: usize = 20;
 
 /// A program that reads more windows, 512 MiB, is copying or searching, not launching.
@@ -28,7 +28,7 @@ const ENOUGH_PROBES: u64 = 8;
 
 impl Companion {
     /// Reads the file again: other mounts write it, and so does `profile remove`. An error means
-    /// that it is something else or out of reach.
+    /// that the file is not a profile or cannot be read.
     pub(super) fn read(&mut self) -> Result<(), ()> {
         let file = self.store.open();
         let file = file.map_err(|line| self.trouble = Some(line))?;
@@ -71,7 +71,7 @@ impl Companion {
             return false;
         }
         let at = place(&self.learned.programs);
-        // It was removed during the launch.
+        // The profile was removed during the launch.
         if was_known && at.is_none() {
             return false;
         }
@@ -102,8 +102,8 @@ impl Companion {
         }
         let missed = (!is_new).then(|| asked.windows.len().min(windows));
         self.launched.insert(path, missed);
-        // One that must be learned again is forgotten, except for the limits it was trimmed to, and
-        // that no profile of it that came with the image is good.
+        // A program that must be learned again is forgotten. Only its trim limits are kept, and the
+        // fact that no profile from the image fits it.
         let travels = self.travelling.of(&known.path).map(|known| known.origin);
         if is_wrong {
             known.profile = Profile::default();

@@ -12,7 +12,7 @@ use crate::reader::Event;
 /// A launch is over after this time without requests, in milliseconds.
 const QUIET_MS: u64 = 2000;
 
-/// It is over after this time in any case.
+/// A launch is over after this time in any case.
 const LONGEST_MS: u64 = 30_000;
 
 /// A launch without requests for this many milliseconds may be over.
@@ -118,7 +118,7 @@ impl Companion {
         let was_replayed = path.as_ref().is_some_and(|it| self.replayed.contains(it));
         self.replay_one(path.as_deref());
         self.look_inside();
-        // Nobody here can have changed what came with the image.
+        // No local program can have changed a profile that came with the image.
         let is_replayed = was_replayed
             || path.is_some_and(|path| {
                 self.travelling.of(&path).is_some() && self.replayed.contains(&path)
@@ -148,7 +148,7 @@ impl Companion {
         }
         // Kept for names, in case the mount goes away during the launch.
         drop(self.mount.root());
-        // Others may have changed it: a program that was removed is learned again.
+        // Other processes may have changed the file; a program removed from it is learned again.
         if self.read().is_ok() {
             let path = self.place(launch.program).map(|place| place.path);
             self.replay_one(path.as_deref());

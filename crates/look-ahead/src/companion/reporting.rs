@@ -1,4 +1,4 @@
-//! What the counters of the mount show of its companion.
+//! The companion's figures in the counters of the mount.
 
 use launch_profile::text::escaped;
 use serde_json::{Value, json};
