@@ -54,7 +54,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
-/// Arguments of other subcommands are options of the mount.
+/// The mount options, including those given as flags shared with other subcommands.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let offset = args.offset.iter().map(|value| option("offset", value));
     let files = args.files.options();
@@ -79,7 +79,7 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
         .learning(),
         foreground: false,
     };
-    // From there on the working directory is another one.
+    // Entering the namespace changes the working directory.
     if let Some(namespace) = &args.namespace {
         enter(Path::new(namespace))?;
     }
@@ -118,7 +118,7 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     })
 }
 
-/// Checks what can be known without mounting: that there is an image, and a directory.
+/// Checks what can be known without mounting: whether the image and the directory exist.
 fn check(request: &MountRequest) -> anyhow::Result<()> {
     let options = EngineOptions {
         workers: WorkersMode::Inline,
@@ -140,7 +140,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     };
     let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
     let outcome = Outcome::of(!upgraded.iter().any(has_failed));
-    // Shown to someone who waits at a terminal; in scripts, success prints nothing, as with umount.
+    // Printed only at a terminal; in scripts, success prints nothing, as with umount.
     let shows = std::io::stdout().is_terminal();
     for Upgraded {
         mountpoint,
@@ -179,7 +179,7 @@ pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
     Ok(told(args.mountpoint.iter().filter_map(umount).collect()))
 }
 
-/// Prints a line for each mount that failed.
+/// Prints a line for each failed mount.
 fn told(failed: Vec<erofs_mount::Error>) -> Outcome {
     let outcome = Outcome::of(failed.is_empty());
     failed.into_iter().for_each(erofs_mount::note);

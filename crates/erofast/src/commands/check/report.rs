@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::name::EntryPath;
 
-/// Faults that are kept in memory and listed, and the same number of oddities.
+/// Maximum number of faults, and of oddities, that are kept in memory and listed.
 pub const FAULTS: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {
@@ -20,7 +20,7 @@ pub struct Report {
     pub files: u64,
     /// Bytes of correct content, including holes.
     pub bytes: u64,
-    /// The part of them in holes: stored nowhere, so there was nothing to read.
+    /// How many of these bytes are in holes, which are not stored and were not read.
     pub hole_bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
@@ -37,7 +37,7 @@ pub struct Report {
     pub manifest: Option<Compared>,
 }
 
-/// Comparison of an image with a manifest. Differences are among the faults.
+/// Comparison of an image with a manifest. Differences are listed as faults.
 #[derive(Debug, Default, Serialize)]
 pub struct Compared {
     /// Files that the manifest lists.

@@ -37,7 +37,7 @@ const INCOMPATIBLE: [(&str, u32, (u32, u32)); 11] = [
     ("metabox", 0x100, (6, 17)),
 ];
 
-/// Names of codecs with their Linux versions, likewise.
+/// Names of codecs, with the Linux versions that introduced them.
 const CODECS: [(Algorithm, (u32, u32)); 3] = [
     (Algorithm::Lzma, (5, 16)),
     (Algorithm::Deflate, (6, 6)),

@@ -106,7 +106,7 @@ pub fn header(path: &[u8], kind: Kind<'_>, inode: &Inode, xattrs: &[Xattr]) -> V
     out
 }
 
-/// Where a tar without support for the format puts the map and the data.
+/// The path at which a tar that does not know the format extracts map and data.
 fn sparse_name(path: &[u8]) -> Vec<u8> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (directory, name) = path.split_at(at.map_or(0, |at| at + 1));
@@ -167,7 +167,7 @@ fn record(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend([b" ", key, b"=", value, b"\n"].concat());
 }
 
-/// A key ends at the first `=`, so GNU tar escapes that as in a URL.
+/// A key ends at the first `=`, so GNU tar percent-encodes that character.
 fn xattr_key(name: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len());
     for &byte in name {

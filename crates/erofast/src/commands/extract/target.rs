@@ -26,16 +26,16 @@ const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// The handling of existing entries that have a name of the image.
+/// How to handle existing entries that share a name with the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
-    /// They are in the way; the directory must be empty.
+    /// Existing entries are errors; the directory must be empty.
     Nothing,
-    /// They are replaced.
+    /// Existing entries are replaced.
     Everything,
-    /// They are replaced, except files that an earlier run finished.
+    /// Existing entries are replaced, except files that an earlier run finished.
     Unfinished,
-    /// Directories are filled; any other entry is in the way.
+    /// Existing directories are filled; any other existing entry is an error.
     Files,
 }
 
@@ -62,13 +62,13 @@ pub struct Target {
     root: OwnedFd,
     replace: Replace,
     pub keep: Keep,
-    /// New files get an ACL from the directory.
+    /// Whether new files inherit an ACL from the directory.
     inherits: bool,
 }
 
 impl Target {
-    /// Opens the directory, or creates it. A directory that is not empty is accepted only with
-    /// permission to replace.
+    /// Opens the directory, or creates it. A directory that is not empty is accepted only if
+    /// `replace` allows it.
     pub fn open(path: &Path, replace: Replace, keep: Keep) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
         match std::fs::create_dir(path) {
@@ -105,7 +105,7 @@ impl Target {
         matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
-    /// Whether an earlier run finished this file: it gets its time once it is complete.
+    /// Whether an earlier run finished this file: a file gets its time when it is complete.
     pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
         if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
             return false;
@@ -161,7 +161,7 @@ impl Target {
     pub fn make_file(&self, path: &[u8]) -> io::Result<File> {
         let file = self.make_empty_file(path)?;
         if self.inherits {
-            // It has none if the directory's was removed meanwhile.
+            // The file has no ACL if the directory's was removed meanwhile.
             let _ = rustix::fs::fremovexattr(&file, ACLS[0]);
         }
         Ok(file.into())
@@ -212,7 +212,7 @@ impl Target {
     /// A descriptor that denotes what is at `path`, even a symlink.
     pub fn stand_in(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let (parent, name) = self.parent(path)?;
-        // With these two flags even RESOLVE_NO_SYMLINKS lets a symlink denote itself.
+        // With these two flags, even RESOLVE_NO_SYMLINKS permits opening a symlink itself.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         Ok(beneath(&parent, name, flags, Mode::empty())?)
     }
@@ -223,7 +223,7 @@ impl Target {
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
 
-    /// Creates something; an existing entry at its path is removed first if that is wanted.
+    /// Creates an entry, after removing an existing one at its path if `replace` says so.
     fn replacing<T>(
         &self,
         parent: &OwnedFd,

@@ -161,7 +161,7 @@ fn manual(section: u8) -> &'static str {
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // Written by clap_mangen above possible values: a break before and after an empty line.
+    // Above possible values, clap_mangen writes a break before and after an empty line.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")
@@ -170,7 +170,7 @@ fn tidy(text: &str) -> String {
     preamble + &text
 }
 
-/// The date from `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or else today's.
+/// The date from `SOURCE_DATE_EPOCH`, for reproducible pages, or else today's.
 fn date() -> String {
     let of_source = std::env::var("SOURCE_DATE_EPOCH").ok();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -41,12 +41,12 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
 }
 
-/// A file in a mount stands for the mount.
+/// Maps a file in a mount to the mount.
 fn of_file(place: PathBuf) -> PathBuf {
     erofs_mount::mountpoint_of(&place).unwrap_or(place)
 }
 
-/// Named as in the mount table, each once.
+/// Mount points as the mount table spells them, each once.
 fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     for place in named.into_iter().map(of_file) {
@@ -63,7 +63,7 @@ fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
 }
 
-/// A page with all mounts, whatever their state; faults are reported on standard error.
+/// Prints a page with all mounts, whatever their state; faults are reported on standard error.
 fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     let mounts = match places {
         [place] => vec![match (
