@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// Stands in for erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with these
-/// tests.
+/// Stands in for erofast-lab, erofast-fetch and erofast-snapshotter, which these tests do not
+/// build.
 const LAB: &str = "/bin/true";
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A directory, and a package of the binary under test in it; none if the tools for it are missing.
+/// A directory, and a package in it with the program under test.
 type Package = (TempDir, PathBuf);
 
 fn new_package() -> Option<Package> {
@@ -36,13 +36,13 @@ fn new_package() -> Option<Package> {
     Some((place, package))
 }
 
-/// For tests that only read it.
+/// The package for tests that only read it.
 fn package() -> Option<Arc<Package>> {
     static PACKAGE: Shared<Package> = Shared::new();
     PACKAGE.get(new_package)
 }
 
-/// Builds it together with packages of the C library that was built for the tests.
+/// Builds the package together with packages of the C library that was built for the tests.
 fn package_with_library(place: &TempDir) -> Option<PathBuf> {
     let tests = std::env::current_exe().expect("a path");
     packages(place, tests.parent())
@@ -58,7 +58,7 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     let mut command = Command::new(root().join("scripts/package-deb"));
     command.arg(env!("CARGO_BIN_EXE_erofast")).arg(place.path());
     command.env("SOURCE_DATE_EPOCH", "1700000000");
-    // A package that is inspected once need not be small.
+    // A package that is inspected once need not be compressed.
     command.env("COMPRESSION", "none");
     command.env("LAB", LAB).env("FETCH", LAB);
     command.env("SNAPSHOTTER", LAB);

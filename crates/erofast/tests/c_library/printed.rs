@@ -12,7 +12,7 @@ struct Printed {
     content: String,
 }
 
-/// A file whose content the C program leaves to `--range`.
+/// A file whose content the C program reads only with `--range`.
 pub struct Big {
     pub path: Vec<u8>,
     pub ranges: Vec<(u64, u64, String)>,
@@ -71,8 +71,8 @@ impl Tree {
         self.inodes.insert(bytes(fields[1]), printed);
     }
 
-    /// All differences from a manifest, except below the paths in `skip`; the files over the C
-    /// program's limit go to `big`.
+    /// All differences from a manifest, except below the paths in `skip`. Files over the C
+    /// program's limit are added to `big`.
     pub fn differences(
         mut self,
         expected: &[Expected],
