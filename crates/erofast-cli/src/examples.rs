@@ -31,7 +31,7 @@ pub fn examples(of: &str) -> Vec<Example> {
     examples
 }
 
-/// The examples of one command as a block for the long help.
+/// Formats the examples of one command as a block for the long help.
 pub fn examples_help(of: &str) -> String {
     let lines = examples(of).into_iter().map(|example| {
         let Example { what, command } = example;

@@ -64,7 +64,7 @@ pub struct TraceRecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// The smallest buffer that the recorder makes.
+/// The smallest buffer that the recorder creates.
 const LEAST_KIB: usize = 64;
 
 fn parse_buffer(text: &str) -> Result<usize, String> {
@@ -148,13 +148,13 @@ pub enum Sort {
     Total,
     /// Number of waits after wake-ups
     Count,
-    /// Their average
+    /// Average of waits after wake-ups
     Average,
-    /// Their median
+    /// Median of waits after wake-ups
     Median,
-    /// Their 99th percentile
+    /// 99th percentile of waits after wake-ups
     P99,
-    /// The longest of them
+    /// The longest wait after a wake-up
     Maximum,
     /// Sum of waits after preemptions
     Preempted,
@@ -165,7 +165,7 @@ pub enum Sort {
 pub enum Moment {
     /// On the trace's clock.
     At(u64),
-    /// After its first event.
+    /// After the trace's first event.
     After(u64),
 }
 
