@@ -1,4 +1,4 @@
-//! The decoder table compared with the C decoders themselves, and the price of prefixes.
+//! The decoder table compared with the C decoders themselves, and the cost of decoding prefixes.
 //!
 //!     cargo bench -p erofs-codecs [-- FILE]
 //!
@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
-#[allow(dead_code)] // a part of it is for tests
+#[allow(dead_code)] // tests need only a part of it
 mod common;
 
 use common::encode;
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Blocks spread over the whole content.
+/// Blocks spread evenly over the content.
 fn spread(content: &[u8], size: usize) -> Vec<&[u8]> {
     let step = (content.len() / size / BLOCKS).max(1);
     content
@@ -122,7 +122,7 @@ fn prefixes(codec: Codec, blocks: &[Block]) {
     }
 }
 
-/// The C decoder with nothing around it.
+/// The C decoder, called directly.
 fn raw(codec: Codec) -> Contender {
     match codec {
         Codec::Lz4 => Box::new(|block, output| {

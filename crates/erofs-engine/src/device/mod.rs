@@ -126,8 +126,8 @@ impl Device {
         ))
     }
 
-    /// If a file at a URL is used from the cache without asking its server: one line with the
-    /// file's name and the reason.
+    /// If a file at a URL is used from the cache because its server did not answer: one line with
+    /// the file's name and the reason.
     pub(crate) fn offline(&self) -> Option<String> {
         let why = self.remote()?.offline()?;
         Some(format!("{}: {why}", self.name()))
