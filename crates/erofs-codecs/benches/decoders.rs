@@ -151,8 +151,8 @@ fn raw(codec: Codec) -> Contender {
     }
 }
 
-/// Times of the rounds of each contender, after one round that does not count. The order changes
-/// from round to round.
+/// Times of the rounds of each contender, after a warm-up round that does not count. The order
+/// changes from round to round.
 fn race<const N: usize>(mut contenders: [Contender; N], blocks: &[Block]) -> [Vec<Duration>; N] {
     let mut output = vec![0; blocks.iter().map(|b| b.length).max().unwrap_or(0)];
     let mut times = [const { Vec::new() }; N];

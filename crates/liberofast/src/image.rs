@@ -1,4 +1,4 @@
-//! The calls, without pointers.
+//! The library's calls, without pointers.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -119,8 +119,8 @@ impl Image {
     }
 }
 
-/// Copies a result into the caller's buffer, and returns the result's length. With an empty buffer,
-/// it only returns the length.
+/// Copies a result into the caller's buffer, and returns the length of the result. With an empty
+/// buffer, it only returns the length.
 pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {

@@ -122,7 +122,7 @@ mod tests {
             assert_eq!(engine.stats().decodes, 0, "{image}");
             let page = engine.decode_for(&inode, 0..4096, &Kept::default());
             assert!(page.is_ok() && engine.stats().decodes == 1, "{image}");
-            // Changes the kept bytes, to show that they are used.
+            // Changes the kept bytes, which must not affect another image.
             kept.0
                 .lock()
                 .unwrap()
