@@ -1,6 +1,6 @@
-# erofast: `make demo` shows what it is for, `make test` proves that it works, `make help` lists the rest.
-# Both begin with `make setup`, which installs what is missing as root and names it otherwise;
-# everything is built with --locked.
+# erofast: `make demo` shows what it is for, `make test` proves that it works, `make help` lists the
+# rest. Both begin with `make setup`, which as root installs missing requirements, and otherwise
+# names them; everything is built with --locked.
 
 CARGO ?= cargo
 # Where cargo puts the programs.

@@ -9,7 +9,7 @@
 //! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run the
 //!    queued jobs, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
 //! 3. The unbound pool's queue is closed; its threads run the queued jobs and are joined. Jobs
-//!    queued meanwhile or later run on the thread that queues them.
+//!    queued from now on run on the thread that queues them.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Examples of use, for the long help and the man pages.
 
-/// A section for each command: what an example is for, then the command to type as a block.
+/// A section for each command: the purpose of each example, then the command to type as a block.
 const EXAMPLES: &str = include_str!("../examples.md");
 
 /// One example.

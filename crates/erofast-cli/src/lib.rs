@@ -41,7 +41,7 @@ pub enum MeasureCommand {
     Trace(TraceCommand),
     /// Measure scheduling latency with experiments
     ///
-    /// This is done by erofast-lab, a program with a package of its own.
+    /// This is done by erofast-lab, a program in a separate package.
     #[command(subcommand)]
     Lab(LabCommand),
 }

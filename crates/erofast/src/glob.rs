@@ -255,7 +255,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// How many bytes of the pattern match how many of the name; none if they do not match.
+/// The number of bytes of the pattern that match, and of bytes of the name; `None` if they do not
+/// match.
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let byte = *name.first()?;
     let takes = |length, fits: bool| fits.then_some((length, 1));
@@ -285,7 +286,7 @@ fn character(name: &[u8]) -> usize {
 fn class_of(class: &[u8]) -> Option<(usize, impl Fn(u8) -> bool)> {
     let negated = matches!(class.first(), Some(b'!' | b'^'));
     let begin = usize::from(negated);
-    // A bracket that comes first is a member of the set.
+    // A bracket in first place is a member of the set.
     let end = begin + 1 + class.get(begin + 1..)?.iter().position(|&b| b == b']')?;
     let set = class[begin..end].to_vec();
     let takes = move |byte: u8| {

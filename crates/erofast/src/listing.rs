@@ -23,7 +23,7 @@ const NAMES: usize = 1 << 20;
 pub struct Name {
     pub name: Vec<u8>,
     pub nid: Nid,
-    /// The type according to the entry (0: none), which the inode may contradict.
+    /// The type according to the entry (0: unknown), which the inode may contradict.
     pub claimed_type: u8,
     /// Whether the name sorts after the previous one, as the format requires.
     pub in_order: bool,

@@ -15,7 +15,7 @@ pub struct Entry {
     pub path: Vec<u8>,
     /// Its inode.
     pub inode: Arc<Inode>,
-    /// The type its directory entry claims (0: none), which the inode may contradict.
+    /// The type that the directory entry claims (0: unknown), which the inode may contradict.
     pub claimed_type: u8,
     /// Whether this inode was found for the first time; further names are hard links.
     pub first: bool,
@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of all files below `start`, as far as they are reachable.
+/// Bytes of all reachable files below `start`.
 pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     let mut total = 0_u64;
     walk(engine, start, &mut |visit| {

@@ -1,4 +1,4 @@
-//! The Debian package contains what it should, and nothing specific to this machine.
+//! The Debian package contains everything that it should, and nothing specific to this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -36,7 +36,7 @@ fn new_package() -> Option<Package> {
     Some((place, package))
 }
 
-/// The package for tests that only read it.
+/// The package, for tests that only read it.
 fn package() -> Option<Arc<Package>> {
     static PACKAGE: Shared<Package> = Shared::new();
     PACKAGE.get(new_package)

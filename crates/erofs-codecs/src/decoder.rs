@@ -30,8 +30,8 @@ impl Decoder {
 
     /// Fills all of `output` from `input`.
     ///
-    /// `partial` says whether the stream may hold more than `output.len()` bytes; see the crate's
-    /// documentation for that and for padding. An empty `output` needs nothing and succeeds.
+    /// `partial` says whether the stream may hold more than `output.len()` bytes; the crate's
+    /// documentation explains this, and padding. An empty `output` needs nothing and succeeds.
     ///
     /// # Errors
     /// See [`Reason`]. After an error the content of `output` is unspecified, but the decoder

@@ -16,8 +16,8 @@
 //!
 //! # Whole streams and prefixes
 //! EROFS stores how many bytes an extent decodes to, but never how many a stream holds. The caller
-//! therefore passes an output of exactly the right length, and `partial` defines what its end
-//! means:
+//! therefore passes an output of exactly the right length, and `partial` says whether the stream
+//! ends with it:
 //!
 //! * `partial == false`: the stream must hold exactly `output.len()` bytes; more or fewer is an
 //!   error.

@@ -3,9 +3,9 @@
 //!     cargo bench -p erofs-engine --bench threads [-- IMAGE]
 //!
 //! Every thread does what a mount's worker does for a request: it names its client, looks up the
-//! inode, and reads 4 KiB at a random offset. All pclusters are cached, and nothing is decoded. The
-//! numbers of threads take turns, so that other load affects all of them alike; with more threads
-//! than CPUs the rate should be the same as with one thread per CPU.
+//! inode, and reads 4 KiB at a random offset. All pclusters are cached, so nothing is decoded. The
+//! thread counts take turns, so that other load affects all of them alike; with more threads than
+//! CPUs the rate should be the same as with one thread per CPU.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

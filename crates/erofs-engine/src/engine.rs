@@ -256,8 +256,8 @@ impl Engine {
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
         if self.is_merged(request, &inode)? {
-            // As in overlayfs, so that programs that count subdirectories by link counts count
-            // none.
+            // As in overlayfs: programs that derive the number of subdirectories from the link
+            // count find none.
             inode.nlink = 1;
         }
         self.lend(request, &mut inode)?;
@@ -419,13 +419,13 @@ impl Engine {
         result.map(|()| count)
     }
 
-    /// Whether other CPUs have time for work ahead of readers, as far as is known.
+    /// Whether other CPUs are known to have time for work ahead of readers.
     pub fn has_idle_cpus(&self) -> bool {
         let several = |workers: &Workers| workers.count() > 1;
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
     }
 
-    /// Whether other programs keep the CPUs busy, as far as is known.
+    /// Whether other programs are known to keep the CPUs busy.
     pub fn is_contended(&self) -> bool {
         self.contention.contended()
     }
@@ -573,7 +573,7 @@ impl Engine {
         self.images.all().iter().any(|path| path.is_remote)
     }
 
-    /// The files at URLs that the image is made of, with their names for messages.
+    /// The files at URLs that belong to the image, with their names for messages.
     pub fn remote_files(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
         self.images.devices().flat_map(|device| device.remote())
     }

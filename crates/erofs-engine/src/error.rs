@@ -109,7 +109,7 @@ pub enum FileFault {
     /// Structures of this kind that lead back to themselves.
     #[error("{0}")]
     Loop(&'static str),
-    /// A request takes more work than any valid image causes.
+    /// A request needs more work than any valid image causes.
     #[error("{0}")]
     Budget(#[from] Exceeded),
     /// Not enough memory for a buffer of this many bytes.

@@ -1,4 +1,4 @@
-//! Trace spans: what the threads of a mount did and when, for a recorder.
+//! Trace spans: records for a recorder of what a mount's threads did, and when.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
 //! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before

@@ -237,7 +237,7 @@ fn unbound_threads_have_sources_without_pinned_workers() {
     }
 }
 
-/// A job wakes one thread of the pool, but another may take it first.
+/// A job wakes one thread of the pool, but another thread may take the job first.
 #[test]
 fn a_pool_ends_after_its_sources_although_one_thread_took_the_job_of_another() {
     for _ in 0..300 {

@@ -51,7 +51,8 @@ impl AsFd for CpuEvents {
     }
 }
 
-/// An instruction from linux/bpf_common.h. One that loads beyond the end of a message drops it.
+/// An instruction from linux/bpf_common.h. An instruction that loads beyond the end of a message
+/// drops the message.
 fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
     let jt = 0;
     Instruction { code, jt, jf, k }

@@ -84,8 +84,8 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
 pub fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If the limit stays, most trees can still be opened; for the others, opening fails with an
-    // error.
+    // If the limit cannot be raised, most trees can still be opened; for the others, opening fails
+    // with an error.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

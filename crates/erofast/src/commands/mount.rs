@@ -118,7 +118,8 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     })
 }
 
-/// Checks what can be known without mounting: whether the image and the directory exist.
+/// Checks everything that can be checked without mounting: whether the image and the directory
+/// exist.
 fn check(request: &MountRequest) -> anyhow::Result<()> {
     let options = EngineOptions {
         workers: WorkersMode::Inline,
@@ -160,7 +161,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Prints what serves a mount now; nothing for a mount that is gone or has no path.
+/// Prints the program that now serves a mount; nothing if the mount is gone or has no path.
 fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     if let Ok(counters) = erofs_mount::stat(mountpoint) {
         let version = counters["version"].as_str().unwrap_or("?");

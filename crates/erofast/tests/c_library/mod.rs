@@ -1,4 +1,4 @@
-//! The C library as its callers get it: installed, compiled against, run, and under valgrind.
+//! The C library as its callers use it: installed, compiled against, run, and under valgrind.
 
 mod build;
 mod printed;
@@ -81,7 +81,7 @@ fn compare(installed: &Installed, program: &Path, images: &[TestImage], options:
     }
 }
 
-/// What is wrong with how malformed images were read.
+/// Lists what was wrong in reading malformed images.
 fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<String> {
     let expected = manifest::read(mini);
     let mut report = Vec::new();

@@ -83,7 +83,7 @@ pub fn verify_tree() -> PathBuf {
     fixtures().join("tools/verify_tree.py")
 }
 
-/// A good image.
+/// A valid image.
 #[derive(Clone, Debug)]
 pub struct TestImage {
     pub name: String,
@@ -124,7 +124,7 @@ impl TestImage {
     }
 }
 
-/// All good images of a set, as its `manifest.tsv` lists them.
+/// All valid images of a set, as its `manifest.tsv` lists them.
 pub fn good_images(set: &Path) -> Vec<TestImage> {
     let table = std::fs::read_to_string(set.join("manifest.tsv")).expect("manifest.tsv");
     let images: Vec<_> = table
@@ -151,7 +151,7 @@ pub fn good_images(set: &Path) -> Vec<TestImage> {
     images
 }
 
-/// All good images of all sets.
+/// All valid images of all sets.
 pub fn all_good_images() -> Vec<TestImage> {
     image_sets()
         .iter()

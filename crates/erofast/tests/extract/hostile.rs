@@ -69,7 +69,7 @@ fn paths_longer_than_a_system_call_takes_are_no_limit() {
         .output()
         .expect("find");
     assert_eq!(String::from_utf8_lossy(&sizes.stdout), "60 6\n");
-    // The test's own clean-up may be unable to remove such a tree.
+    // The test's own clean-up may fail to remove such a tree.
     let removed = Command::new("rm").arg("-rf").arg(&tree).status();
     assert!(removed.expect("rm").success());
 }

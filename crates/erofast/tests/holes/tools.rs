@@ -24,7 +24,7 @@ impl Image {
             .trim_start_matches('/')
     }
 
-    /// The blocks of holes long enough to be left out.
+    /// Number of blocks in holes that are long enough to be left out.
     fn blocks(&self) -> u64 {
         let long = self
             .file

@@ -69,7 +69,7 @@ become_user(); file = None
 /// Imitates sudo(8): a program that became root has descriptors of the user who started it.
 const BECAME_ROOT: &str = "os.seteuid(65534); file = memory(); os.seteuid(0)";
 
-/// Imitates most set-user-ID programs, whose real user is the one who started them.
+/// Imitates most set-user-ID programs: the real user is the one who started them.
 const SET_USER_ID: &str = "file = memory(); os.setresuid(65534, 0, 0)";
 
 /// Creates endless files, and many of them.
@@ -374,7 +374,8 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
 }
 
 /// The server of another program for a mount that looks like erofast's. It answers INIT, opens and,
-/// if given an answer, the query for counters; it takes all other requests and never answers them.
+/// if it was started with an answer, the query for counters; it takes all other requests and never
+/// answers them.
 const OTHER_SERVER: &str = r#"
 import ctypes, os, struct, sys
 folder, answer = sys.argv[1], sys.argv[2].encode()

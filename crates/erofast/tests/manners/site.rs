@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far longer than anything here takes.
+/// Far longer than any step of these tests takes.
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// A directory with an image and a mount point in it; dropping it removes everything.

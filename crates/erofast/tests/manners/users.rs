@@ -292,7 +292,7 @@ fn without_proc_the_error_names_it() {
     assert!(!site.is_mounted());
 }
 
-/// The root directory of an initramfs created with `mktemp -d` has such a mode.
+/// The mode of an initramfs's root directory that was created with `mktemp -d`.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
     let Some(site) = Site::new() else { return };

@@ -161,7 +161,7 @@ impl Device {
         then.change(Version::of(file)?, &self.name())
     }
 
-    /// URLs of the extra devices listed in the image's manifest in a registry.
+    /// URLs of the extra devices that the image's manifest in a registry lists.
     pub(crate) fn extra_devices(&self) -> Vec<PathBuf> {
         let devices = self.remote().map_or(&[][..], |file| file.devices());
         devices.iter().map(|device| device.url().into()).collect()

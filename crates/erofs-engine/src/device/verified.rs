@@ -36,7 +36,7 @@ pub(crate) struct StoredDevice {
     pub(crate) metadata: MetadataCache,
 }
 
-/// A hash tree and where it is read from.
+/// A hash tree, and the device that it is read from.
 #[derive(Debug)]
 struct Verified {
     tree: Tree,

@@ -25,7 +25,7 @@ const SET_GROUP: u16 = 0o2000;
 /// A directory, and its path with symbolic links resolved.
 type Place = (Arc<Inode>, Vec<u8>);
 
-/// What one image has at a path.
+/// The entry that one image has at a path.
 enum AtPath {
     Nothing,
     /// An entry that ends the search.

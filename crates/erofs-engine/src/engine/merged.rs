@@ -29,7 +29,7 @@ const MOST_SEARCHED: usize = 1 << 14;
 /// Number of entries read at a time from one image's directory.
 const BATCH: usize = 64;
 
-/// What a directory of the tree has under a name.
+/// The entry that a directory of the tree has under a name.
 enum Child {
     Absent,
     /// Anything but a directory.

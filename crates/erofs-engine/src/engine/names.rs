@@ -21,7 +21,7 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 /// Callback for each entry of a directory, or the error in its place.
 pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
 
-/// What one budget covers in a listing.
+/// The scope of a listing's budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     /// Each entry has its own budget, so any number of entries is allowed. Requests of the callback
@@ -76,7 +76,7 @@ impl Engine {
     /// order of the image, until it breaks. Requests made by `each` have their own budgets.
     ///
     /// # Errors
-    /// At the end of a listing that left out broken entries: the error of the first one.
+    /// At the end of a listing that left out broken entries, the error of the first of them.
     pub fn read_dir(
         &self,
         directory: &Inode,

@@ -151,7 +151,7 @@ pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
 
 /// Whether mkfs.erofs made up a directory that an archive implies but does not contain. Such a
 /// directory has full permissions for everyone, belongs to the user who converted the archive and
-/// who is never root, and has the time 1970, the build time of converted archives.
+/// who is never root, and is dated 1970, the build time of converted archives.
 pub(crate) fn is_implied(inode: &Inode) -> bool {
     let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
     inode.file_type() == FileType::Directory && attributes == (0o777, 0, 0) && inode.uid != 0

@@ -106,7 +106,7 @@ impl CpuIdle {
         &self.busy
     }
 
-    /// The ticks of all online CPUs, whose lines come first.
+    /// The ticks of all online CPUs, whose lines come first in the file.
     fn read(&self) -> Option<Ticks> {
         let mut text = vec![0; 1 << 13];
         loop {

@@ -1,4 +1,4 @@
-//! Policy for contended CPUs: what changes while other programs keep the CPUs busy.
+//! The policy for contended CPUs: changes made while other programs keep the CPUs busy.
 //!
 //! A real-time worker answers immediately even if its CPU is contended. On an idle machine,
 //! however, the scheduler moves the reader that it wakes to another CPU, which costs more than

@@ -120,12 +120,12 @@ impl Others {
         self.average
     }
 
-    /// CPUs that this process keeps busy.
+    /// Number of CPUs that this process keeps busy.
     pub(crate) fn own_cpus(&self) -> f64 {
         self.own_cpus
     }
 
-    /// Whether other programs leave too few CPUs, or almost none on as many CPUs as `limit` says.
+    /// Whether other programs have so many runnable threads that too few CPUs are free.
     pub(crate) fn are_many(&self) -> bool {
         self.many
     }
@@ -218,7 +218,7 @@ mod tests {
     fn clients_that_sleep_are_no_reason_to_overlook_a_load() {
         for clients in [1, 64, 256] {
             let rate = clients as f64 * 50.0;
-            // A reply takes 10 us, and clients have 64 bits.
+            // Each reply takes 10 us, and clients are counted in 64 bits.
             let machine = Machine::new(2, clients.min(64), rate, rate * 10e-6);
             assert!(machine.see(&[15; 20]).are_many(), "{clients} clients");
         }

@@ -37,9 +37,9 @@ impl EngineOptions {
         })
     }
 
-    /// How `source`, one of these files, is fetched and kept. With a root hash, a copy at another
+    /// How `source`, one of these files, is fetched and cached. With a root hash, a copy at another
     /// URL counts as the same file. Only netrc names hosts; headers, token and user are sent only
-    /// to the origin of the first file that is at a URL.
+    /// to the origin of the first file at a URL.
     pub fn fetching(
         &self,
         image: &Path,

@@ -254,7 +254,7 @@ impl<'a> File<'a> {
 }
 
 impl FileReader<'_> {
-    /// Calls `look` with the structures of the image.
+    /// Calls `look` with the image's structures.
     pub(crate) fn with_image<R>(&self, look: impl FnOnce(Reader<'_>) -> R) -> R {
         self.path.with_image(self.request, self.through, look)
     }

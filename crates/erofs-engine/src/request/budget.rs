@@ -172,7 +172,7 @@ impl Spent {
         }
     }
 
-    /// Called after [`pause`](Self::pause). The next step of a heavy request takes its turn again.
+    /// Called after [`pause`](Self::pause). A heavy request takes its turn again in its next step.
     fn resume(&self) {
         if self.is_long() {
             cpu_workers::lower();
@@ -200,7 +200,7 @@ impl Spent {
 pub struct Request<'e> {
     control: &'e Control,
     context: ReadContext,
-    /// What the current call has spent.
+    /// The budget spent by the current call.
     spent: RefCell<Option<Spent>>,
     /// `None` if the request waits for networks.
     missing: RefCell<Option<Missing>>,

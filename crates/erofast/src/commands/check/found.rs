@@ -46,7 +46,7 @@ impl Found {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a fault of a name or a directory; one position may have several.
+    /// Adds a fault of a name or a directory; one position may have several faults.
     pub fn add(&self, order: usize, fault: Fault) {
         self.insert((order, 0), fault);
     }

@@ -91,7 +91,7 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The number of entries and bytes, and what is wrong with them.
+/// Formats the number of entries and bytes, and the number of faults.
 fn summary(report: &Report) -> String {
     let entries = [
         units::count(report.files, "file"),

@@ -58,7 +58,7 @@ impl Statistics {
         self.sizes[size_class(inode.size)] += 1;
         let dot = path.iter().rposition(|&byte| byte == b'.' || byte == b'/');
         let end = dot.filter(|&at| path[at] == b'.').map(|at| &path[at..]);
-        // A prefix of an ending, as in `a.t`, counts as the first ending that begins with it.
+        // A prefix of an ending, as in `a.t`, counts as the first ending that it begins.
         let known = |end: &[u8]| {
             ENDS.iter()
                 .position(|known| known.as_bytes().starts_with(end))

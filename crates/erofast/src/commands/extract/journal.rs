@@ -41,7 +41,7 @@ pub struct Summary {
     pub not_kept: BTreeMap<String, NotKept>,
 }
 
-/// Most failures kept in memory.
+/// Maximum number of failures kept in memory.
 const FAILURES: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {

@@ -250,8 +250,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes everything but long runs of zeros, with as few calls as possible. Returns where the
-/// writing ended, which is `offset` if there were only zeros.
+/// Writes everything but long runs of zeros, with as few calls as possible. Returns the end of the
+/// data written, or `offset` if there were only zeros.
 fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
     let mut end = offset;
     for range in runs(data) {

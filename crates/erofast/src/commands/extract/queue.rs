@@ -17,7 +17,7 @@ use crate::parts::PART;
 /// Something to create that is not a directory: its path, and its inode.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
-/// Whether several threads may write the file, which is then sent in a batch of its own.
+/// Whether several threads may write the file, which is then sent in a separate batch.
 pub fn is_big(inode: &Inode) -> bool {
     inode.file_type() == FileType::Regular && inode.size > PART
 }

@@ -42,8 +42,8 @@ impl<'a> Stop<'a> {
     }
 
     /// # Errors
-    /// The reason why the extraction must stop. Everything written so far is complete except
-    /// directories, which get their metadata last.
+    /// Why the extraction must stop. Everything written so far is complete except directories,
+    /// which receive their metadata last.
     pub fn check(&self) -> anyhow::Result<()> {
         let why = match self.full.get() {
             Some(error) => error,

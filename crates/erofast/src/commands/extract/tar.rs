@@ -241,9 +241,9 @@ mod tests {
         };
         assert_eq!(text("k", ""), "5 k=\n");
         assert_eq!(text("path", "abc"), "12 path=abc\n");
-        // 8 bytes without the length: one digit makes 9, which is still one digit.
+        // The record has 8 bytes without the length; one digit makes 9, which is still one digit.
         assert_eq!(text("ab", "xyz"), "9 ab=xyz\n");
-        // With one digit it would be 10, which has two.
+        // With one digit the record would have 10 bytes, which takes two digits.
         assert_eq!(text("ab", "wxyz"), "11 ab=wxyz\n");
         for size in 0..2000 {
             let record = text("key", &"v".repeat(size));

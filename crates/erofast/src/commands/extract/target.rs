@@ -39,7 +39,7 @@ pub enum Replace {
     Files,
 }
 
-/// The metadata that entries get, apart from their times.
+/// The metadata that entries receive, apart from their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     pub owner: bool,
@@ -105,7 +105,8 @@ impl Target {
         matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
-    /// Whether an earlier run finished this file: a file gets its time when it is complete.
+    /// Whether an earlier run finished this file: a finished file has the time that the image
+    /// records.
     pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
         if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
             return false;
@@ -141,7 +142,7 @@ impl Target {
             }
         }
         let directory = self.open_directory(path)?;
-        // A user who does not own it may still be allowed to write into it.
+        // A user who does not own the directory may still be allowed to write into it.
         let _ = rustix::fs::fchmod(&directory, UNFINISHED_DIRECTORY);
         for name in ACLS {
             let _ = rustix::fs::fremovexattr(&directory, name);
@@ -209,7 +210,7 @@ impl Target {
         self.replacing(&parent, name, make)
     }
 
-    /// A descriptor that denotes what is at `path`, even a symlink.
+    /// A descriptor that denotes the entry at `path`, even if it is a symlink.
     pub fn stand_in(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let (parent, name) = self.parent(path)?;
         // With these two flags, even RESOLVE_NO_SYMLINKS permits opening a symlink itself.
@@ -275,7 +276,8 @@ fn outside() -> io::Error {
     io::Error::other("the name leads out of its directory")
 }
 
-/// Opens what is at `path` below a directory, without leaving it or following a symlink.
+/// Opens the entry at `path` below a directory, without leaving the directory or following a
+/// symlink.
 fn beneath(
     directory: &OwnedFd,
     path: &[u8],

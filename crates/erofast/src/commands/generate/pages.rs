@@ -1,5 +1,5 @@
-//! The man pages. clap_mangen writes what the flag table contains; mount options, examples and the
-//! common parts are Markdown, like docs/tuning.md, which becomes erofast(7).
+//! The man pages. clap_mangen formats the flag table; mount options, examples and the common parts
+//! are Markdown, like docs/tuning.md, which becomes erofast(7).
 
 use std::io;
 use std::time::SystemTime;

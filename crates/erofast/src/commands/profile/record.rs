@@ -221,7 +221,7 @@ impl Run {
         })
     }
 
-    /// Unmounts, and reads what was recorded.
+    /// Unmounts, and reads the recorded profile.
     fn end(self) -> anyhow::Result<Vec<Program>> {
         let point = self.point();
         let in_use = || unmount(&point, UnmountFlags::empty()) == Err(Errno::BUSY);
@@ -240,7 +240,7 @@ impl Run {
 
 /// Runs in the process that mounts and serves.
 fn serve(request: &MountRequest, parent: Pid) -> i32 {
-    // A command that is killed leaves no mount behind.
+    // If the command is killed, it leaves no mount behind.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     if rustix::process::getppid() != Some(parent) {
         return 1;
@@ -258,7 +258,7 @@ fn serve(request: &MountRequest, parent: Pid) -> i32 {
     }
 }
 
-/// Binds the directories that many programs need, as far as the image has places for them.
+/// Binds the directories that many programs need, if the image has places for them.
 fn bind_system(root: &Path) {
     for name in OF_SYSTEM {
         let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));
@@ -300,7 +300,7 @@ impl Ending {
     }
 
     /// Waits until the descriptor is readable or its other end is closed; returns false if a signal
-    /// came first.
+    /// arrived first.
     fn wait_for(&self, descriptor: impl AsFd) -> bool {
         while self.0.load(Ordering::Relaxed) == 0 {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];

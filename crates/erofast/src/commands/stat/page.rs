@@ -138,7 +138,7 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
-/// What is known from launches, and the read-ahead for them; empty with `profile=off`.
+/// Launches learned, and the read-ahead for them; empty with `profile=off`.
 fn profile(report: &Value) -> String {
     let Some(state) = report["state"].as_str() else {
         return String::new();
