@@ -57,7 +57,7 @@ fn loom_two_that_queue_and_one_that_sleeps_lose_nothing() {
 
 #[test]
 fn loom_shutdown_of_a_shared_queue_runs_what_is_queued_and_ends_both() {
-    // Bounded as in tokio's models, since three threads have two sleeps each.
+    // Preemptions are bounded as in tokio's own models, since three threads have two sleeps each.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

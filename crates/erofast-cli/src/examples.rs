@@ -6,7 +6,7 @@ const EXAMPLES: &str = include_str!("../examples.md");
 /// One example.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Its purpose.
+    /// The purpose of the example.
     pub what: String,
     /// The command to type.
     pub command: &'static str,

@@ -17,7 +17,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// `Fine` if `good`.
+    /// Returns `Fine` if `good`, else `Faulty`.
     pub fn of(good: bool) -> Self {
         if good { Self::Fine } else { Self::Faulty }
     }

@@ -13,7 +13,7 @@ use crate::outcome::Usage;
 /// Parses the arguments of this process. Help and version are printed and end the process.
 ///
 /// # Errors
-/// [`Usage`]: one line.
+/// [`Usage`], with one line.
 pub fn parse<P: Parser>() -> anyhow::Result<P> {
     parse_from(std::env::args_os())
 }

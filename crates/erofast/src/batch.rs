@@ -47,7 +47,7 @@ pub fn batches<T>(receivers: usize) -> (BatchSender<T>, BatchReceiver<T>) {
 /// Starts up to `count` threads that run the same work, or fewer if the system refuses more.
 ///
 /// # Errors
-/// Not even one thread could be started.
+/// The system could not start even one thread.
 pub fn threads<'scope, R: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,

@@ -85,7 +85,7 @@ impl Listing {
         }
     }
 
-    /// The directory.
+    /// The directory being listed.
     pub fn directory(&self) -> &Arc<Inode> {
         &self.directory
     }

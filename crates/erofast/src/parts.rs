@@ -15,15 +15,15 @@ pub const PART: u64 = 1 << 20;
 /// A range of bytes of a file; never empty.
 #[derive(Debug)]
 pub enum Part {
-    /// Bytes to read.
+    /// Bytes that must be read.
     Data(Range<u64>),
     /// Zeros that are not stored.
     Hole(Range<u64>),
     /// Nothing is known about the file from `offset` on. This is always the last part.
     Fault {
-        /// Where the extents end.
+        /// The end of the known extents.
         offset: u64,
-        /// The reason.
+        /// Why the rest is unknown.
         error: Error,
     },
 }

@@ -18,7 +18,7 @@ pub fn mode(inode: &Inode) -> String {
     format!("{kind}{}", permissions(inode.mode))
 }
 
-/// `rwxr-xr-x`
+/// Formats permissions like `rwxr-xr-x`.
 pub fn permissions(mode: u16) -> String {
     let mut text = String::new();
     // A special bit replaces the x of its class.

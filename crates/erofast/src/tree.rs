@@ -13,7 +13,7 @@ use crate::listing::{Listing, Name};
 pub struct Entry {
     /// Path from the start of the walk, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// Its inode.
+    /// The inode of the entry.
     pub inode: Arc<Inode>,
     /// The type that the directory entry claims (0: unknown), which the inode may contradict.
     pub claimed_type: u8,
@@ -34,7 +34,7 @@ pub enum Visit {
         path: Vec<u8>,
         /// The inode, or its directory.
         nid: Nid,
-        /// The reason.
+        /// Why it cannot be reached.
         error: String,
     },
 }
@@ -81,7 +81,7 @@ pub fn walk(
 /// A directory on the way down.
 struct Frame {
     listing: Listing,
-    /// Length of its path.
+    /// Length of the directory's path.
     path: usize,
 }
 

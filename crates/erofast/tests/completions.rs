@@ -175,7 +175,7 @@ fn zsh(place: &Path, lines: &[&str]) -> Option<Vec<String>> {
     typed("zsh -f -i", &prepare, place, lines)
 }
 
-/// Every line to complete.
+/// Every line to complete in the tests.
 fn all_lines() -> Vec<(&'static str, &'static str)> {
     LINES.into_iter().chain(INSIDE).collect()
 }

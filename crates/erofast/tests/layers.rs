@@ -110,7 +110,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that may contain unsafe code, and in which files; if no file is named, in all.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("sys", &[]),
-    // Pointers of C callers.
+    // Uses pointers from C callers.
     ("liberofast", &["exports.rs", "pointers.rs"]),
 ];
 

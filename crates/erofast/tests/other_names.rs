@@ -53,7 +53,7 @@ impl Place {
         self.mount_flags().is_some()
     }
 
-    /// The options in `/proc/mounts`.
+    /// The mount's options in `/proc/mounts`.
     fn mount_flags(&self) -> Option<String> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
         let mnt = self.mnt();

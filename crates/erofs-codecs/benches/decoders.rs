@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 25;
 const BLOCKS: usize = 48;
 
-/// One block: its stream and its decoded length.
+/// One encoded block: its stream and its decoded length.
 struct Block {
     stream: Vec<u8>,
     length: usize,

@@ -13,7 +13,7 @@ const NO_MEMORY: usize = 64;
 const OUTPUT_TOO_SMALL: usize = 70;
 const INPUT_WRONG_SIZE: usize = 72;
 
-/// `ZSTD_MAGICNUMBER`.
+/// The number that every frame begins with, `ZSTD_MAGICNUMBER`.
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// One context for whole frames and prefixes.

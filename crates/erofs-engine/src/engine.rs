@@ -84,9 +84,9 @@ pub struct Engine {
     rewritten: Box<[bool]>,
     common: Arc<Common>,
     pool: Arc<PagePool>,
-    /// Decoded inodes.
+    /// The cache of decoded inodes.
     inodes: Inodes,
-    /// Windows of directories.
+    /// The cache of directories.
     directories: DirectoryCache,
     pub(crate) requests: Requests,
     policy: SyncDecompress,
@@ -214,7 +214,7 @@ impl Engine {
         workers.filter(|workers| workers.mode() == Mode::PerCpu)
     }
 
-    /// The root directory.
+    /// The number of the root directory's inode.
     pub fn root(&self) -> Nid {
         self.image().superblock().root_nid
     }
@@ -300,13 +300,13 @@ impl Engine {
         path.with_image(request, Through::ALL, look)
     }
 
-    /// See [`Reader::has_holes`].
+    /// Whether a file has holes; see [`Reader::has_holes`].
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         let has_holes = |image: Reader<'_>| image.has_holes(inode, entries);
         self.with_image(&self.waiting(), inode.nid, has_holes)
     }
 
-    /// See [`Reader::contradiction`].
+    /// Detects contradictions in a file; see [`Reader::contradiction`].
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         let contradiction = |image: Reader<'_>| image.contradiction(inode);
         self.with_image(&self.waiting(), inode.nid, contradiction)

@@ -68,7 +68,7 @@ pub enum Error {
     /// A path that is not in the image.
     #[error("{image}: {path}: {what}")]
     Path {
-        /// The image file.
+        /// The image's path.
         image: Arc<str>,
         /// The path.
         path: String,
@@ -89,9 +89,9 @@ pub enum FileFault {
     /// Its bytes could not be read from the image.
     #[error("{length} bytes at {}: {source}", place(location))]
     Fetch {
-        /// Where the bytes should have come from.
+        /// Where the bytes are stored.
         location: Location,
-        /// The number of bytes.
+        /// Number of bytes to read.
         length: u64,
         /// The system's reason.
         source: Arc<io::Error>,
@@ -101,7 +101,7 @@ pub enum FileFault {
     Decode {
         /// First byte of the file that the pcluster holds.
         logical: u64,
-        /// Where the pcluster is.
+        /// Where the pcluster is stored.
         location: Location,
         /// The codec and the reason.
         source: DecodeError,

@@ -17,7 +17,7 @@ impl<T: Send> PerThread<T> {
         Self(ThreadLocal::new())
     }
 
-    /// The calling thread's value.
+    /// Returns the calling thread's value.
     pub(crate) fn own(&self) -> &T
     where
         T: Default,

@@ -123,7 +123,7 @@ fn lock(buffer: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread's number.
+/// The ID of this thread.
 fn thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

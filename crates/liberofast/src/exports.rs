@@ -13,7 +13,7 @@ use crate::image::{Image, deliver};
 use crate::layout::{ExtentRecord, Stat, dirent_type};
 use crate::pointers::{bytes, optional_text, put, reference, text};
 
-/// `struct erofast_dirent`.
+/// An entry of a directory, `struct erofast_dirent` in C.
 #[repr(C)]
 pub struct DirentRecord {
     nid: u64,
@@ -24,7 +24,7 @@ pub struct DirentRecord {
     padding: u32,
 }
 
-/// `erofast_dirent_fn`, or NULL.
+/// The callback for entries, `erofast_dirent_fn` in C, or NULL.
 type EachEntry = Option<unsafe extern "C" fn(*const DirentRecord, *mut c_void) -> c_int>;
 
 #[unsafe(no_mangle)]

@@ -14,10 +14,10 @@ use erofs_engine::{BorrowedInode, Engine, Error, Opened, ReadContext, errno};
 use crate::failure::{ENODATA, ERANGE, Failure};
 use crate::options;
 
-/// `EROFAST_NOFOLLOW`.
+/// The flag `EROFAST_NOFOLLOW`.
 const NOFOLLOW: u32 = 1;
 
-/// `struct erofast`.
+/// An opened image, `struct erofast` in C.
 #[derive(Debug)]
 pub struct Image(Arc<Engine>);
 

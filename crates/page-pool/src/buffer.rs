@@ -1,4 +1,4 @@
-//! An owned buffer.
+//! An owned buffer of whole pages.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -21,7 +21,7 @@ pub(crate) trait Release: Send + Sync {
 /// A contiguous buffer of whole pages, returned to the pool when dropped. Its contents are
 /// unspecified until written.
 pub struct PageBuf {
-    /// `None` only inside `drop`.
+    /// The pages; `None` only inside `drop`.
     run: Option<Run>,
     length: usize,
     origin: Origin,

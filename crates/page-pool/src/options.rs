@@ -1,4 +1,4 @@
-//! Options of a pool.
+//! Options of a page pool.
 
 /// Size of a page of the pool in bytes, whatever the machine's page size is.
 pub const PAGE_SIZE: usize = 4096;

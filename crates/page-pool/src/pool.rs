@@ -18,7 +18,7 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 /// cannot serve is mapped for that request only and unmapped afterwards. The arena never shrinks or
 /// grows.
 ///
-/// Modelled in `models.rs`.
+/// The counting is modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
     /// Set at start: lines for the user.

@@ -44,7 +44,7 @@ pub(crate) enum Wanted {
     Normal { nice: i32 },
     /// Like `Normal`, with a short slice if the kernel has slices.
     Prompt { nice: i32 },
-    /// Nice -20.
+    /// The nice value -20.
     First,
     /// SCHED_FIFO 1, or else the best below it: a negative nice value and a short slice, or one of
     /// them.

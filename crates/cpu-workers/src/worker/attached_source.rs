@@ -21,7 +21,7 @@ pub(crate) struct AttachedSource {
     panics: u32,
 }
 
-/// How a wait ended.
+/// How one wait on the source ended.
 pub(crate) enum Waited {
     /// The worker should check its queue.
     Continue,

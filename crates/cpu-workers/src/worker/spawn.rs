@@ -10,7 +10,7 @@ use crate::faults::{self, FailPoint};
 use crate::priority::{self, Wanted};
 use crate::worker::thread::{Worker, current};
 
-/// A running worker.
+/// A worker with its running thread.
 pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
     /// Set at start.
@@ -105,7 +105,7 @@ fn settle(
     ready.send(Ok(tid)).is_ok()
 }
 
-/// The N of `NAME/uN`.
+/// The number N in `NAME/uN`.
 fn number(name: &str) -> usize {
     let digits = name.rsplit('u').next().unwrap_or_default();
     digits.parse().unwrap_or_default()

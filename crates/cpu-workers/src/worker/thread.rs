@@ -155,7 +155,7 @@ impl Worker {
         true
     }
 
-    /// The thread's body.
+    /// Runs the worker until its queue is closed and empty.
     pub(crate) fn run(self: &Arc<Self>) {
         self.set_current(0, 0);
         let mut source = None;

@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::files::FileArgs;
 use super::flags::{RemoteArgs, VerityArgs};
 
-/// Where an image is.
+/// The argument that says where an image is.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
     /// Image file, block device, or URL (http, https, oci)

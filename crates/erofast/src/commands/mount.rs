@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
 
-/// `erofast mount`
+/// Runs `erofast mount`.
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: image(&args.image)?,
@@ -67,7 +67,7 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
     given.chain(flags).collect()
 }
 
-/// `mount.erofast` and `mount.fuse.erofast`
+/// Runs `mount.erofast` and `mount.fuse.erofast`.
 pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: image(&args.image)?,
@@ -98,7 +98,7 @@ fn enter(namespace: &Path) -> anyhow::Result<()> {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).with_context(what)
 }
 
-/// `erofsfuse`, and the command that mount.fuse3 runs.
+/// Runs `erofsfuse`, and the command that mount.fuse3 runs.
 pub fn fuse_style() -> anyhow::Result<Outcome> {
     let args: FuseStyleArgs = parse()?;
     if args.version {
@@ -133,7 +133,7 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `erofast upgrade`
+/// Runs `erofast upgrade`.
 pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     let upgraded = match args.all {
         true => erofs_mount::upgrade_all()?,
@@ -174,7 +174,7 @@ fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `erofast umount`
+/// Runs `erofast umount`.
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
     let umount = |place: &PathBuf| erofs_mount::umount(place, args.lazy).err();
     Ok(told(args.mountpoint.iter().filter_map(umount).collect()))

@@ -166,7 +166,7 @@ impl Installed {
         Some(programs)
     }
 
-    /// Compiles a program, once.
+    /// Compiles a program, unless that was already done.
     pub fn compile(&self, source: &Path, name: &str) -> PathBuf {
         let program = self.place.path().join(name);
         let _turn = self.compiling.lock().expect("no panic");

@@ -22,7 +22,7 @@ pub struct Big {
 #[derive(Default)]
 pub struct Tree {
     inodes: BTreeMap<Vec<u8>, Printed>,
-    /// Path, errno and text.
+    /// Path, errno and text of each error.
     pub errors: Vec<(Vec<u8>, i32, String)>,
 }
 

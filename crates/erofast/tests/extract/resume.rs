@@ -72,7 +72,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         "tree: interrupted: the tree is incomplete; repeat the command with --continue to resume";
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
-    // Existing files are complete.
+    // Existing files must be complete.
     let made = || -> Vec<PathBuf> {
         let directories = entries_of(&tree);
         directories

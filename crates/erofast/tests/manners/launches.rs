@@ -32,7 +32,7 @@ fn a_launch_starts_no_companion_with_profile_off() {
     fine(&site.run(&["mount", "-o", "profile=off", "image.erofs", "mnt"]));
     let server = site.pid();
     fs::read(site.point().join("script")).unwrap();
-    // If the mount helper is woken at all, then immediately.
+    // If the mount helper is woken at all, this happens immediately.
     thread::sleep(Duration::from_secs(1));
     assert_eq!(companion_of(server), None);
     fine(&Command::new("umount").arg(site.point()).output().unwrap());

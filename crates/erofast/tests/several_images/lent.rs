@@ -23,7 +23,7 @@ fn set(path: &Path, mode: u32, owner: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("root");
 }
 
-/// Mode and owner.
+/// Returns mode and owner.
 fn shown(path: &Path) -> (u32, u32, u32) {
     let found = fs::metadata(path).expect("it is there");
     (found.mode() & 0o7777, found.uid(), found.gid())

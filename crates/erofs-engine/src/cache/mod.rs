@@ -136,7 +136,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, if cached.
     pub(crate) fn get(&self, key: &K) -> Option<Hit<K, V>> {
         let (set, tag) = self.set_of(key);
         let slots = self.slots[set].iter();

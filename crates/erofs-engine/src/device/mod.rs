@@ -108,7 +108,7 @@ impl Device {
         })
     }
 
-    /// The remote file, if it is at a URL.
+    /// The remote file, if the device is at a URL.
     pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
         match &self.storage {
             Storage::Local(_) => None,
@@ -312,7 +312,7 @@ impl Device {
         }
     }
 
-    /// Its size in bytes.
+    /// Size of the image in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }

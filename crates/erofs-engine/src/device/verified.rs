@@ -36,7 +36,7 @@ pub(crate) struct StoredDevice {
     pub(crate) metadata: MetadataCache,
 }
 
-/// A hash tree, and the device that it is read from.
+/// A hash tree, and the device that holds it.
 #[derive(Debug)]
 struct Verified {
     tree: Tree,

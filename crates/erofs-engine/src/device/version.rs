@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time in seconds and nanoseconds.
     modified: (i64, i64),
-    /// Like `modified`.
+    /// Time of the last status change, like `modified`.
     status_changed: (i64, i64),
 }
 

@@ -74,7 +74,7 @@ impl Images {
         self.numbers
     }
 
-    /// The root directories.
+    /// The root directories of all images.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Nid> {
         let roots = self.paths.iter().enumerate();
         roots.filter_map(|(number, path)| {

@@ -20,7 +20,7 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Error, FileFault};
 
-/// Maximum depth of directories that are followed, as in the longest path.
+/// Maximum depth of directories that are followed: that of the longest path.
 const DEPTH: usize = 2048;
 
 /// Maximum number of directories searched for one that its own path does not lead to.
@@ -32,7 +32,7 @@ const BATCH: usize = 64;
 /// The entry that a directory of the tree has under a name.
 enum Child {
     Absent,
-    /// Anything but a directory.
+    /// Any inode but a directory.
     File(Nid),
     Directory(Arc<MergedDirectory>),
 }

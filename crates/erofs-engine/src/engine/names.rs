@@ -1,4 +1,4 @@
-//! Directories and symlinks.
+//! Looks up names, lists directories and reads symlinks.
 
 use std::ops::ControlFlow;
 

@@ -33,7 +33,7 @@ pub struct Opened {
     pub(crate) pool: Arc<PagePool>,
     /// Memory of the cache's size, allocated as needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
-    /// `None` without workers.
+    /// The files that show the load; `None` without workers.
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
     /// Announces CPUs that are added or removed; `None` without workers.
     pub(crate) cpus: Option<SystemCpus>,

@@ -1,4 +1,4 @@
-//! Paths inside an image.
+//! Resolves paths inside an image.
 
 use std::sync::Arc;
 

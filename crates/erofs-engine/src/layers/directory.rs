@@ -39,7 +39,7 @@ pub(crate) struct Part {
 }
 
 impl MergedDirectory {
-    /// Its number.
+    /// The directory's number in the tree.
     pub(crate) fn nid(&self) -> Nid {
         self.parts[0].inode.nid
     }

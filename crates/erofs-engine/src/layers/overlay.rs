@@ -41,7 +41,7 @@ pub(crate) const METACOPY: &[u8] = b"metacopy";
 /// extended attributes come from below.
 pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
 
-/// A value of [`IMPLIED`].
+/// A value of [`IMPLIED`]: the directory is stated later.
 const EXTENDED: &[u8] = b"x";
 
 /// A value of [`IMPLIED`]: when this directory was created, the directory above was also only

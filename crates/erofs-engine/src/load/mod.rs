@@ -71,7 +71,7 @@ pub(crate) struct CpuContention {
     watch: Option<PiMutex<Watch>>,
     /// Set at start. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,
-    /// Set at most once.
+    /// Set at most once. Called when contention begins or ends.
     changed: OnceLock<OnContention>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct CpuContention {
 struct Own {
     /// How many [`Busy`] were begun and have not ended.
     busy: AtomicUsize,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: AtomicU64,
 }
 

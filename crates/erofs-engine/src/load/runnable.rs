@@ -30,7 +30,7 @@ const AFTER_REPLY: Duration = Duration::from_micros(100);
 /// processes it.
 const PER_WORK: f64 = 8.0;
 
-/// One observation.
+/// One observation of the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at_ns: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Others {
     average: f64,
     /// Number of CPUs that this process keeps busy.
     own_cpus: f64,
-    /// Replies per second.
+    /// Number of replies per second.
     rate: f64,
     many: bool,
     last: Sample,

@@ -6,7 +6,7 @@ use page_pool::{PageBuf, PagePool};
 
 use crate::read::claim::PclusterTable;
 
-/// Memory for decoded bytes.
+/// Memory for decoded bytes: the page pool and the cache's memory.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub pool: Arc<PagePool>,

@@ -130,7 +130,7 @@ pub(crate) enum Claim<'a> {
 /// The pclusters of an image.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
-    /// Hits take no lock.
+    /// Cached pclusters. Hits take no lock.
     cached: ReadCache<Key, Decoded>,
     /// Guarded by its own lock: held only for lookups, never while decoding or waiting. One entry
     /// for each pcluster that a thread is decoding.

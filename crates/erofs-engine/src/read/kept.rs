@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
 
-    /// Decoded bytes in memory.
+    /// A sink and source that keeps decoded bytes in memory.
     #[derive(Debug, Default)]
     struct Kept(Mutex<HashMap<u128, Vec<u8>>>);
 

@@ -41,7 +41,7 @@ use crate::{Error, FileFault};
 pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
-    /// Its number among the tree's images; 0 is the top one.
+    /// The image's number among the tree's images; 0 is the top one.
     pub number: usize,
     pub image: Image,
     /// The inode whose content holds other inodes.

@@ -16,7 +16,7 @@ const BYTES: [u8; 4] = [1, 2, 3, 4];
 /// How the decoding reader ends its lease.
 #[derive(Clone, Copy)]
 enum Ending {
-    /// The bytes are cached.
+    /// The bytes are put into the cache.
     Cache,
     /// The bytes were decoded directly into the reader's buffer.
     Direct,

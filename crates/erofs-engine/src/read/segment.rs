@@ -9,11 +9,11 @@ use crate::read::claim::PclusterInFlight;
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]
 pub(crate) struct Segment<'a> {
-    /// First byte of the file that the pcluster decodes to.
+    /// The first wanted byte, relative to `logical`.
     pub logical: u64,
     /// First wanted byte, relative to `logical`.
     pub from: usize,
-    /// The reader's bytes.
+    /// The reader's bytes to fill.
     pub out: &'a mut [u8],
     /// Where and how the extent's bytes are stored.
     pub pcluster: Pcluster,

@@ -55,7 +55,7 @@ impl Exceeded {
     }
 }
 
-/// Limits of a request.
+/// The budget of a request.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     steps: u64,
@@ -73,7 +73,7 @@ impl Limits {
     }
 }
 
-/// The calling thread.
+/// The kind of thread that makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadContext {
     /// A worker, which decompresses its own requests.

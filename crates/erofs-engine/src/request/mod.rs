@@ -20,17 +20,17 @@ const REMEMBERED: u64 = 1024;
 /// Identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RequestKey {
-    /// An inode itself.
+    /// Reading the inode itself.
     Inode(Nid),
-    /// Names of a directory.
+    /// Looking up names in a directory.
     Lookup(Nid),
-    /// The entries of a directory from a position on.
+    /// Listing a directory from a position on.
     List(Nid, u64),
-    /// Content from a byte on.
+    /// Reading content from a byte on.
     Read(Nid, u64),
-    /// Extended attributes.
+    /// Reading extended attributes.
     Xattrs(Nid),
-    /// The extent of a byte.
+    /// Finding the extent of a byte.
     Extent(Nid, u64),
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// A SHA-256 sum.
+/// The SHA-256 sum of a file.
 pub type Sum = [u8; 32];
 
 /// The expected content of an image's files: sums by path, without a leading slash or `./`.

@@ -32,7 +32,7 @@ pub struct Report {
     /// Faults and oddities that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Present with `--manifest`.
+    /// The comparison, with `--manifest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Compared>,
 }

@@ -44,7 +44,7 @@ pub struct Walk<'a> {
     found: &'a Found,
     content: &'a Content,
     pub report: Report,
-    /// Sums of files not yet found.
+    /// Sums of listed files that have not been found yet.
     manifest: Option<Manifest>,
     /// Names found for each inode that is not a directory, and its link count.
     links: HashMap<Nid, (u32, u32, Box<[u8]>)>,

@@ -18,7 +18,7 @@ use crate::commands::extract::{self, Keep, Replace};
 use crate::commands::info::each_extent;
 use crate::tree::{self, Visit};
 
-/// Levels of messages.
+/// The message levels that include warnings, and the outcome.
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 

@@ -1,6 +1,6 @@
-//! `fsck.erofs` and `dump.erofs`: this program under names that erofs-utils uses. Options, exit
-//! statuses and the lines that scripts read are those of version 1.9; checking and extracting are
-//! this program's own.
+//! `fsck.erofs` and `dump.erofs`: this program under the names of two erofs-utils programs.
+//! Options, exit statuses and the lines that scripts read are those of version 1.9; checking and
+//! extracting are this program's own.
 
 mod dump;
 mod fsck;

@@ -1,4 +1,4 @@
-//! `dump.erofs -s`: the superblock.
+//! `dump.erofs -s`: prints the superblock.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use erofs_engine::erofs_format::{Algorithm, Image};
 use crate::commands::info::uuid;
 use crate::text;
 
-/// `COMPR_CFGS` of `feature_incompat`.
+/// The bit `COMPR_CFGS` of `feature_incompat`.
 const CONFIGS: u32 = 0x2;
 
 /// Names of `feature_compat`, by bit.

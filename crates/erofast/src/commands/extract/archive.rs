@@ -51,7 +51,7 @@ struct Current {
     failed: bool,
 }
 
-/// The writing end.
+/// The writing end of a stream.
 pub struct Archive<'a, W> {
     out: W,
     journal: &'a Journal,
@@ -61,7 +61,7 @@ pub struct Archive<'a, W> {
 }
 
 impl<'a, W: Write> Archive<'a, W> {
-    /// An empty archive.
+    /// Creates an empty archive.
     pub fn new(out: W, journal: &'a Journal) -> Self {
         Self {
             out,

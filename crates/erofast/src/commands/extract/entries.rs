@@ -30,7 +30,7 @@ pub enum Step {
 /// Whether to continue with the contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Continue.
+    /// Continue with the contents.
     Continue,
     /// The directory does not exist.
     SkipContent,

@@ -56,7 +56,7 @@ pub struct Failure {
     error: String,
 }
 
-/// One kind of loss.
+/// One kind of lost metadata.
 #[derive(Clone, Debug, Serialize)]
 pub struct NotKept {
     entries: u64,

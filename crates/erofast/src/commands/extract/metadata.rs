@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 use super::journal::Journal;
 use super::target::Keep;
 
-/// Setuid and setgid.
+/// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
 /// A handle on something that was created.

@@ -79,7 +79,7 @@ impl<'a> OutFile<'a> {
     }
 }
 
-/// One thread's writer.
+/// A writer, used by one thread.
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,

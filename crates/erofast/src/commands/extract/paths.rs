@@ -58,7 +58,7 @@ impl Paths {
         Some(id)
     }
 
-    /// The whole path.
+    /// Returns the whole path.
     pub fn path(&self, id: PathId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut next = Some(id);

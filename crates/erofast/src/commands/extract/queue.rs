@@ -14,7 +14,7 @@ use super::outfile::OutFile;
 use crate::batch::BatchReceiver;
 use crate::parts::PART;
 
-/// Something to create that is not a directory: its path, and its inode.
+/// The path and inode of an entry to create, other than a directory.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
 /// Whether several threads may write the file, which is then sent in a separate batch.

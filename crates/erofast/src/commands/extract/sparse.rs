@@ -56,7 +56,7 @@ fn left_out(hole: &Range<u64>, holes: &mut usize) -> Range<u64> {
     inner
 }
 
-/// Merges adjacent holes.
+/// Merges adjacent holes of a file.
 fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
     let mut parts = parts.peekable();
     std::iter::from_fn(move || {
@@ -113,12 +113,12 @@ impl Map {
         }
     }
 
-    /// Whether something is left out.
+    /// Whether the map leaves out any hole.
     pub fn has_holes(&self) -> bool {
         self.has_holes
     }
 
-    /// Bytes of data.
+    /// Number of bytes of data.
     pub fn data_bytes(&self) -> u64 {
         self.data.iter().map(|range| range.end - range.start).sum()
     }

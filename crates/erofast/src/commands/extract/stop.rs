@@ -4,7 +4,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by all threads.
+/// Whether and why an extraction must stop; shared by all threads.
 #[derive(Debug)]
 pub struct Stop<'a> {
     /// Set by Ctrl-C.

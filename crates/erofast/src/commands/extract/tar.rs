@@ -189,7 +189,7 @@ fn decimal_time(seconds: i64, nanoseconds: u32) -> String {
     format!("{sign}{seconds}.{nanoseconds:09}")
 }
 
-/// Numbers of a header.
+/// Numeric fields of a header.
 #[derive(Debug, Default)]
 struct Fields {
     mode: u16,

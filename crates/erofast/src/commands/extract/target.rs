@@ -43,7 +43,7 @@ pub enum Replace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     pub owner: bool,
-    /// Bits of the permissions.
+    /// Mask of the permission bits that entries receive.
     pub permissions: u16,
     pub xattrs: bool,
 }

@@ -19,7 +19,7 @@ const ROWS: usize = 1 << 20;
 /// Maximum number of owners listed for a block.
 const OWNERS: usize = 10_000;
 
-/// One extent, as it is printed.
+/// One extent, as printed.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// First byte in the file, and the number of bytes.
@@ -118,7 +118,7 @@ pub fn each(
     Ok(())
 }
 
-/// `info --extents PATH`
+/// Runs `info --extents PATH`.
 pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
     let (path, inode) = glob::resolve(engine, path, false)?;
     let path = text::name(&path);
@@ -186,10 +186,10 @@ fn has_data(inode: &Inode) -> bool {
     )
 }
 
-/// An owner of bytes in a block.
+/// A file or structure that owns bytes in a block.
 #[derive(Debug, Serialize)]
 struct Owner {
-    /// `superblock`, `inode` or `data`.
+    /// The kind of owner: `superblock`, `inode` or `data`.
     what: &'static str,
     #[serde(flatten)]
     path: Option<EntryPath>,
@@ -208,7 +208,7 @@ struct Block {
     owners: Vec<Owner>,
 }
 
-/// `info --block N`: which files own the bytes in a block of the image itself.
+/// Runs `info --block N`, which finds the owners of the bytes in a block of the image itself.
 pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     let superblock = engine.image().superblock();
     let size = u64::from(superblock.block_size);

@@ -60,7 +60,7 @@ struct Report {
     unreadable: u64,
 }
 
-/// One of several images.
+/// One of several images of a tree.
 #[derive(Debug, Serialize)]
 struct Layer {
     image: String,
@@ -89,7 +89,7 @@ struct Extents {
     count: u64,
     /// Bytes in the image; a pcluster shared by several extents counts for each of them.
     stored_bytes: u64,
-    /// Bytes of files.
+    /// Bytes of content in these extents.
     bytes: u64,
 }
 

@@ -92,7 +92,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// A profile learned here.
+    /// Creates the entry for a profile that was learned here.
     pub(super) fn here((path, learned): (PathBuf, anyhow::Result<Learned>)) -> Self {
         Self {
             origin: is_ours(&path).then_some("here"),

@@ -225,7 +225,8 @@ impl Run {
     fn end(self) -> anyhow::Result<Vec<Program>> {
         let point = self.point();
         let in_use = || unmount(&point, UnmountFlags::empty()) == Err(Errno::BUSY);
-        // In use by a mount inside it, or by background processes that the command left behind.
+        // The mount is in use by a mount inside it, or by background processes that the command
+        // left behind.
         if in_use() && (unmount(&point, UnmountFlags::DETACH).is_err() || self.outlives()) {
             let _ = kill_process(self.helper, Signal::TERM);
         }

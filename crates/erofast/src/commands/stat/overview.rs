@@ -1,4 +1,4 @@
-//! All mounts, one line each.
+//! Prints all mounts, one line each.
 
 use erofast_cli::units;
 use erofs_mount::text;

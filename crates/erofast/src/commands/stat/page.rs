@@ -74,7 +74,7 @@ const STATE: &[Line] = lines! {
          {/cache/hits+/cache/misses:lookup} hit";
 };
 
-/// Lines for one URL.
+/// Lines about a URL.
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
