@@ -22,7 +22,7 @@ pub fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// This thread's standard output, whose errors name it.
+/// This thread's standard output; errors of writing name it.
 #[derive(Debug)]
 pub struct Stdout(StdoutLock<'static>);
 

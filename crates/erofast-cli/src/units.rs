@@ -29,7 +29,7 @@ pub fn time(nanoseconds: f64) -> String {
     format!("{value:.1} s")
 }
 
-/// The age of something in its two largest units.
+/// An age in its two largest units.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

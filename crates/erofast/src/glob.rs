@@ -23,7 +23,7 @@ pub struct Found {
     pub path: Vec<u8>,
     /// The inode, or why it cannot be read.
     pub inode: anyhow::Result<Arc<Inode>>,
-    /// Whether it was found by a pattern.
+    /// Whether the entry was found by a pattern.
     pub by_pattern: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Parts<'a> {
     inode: Arc<Inode>,
     /// Extents gathered for the next part.
     gathered: Range<u64>,
-    /// Whether they are uncompressed, so that they may be divided anywhere.
+    /// Whether the gathered extents are uncompressed, so that they may be divided anywhere.
     plain: bool,
     /// The next part to return.
     held: Option<Part>,

@@ -109,7 +109,7 @@ impl Engine {
     /// The second half of [`open`](Self::open): reads the opened files, and starts the threads.
     ///
     /// # Errors
-    /// As for `open`.
+    /// The same errors as for `open`.
     pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
         let Opened {
             options,
@@ -482,7 +482,7 @@ impl Engine {
         sink: &dyn DecodedSink,
     ) -> Result<(), Error> {
         let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
-        // In this case its content is not the file.
+        // With a sink, this buffer is not filled with the file's content.
         let mut out = vec![0; (range.end - range.start) as usize];
         let mut reader = self.file(&request, inode);
         reader.file.sink = Some(sink);

@@ -72,10 +72,10 @@ const HIPRI: &[(&str, Hipri)] = &[
 /// Whether the calling thread decompresses (the kernel's `sync_decompress`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncDecompress {
-    /// It decompresses synchronous reads; workers decompress read-ahead.
+    /// The caller decompresses synchronous reads; workers decompress read-ahead.
     #[default]
     Auto,
-    /// Like `Auto`, but it also decompresses read-ahead of at most 12 KiB.
+    /// Like `Auto`, but the caller also decompresses read-ahead of at most 12 KiB.
     On,
     /// Workers decompress everything.
     Off,

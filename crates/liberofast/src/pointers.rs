@@ -24,7 +24,7 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Fail
 /// The bytes of a C string; NULL stands for the empty string.
 ///
 /// # Safety
-/// As for [`text`].
+/// The same requirements as for [`text`].
 pub unsafe fn optional_text<'a>(list: *const c_char) -> &'a [u8] {
     // SAFETY: the caller guarantees what `text` requires.
     unsafe { text(list, "") }.unwrap_or_default()

@@ -1,6 +1,7 @@
 //! A distribution of times, recorded with three plain additions.
 //!
-//! It is finer than the other histograms of the workspace, because `stat` reports its percentiles.
+//! This histogram is finer than the others of the workspace, because `stat` reports its
+//! percentiles.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -140,7 +140,8 @@ impl Device {
         layers.iter().map(|layer| layer.url().into()).collect()
     }
 
-    /// Whether it is the image that a registry's tag or digest names, and not one of its layers.
+    /// Whether the device is the image that a registry's tag or digest names, and not one of its
+    /// layers.
     pub(crate) fn is_image_of_registry(&self) -> bool {
         remote::is_image_of_registry(&self.path)
     }

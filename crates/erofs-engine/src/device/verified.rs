@@ -190,7 +190,7 @@ impl StoredDevice {
         self.device.prefetch(ranges);
     }
 
-    /// Whether it is the image that a tag or a digest in a registry names.
+    /// Whether the device is the image that a tag or a digest in a registry names.
     pub(crate) fn is_image_of_registry(&self) -> bool {
         self.device.is_image_of_registry()
     }
@@ -201,7 +201,7 @@ impl StoredDevice {
             .filter_map(|device| Some((device.name(), device.remote()?)))
     }
 
-    /// How its files differ from those that were opened.
+    /// How the device's files differ from those that were opened.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         self.files().filter_map(|device| device.change())
     }

@@ -69,7 +69,7 @@ impl Opened {
     /// Like [`new`](Self::new), but opens files by calling `open` with their paths.
     ///
     /// # Errors
-    /// As for `new`.
+    /// The same errors as for `new`.
     pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }

@@ -1,8 +1,8 @@
 //! Decoded bytes kept outside the engine, and used instead of decoding again.
 //!
-//! They belong to stored bytes, not to a location in an image: the key is a hash of the stored
-//! bytes. They are therefore right wherever the same stored bytes occur, and are never used for
-//! others.
+//! Decoded bytes belong to stored bytes, not to a location in an image: their key is a hash of the
+//! stored bytes. They are therefore right wherever the same stored bytes occur, and are never used
+//! for others.
 
 use std::fmt;
 

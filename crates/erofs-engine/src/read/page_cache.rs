@@ -18,8 +18,8 @@ pub(crate) const SMALL_READ: usize = 64 << 10;
 
 /// Writes decoded bytes into the page cache of the engine's caller (for FUSE: `FUSE_NOTIFY_STORE`).
 pub trait PageCacheWriter: Send + Sync + Debug {
-    /// Whether it currently accepts `bytes` more bytes of a file. If not, the read is served as if
-    /// there were no writer.
+    /// Whether the page cache currently accepts `bytes` more bytes of a file. If not, the read is
+    /// served as if there were no writer.
     fn has_room(&self, file: Nid, bytes: usize) -> bool;
 
     /// Whether small reads of a file are at random places, so that the bytes around them are not

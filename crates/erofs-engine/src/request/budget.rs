@@ -98,11 +98,11 @@ struct Spent {
 /// Whether a request may become heavy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It is not heavy.
+    /// The request is not heavy.
     Open,
-    /// It is the only heavy request.
+    /// The request is the only heavy one.
     Taken,
-    /// It works for another thread's request.
+    /// The request works for another thread's request.
     Helps,
 }
 
@@ -184,7 +184,7 @@ impl Spent {
         self.pause(control);
     }
 
-    /// Whether it has used more than half of its budget.
+    /// Whether the request has used more than half of its budget.
     fn is_heavy(&self) -> bool {
         self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
     }

@@ -72,7 +72,7 @@ fn refuse_without_directory(args: &FsckArgs, directory: Option<&Path>) -> anyhow
     Err(Usage(needs.to_owned()).into())
 }
 
-/// Faults are errors, oddities warnings.
+/// Reports faults as errors, and oddities as warnings.
 fn check(args: &FsckArgs, engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<bool> {
     let content = if args.xattr_inode_digest {
         let name = engine.image().digest_xattr();

@@ -153,7 +153,8 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// Completes a member: pads a truncated one with zeros to its size, and any to a whole block.
+    /// Completes a member: pads a truncated one with zeros to its size, and every member to a whole
+    /// block.
     fn end_member(&mut self) -> io::Result<()> {
         let Some(mut current) = self.current.take() else {
             return Ok(());
