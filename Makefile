@@ -1,9 +1,9 @@
-# erofast: `make demo` shows what it is for, `make test` proves that it works, `make help` lists the rest.
-# Both begin with `make setup`, which installs what is missing as root and names it otherwise;
-# everything is built with --locked.
+# erofast: `make demo` shows what it is for, `make test` proves that it works, `make help` lists the
+# rest. Both begin with `make setup`, which as root installs missing requirements, and otherwise
+# names them; everything is built with --locked.
 
 CARGO ?= cargo
-# Where cargo puts what it builds.
+# Where cargo puts the programs.
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: demo test check ci build setup lint doc models rest bench fuzz fuzz-changed dist deb static initramfs install uninstall help
@@ -11,7 +11,7 @@ RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 demo: setup ## shows what erofast is for
 	scripts/demo
 
-# The order puts the quick verdicts first; the last line is "N passed, N failed, N skipped".
+# Quick checks come first; the last line is "N passed, N failed, N skipped".
 test: setup lint doc ## formatting, clippy, documentation, all tests
 	scripts/test
 
@@ -20,8 +20,8 @@ check: ## between edits: formatting, clippy, quick tests of the crates that diff
 
 ci: setup rest fuzz-changed models ## what continuous integration runs before `make test`
 
-# Each target for four seconds where fuzz/ or its oracles differ from main. Clippy compiles the
-# targets and the tests replay what they found, always.
+# Runs each target for four seconds if fuzz/ or its oracles differ from main. Clippy always compiles
+# the targets, and tests always replay their findings.
 fuzz-changed: ## fuzz targets, where they or what they call differ from main
 	@changed=$$(scripts/changed) && if echo "$$changed" | grep -qE '^(fuzz|crates/erofs-oracles)/'; then fuzz/run 4; \
 	else echo "left out: fuzzing, since neither fuzz/ nor crates/erofs-oracles differs from main"; fi
@@ -46,9 +46,10 @@ lint: ## formatting and clippy
 doc: ## the documentation of the crates
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
-# Packages and programs for others; see docs/building.md. They land in target/dist. `make dist` makes all
-# of them and starts each, and is what a release is made of. Parts: deb, static (of the CPUs in STATIC),
-# initramfs (a program that only mounts, of the CPU in INITRAMFS; recipes are in contrib/initramfs).
+# Packages and programs for others, in target/dist; see docs/building.md. `make dist` builds all of
+# them and starts each; releases are made from it. Parts: deb, static (for the CPUs in STATIC),
+# initramfs (a program that only mounts, for the CPU in INITRAMFS; recipes are in
+# contrib/initramfs).
 dist: ## what a release is made of: packages and programs, each started
 	scripts/setup-dist
 	scripts/dist
@@ -56,11 +57,12 @@ dist: ## what a release is made of: packages and programs, each started
 deb static initramfs: ## parts of it
 	scripts/dist $@
 
-# Without a package: programs, C library, mount helpers, man pages, completions, pages and units below
-# $(PREFIX); DESTDIR goes in front. `make uninstall` with the same variables removes the same files.
+# Installs without a package: programs, C library, mount helpers, man pages, completions, pages and
+# units below $(PREFIX), with DESTDIR in front. `make uninstall` with the same variables removes the
+# same files.
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Where root has no Rust, what `make build` built is installed as it is.
+# If root has no Rust, the existing result of `make build` is installed.
 install: ## below PREFIX (/usr/local)
 	@if command -v $(CARGO) >/dev/null; then $(MAKE) build; \
 	elif test -s $(RELEASE)/third-party-licences; then echo "install: no $(CARGO) in PATH: installing what make build built"; \

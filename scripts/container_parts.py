@@ -1,4 +1,4 @@
-"""What measure-containers and measure-pods have in common: a registry, and programs that run."""
+"""Code shared by measure-containers and measure-pods: a registry, and running programs."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def require(*programs):
-    """Ends the script with one line if it cannot work here."""
+    """Ends the script with one line if it cannot run on this machine."""
     name = os.path.basename(sys.argv[0])
     if os.geteuid() != 0:
         sys.exit(f"{name}: needs root")
@@ -84,7 +84,7 @@ class Registry:
 
 
 def clean(place):
-    """Unmounts what is below a place, and removes it."""
+    """Unmounts everything below a directory, and removes it."""
     table = pathlib.Path("/proc/self/mounts").read_text().splitlines()
     points = [line.split()[1] for line in table if line.split()[1].startswith(f"{place}/")]
     for point in reversed(points):

@@ -1,8 +1,8 @@
 //! The `--version` text of both programs: the version, and the commit they were built from.
 //!
-//! In a clone git knows the commit, in a source tarball the file `packaging/commit`; elsewhere none
-//! is shown. Debug builds say that they are debug builds: with the commit in it, they would be
-//! compiled again after each commit.
+//! In a clone the commit comes from git, in a source tarball from the file `packaging/commit`;
+//! elsewhere none is shown. Debug builds show that they are debug builds instead: the commit would
+//! cause a rebuild after every commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,10 +38,10 @@ fn commit() -> Option<String> {
     of_clone(&root).or_else(|| of_tarball(&root))
 }
 
-/// The commit, with a mark if there are uncommitted changes. Git is asked again after each commit
-/// and each change of a source.
+/// The commit, marked if there are uncommitted changes. Git runs again after each commit and each
+/// change to a source.
 fn of_clone(root: &Path) -> Option<String> {
-    // Another repository around an unpacked tarball knows nothing about it.
+    // A repository that contains an unpacked tarball has another commit.
     root.join(".git").exists().then_some(())?;
     let commit = git(root, &["rev-parse", "HEAD"])?;
     watch(root)?;
@@ -53,7 +53,7 @@ fn of_clone(root: &Path) -> Option<String> {
 }
 
 fn watch(root: &Path) -> Option<()> {
-    // The log of HEAD grows with each commit; no other file is certain to be written then.
+    // Every commit appends to the log of HEAD; no other file is certain to change.
     let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
     let crates = root.join("crates").read_dir().ok()?.flatten();
     let sources =
@@ -63,7 +63,7 @@ fn watch(root: &Path) -> Option<()> {
         root.join("Cargo.toml"),
         root.join("Cargo.lock"),
     ];
-    // Cargo takes a missing path for one that has changed.
+    // Cargo treats a missing path as changed.
     for path in sources.chain(others).filter(|path| path.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());
     }

@@ -1,7 +1,7 @@
-//! From queueing to start, for a worker that sleeps: `cargo bench -p cpu-workers`.
+//! The time from queueing to start, for a sleeping worker: `cargo bench -p cpu-workers`.
 //!
 //! The queueing thread is pinned to the first CPU, which gives `same CPU` and `other CPU` a
-//! meaning. The ways are interleaved so that a busy moment affects all of them alike. The last
+//! meaning. The variants are interleaved so that a busy moment affects all of them alike. The last
 //! figure is the cost of a push to a worker that is awake.
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 impl Way {
-    /// One job for a worker that has had time to fall asleep.
+    /// Queues one job for a worker that has had time to fall asleep.
     fn round(&mut self) {
         std::thread::sleep(Duration::from_micros(100));
         let (sender, receiver) = channel();
@@ -86,7 +86,7 @@ impl Way {
         );
     }
 
-    /// Queueing behind a job that runs: no wake-up.
+    /// Measures queueing behind a running job, which needs no wake-up.
     fn print_push(&self) {
         let (open, gate) = channel::<()>();
         self.workers

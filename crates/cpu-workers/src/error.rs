@@ -9,7 +9,7 @@ pub enum Error {
     /// Not enough memory for the table of slots.
     #[error("no memory for the worker slots of {cpus} CPUs")]
     SlotTable {
-        /// Possible CPUs.
+        /// Number of possible CPUs.
         cpus: usize,
     },
     /// The set of CPUs cannot be read.
@@ -18,17 +18,17 @@ pub enum Error {
     /// No thread of the unbound pool could be created.
     #[error("cannot create any of the {threads} threads of the unbound pool: {source}")]
     UnboundPool {
-        /// Threads requested.
+        /// Number of threads requested.
         threads: usize,
-        /// The system's error for the first one.
+        /// The system's error for the first thread.
         source: io::Error,
     },
-    /// No worker has an event source now.
+    /// No worker has an event source.
     #[error("none of the {workers} workers could open its source: {source}")]
     Attach {
         /// Number of workers that tried.
         workers: usize,
-        /// The error of the first of them.
+        /// The first worker's error.
         source: io::Error,
     },
     /// A worker would have to wait for itself.

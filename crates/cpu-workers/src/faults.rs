@@ -1,5 +1,5 @@
-//! Fail points of start-up, so that tests can make each step fail. A test sets them for its own
-//! thread; threads created by that thread inherit them.
+//! Fail points of start-up, with which tests make each step fail. A test sets them for its own
+//! thread, and threads that this thread creates inherit them.
 
 #[cfg(test)]
 use std::cell::RefCell;
@@ -25,7 +25,7 @@ pub(crate) enum FailPoint {
 #[cfg(test)]
 thread_local!(static POINTS: RefCell<Arc<Mutex<HashSet<FailPoint>>>> = RefCell::default());
 
-/// Never fails outside of tests.
+/// Never fails outside tests.
 #[cfg(not(test))]
 pub(crate) fn check(_point: FailPoint) -> io::Result<()> {
     Ok(())
@@ -54,7 +54,7 @@ pub(crate) fn inherited(body: impl FnOnce() + Send) -> impl FnOnce() + Send {
     }
 }
 
-/// Makes these points fail on the calling thread from now on.
+/// Makes these points fail on the calling thread.
 #[cfg(all(test, not(feature = "loom")))]
 pub(crate) fn fail_at(points: &[FailPoint]) {
     let points = points.iter().copied().collect();

@@ -16,14 +16,14 @@
 //!   and no balancing: the caller chooses the CPU.
 //! * Every CPU that is online and in the process's cpuset has a worker `NAME/N`. If that worker
 //!   cannot be created, its slot stays empty, and the unbound pool (`NAME/uN`) takes its jobs.
-//! * [`Priority::High`] is SCHED_FIFO 1; if refused, the lowest nice value that is allowed and a
-//!   slice of 100 us; [`Workers::notices`] reports what was refused and why.
+//! * [`Priority::High`] is SCHED_FIFO 1; if that is refused, it is the lowest nice value allowed
+//!   and a slice of 100 us. [`Workers::notices`] reports what was refused and why.
 //! * [`Workers::check_cpus`] follows CPU hotplug and changes of the cpuset; no queued job is lost.
 //! * A worker can sleep on an [`EventSource`] in addition to its queue: a request that arrives
 //!   there is served with one wake-up.
 //!
 //! Modules: `worker` (one thread), `topology` (all pinned threads), `priority` and `stats`;
-//! `workers.rs` joins them.
+//! `workers.rs` combines them.
 //!
 //! Queue, parker and slots are modelled under loom: `cargo test -p cpu-workers --features loom
 //! --lib loom_`. One test takes CPU 1 of the machine offline for a moment; it needs root and

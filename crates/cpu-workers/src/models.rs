@@ -3,7 +3,8 @@
 //!
 //! `cargo test -p cpu-workers --features loom --lib loom_`
 //!
-//! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled job as a wrong count.
+//! A lost wake-up appears as a deadlock, which loom reports; a lost or doubled job as a wrong
+//! count.
 
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ fn loom_two_that_queue_and_one_that_sleeps_lose_nothing() {
 
 #[test]
 fn loom_shutdown_of_a_shared_queue_runs_what_is_queued_and_ends_both() {
-    // Bounded as tokio bounds its own models, since there are three threads with two sleeps each.
+    // Preemptions are bounded as in tokio's own models, since three threads have two sleeps each.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -125,8 +126,8 @@ fn loom_of_two_that_publish_one_wins_and_the_other_gets_its_worker_back() {
     });
 }
 
-/// A source that sleeps on an eventfd: the kernel counts under a lock, and a sleep ends at once if
-/// the count is not zero.
+/// A source that sleeps on an eventfd: the kernel counts under a lock, and a sleep ends immediately
+/// if the count is not zero.
 struct Bell {
     rung: Mutex<bool>,
     sleeper: Arc<Parker>,
@@ -229,8 +230,8 @@ fn loom_sources_that_close_before_a_shared_queue_leave_no_thread_asleep() {
     });
 }
 
-/// Sleeps as a worker does: on the source until it closes, which any wake-up makes it do; then on
-/// the token, unless that wake-up was meant for this thread.
+/// Sleeps as a worker does: on the source until it closes, which any wake-up causes; then on the
+/// token, unless that wake-up was meant for this thread.
 fn behind_a_source_that_closes(queue: &Queue, bell: &Arc<Bell>) -> usize {
     let me = Parker::new();
     let (mut sum, mut source) = (0, Some(bell));

@@ -1,5 +1,5 @@
-//! The primitives that the queue, the parker and the slots are built on, with priority inheritance.
-//! With the feature `loom` they are the ones that the models in `models.rs` can replay.
+//! The primitives of the queue, the parker and the slots, with priority inheritance. With the
+//! feature `loom` they are the ones that the models in `models.rs` can replay.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{
@@ -27,7 +27,7 @@ pub(crate) fn wait<'m, T>(changed: &Condvar, guard: MutexGuard<'m, T>) -> MutexG
 }
 
 /// Jobs run outside all locks and their panics are caught, so a poisoned lock would mean a panic
-/// between two statements that cannot panic. The data is intact in any case.
+/// between two statements that cannot panic. In any case the data is intact.
 #[cfg(feature = "loom")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

@@ -1,15 +1,15 @@
-//! The set of workers: start-up, shut-down (its mirror), and the public interface.
+//! The set of workers: start-up, shut-down (in reverse order), and the public interface.
 //!
 //! Start-up: 1. empty slots for all possible CPUs. 2. the unbound pool, which creates its threads
-//! when jobs come, unless it is the only pool. 3. pinned workers for the usable CPUs. A step that
-//! fails undoes those before it.
+//! when jobs arrive, unless it is the only pool. 3. pinned workers for the usable CPUs. A step that
+//! fails undoes the previous ones.
 //!
 //! Shut-down, so that no job is lost:
-//! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns at once.
-//! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run what is
-//!    queued, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
-//! 3. The unbound pool's queue is closed; its threads run what is queued and are joined. Jobs
-//!    queued meanwhile or later run on the thread that queues them.
+//! 1. Only the first caller proceeds; any other waits for it or, on a worker, returns immediately.
+//! 2. The slots are emptied for good and the pinned workers' queues closed; the workers run the
+//!    queued jobs, drop their sources and are joined. Jobs queued meanwhile go to the unbound pool.
+//! 3. The unbound pool's queue is closed; its threads run the queued jobs and are joined. Jobs
+//!    queued from now on run on the thread that queues them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,36 +41,37 @@ use sys::clock::now_ns;
 pub struct Workers {
     /// Set at start.
     mode: Mode,
-    /// Set at start: the requested priority.
+    /// Set at start. The requested priority.
     priority: Priority,
-    /// Set at start: the nice value of normal priority.
+    /// Set at start. The nice value of normal priority.
     base_nice: i32,
     /// Set at start.
     cpus: Arc<dyn Cpus>,
     topology: Arc<Topology>,
     unbound: UnboundPool,
     notices: Arc<Notices>,
-    /// Guarded by its own lock: threads outside the pool that have the pinned workers' priority,
+    /// Guarded by its own lock. Threads outside the pool that have the pinned workers' priority,
     /// with their IDs. Taken outside the topology's locks.
     followers: PiMutex<Vec<(i32, Arc<ThreadPriority>)>>,
-    /// Guarded by its own lock: held from the decision on a priority until all threads have it, so
-    /// that the later decision prevails. Serving threads take it, so it inherits priorities.
+    /// Guarded by its own lock, which is held from the decision on a priority until all threads
+    /// have it, so that the later decision prevails. Serving threads take it, so it inherits
+    /// priorities.
     flip: PiMutex<()>,
-    /// Atomic: shutdown has begun.
+    /// Atomic. Whether shutdown has begun.
     ending: AtomicBool,
-    /// Guarded by its own lock: held during shutdown.
+    /// Guarded by its own lock, which is held during shutdown.
     ended: Mutex<()>,
 }
 
 impl Workers {
     /// Creates the unbound pool and the pinned workers. A worker that cannot be created and a
-    /// priority that is refused are notices, not errors.
+    /// priority that is refused cause notices, not errors.
     pub fn start(options: WorkerOptions) -> Result<Arc<Workers>, Error> {
         let cpus = SystemCpus::new().map_err(Error::Cpus)?;
         Workers::start_on(options, Arc::new(cpus))
     }
 
-    /// Like [`start`](Self::start), on other CPUs than the machine's, for tests.
+    /// Like [`start`](Self::start), but on `cpus` instead of the machine's CPUs, for tests.
     pub fn start_on(options: WorkerOptions, cpus: Arc<dyn Cpus>) -> Result<Arc<Workers>, Error> {
         let notices = Arc::new(Notices::default());
         let base_nice = priority::nice_of(priority::own_tid()).unwrap_or(0);
@@ -85,7 +86,7 @@ impl Workers {
         let topology = Arc::new(topology);
         let usable = cpus.usable().map_err(Error::Cpus)?.len();
         let most = options.unbound_threads.unwrap_or(usable);
-        // From here on the parts end themselves if a later step fails: see Drop.
+        // If a later step fails, the parts created so far end themselves: see Drop.
         let workers = Workers {
             mode: options.mode,
             priority: options.priority,
@@ -110,16 +111,16 @@ impl Workers {
         Ok(Arc::new(workers))
     }
 
-    /// Queues a job at the worker of `cpu`, or at the unbound pool (`None`, or an empty slot).
-    /// Never waits for a job and never loses one: after shutdown, and if no thread can be created
-    /// for it, it runs on the caller's thread.
+    /// Queues a job at the worker of `cpu`, or at the unbound pool (for `None`, or an empty slot).
+    /// Never waits for a job and never loses one: after shutdown, or if no thread can be created
+    /// for it, the job runs on the caller's thread.
     pub fn queue(&self, cpu: Option<usize>, job: Job) {
         let queued = Queued {
             job,
             queued_ns: now_ns(),
         };
         let rejected = match cpu {
-            // Decided and queued while the worker stays published.
+            // Chosen and queued while the worker stays published.
             Some(cpu) => self.topology.read(cpu, |worker| match worker {
                 Some(running) => running.worker.push(queued).err(),
                 None => Some(queued),
@@ -147,27 +148,27 @@ impl Workers {
         }
     }
 
-    /// The worker of the calling thread, of any pool. The times belong to its current job; they are
-    /// 0 while it serves its source.
+    /// CPU and job times of the calling thread's worker, of any pool. The times are 0 while the
+    /// worker serves its source.
     pub fn current() -> Option<WorkerContext> {
         current()
     }
 
-    /// True while the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint:
-    /// it may be outdated when the caller reads it.
+    /// Whether the worker of that CPU has nothing to do: it sleeps, or is about to. Only a hint,
+    /// which may be outdated when the caller reads it.
     pub fn is_idle(&self, cpu: usize) -> bool {
         self.topology.is_idle(cpu)
     }
 
     /// At most `most` CPUs with an idle worker, except `cpu` itself: the largest first, and among
-    /// equals those that share its last-level cache. The search ends when it has found enough.
+    /// equals those that share its last-level cache. The search ends once enough are found.
     pub fn idle_helpers(&self, cpu: usize, most: usize) -> impl Iterator<Item = usize> {
         let helpers = self.topology.helpers(cpu).iter().copied();
         helpers.filter(|&cpu| self.is_idle(cpu)).take(most)
     }
 
-    /// Announces CPUs that come or go: readable until [`check_cpus`](Self::check_cpus) is called.
-    /// `None` if the workers are not pinned or the kernel's events cannot be received.
+    /// Announces CPUs that are added or removed: readable until [`check_cpus`](Self::check_cpus) is
+    /// called. `None` if the workers are not pinned or the kernel's events cannot be received.
     pub fn cpu_events(&self) -> Option<BorrowedFd<'_>> {
         match self.mode {
             Mode::PerCpu => self.cpus.events(),
@@ -175,7 +176,7 @@ impl Workers {
         }
     }
 
-    /// Creates, rests and re-pins workers until they match the usable CPUs. Call it on a thread
+    /// Creates, rests and re-pins workers until they match the usable CPUs. Call this on a thread
     /// that is not pinned: at the start, after [events](Self::cpu_events), and every
     /// [`RESCAN_INTERVAL`](crate::RESCAN_INTERVAL). A check that fails changes nothing.
     pub fn check_cpus(&self) {
@@ -209,19 +210,19 @@ impl Workers {
         report::stats(&self.topology, &self.unbound)
     }
 
-    /// Lines to show the user: refusals and panics, each once.
+    /// Lines for the user: refusals and panics, each once.
     pub fn notices(&self) -> Vec<String> {
         let mut lines = self.notices.lines();
         priority::merge(&mut lines);
         lines
     }
 
-    /// Attaches a source to every pinned worker, created on its own thread; workers that come with
-    /// hotplug get theirs when they start. In `Mode::Unbound`, or if no pinned worker exists, the
-    /// unbound threads get one each. A second call replaces the sources of the first.
+    /// Attaches a source to every pinned worker, created on the worker's thread; workers added by
+    /// hotplug receive theirs when they start. In `Mode::Unbound`, or if no pinned worker exists,
+    /// each unbound thread receives one. A second call replaces the sources of the first.
     ///
-    /// Waits for all of them (a busy worker answers after its job) and returns how many have a
-    /// source; failures are in `notices()`.
+    /// Waits for all workers (a busy one answers after its job) and returns how many have a source;
+    /// failures are in `notices()`.
     pub fn attach(&self, make: Arc<EventSourceFactory>) -> Result<usize, Error> {
         if current().is_some() {
             return Err(Error::OnWorker);
@@ -265,9 +266,9 @@ impl Workers {
         }
     }
 
-    /// Makes the pinned workers of `raised` real-time, and the followers too unless it is empty;
-    /// the others have normal priority, with a slice of 100 us if the kernel grants it. Threads
-    /// that already have the right priority cost no system call.
+    /// Makes the pinned workers of `raised` real-time, and the followers too unless `raised` is
+    /// empty. All others get normal priority, with a slice of 100 us if the kernel grants it.
+    /// Threads that already have the right priority cost no system call.
     pub fn raise_on(&self, raised: &BTreeSet<usize>) {
         let wanted = |raised| match raised {
             true => Wanted::RealTime,
@@ -290,7 +291,7 @@ impl Workers {
         }
     }
 
-    /// Whether a pinned worker is real-time, or would be if it were not lowered now.
+    /// Whether a pinned worker is real-time, or would be if it were not lowered.
     pub fn is_real_time(&self) -> bool {
         let policies = self.topology.workers();
         let mut policies = policies
@@ -299,8 +300,8 @@ impl Workers {
         policies.any(|policy| matches!(policy, Some(Policy::Fifo(_))))
     }
 
-    /// Gives the calling thread, which is not a worker, the best priority that it may have: it must
-    /// not wait for a CPU itself before it raises the workers. Does nothing if they are never
+    /// Gives the calling thread, which must not be a worker, the best priority allowed: it must not
+    /// wait for a CPU itself before it raises the workers. Does nothing if the workers are never
     /// raised.
     pub fn lead(&self) {
         if self.priority != Priority::Normal {
@@ -309,8 +310,8 @@ impl Workers {
         }
     }
 
-    /// Gives the calling thread, which is not a worker, the priority of all pinned workers until it
-    /// drops the guard; then it keeps the priority it has.
+    /// Gives the calling thread, which must not be a worker, the priority of all pinned workers
+    /// until it drops the guard; then it keeps its current priority.
     pub fn follow(self: &Arc<Self>) -> Following {
         let (tid, priority) = (priority::own_tid(), Arc::new(ThreadPriority::new()));
         lowered::set_followers_own(Some(Arc::clone(&priority)));
@@ -330,8 +331,8 @@ impl Workers {
         self.followers.lock().retain(|(tid, _)| *tid != own);
     }
 
-    /// Lets everything that is queued finish, then ends all threads and returns. Called on a
-    /// worker, it ends all others and lets that one finish on its own.
+    /// Finishes all queued jobs, then ends all threads and returns. Called on a worker, it ends all
+    /// others, and that worker ends by itself later.
     pub fn shutdown(&self) {
         let first = !self.ending.swap(true, Ordering::AcqRel);
         if !first && current().is_some() {
@@ -347,12 +348,12 @@ impl Workers {
 }
 
 /// A thread that has the priority of the workers; see [`Workers::follow`]. The guard is also
-/// dropped if the thread panics: the system may reuse its number for any other thread.
+/// dropped if the thread panics, because the system may reuse the thread's ID.
 #[must_use = "dropping this stops the thread from following the workers' priority"]
 #[derive(Debug)]
 pub struct Following {
     workers: Weak<Workers>,
-    /// Belongs to this thread: it cannot be sent.
+    /// Keeps the guard on its thread.
     _here: PhantomData<*const ()>,
 }
 
@@ -381,8 +382,8 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Priorities of pinned and of unbound threads. Behind pinned real-time workers the unbound pool is
-/// first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
+/// The priorities of pinned and of unbound threads. Behind pinned real-time workers, the unbound
+/// pool is first among ordinary threads, as the kernel's is (WQ_HIGHPRI).
 fn wanted(mode: Mode, priority: Priority) -> (Wanted, Wanted) {
     match (mode, priority) {
         (_, Priority::Normal) => (Wanted::Untouched, Wanted::Untouched),

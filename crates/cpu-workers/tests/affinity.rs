@@ -1,7 +1,7 @@
 //! The set of CPUs that this process may use shrinks and grows while workers run, as if a cpuset
-//! changed: every thread's affinity is overwritten, and no event reports it.
+//! changed: the test overwrites every thread's affinity, and no event reports it.
 //!
-//! Runs alone in its process, since it changes all its threads.
+//! Runs alone in its process, since it changes all threads of the process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use cpu_workers::{Cpus, SystemCpus, WorkerOptions, Workers};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-/// Only a hang takes this long.
+/// Only a test that hangs takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn confine_all_threads(cpus: &BTreeSet<usize>) {

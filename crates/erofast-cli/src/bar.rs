@@ -5,22 +5,22 @@ use std::io::{self, IsTerminal};
 use erofs_mount::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Whether the standard error is a terminal that can move its cursor.
+/// Whether standard error is a terminal that can move its cursor.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-// The names of tasks and notes differ in length; the bar comes first, so its length stays the same.
+// The names of tasks and notes differ in length, so the bar comes first and keeps its length.
 const STEPS: &str = "{bar:30} {pos}/{len} ({eta} left) {prefix} {wide_msg}";
 const BYTES: &str = "{bar:30} {binary_bytes}/{binary_total_bytes} ({eta} left) {prefix} \
                      {binary_bytes_per_sec}";
 
-/// A progress bar on the standard error.
+/// A progress bar on standard error.
 #[derive(Debug)]
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar that has no task yet.
+    /// Creates a bar without a task.
     pub fn on_stderr() -> Self {
         let target = match is_watched() {
             true => ProgressDrawTarget::stderr(),
@@ -29,7 +29,8 @@ impl Bar {
         Self(ProgressBar::with_draw_target(None, target))
     }
 
-    /// A bar for bytes that threads process. `total` counts them and is called only on a terminal.
+    /// Creates a bar for bytes that threads process. `total` counts them and is called only on a
+    /// terminal.
     ///
     /// # Errors
     /// Errors of `total`.

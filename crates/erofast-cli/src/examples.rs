@@ -1,12 +1,12 @@
 //! Examples of use, for the long help and the man pages.
 
-/// A section for each command: what an example is for, then the command to type as a block.
+/// A section for each command: the purpose of each example, then the command to type as a block.
 const EXAMPLES: &str = include_str!("../examples.md");
 
 /// One example.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// Its purpose.
+    /// The purpose of the example.
     pub what: String,
     /// The command to type.
     pub command: &'static str,
@@ -31,7 +31,7 @@ pub fn examples(of: &str) -> Vec<Example> {
     examples
 }
 
-/// The examples of one command as a block for the long help.
+/// Formats the examples of one command as a block for the long help.
 pub fn examples_help(of: &str) -> String {
     let lines = examples(of).into_iter().map(|example| {
         let Example { what, command } = example;

@@ -33,7 +33,7 @@ pub enum LabCommand {
     Guest,
 }
 
-/// The words with which [`LabEngineArgs::engines`] begin, and the meaning of each.
+/// The words that [`LabEngineArgs::engines`] may begin with, and the meaning of each.
 pub const ENGINES: [(&str, &str); 7] = [
     ("kernel", "The kernel's EROFS, mounted from the image file"),
     ("kernel-loop", "The kernel's EROFS on a loop device"),
@@ -189,7 +189,7 @@ pub struct LabReadArgs {
     /// Only tests with this number of readers or jobs
     #[arg(long, value_name = "N")]
     pub readers: Option<usize>,
-    /// Only with the image in the page cache (warm) or not (cold)
+    /// Measure only with the image in the page cache (warm) or out of it (cold)
     #[arg(long = "image-state", value_name = "warm|cold")]
     pub state: Option<String>,
     /// Seed of the order, and of the places of random reads
@@ -293,7 +293,7 @@ pub struct LabKernelArgs {
     pub command: Vec<OsString>,
 }
 
-/// The launches of an experiment, and what is shown of them.
+/// The launches of an experiment, and what the report shows of them.
 #[derive(Args, Debug)]
 pub struct LabRoundsArgs {
     /// Warm-up launches, which are not measured
@@ -349,7 +349,7 @@ pub struct LabLaunchArgs {
     /// Make the mount the root directory of the program
     #[arg(long)]
     pub root: bool,
-    /// How it is launched.
+    /// How the program is launched.
     #[command(flatten)]
     pub rounds: LabRoundsArgs,
     /// Program and arguments; {} stands for the mount point
@@ -382,7 +382,7 @@ pub struct LabRunArgs {
     /// Also count launches with an exit status other than 0
     #[arg(long)]
     pub ignore_failure: bool,
-    /// How they are launched.
+    /// How the commands are launched.
     #[command(flatten)]
     pub rounds: LabRoundsArgs,
     /// Commands, separated by --; a single word with a space is run by the shell

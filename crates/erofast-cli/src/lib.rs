@@ -3,7 +3,7 @@
 //! The commands of the lab are defined here: `erofast` includes them in its help, man pages and
 //! completions, and starts `erofast-lab` to run them.
 #![forbid(unsafe_code)]
-// They panic if the stream cannot be written.
+// The print macros panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[cfg(feature = "bar")]
@@ -36,12 +36,12 @@ pub use trace::{By, Moment, Sort, TraceCommand, TraceDiffArgs, TraceLatencyArgs,
 pub enum MeasureCommand {
     /// Record and read scheduler traces
     ///
-    /// This is done by erofast-lab, a program with a package of its own.
+    /// This is done by erofast-lab, a program in a separate package.
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Measure scheduling latency with experiments
     ///
-    /// This is done by erofast-lab, a program with a package of its own.
+    /// This is done by erofast-lab, a program in a separate package.
     #[command(subcommand)]
     Lab(LabCommand),
 }

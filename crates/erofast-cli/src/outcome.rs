@@ -12,17 +12,17 @@ pub enum Outcome {
     Fine,
     /// The operation failed in part, or found corruption, and has reported it: exit status 1.
     Faulty,
-    /// A program that was run ended with this exit status, which is passed on.
+    /// A program that the command ran ended with this exit status, which is passed on.
     Ended(u8),
 }
 
 impl Outcome {
-    /// `Fine` if `good`.
+    /// Returns `Fine` if `good`, else `Faulty`.
     pub fn of(good: bool) -> Self {
         if good { Self::Fine } else { Self::Faulty }
     }
 
-    /// The outcome, once it is `printed`; a reader that did not wait for all of the output makes no
+    /// The outcome, unless printing failed; a reader that closed the output early makes no
     /// difference.
     pub fn unless_failed(self, printed: anyhow::Result<()>) -> anyhow::Result<Self> {
         match printed {
@@ -46,7 +46,7 @@ pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> b
         Ok(Outcome::Fine) => 0,
         Ok(Outcome::Faulty) => 1,
         Ok(Outcome::Ended(status)) => status,
-        // The reader of the output closed it: this is not an error.
+        // The reader closed the output, which is not an error.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             note(one_line(&error));
@@ -63,7 +63,7 @@ pub fn status(result: anyhow::Result<Outcome>, is_usage: fn(&anyhow::Error) -> b
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// An error and its causes on one line, without causes that the line already contains.
+/// An error and its causes on one line, without causes that the text already contains.
 pub fn one_line(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -75,7 +75,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
         })
 }
 
-/// Whether the reader of the standard output closed it.
+/// Whether the reader of standard output closed it.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -1,19 +1,19 @@
-//! The standard output: lines, and reports as JSON.
+//! Standard output: lines, and reports as JSON.
 
 use std::io::{self, BufWriter, IoSlice, StdoutLock, Write};
 
 use serde::Serialize;
 
-/// Like `println!`, but if the reader has gone away, this returns an error instead of panicking.
+/// Like `println!`, but returns an error instead of panicking if the reader has gone away.
 #[macro_export]
 macro_rules! outln {
     ($($text:tt)*) => { $crate::print_line(format_args!($($text)*))? };
 }
 
-/// Refuses to print if nothing would come out.
+/// Fails if nothing can be printed.
 ///
 /// # Errors
-/// The program was started with its standard output closed.
+/// The program was started with standard output closed.
 pub fn check_stdout() -> anyhow::Result<()> {
     anyhow::ensure!(
         !sys::inherited::stdout_was_closed(),
@@ -22,11 +22,11 @@ pub fn check_stdout() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The standard output of this thread; its errors say so.
+/// This thread's standard output; errors of writing name it.
 #[derive(Debug)]
 pub struct Stdout(StdoutLock<'static>);
 
-/// Locks the standard output.
+/// Locks standard output.
 pub fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
 }
@@ -45,7 +45,7 @@ impl Write for Stdout {
     }
 }
 
-/// Writing resumes after a signal, so that error stays unchanged.
+/// Writing resumes after a signal, so that error must stay unchanged.
 fn named(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::Interrupted => error,
@@ -53,7 +53,7 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Prints a report as JSON, in a readable form on separate lines.
+/// Prints a report as JSON, indented on separate lines.
 pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(stdout());
     serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
@@ -62,7 +62,7 @@ pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a line to the standard output; see `outln!`.
+/// Writes a line to standard output; see `outln!`.
 pub fn print_line(line: std::fmt::Arguments<'_>) -> io::Result<()> {
     writeln!(stdout(), "{line}")
 }

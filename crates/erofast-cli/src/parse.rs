@@ -10,10 +10,10 @@ use strsim::damerau_levenshtein;
 
 use crate::outcome::Usage;
 
-/// The arguments of this process. Help and the version are printed and end the process.
+/// Parses the arguments of this process. Help and version are printed and end the process.
 ///
 /// # Errors
-/// [`Usage`]: one line.
+/// [`Usage`], with one line.
 pub fn parse<P: Parser>() -> anyhow::Result<P> {
     parse_from(std::env::args_os())
 }
@@ -29,7 +29,7 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
             Err(unwritten) => anyhow::Error::new(unwritten).context("standard output"),
         },
         ErrorKind::InvalidSubcommand if arguments.get(1).is_some_and(|word| word == "help") => {
-            // Words after help are not compared with the names of commands.
+            // Words after `help` are not compared with the names of commands.
             arguments.remove(1);
             let error = P::try_parse_from(&arguments).err().unwrap_or(error);
             Usage(with_hint(&P::command(), &error)).into()
@@ -39,7 +39,7 @@ pub fn parse_from<P: Parser>(arguments: impl Iterator<Item = OsString>) -> anyho
     })
 }
 
-/// Commands, most of them from erofs-utils, that have another name here.
+/// Commands that have another name here, most of them from erofs-utils.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("fsck", "erofast check verifies an image"),
     (
@@ -50,7 +50,7 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("version", "erofast --version shows it"),
 ];
 
-/// The message for a command that does not exist, with a hint where to find it.
+/// The message for an unknown command, with a hint at the right one.
 fn with_hint(root: &Command, error: &clap::Error) -> String {
     let message = message(error);
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
@@ -61,8 +61,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     let hint = other.map(|(_, hint)| (*hint).to_owned());
     let what = message.split("; ").next().unwrap_or_default();
     let see = message.rsplit("; ").next().unwrap_or_default();
-    // clap compares the word with the commands of one level only. The ones of that level come
-    // first.
+    // clap compares the word only with the commands of one level, which take precedence.
     let near = below(root, see).and_then(|(command, path)| closest(command, path, word));
     let found = near.or_else(|| closest(root, root.get_name(), word));
     let hint = hint.or(found.map(|(_, hint)| hint));
@@ -73,7 +72,7 @@ fn with_hint(root: &Command, error: &clap::Error) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// The command in `see erofast profile --help`, and its words.
+/// The command that a text like `see erofast profile --help` refers to, and its words.
 fn below<'c, 's>(root: &'c Command, see: &'s str) -> Option<(&'c Command, &'s str)> {
     let path = see.strip_prefix("see ")?.strip_suffix(" --help")?;
     let mut names = path.split(' ').skip(1);
@@ -102,7 +101,7 @@ fn closest(above: &Command, path: &str, word: &str) -> Option<(usize, String)> {
         .min_by_key(|(letters, _)| *letters)
 }
 
-/// One line for one of clap's errors.
+/// Formats one of clap's errors as one line.
 fn message(error: &clap::Error) -> String {
     let line = line(&error.render().to_string());
     let why = error.source().map(|source| (source.to_string(), source));
@@ -112,7 +111,7 @@ fn message(error: &clap::Error) -> String {
     number.unwrap_or(line)
 }
 
-/// The fault of a number, for which clap would show the standard library's words or Rust's range.
+/// What is wrong with a number, where clap would show the standard library's words or Rust's range.
 fn number(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<ParseIntError>() {
         return Some(match error.kind() {
@@ -125,8 +124,8 @@ fn number(error: &(dyn Error + 'static)) -> Option<String> {
     Some(format!("must be from {first} to {last}"))
 }
 
-/// clap's message has the error, tips and the usage in separate paragraphs. This keeps the error,
-/// the name that was probably meant, and the command whose help has the rest.
+/// clap's message has the error, tips and the usage in separate paragraphs. Keeps the error, the
+/// name that was probably meant, and the command whose help has the rest.
 fn line(message: &str) -> String {
     let (error, rest) = message.split_once("\n\n").unwrap_or((message, ""));
     let words: Vec<&str> = error.split_whitespace().collect();
@@ -150,13 +149,13 @@ fn line(message: &str) -> String {
     parts.join("; ")
 }
 
-/// Many tools take paths in an archive after its name.
+/// A hint, because many tools take paths in an archive after its name.
 const PATHS: &str = "give paths of the image with --path";
 
-/// hyperfine and others take the program without a separator.
+/// A hint, because hyperfine and other tools take the program without a separator.
 const PROGRAM: &str = "give a program and its arguments after --";
 
-/// Whether there was one argument too many that is not an option.
+/// Whether the error is one argument too many that is not an option.
 fn is_extra(error: &str) -> bool {
     let argument = error.strip_prefix("unexpected argument '");
     argument.is_some_and(|argument| !argument.starts_with('-'))

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The program with this name beside this one, or else in `PATH`; just the name if it is in
-/// neither.
+/// The program with this name, beside this one or in `PATH`; just the name if it is in neither.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);

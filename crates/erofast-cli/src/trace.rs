@@ -64,7 +64,7 @@ pub struct TraceRecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// The smallest buffer that the recorder makes.
+/// The smallest buffer that the recorder creates.
 const LEAST_KIB: usize = 64;
 
 fn parse_buffer(text: &str) -> Result<usize, String> {
@@ -165,7 +165,7 @@ pub enum Sort {
 pub enum Moment {
     /// On the trace's clock.
     At(u64),
-    /// After its first event.
+    /// After the trace's first event.
     After(u64),
 }
 

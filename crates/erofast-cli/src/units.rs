@@ -29,7 +29,7 @@ pub fn time(nanoseconds: f64) -> String {
     format!("{value:.1} s")
 }
 
-/// The age of something in its two largest units.
+/// An age in its two largest units.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -39,7 +39,7 @@ pub fn age(seconds: u64) -> String {
     }
 }
 
-/// A number with its noun, in the plural unless it is 1: `1 request`, `2 requests`, `0 entries`.
+/// A number with its noun: `1 request`, `2 requests`, `0 entries`.
 pub fn count(number: u64, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),

@@ -1,7 +1,7 @@
-# Completion for bash: erofast itself says what may follow.
+# Completion for bash: erofast itself offers the candidates.
 
 # Splits a line as the shell will, into the array words, with variables replaced; runs nothing.
-# What readline replaces of the last word begins at its character number cut.
+# readline replaces the last word from its character number cut on.
 _erofast_split() {
     local line=$1 char quote='' name part begun= before
     local variable='^\$(\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))'
@@ -40,7 +40,7 @@ _erofast() {
     COMPREPLY=()
     while IFS=$'\t' read -r offer _; do
         [[ $offer == *[=/] ]] && compopt -o nospace 2>/dev/null
-        # Names in images and of mount points have quotes put around them like those of files.
+        # Names in images, and of mount points, are quoted like those of files.
         [[ $offer == *[!A-Za-z0-9_./=:,@%+-]* ]] && compopt -o filenames 2>/dev/null
         COMPREPLY+=("${offer:cut}")
     done < <(erofast complete -- "${words[@]}" 2>/dev/null)

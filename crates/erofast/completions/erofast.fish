@@ -1,4 +1,4 @@
-# Completion for fish: erofast itself says what may follow.
+# Completion for fish: erofast itself offers the candidates.
 
 # A word with variables replaced.
 function __erofast_expanded
@@ -17,7 +17,7 @@ function __erofast_offered
     for word in (commandline -opc)
         set -a before (__erofast_expanded $word)
     end
-    # A quote that is open is closed.
+    # Closes an open quote.
     set -l now (commandline -ct)
     set -l last (string unescape -- "$now"; or string unescape -- "$now\""; or string unescape -- "$now'")
     set -l offered (erofast complete -- $before "$last" 2>/dev/null)

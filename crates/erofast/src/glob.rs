@@ -1,7 +1,7 @@
 //! Patterns for names inside an image, as in shells: `*`, `?`, `[a-z]`, `**`.
 //!
-//! globset takes patterns as text and matches whole paths: it cannot hold a byte that is not UTF-8,
-//! and would read every directory of the image.
+//! globset takes patterns as text and matches whole paths: it cannot represent bytes that are not
+//! UTF-8, and would require reading every directory of the image.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,7 @@ pub struct Found {
     pub path: Vec<u8>,
     /// The inode, or why it cannot be read.
     pub inode: anyhow::Result<Arc<Inode>>,
-    /// Whether it was found by a pattern.
+    /// Whether the entry was found by a pattern.
     pub by_pattern: bool,
 }
 
@@ -60,11 +60,11 @@ pub fn resolve(
     }
 }
 
-/// The entries that `pattern` denotes, sorted by name. A path that exists, or that has no wildcard,
-/// denotes itself; its target counts if `follow` is true.
+/// The entries that `pattern` matches, sorted by name. A path that exists, or that has no wildcard,
+/// stands for itself; `follow` resolves it if it is a symlink.
 ///
 /// # Errors
-/// Nothing is found. An entry that is found but cannot be read has its own error.
+/// Nothing is found. An entry that is found but cannot be read carries its own error.
 pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<Vec<Found>> {
     match resolve(engine, pattern, follow) {
         Ok((path, inode)) => {
@@ -108,10 +108,10 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
     Ok(found)
 }
 
-/// Most names that a pattern may denote.
+/// Maximum number of names that a pattern may match.
 const MATCHES: usize = 1 << 16;
 
-/// Whether a path is a pattern.
+/// Whether a path contains wildcards.
 pub fn has_signs(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
@@ -125,19 +125,19 @@ fn normal(path: &[u8]) -> Vec<u8> {
     components(path).collect::<Vec<_>>().join(&b'/')
 }
 
-/// A search for the entries that a pattern denotes.
+/// A search for the entries that a pattern matches.
 struct Search<'a> {
     engine: &'a Engine,
     found: Vec<Found>,
-    /// Hashes of directories that were walked for a `**`, each with how much of the pattern
-    /// follows. A directory below a walked one is not walked again: with several `**` that would be
-    /// done for every way to divide the directories of a path among them.
+    /// Hashes of directories that were walked for a `**`, each with the remaining length of the
+    /// pattern. Without them, a pattern with several `**` would walk a directory once for every way
+    /// to divide the components of its path among them.
     walked: HashSet<u64>,
     hasher: RandomState,
 }
 
 impl Search<'_> {
-    /// Adds an entry that a pattern denotes, while there is room.
+    /// Adds an entry that a pattern matches, while there is room.
     fn add(&mut self, path: Vec<u8>, inode: anyhow::Result<Arc<Inode>>) {
         match self.found.len() {
             0..MATCHES => self.found.push(Found::of(path, inode)),
@@ -178,7 +178,7 @@ impl Search<'_> {
                     }
                 }
                 Ok(_) => {}
-                // Its name might match.
+                // The name might match.
                 Err(error) => self.add(path.to_vec(), Err(anyhow::anyhow!(error))),
             }
         }
@@ -219,7 +219,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether one name matches one component of a pattern. A leading dot has to be written.
+/// Whether one name matches one component of a pattern. A leading dot must be matched literally.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let hidden = name.first() == Some(&b'.') && pattern.first() != Some(&b'.');
     !hidden && fits(pattern, name)
@@ -227,7 +227,8 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to continue if what follows the last star does not match: the star takes one more byte.
+    // Where to resume if the rest after the last star does not match: the star then takes one more
+    // byte.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         let step = match pattern.get(p) {
@@ -254,7 +255,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// How many bytes of the pattern match how many of the name; none if they do not match.
+/// The number of bytes of the pattern that match, and of bytes of the name; `None` if they do not
+/// match.
 fn one(pattern: &[u8], name: &[u8]) -> Option<(usize, usize)> {
     let byte = *name.first()?;
     let takes = |length, fits: bool| fits.then_some((length, 1));
@@ -284,7 +286,7 @@ fn character(name: &[u8]) -> usize {
 fn class_of(class: &[u8]) -> Option<(usize, impl Fn(u8) -> bool)> {
     let negated = matches!(class.first(), Some(b'!' | b'^'));
     let begin = usize::from(negated);
-    // A bracket that comes first is a member of the set.
+    // A bracket in first place is a member of the set.
     let end = begin + 1 + class.get(begin + 1..)?.iter().position(|&b| b == b']')?;
     let set = class[begin..end].to_vec();
     let takes = move |byte: u8| {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use erofs_engine::erofs_format::{Inode, Nid};
 use erofs_engine::{Engine, Error};
 
-/// Entries read at once.
+/// Entries per read.
 const BATCH: usize = 1024;
-/// Names in one directory that may be out of order. mkfs.erofs sorts; a directory that repeats one
-/// block forever does not ascend.
+/// Maximum number of names in one directory that may be out of order. mkfs.erofs sorts names; a
+/// directory that repeats one block forever never ascends.
 const OUT_OF_ORDER: u64 = 1 << 12;
 
-/// Names of one directory that are compared with each other; any more than that, out of order,
-/// count as duplicates.
+/// Maximum number of names of one directory that are compared with each other; beyond it, names out
+/// of order count as duplicates.
 const NAMES: usize = 1 << 20;
 
 /// A name in a directory.
@@ -23,30 +23,30 @@ const NAMES: usize = 1 << 20;
 pub struct Name {
     pub name: Vec<u8>,
     pub nid: Nid,
-    /// The type according to the entry (0: none), which the inode may contradict.
+    /// The type according to the entry (0: unknown), which the inode may contradict.
     pub claimed_type: u8,
-    /// The name sorts after the one before it, as the format requires.
+    /// Whether the name sorts after the previous one, as the format requires.
     pub in_order: bool,
-    /// The directory had this name before.
+    /// Whether the directory had this name before.
     pub duplicate: bool,
-    /// Position after it.
+    /// The position after this entry.
     next: u64,
 }
 
 /// An item of a listing: a name, or the error in its place.
 pub type Item = Result<Name, String>;
 
-/// A place in a directory.
+/// A position in a directory.
 #[derive(Clone, Debug, Default)]
 struct Progress {
     position: u64,
-    /// The name before it.
+    /// The name before this position.
     last: Vec<u8>,
     out_of_order: u64,
 }
 
 impl Progress {
-    /// Moves past an entry. Returns whether its name is greater than the one before.
+    /// Moves past an entry. Returns whether its name sorts after the previous one.
     fn pass(&mut self, name: &[u8], next: u64) -> bool {
         let in_order = self.last.as_slice() < name;
         self.out_of_order += u64::from(!in_order);
@@ -56,14 +56,14 @@ impl Progress {
     }
 }
 
-/// Reads a directory; `.` and `..` are left out.
+/// Reads a directory without `.` and `..`.
 #[derive(Debug)]
 pub struct Listing {
     directory: Arc<Inode>,
     batch: VecDeque<Item>,
-    /// How far the batch has been read.
+    /// How far batches have been read.
     read: Progress,
-    /// How far its entries have been taken.
+    /// How far entries have been returned.
     taken: Progress,
     ended: bool,
     /// Hashes of the names so far, in a directory that is out of order.
@@ -85,7 +85,7 @@ impl Listing {
         }
     }
 
-    /// The directory.
+    /// The directory being listed.
     pub fn directory(&self) -> &Arc<Inode> {
         &self.directory
     }
@@ -103,7 +103,7 @@ impl Listing {
         Some(item)
     }
 
-    /// While names ascend, none occurs twice. After that, all names are remembered.
+    /// Ascending names cannot repeat. Once one is out of order, all names are remembered.
     fn is_duplicate(&mut self, engine: &Engine, name: &Name) -> bool {
         if self.names.is_none() && (!name.in_order || self.taken.out_of_order > 0) {
             self.names = Some(self.names_before(engine));
@@ -115,11 +115,11 @@ impl Listing {
         }
     }
 
-    /// The names before the one taken next.
+    /// Hashes of the names before the next entry to return.
     fn names_before(&self, engine: &Engine) -> HashSet<u64> {
         let mut names = HashSet::new();
         let end = self.taken.position;
-        // Any error was met before.
+        // An error was reported when these entries were first read.
         let _ = engine.read_dir(&self.directory, 0, &mut |name, _, _, next| {
             if next > end || names.len() >= NAMES {
                 return ControlFlow::Break(());
@@ -130,7 +130,7 @@ impl Listing {
         names
     }
 
-    /// Forgets what was read ahead; it is read again when needed.
+    /// Drops the entries read ahead; they are read again when needed.
     pub fn shrink(&mut self) {
         if self.batch.iter().all(Result::is_ok) && !self.batch.is_empty() {
             self.batch = VecDeque::new();
@@ -152,7 +152,8 @@ impl Listing {
             match entry {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => {}
                 Ok(entry) => self.push(entry.name, entry.nid, entry.file_type, entry.next),
-                // The listing is resumed after an entry; there are few broken ones in a row.
+                // The listing resumes after a broken entry; only a few broken ones follow each
+                // other.
                 Err(error) => {
                     self.batch.push_back(Err(error.to_string()));
                     return ControlFlow::Continue(());
@@ -179,7 +180,7 @@ impl Listing {
     }
 
     fn end(&mut self, outcome: Result<(), Error>) {
-        // The reason why the listing ends before the directory does: the last item.
+        // Why the listing ends before the directory does, which becomes the last item.
         let broke_off = match outcome {
             Err(error) => Some(error.to_string()),
             Ok(()) if self.read.out_of_order > OUT_OF_ORDER => Some(format!(

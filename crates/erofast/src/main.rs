@@ -1,6 +1,6 @@
 //! The `erofast` command.
 #![forbid(unsafe_code)]
-// They panic if the stream cannot be written.
+// The print macros panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[macro_use(outln)]
@@ -62,14 +62,14 @@ fn main() -> ExitCode {
 }
 
 fn is_usage_error(error: &anyhow::Error) -> bool {
-    // For mount(8), 2 means something else: helpers exit with 1 in this case. libfuse's programs
-    // exit with 1 whatever is wrong.
+    // For mount(8), status 2 has another meaning, so helpers exit with 1 after wrong options.
+    // libfuse's programs exit with 1 after any error.
     !is_mount_helper()
         && !is_fuse_style()
         && (error.is::<Usage>() || error.is::<erofs_mount::OptionError>())
 }
 
-/// Whether mount(8) is the caller; it finds a filesystem's helper by its name.
+/// Whether mount(8) runs this process, which it does under the helper's name.
 fn is_mount_helper() -> bool {
     let name = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Names of an image on the command line, on a terminal and in JSON.
 //!
-//! A name is any bytes except `/` and NUL. On a terminal, bytes that are not printable UTF-8 are
-//! shown as `\xNN` and a backslash as two; names are accepted in this form as well. In JSON a path
-//! is the string `path` or, if it is not UTF-8, its bytes in hexadecimal digits as `path_hex`.
+//! A name may contain any bytes except `/` and NUL. On a terminal, bytes that are not printable
+//! UTF-8 are shown as `\xNN` and a backslash as two; names are accepted in this form as well. In
+//! JSON a path is the string `path` or, if it is not UTF-8, its bytes in hexadecimal digits as
+//! `path_hex`.
 
 use std::fmt;
 
@@ -16,13 +17,13 @@ use crate::text;
 pub struct EntryPath(Vec<u8>);
 
 impl EntryPath {
-    /// Creates it from these bytes.
+    /// Creates a path from raw bytes.
     pub fn new(path: &[u8]) -> Self {
         Self(path.to_vec())
     }
 }
 
-/// Displays it as `ls` does; `/` for the root.
+/// Displays the path as `ls` does, and the root as `/`.
 impl fmt::Display for EntryPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
@@ -32,7 +33,7 @@ impl fmt::Display for EntryPath {
     }
 }
 
-/// Serializes it as a map, for `#[serde(flatten)]`.
+/// Serializes the path as a map, for `#[serde(flatten)]`.
 impl Serialize for EntryPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (key, value) = field("path", &self.0);

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use erofs_engine::Engine;
 use erofs_engine::erofs_format::{Error, ExtentKind, Inode, Reader};
 
-/// Bytes in a part, unless one extent has more (12 MiB at most).
+/// Target size of a part in bytes; a single extent may be larger (12 MiB at most).
 pub const PART: u64 = 1 << 20;
 
 /// A range of bytes of a file; never empty.
 #[derive(Debug)]
 pub enum Part {
-    /// Bytes to read.
+    /// Bytes that must be read.
     Data(Range<u64>),
-    /// Zeros that are stored nowhere.
+    /// Zeros that are not stored.
     Hole(Range<u64>),
-    /// From `offset` on nothing is known about the file. This is always the last part.
+    /// Nothing is known about the file from `offset` on. This is always the last part.
     Fault {
-        /// Where the extents end.
+        /// The end of the known extents.
         offset: u64,
-        /// The reason.
+        /// Why the rest is unknown.
         error: Error,
     },
 }
@@ -35,11 +35,11 @@ pub struct Parts<'a> {
     inode: Arc<Inode>,
     /// Extents gathered for the next part.
     gathered: Range<u64>,
-    /// They are uncompressed bytes, which may be divided anywhere.
+    /// Whether the gathered extents are uncompressed, so that they may be divided anywhere.
     plain: bool,
-    /// The next part.
+    /// The next part to return.
     held: Option<Part>,
-    /// There are no further extents.
+    /// Whether there are no further extents.
     done: bool,
 }
 
@@ -56,14 +56,14 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns what is gathered up to `end`, and starts gathering from there.
+    /// Returns the data gathered up to `end`, and starts gathering from there.
     fn cut(&mut self, end: u64) -> Option<Part> {
         let data = self.gathered.start..end;
         self.gathered.start = end;
         (!data.is_empty()).then_some(Part::Data(data))
     }
 
-    /// Returns what is gathered up to `end` and then `part`.
+    /// Returns the data gathered up to `end`, and then `part`.
     fn cut_before(&mut self, end: u64, part: Part) -> Option<Part> {
         self.held = Some(part);
         let data = self.cut(end);
@@ -102,7 +102,7 @@ impl Iterator for Parts<'_> {
                 ExtentKind::Compressed(_) => true,
                 _ => false,
             };
-            // An extent joins the ones before, unless the part becomes too big.
+            // An extent joins the preceding ones, unless the part becomes too big.
             let joins = at > self.gathered.start && extent.end() - self.gathered.start <= PART;
             self.plain = !compressed && (self.plain || !joins);
             if !joins && let Some(data) = self.cut(at) {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::tree::{self, Visit};
 
-    /// Longest extent of the format.
+    /// Length of the longest extent that the format allows.
     const EXTENT_MAX: u64 = 12 << 20;
 
     fn each_file(name: &str, check: &dyn Fn(&Engine, &Arc<Inode>)) {

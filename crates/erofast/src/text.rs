@@ -18,10 +18,10 @@ pub fn mode(inode: &Inode) -> String {
     format!("{kind}{}", permissions(inode.mode))
 }
 
-/// `rwxr-xr-x`
+/// Formats permissions like `rwxr-xr-x`.
 pub fn permissions(mode: u16) -> String {
     let mut text = String::new();
-    // The special bit of each class replaces its x.
+    // A special bit replaces the x of its class.
     for (shift, special, set) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -62,7 +62,7 @@ pub fn ctime(seconds: i64) -> String {
     )
 }
 
-/// One letter for a file type, as in manifests: f d l c b p s.
+/// The letter for a file type, as in manifests: f d l c b p s.
 pub fn type_letter(file_type: FileType) -> &'static str {
     match file_type {
         FileType::Regular => "f",

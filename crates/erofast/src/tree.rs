@@ -8,18 +8,18 @@ use erofs_engine::erofs_format::{FileType, Inode, Nid};
 
 use crate::listing::{Listing, Name};
 
-/// An entry met on the walk.
+/// An entry found on the walk.
 #[derive(Debug)]
 pub struct Entry {
     /// Path from the start of the walk, without a leading slash; empty for the start itself.
     pub path: Vec<u8>,
-    /// Its inode.
+    /// The inode of the entry.
     pub inode: Arc<Inode>,
-    /// The type its directory entry claims (0: none), which the inode may contradict.
+    /// The type that the directory entry claims (0: unknown), which the inode may contradict.
     pub claimed_type: u8,
-    /// Whether this inode was met for the first time; later ones are additional hard links.
+    /// Whether this inode was found for the first time; further names are hard links.
     pub first: bool,
-    /// The directory had this name before.
+    /// Whether the directory had this name before.
     pub duplicate: bool,
 }
 
@@ -30,27 +30,27 @@ pub enum Visit {
     Entry(Entry),
     /// Something that cannot be reached.
     Fault {
-        /// Its path, or that of the directory it is in.
+        /// The path of the entry, or of its directory.
         path: Vec<u8>,
-        /// The inode, or the directory.
+        /// The inode, or its directory.
         nid: Nid,
-        /// The reason.
+        /// Why it cannot be reached.
         error: String,
     },
 }
 
-/// Bytes in the longest path that is walked: four times the limit of a system call.
+/// Maximum length of a path that is walked, in bytes: four times the limit of a system call.
 const LONGEST_PATH: usize = 16 << 10;
-/// Most inodes remembered. Beyond this, hard links count as separate files and directories are not
-/// entered.
+/// Maximum number of inodes remembered. Beyond it, hard links count as separate files and
+/// directories are not entered.
 const INODES: usize = 7 << 20;
-/// Entries read ahead in all directories on the way down.
+/// Maximum number of entries read ahead in all directories on the way down.
 const READ_AHEAD: usize = 1 << 16;
 
-/// Walks everything below `start`, which is visited first; a directory's entries come right after
-/// it, in its own order. Each directory is entered once, so a loop of directories ends.
+/// Walks everything below `start`, which is visited first. A directory is followed by its entries,
+/// in their order on disk. Each directory is entered once, so a loop of directories ends.
 ///
-/// Memory is bounded for any image: the path, and the numbers of the inodes met.
+/// Memory is bounded for any image: the path, and the numbers of the inodes found.
 pub fn walk(
     engine: &Engine,
     start: &Arc<Inode>,
@@ -81,7 +81,7 @@ pub fn walk(
 /// A directory on the way down.
 struct Frame {
     listing: Listing,
-    /// Length of its path.
+    /// Length of the directory's path.
     path: usize,
 }
 
@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of all files below `start`, as far as they are reachable.
+/// Bytes of all reachable files below `start`.
 pub fn total_bytes(engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<u64> {
     let mut total = 0_u64;
     walk(engine, start, &mut |visit| {

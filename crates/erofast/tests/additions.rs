@@ -1,12 +1,12 @@
-//! The pages about additions name every file that an addition touches: a codec, a mount option, a
-//! trace reader and an engine of the lab are added in a copy of the tree, in only those files, and
-//! the copy is compiled.
+//! Checks that the pages about additions name every file that an addition touches. A codec, a mount
+//! option, a trace reader and an engine of the lab are added to a copy of the tree, in only those
+//! files, and the copy is compiled.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An edit of a file: the first text in it is replaced with the second. A new file has no first
-/// text.
+/// An edit of a file: the first text is replaced with the second. For a new file the first text is
+/// empty.
 type Edit = (&'static str, &'static str, &'static str);
 
 /// A page of docs/contributing, and an addition in the files it names.
@@ -222,12 +222,12 @@ fn the_pages_name_every_file_that_an_addition_touches() {
             apply(&place.path().join("crates"), edit);
         }
     }
-    // Reuses the dependencies that the tests were compiled with, if they exist.
+    // Reuses the dependencies compiled for the tests, if they exist.
     let tests = std::env::current_exe().expect("a path");
     let target: PathBuf = tests.ancestors().skip(3).take(1).collect();
     let mut check = Command::new(env!("CARGO"));
-    // The variables that cargo sets for the crate under test would be another environment, in which
-    // build scripts of dependencies run again.
+    // The variables that cargo sets for the crate under test would change the environment, and
+    // build scripts of dependencies would run again.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         let of_crate = ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"];
@@ -239,8 +239,8 @@ fn the_pages_name_every_file_that_an_addition_touches() {
         .args(["check", "--locked", "--workspace", "--color=never"])
         .current_dir(place.path())
         .env("CARGO_TARGET_DIR", target)
-        // Cargo names what it compiles by paths within the workspace: with a separate wrapper the
-        // crates of the copy are not confused with those of this tree.
+        // Cargo identifies crates by their paths in the workspace. A separate wrapper keeps the
+        // crates of the copy apart from those of this tree.
         .env("RUSTC_WORKSPACE_WRAPPER", "/usr/bin/env")
         .output()
         .expect("it starts");

@@ -1,11 +1,12 @@
-//! A mount point with a waiting automount, as systemd sets one up: the command mounts there without
-//! triggering the mount that it is about to make.
+//! A mount point with a waiting automount, as systemd sets one up. The command mounts there without
+//! triggering the automount.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Creates an automount at `place` that only this process group may pass; does nothing if the
-/// system has no automounts. Any process that triggered the mount would wait, so there are limits.
+/// system has no automounts. Any other process that triggered the mount would wait forever, hence
+/// the time limits.
 const BEGIN: &str = r#"
 import ctypes, fcntl, os, struct, subprocess, sys
 erofast, image, place = sys.argv[1:]
@@ -26,7 +27,7 @@ def wait():
         print("waits for itself")
 "#;
 
-/// Prints what is mounted, and unmounts it.
+/// Prints the type of the mount, and unmounts it.
 const END: &str = r#"
 print([line.split()[2] for line in open("/proc/mounts") if line.split()[1] == place])
 os.close(requests)
@@ -36,7 +37,7 @@ libc.umount2(place.encode(), 0)
 libc.umount2(place.encode(), 2)
 "#;
 
-/// A command that was not started because of an autofs request, like any other program.
+/// A command that, unlike the next one, was not started because of an autofs request.
 const UNASKED: &str = r#"
 mount = subprocess.Popen(command, preexec_fn=group, **quiet)
 os.set_blocking(requests, False)
@@ -47,9 +48,9 @@ except BlockingIOError:
     print("no request")
 "#;
 
-/// The command of a mount unit, which systemd starts in its own process group because a program
-/// waits for the mount. Until systemd reports the mount, every process of another group that passes
-/// the mount point waits too.
+/// The command of a mount unit, which systemd starts in its own process group when a program waits
+/// for the mount. Until systemd reports the mount, every process of another group that passes the
+/// mount point waits too.
 const ASKED: &str = r#"
 directory = os.open(place, os.O_RDONLY)
 reader = subprocess.Popen(["ls", place], preexec_fn=group, stdout=subprocess.PIPE)
@@ -62,7 +63,7 @@ print("seen:", len(reader.communicate()[0]) > 0)
 os.close(directory)
 "#;
 
-/// The output of a script; none if it cannot run.
+/// Runs a script and returns its output; `None` if it cannot run.
 fn run(script: &str) -> Option<String> {
     if !Path::new("/dev/fuse").exists() {
         println!("skipped: no /dev/fuse");
@@ -74,7 +75,7 @@ fn run(script: &str) -> Option<String> {
         .args(["-c", &[BEGIN, script, END].concat()])
         .arg(env!("CARGO_BIN_EXE_erofast"))
         .args([&image, place.path()])
-        // If it hangs, the test must not wait for the end of its output.
+        // A process that hangs would keep this stream open, and the test would wait for its end.
         .stderr(Stdio::null())
         .output();
     let Ok(output) = output else {

@@ -28,7 +28,7 @@ fn cases() -> (PathBuf, Vec<Case>) {
     (bad, cases)
 }
 
-/// Faults in how the engine handles a malformed image.
+/// Lists what the engine does wrong with a malformed image.
 fn complaints(case: &Case, image: &Path, mini: &Path) -> Vec<String> {
     let engine = match (
         Engine::open(image, &EngineOptions::default()),

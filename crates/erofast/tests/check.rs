@@ -1,4 +1,4 @@
-//! `erofast check --manifest`, and that its progress is shown only on a terminal.
+//! `erofast check --manifest`, and its progress display, which is shown only on a terminal.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn check(image: &TestImage, manifest: &Path) -> (Value, Output) {
     )
 }
 
-/// The lines that sha256sum would print for an image's files, except giant ones.
+/// The lines that sha256sum would print for an image's files, except huge ones.
 fn sums(files: &[Expected]) -> Vec<Vec<u8>> {
     let line = |file: &Expected| {
         let sum = file.sha256.clone()?;
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_a_fault_each() {
     }
 }
 
-/// The filter excludes names by their hashes: a filter of all ones hides every attribute in a
+/// The filter excludes names by their hashes; with all bits set it hides every attribute in a
 /// mount.
 #[test]
 fn a_filter_that_hides_an_attribute_is_a_warning() {
@@ -185,7 +185,7 @@ fn a_manifest_that_is_none_is_one_line_and_status_1() {
     );
 }
 
-/// Runs a command with a terminal for all its output.
+/// Runs a command whose output all goes to a terminal.
 fn on_a_terminal(command: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut script = Command::new("script");
     script

@@ -1,5 +1,5 @@
 //! No two files of a crate use each other, directly or through others. `mod` declarations do not
-//! count as uses; a path into another file of the crate does, and through re-exports it counts for
+//! count as uses. A path into another file of the crate does, and through re-exports it counts for
 //! the file that defines the item. Comments, and tests inside the sources, may name anything.
 
 use std::collections::BTreeMap;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 type Name = Vec<String>;
 
-/// A file.
+/// A source file.
 #[derive(Default)]
 struct Module {
     /// Names that `use` imports, and their paths.
     imports: BTreeMap<String, Name>,
-    /// Paths that occur in it.
+    /// Paths that occur in the file.
     paths: Vec<Name>,
 }
 
@@ -64,7 +64,7 @@ fn module(source: &str) -> Module {
             }
             let mut found = Vec::new();
             expand(tree.trim_end_matches(';'), &[], &mut found);
-            // A re-export alone only adds a name.
+            // A re-export by itself only adds a name.
             let used = found.iter().filter(|_| public.is_none());
             let used = used.map(|(_, path)| path.clone());
             module.paths.extend(used);

@@ -1,11 +1,11 @@
-//! The shells themselves are asked for their completions.
+//! Asks the shells themselves for completions.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::common::{erofast, fixtures};
 
-/// Types each line with a tab into an interactive shell, and reads the resulting line. The first
+/// Types each line and a tab into an interactive shell, and reads the resulting line. The first
 /// argument starts the shell, the second prepares it: Control-X prints the line.
 const TYPED: &str = r#"
 zmodload zsh/zpty || exit 3
@@ -24,7 +24,7 @@ done
 zpty -d shell
 "#;
 
-/// The completion of each line, if it is unique: file names are left to the shell.
+/// The completion of each line, if unique. File names are left to the shell.
 const LINES: [(&str, &str); 12] = [
     ("erofast um", "erofast umount"),
     ("erofast check --thr", "erofast check --threads"),
@@ -88,8 +88,8 @@ const INSIDE: [(&str, &str); 8] = [
     ),
 ];
 
-/// Completions of words in which shells remove quotes and replace variables, each with the word
-/// that is meant.
+/// Completions of words in which shells remove quotes and replace variables, each with the intended
+/// word.
 const QUOTED: [(&str, &str, &str); 9] = [
     (
         "erofast ls 'my images/meta.erofs' ow",
@@ -150,7 +150,7 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-/// How interactive shells complete lines; none if there is no zsh to type them.
+/// How interactive shells complete lines; `None` without zsh, which types them.
 fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec<String>> {
     let arguments = [&["-f", "-c", TYPED, "zsh", shell, prepare][..], typed].concat();
     let output = run_in(place, "zsh", &arguments)?;
@@ -158,7 +158,7 @@ fn typed(shell: &str, prepare: &str, place: &Path, typed: &[&str]) -> Option<Vec
         println!("skipped: this zsh has no module for terminals");
         return None;
     }
-    // A space may follow, and is taken back if something else does.
+    // The shell may add a space, which it removes again if other text follows.
     let completed = lines(&output).into_iter();
     Some(completed.map(|line| line.trim_end().to_owned()).collect())
 }
@@ -175,7 +175,7 @@ fn zsh(place: &Path, lines: &[&str]) -> Option<Vec<String>> {
     typed("zsh -f -i", &prepare, place, lines)
 }
 
-/// Every line to complete.
+/// Every line to complete in the tests.
 fn all_lines() -> Vec<(&'static str, &'static str)> {
     LINES.into_iter().chain(INSIDE).collect()
 }
@@ -196,7 +196,7 @@ fn run(shell: &str, arguments: &[&str]) -> Option<Output> {
     run_in(&fixtures(), shell, arguments)
 }
 
-/// Runs a shell that finds the program, for at most a minute; none if the shell is not installed.
+/// Runs a shell that finds the program, for at most a minute; `None` if the shell is not installed.
 fn run_in(place: &Path, shell: &str, arguments: &[&str]) -> Option<Output> {
     let program = erofast();
     let folder = Path::new(program.get_program()).parent().expect("a folder");
@@ -210,7 +210,7 @@ fn run_in(place: &Path, shell: &str, arguments: &[&str]) -> Option<Output> {
         .env("PATH", format!("{}:{path}", folder.display()))
         .output()
         .expect("timeout starts");
-    // timeout reports this itself.
+    // timeout exits with this status if it cannot find the shell.
     if output.status.code() == Some(127) {
         println!("skipped: no {shell} to complete with");
         return None;
@@ -228,7 +228,7 @@ fn lines(output: &Output) -> Vec<String> {
 fn bash_completes_commands_options_and_mount_options() {
     let folder = tempfile::tempdir().expect("a directory");
     let script = script("bash", folder.path());
-    // bash itself completes file names.
+    // bash completes file names itself.
     let lines_of_ours = all_lines()
         .into_iter()
         .filter(|(line, _)| !line.ends_with("/pro"));
@@ -240,7 +240,7 @@ fn bash_completes_commands_options_and_mount_options() {
         let Some(output) = run("bash", &["-c", &ask]) else {
             return;
         };
-        // The completion after the last = replaces what was typed of it.
+        // The completion replaces the text typed after the last =.
         let begin = completed
             .rfind(['=', ' '])
             .filter(|at| *at + 1 < completed.len());
@@ -258,7 +258,7 @@ fn fish_completes_commands_options_and_mount_options() {
         let Some(output) = run("fish", &["--no-config", "-c", &ask]) else {
             return;
         };
-        // The meaning follows a tab.
+        // A tab separates each word from its meaning.
         let words = lines(&output);
         let words: Vec<_> = words
             .iter()

@@ -1,6 +1,6 @@
-//! An image through other readers: fsck.erofs, dump.erofs, and the kernel if it has EROFS and this
-//! user may mount. The images are made by the installed mkfs.erofs, with the options that it
-//! supports.
+//! Compares what other readers see in an image: fsck.erofs, dump.erofs, and the kernel if it has
+//! EROFS and this user may mount. The installed mkfs.erofs creates the images, with the options
+//! that it supports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,7 @@ fn tool(name: &str) -> Option<PathBuf> {
     places.find_map(|place| Some(place.join(name)).filter(|path| path.is_file()))
 }
 
-/// Whether it succeeded; its output is not shown.
+/// Whether a command succeeded; its output is not shown.
 fn succeeds(command: &mut Command) -> bool {
     let quiet = command
         .stdin(Stdio::null())
@@ -85,7 +85,7 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Files on both sides of every limit of the layouts.
+/// Creates files on both sides of every limit of the layouts.
 fn make_tree(root: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(root.join(name), bytes).unwrap();
     for (seed, size) in [
@@ -116,7 +116,7 @@ fn make_tree(root: &Path) {
     fs::create_dir_all(root.join("deep/er/and/deeper")).unwrap();
 }
 
-/// Everything below a directory: its kind and its content.
+/// Everything below a directory, with kind and content.
 type Tree = BTreeMap<PathBuf, (u32, i64, u64, Vec<u8>)>;
 
 fn tree(root: &Path) -> Tree {
@@ -139,7 +139,7 @@ fn tree(root: &Path) -> Tree {
             } else {
                 fs::read(&whole).unwrap()
             };
-            // The sizes of directories are specific to each filesystem.
+            // The sizes of directories depend on the filesystem.
             let size = if kind.is_dir() { 0 } else { metadata.len() };
             tree.insert(path, (metadata.mode(), metadata.mtime(), size, content));
         }
@@ -162,7 +162,8 @@ fn assert_same(name: &str, ours: &Tree, theirs: &Tree) {
     }
 }
 
-/// Whether what went into the image came out of it; compact inodes have the time of the image.
+/// Whether the image returns the content it was made from; compact inodes have the time of the
+/// image.
 fn is_source(tree: &Tree, source: &Tree) -> bool {
     let without_times = |tree: &Tree| -> Vec<_> {
         let entries = tree.iter();
@@ -213,7 +214,7 @@ fn mapped(engine: &Engine, inode: &Inode) -> Stored {
     stored
 }
 
-/// Compares the maps; returns how many pclusters dump.erofs sees as we do.
+/// Compares the maps; returns how many pclusters dump.erofs maps as we do.
 fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     let engine = Engine::open(image, &EngineOptions::default()).unwrap();
     let root = engine.inode(engine.root()).unwrap();
@@ -241,7 +242,7 @@ fn compare_maps(name: &str, dump: &Path, image: &Path) -> usize {
     compared
 }
 
-/// The kernel's view, if it can mount the image.
+/// The tree as the kernel reads it, if it can mount the image.
 fn kernel_tree(image: &Path, scratch: &Path) -> Option<Tree> {
     let point = scratch.join("kernel");
     fs::create_dir_all(&point).unwrap();
@@ -253,7 +254,8 @@ fn kernel_tree(image: &Path, scratch: &Path) -> Option<Tree> {
         return None;
     }
     let tree = tree(&point);
-    // Lazily: a child process that another test starts has our open files until it execs.
+    // Unmounts lazily: a child process that another test starts holds our open files until it
+    // execs.
     assert!(succeeds(Command::new("umount").arg("-l").arg(&point)));
     Some(tree)
 }

@@ -1,10 +1,10 @@
-//! Checks the pages in docs/: their commands run, their tables match the code, and the options they
-//! name exist.
+//! Checks the pages in docs/: their commands run, their tables match the code, and the options that
+//! they name exist.
 //!
-//! A block that begins with "```sh run" is run by bash, all blocks of a page in one temporary
-//! directory with a small image `app.erofs`. "fuse" after it means that it mounts, "userns" that it
-//! does so in a user namespace, "trace" that it records the scheduler; if that is not allowed, the
-//! block is skipped with the reason.
+//! A block that begins with "```sh run" is run by bash; all blocks of a page share a temporary
+//! directory with a small image `app.erofs`. A further word says what the block needs: "fuse" that
+//! it mounts, "userns" that it mounts in a user namespace, "trace" that it records the scheduler.
+//! If that is not allowed, the block is skipped with the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn pages() -> BTreeMap<String, String> {
     pages
 }
 
-/// A fenced block: the text after the backquotes, its lines, and its location.
+/// A fenced block: the text after the opening backquotes, its lines, and its location.
 struct Block {
     kind: String,
     text: String,
@@ -68,7 +68,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Why blocks of this kind cannot run here.
+/// Why blocks of this kind cannot run on this machine.
 fn obstacle(kind: &str) -> Option<&'static str> {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| {
         use std::os::unix::fs::MetadataExt;
@@ -141,7 +141,7 @@ fn every_command_marked_as_runnable_runs() {
                 .arg(place.path().join("app"))
                 .output();
             let stderr = String::from_utf8_lossy(&output.stderr);
-            // A kernel that omits switches makes figures invalid, which is reported with status 1.
+            // If the kernel drops switches, the figures are not valid and the status is 1.
             if !output.status.success() && stderr.contains("the kernel did not record ") {
                 println!("skipped: {name}: this kernel does not write all switches");
                 continue;

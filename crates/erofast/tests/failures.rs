@@ -1,4 +1,4 @@
-//! Errors are one line with the remedy and the right exit status, and leave nothing behind.
+//! Errors are one line that names the remedy, with the right exit status, and leave nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn erofast(arguments: &[&str]) -> Output {
         .expect("erofast starts")
 }
 
-/// Whether anything of these tests is still mounted.
+/// Whether anything that these tests mounted is still mounted.
 fn is_mounted(point: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("/proc is there");
     mounts
@@ -227,7 +227,7 @@ fn an_image_that_was_cut_short_is_said_to_be() {
     let extract = erofast(&["extract", &cut, &tree]);
     let text = String::from_utf8_lossy(&extract.stderr);
     assert_eq!(text.matches(&what).count(), 1, "{text}");
-    // There is nothing to report about an intact image.
+    // Nothing is reported about an intact image.
     let image = fixture("lz4-4k.erofs").display().to_string();
     let text = String::from_utf8_lossy(&erofast(&["info", &image]).stdout).into_owned();
     assert!(!text.contains("superblock says"), "{text}");
@@ -312,7 +312,7 @@ fn a_symlink_with_a_nul_byte_in_its_target_is_a_fault() {
     let mut image = std::fs::read(fixture("lz4-full-index-64k.erofs")).expect("an image");
     let target = image.windows(5).rposition(|bytes| bytes == b"t/s50");
     image[target.expect("it has a link") + 1] = 0;
-    // The flag for the superblock's checksum, which covers the first block.
+    // Clears the flag for the superblock's checksum, which covers the first block.
     image[1024 + 8] &= !1;
     let folder = tempfile::tempdir().expect("a directory");
     let (path, tree) = (folder.path().join("nul.erofs"), folder.path().join("tree"));
@@ -375,7 +375,8 @@ fn times_that_the_target_cannot_hold_are_reported_as_not_kept() {
     );
 }
 
-/// From what the loader and the command line need to what a tool needs, in small steps.
+/// Limits memory in small steps, from what the loader and the command line need to what a tool
+/// needs.
 #[test]
 fn a_tool_without_memory_says_so_in_one_line() {
     let image = fixture("lz4-64k.erofs");
@@ -399,13 +400,13 @@ fn a_tool_without_memory_says_so_in_one_line() {
                 .expect("a shell");
             let text = String::from_utf8_lossy(&output.stderr);
             match output.status.code() {
-                // The loader could not start it.
+                // The loader could not start the program.
                 Some(0 | 127) => {}
                 Some(1) => assert!(
                     text.lines().any(|line| line.starts_with("erofast: ")),
                     "{text}"
                 ),
-                // glibc itself aborts if a thread's exit cannot be registered.
+                // glibc itself aborts if it cannot register a thread's exit handler.
                 _ => assert!(
                     text.contains("glibc error: failed to register TLS destructor"),
                     "{kib} KiB, {command}: {}: {text}",

@@ -1,10 +1,11 @@
-//! Each dependency has the same features whichever crates are tested, so that `cargo test -p A` and
-//! `cargo test -p B` share compiled code. Differences belong in `crates/workspace-hack/Cargo.toml`.
+//! Each dependency has the same features no matter which crates are tested, so that `cargo test -p
+//! A` and `cargo test -p B` share compiled code. Differences belong in
+//! `crates/workspace-hack/Cargo.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Dependencies of a crate and of its tests: name with version, and features.
+/// Dependencies of a crate and of its tests, as name with version, and features.
 fn dependencies(package: &str) -> Vec<(String, String)> {
     let tree = ["tree", "--locked", "--offline", "--package", package];
     let format = [

@@ -1,4 +1,4 @@
-//! Hostile images, generated on the spot, through every tool: each ends, in bounded memory.
+//! Hostile images, generated on the spot, through every tool: each run ends, with bounded memory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn image(directory: &Path, class: Class) -> PathBuf {
     path
 }
 
-/// Runs a tool with its output in files; returns peak memory in KiB, status, and output.
+/// Runs a tool with its output in files; returns peak memory in KiB, status and output.
 fn run(directory: &Path, arguments: &[&str]) -> (u64, Output) {
     let [out, errors] = ["out", "errors"].map(|name| directory.join(name));
     let create = |path: &Path| Stdio::from(File::create(path).expect("a file"));
@@ -32,7 +32,7 @@ fn run(directory: &Path, arguments: &[&str]) -> (u64, Output) {
     (peak, output)
 }
 
-/// The classes are divided among as many threads as there are CPUs: most of them take long.
+/// Divides the classes among as many threads as there are CPUs, because most of them take long.
 #[test]
 fn every_tool_ends_in_bounded_memory() {
     let (classes, complaints) = (Mutex::new(Class::ALL.to_vec()), Mutex::new(Vec::new()));
@@ -52,7 +52,7 @@ fn every_tool_ends_in_bounded_memory() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// Runs all tools on an image of a class; returns what is wrong with how they end.
+/// Runs all tools on an image of a class; returns what they did wrong.
 fn tools_on(class: Class) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
     let target = directory.path().join("target");
@@ -68,8 +68,8 @@ fn tools_on(class: Class) -> Vec<String> {
         &["extract", image, "-"],
         &["extract", image, target.to_str().expect("a name of ASCII")],
     ];
-    // Each listing repeats the decoding of 12 MiB for every few names, which takes seconds; and
-    // with millions of records, one tool of a kind is enough.
+    // Each listing decodes the same 12 MiB again for every few names, which takes seconds. With
+    // millions of records, one tool of each kind is enough.
     let tools = match class {
         Class::SparseNames => &tools[4..6],
         Class::SmallRecords => &[tools[0], tools[4], tools[5], tools[7]],
@@ -156,7 +156,7 @@ fn a_name_that_occurs_twice_is_extracted_once() {
     assert_eq!(count, 1);
 }
 
-/// JSON is for programs, and has names unchanged.
+/// JSON is for programs, so its names are unchanged.
 #[test]
 fn no_tool_prints_characters_that_turn_a_line_around() {
     let directory = tempfile::tempdir().expect("a directory");

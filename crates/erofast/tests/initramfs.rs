@@ -1,5 +1,5 @@
-//! The recipes of contrib/initramfs: which image they mount with which options, given the words of
-//! the kernel's command line.
+//! The recipes of contrib/initramfs: which image they mount, and with which options, for given
+//! words of the kernel's command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn recipe(name: &str) -> PathBuf {
     root.join(name)
 }
 
-/// Functions of an initramfs, and programs in it, that print the arguments they were called with.
+/// Functions and programs of an initramfs that print the arguments they were called with.
 const STUBS: &str = r#"
 cat() { echo "$CMDLINE"; }
 getarg() {
@@ -28,7 +28,7 @@ erofast() { say erofast "$@"; }
 NEWROOT=/sysroot rootmnt=/root
 "#;
 
-/// Lines that shell code prints after the stubs.
+/// The lines that shell code prints when it runs with the stubs.
 fn printed(cmdline: &str, code: &str) -> Vec<String> {
     let output = Command::new("sh")
         .args(["-ec", &format!("{STUBS}\n{code}")])
@@ -116,7 +116,7 @@ fn the_generator_of_systemd_makes_a_mount_with_the_options_of_the_command_line()
     for line in [
         "What=/dev/vda",
         "Type=erofast",
-        // mount(8) acts on `verity.*` itself, and passes none of it on to a helper.
+        // mount(8) handles `verity.*` itself, and passes none of these options on to a helper.
         &format!("Options={},log=/a%%b", FLAGS.replace("verity.", "verity_")),
         "Requires=dev-disk-by\\x2dpartlabel-root\\x2dtree.device",
         "After=dev-disk-by\\x2dpartlabel-root\\x2dtree.device",

@@ -71,22 +71,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cpu-workers", &["figures", "sys"]),
     ("page-pool", &["figures", "sys"]),
     ("sched-trace", &[]),
-    // liblzma's MicroLZMA decoder has no safe binding; ours is in sys.
+    // liblzma's MicroLZMA decoder has no safe binding; crate sys has ours.
     ("erofs-codecs", &["sys"]),
     ("erofs-format", &[]),
     ("launch-profile", &[]),
-    // A client of the mount: it uses nothing of the image.
+    // A client of the mount, which uses nothing of the image.
     ("look-ahead", &["launch-profile", "sys"]),
     ("dm-verity", &[]),
-    // No network code in a program that parses images, and no parser where the network is: what
-    // reads archives is another process, without a network.
+    // A program that parses images has no network code, and the program with network access has no
+    // parser: another process, without a network, reads archives.
     (
         "erofast-fetch",
         &["confinement", "remote-image", "tar-layer"],
     ),
     ("tar-layer", &[]),
     ("confinement", &[]),
-    // Starts programs; speaks with containerd and the cluster's kubelet.
+    // Starts programs; talks to containerd and the cluster's kubelet.
     ("erofast-snapshotter", &["sys"]),
     ("remote-image", &["figures"]),
     ("figures", &[]),
@@ -107,10 +107,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that may contain unsafe code, and in which files; if none are named, in all.
+/// Crates that may contain unsafe code, and in which files; if no file is named, in all.
 const UNSAFE: &[(&str, &[&str])] = &[
     ("sys", &[]),
-    // Pointers of C callers.
+    // Uses pointers from C callers.
     ("liberofast", &["exports.rs", "pointers.rs"]),
 ];
 
@@ -121,8 +121,8 @@ fn root() -> PathBuf {
         .expect("workspace root")
 }
 
-/// The crates of the workspace and which others each one uses, without dev-dependencies: a test may
-/// use any crate.
+/// The crates of the workspace and the workspace crates that each uses, without dev-dependencies: a
+/// test may use any crate.
 fn workspace() -> BTreeMap<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args([

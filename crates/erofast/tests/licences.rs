@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The lines that the table begins and ends with.
+/// The lines that begin and end the table.
 const BEGIN: &str = "| library | licence |\n| --- | --- |\n";
 
 fn root() -> PathBuf {
@@ -19,7 +19,7 @@ fn linked() -> BTreeMap<String, String> {
     libraries("normal,no-proc-macro")
 }
 
-/// Libraries at the ends of these edges of the dependency graph.
+/// Libraries that these edges of the dependency graph lead to.
 fn libraries(edges: &str) -> BTreeMap<String, String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args([
@@ -92,14 +92,14 @@ fn allowed() -> Vec<String> {
         .collect()
 }
 
-/// Whether these licences satisfy an SPDX expression. `/` is an old way to write OR.
+/// Whether these licences satisfy an SPDX expression. `/` is the old form of OR.
 fn is_met(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace('/', " OR ");
     let any = |part: &str| {
         part.split(" OR ")
             .any(|one| allowed.iter().any(|a| a == one.trim()))
     };
-    // Nothing here nests deeper than (A OR B) AND C.
+    // No expression here is more complex than (A OR B) AND C.
     plain
         .split(" AND ")
         .all(|part| any(part.trim().trim_start_matches('(').trim_end_matches(')')))

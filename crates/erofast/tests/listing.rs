@@ -12,7 +12,7 @@ fn image() -> TestImage {
     found.expect("a fixture")
 }
 
-/// `erofast COMMAND [OPTIONS] IMAGE [REST]`
+/// Runs `erofast COMMAND [OPTIONS] IMAGE [REST]`.
 fn run(command: &str, options: &[&str], rest: &[&str]) -> Output {
     let mut erofast = crate::common::erofast();
     erofast
@@ -105,7 +105,7 @@ fn the_spread_counts_every_file_once() {
     assert_eq!(Some(bytes), report["content_bytes"].as_u64());
 }
 
-/// `erofast COMMAND` on an image whose directory `dir/sub` has an entry `../.././x`.
+/// Runs `erofast COMMAND` on an image whose directory `dir/sub` has an entry `../.././x`.
 fn run_broken(command: &str, rest: &[&str]) -> Output {
     let image = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,11 +1,11 @@
-//! The locks that a request can take: with priority inheritance, except those listed here with a
+//! Every lock that a request can take has priority inheritance, except those listed here with a
 //! reason.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates whose code serves requests, starting at the root of their sources.
+/// Crates whose code serves requests, as the folders of their sources.
 const SERVING: [&str; 13] = [
     "cpu-workers/src",
     "dm-verity/src",
@@ -22,7 +22,7 @@ const SERVING: [&str; 13] = [
     "remote-image/src",
 ];
 
-/// Files that use a lock of the standard library.
+/// Files that use a lock of the standard library, with the reason.
 const LISTED: [(&str, &str); 9] = [
     (
         "cpu-workers/src/faults.rs",
@@ -59,7 +59,7 @@ const LISTED: [(&str, &str); 9] = [
     ),
 ];
 
-/// Files that end with the mount, with a reason.
+/// Files whose locks are used only at the end of a mount, with the reason.
 const AT_THE_END: [(&str, &str); 1] = [(
     "erofs-fuse/src/answer/faults/recorder.rs",
     "joined by the thread that ends the mount",
@@ -79,7 +79,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether the code of a file, before its tests, uses a lock without priority inheritance.
+/// Whether a file uses a lock without priority inheritance, outside its tests.
 fn names_a_plain_lock(source: &str) -> bool {
     let tests = "#[cfg(all(test, not(feature = \"loom\")))]\nmod tests";
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();

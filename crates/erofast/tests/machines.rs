@@ -1,11 +1,11 @@
-//! Whole systems: a root filesystem that this program mounts in an initramfs in a QEMU machine, and
-//! package, units and logs under systemd in a container.
+//! Whole systems: an initramfs in QEMU mounts a root filesystem with this program; package, units
+//! and logs are tested under systemd in a container.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The output of a script of scripts/machines; none if it cannot run. `needs` must have been
-/// fetched by an earlier run: a test does not fetch it.
+/// Runs a script of scripts/machines and returns its output; `None` if it cannot run. An earlier
+/// run must have fetched the files in `needs`: a test does not fetch them.
 fn run(script: &str, needs: &[&str]) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let machines = root.join("target/machines");

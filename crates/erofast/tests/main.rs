@@ -1,6 +1,6 @@
-//! The program, run as a user runs it.
+//! Tests the program as a user runs it.
 //!
-//! One executable: separate ones would each have to be linked.
+//! All tests are in one executable, because separate ones would each have to be linked.
 
 mod additions;
 mod automount;
@@ -67,6 +67,6 @@ mod web_server;
 #[path = "../../dm-verity/tests/common/writer.rs"]
 mod writer;
 
-// The registry of those tests uses this name.
+// The tests' registry uses the module under this name.
 #[cfg(feature = "tools")]
 use web_server as server;

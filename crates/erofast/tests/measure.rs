@@ -1,4 +1,4 @@
-//! `erofast lab` and `erofast trace` become the program erofast-lab.
+//! `erofast lab` and `erofast trace` execute erofast-lab.
 
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::common::copy_program;
 use crate::common::failure::fails;
 
-/// A copy of the program, so that what is beside it is known.
+/// A copy of the program in a directory whose contents are known.
 fn copy(place: &TempDir) -> Command {
     let program = place.path().join("erofast");
     copy_program(&program);

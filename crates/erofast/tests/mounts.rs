@@ -1,7 +1,8 @@
-//! Images through real mounts by the command, compared by the checker that came with them. The
-//! tests of erofs-mount mount the whole set; here are the rarer ways, and the bad images.
+//! Images through real mounts by the command, compared by the checker that comes with them. The
+//! tests of erofs-mount mount the whole set; these cover the rarer ways to mount, and the bad
+//! images.
 //!
-//! Needs root or fusermount3, /dev/fuse and python3; says what it skips.
+//! Needs root or fusermount3, /dev/fuse and python3; prints what it skips.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,8 +1,8 @@
-//! Mutants of good images through the tools and through mounts: each ends, in bounded memory, and
-//! nothing crashes or stays mounted.
+//! Mutants of good images through the tools and through mounts: each run ends, with bounded memory,
+//! and nothing crashes or stays mounted.
 //!
-//! `EROFAST_MUTATE_SECONDS` is how long (default 3), `EROFAST_MUTATE_FROM` the first number
-//! (default 0). A mutant that fails is reported by its image and its number, which reproduce it.
+//! `EROFAST_MUTATE_SECONDS` sets the duration (default 3), `EROFAST_MUTATE_FROM` the first number
+//! (default 0). A failing mutant is reported by its image and its number, which reproduce it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::common::erofast;
 use crate::common::watch::{MEMORY_KIB, watch};
 use erofs_oracles::mutate::Mutator;
 
-/// The accesses of programs to a mount, killed after 3 seconds: a mutant may have endless files.
+/// Accesses to a mount, killed after 3 seconds, since a mutant may have endless files.
 const READER: &str = "ls -lR; find . | head -300 | while read -r name; do
     head -c 65536 \"$name\"; getfattr -d -- \"$name\"; done";
 
-/// Images of the repository that are small enough to make many mutants of.
+/// Images of the repository that are small enough for many mutants.
 fn mutators() -> Vec<(String, Mutator)> {
     const LARGEST: u64 = 600 << 10;
     let files = std::fs::read_dir(crate::common::fixtures()).expect("the images");
@@ -41,7 +41,7 @@ fn number(name: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// The cases seen so far.
+/// Counters of a run of this test.
 #[derive(Default)]
 struct Seen {
     runs: u64,
@@ -53,7 +53,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Runs a program; returns its status, if it has one.
+    /// Runs a program and returns its exit status, if it has one.
     fn run(&mut self, what: &str, command: &mut Command) -> Option<i32> {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
         let begin = Instant::now();
@@ -69,7 +69,7 @@ impl Seen {
         output.status.code()
     }
 
-    /// Runs a tool; status 0 and 1 are fine: success, and one line about the image.
+    /// Runs a tool, which must exit with 0 (success) or 1 (with one line about the image).
     fn tool(&mut self, what: &str, command: &mut Command) -> bool {
         let status = self.run(what, command);
         if !matches!(status, Some(0 | 1)) {
@@ -114,7 +114,7 @@ impl Seen {
             &format!("{what}: umount"),
             erofast().arg("umount").arg(point),
         ) {
-            // Killed processes may exist for a moment longer.
+            // Killed processes may linger for a moment.
             assert!(
                 begin.elapsed() < Duration::from_secs(120),
                 "{what} stays mounted"

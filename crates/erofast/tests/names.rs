@@ -1,4 +1,4 @@
-//! Names with arbitrary bytes are given on the command line unchanged, or as `ls` shows them.
+//! Names of arbitrary bytes are accepted on the command line unchanged, or as `ls` shows them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

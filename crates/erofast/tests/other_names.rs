@@ -1,4 +1,4 @@
-//! The program under the names that callers know: each command line as its caller uses it.
+//! The program under the other names it is called by, with the command lines that callers use.
 //!
 //! Needs root or fusermount3, and /dev/fuse.
 
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 /// Longer than any process takes to start.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A directory with the program under other names in it, an image and a mount point.
+/// A directory with the program under other names, an image and a mount point.
 struct Place {
     directory: tempfile::TempDir,
     image: PathBuf,
 }
 
 impl Place {
-    /// `None`, with the reason printed, if nothing can be mounted.
+    /// Creates the directory. If nothing can be mounted, prints the reason and returns `None`.
     fn new() -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             println!("skipped: no /dev/fuse");
@@ -53,7 +53,7 @@ impl Place {
         self.mount_flags().is_some()
     }
 
-    /// The options in `/proc/mounts`.
+    /// The mount's options in `/proc/mounts`.
     fn mount_flags(&self) -> Option<String> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
         let mnt = self.mnt();
@@ -64,7 +64,7 @@ impl Place {
             .map(str::to_owned)
     }
 
-    /// A process that another test is just starting may have our open files for a moment.
+    /// A process that another test is starting may hold our open files for a moment.
     fn umount(&self) {
         let begin = Instant::now();
         loop {
@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    /// Runs a command line that should return once the mount can be used, and unmounts.
+    /// Runs a command line that should return once the mount can be used, then unmounts.
     fn mounts(&self, command: &mut Command) {
         let output = command.output().expect("it starts");
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -181,7 +181,7 @@ fn an_image_on_standard_input_is_mounted_in_the_background() {
     }
 }
 
-/// Started as sandbox runtimes do: no mount may outlive its caller.
+/// Starts the server as sandbox runtimes do: no mount may outlive its caller.
 #[test]
 fn a_server_in_the_foreground_ends_with_its_parent_where_that_was_asked_for() {
     let Some(place) = Place::new() else { return };
@@ -240,7 +240,7 @@ fn mount_fuse3_runs_the_program_with_image_directory_and_options() {
         println!("skipped: no /sbin/mount.fuse3");
         return;
     }
-    // mount(8) passes the full type; containerd leaves out what is before the dot.
+    // mount(8) passes the full type; containerd omits the part before the dot.
     for fstype in ["fuse.erofast", "erofast"] {
         let mut command = Command::new(helper);
         command.args([&place.image, &mnt]);
@@ -252,7 +252,7 @@ fn mount_fuse3_runs_the_program_with_image_directory_and_options() {
 #[test]
 fn mount_erofs_runs_erofsfuse_through_a_shell() {
     let Some(place) = Place::new() else { return };
-    // `mount -t erofs.fuse` runs mount.erofs of erofs-utils, which runs this line.
+    // `mount -t erofs.fuse` runs mount.erofs of erofs-utils, which runs the following line.
     let line = format!(
         "erofsfuse -orw {} {}",
         place.image.display(),
@@ -263,7 +263,7 @@ fn mount_erofs_runs_erofsfuse_through_a_shell() {
     place.mounts(shell.args(["-c", &line]).env("PATH", &path));
 }
 
-/// libfuse's convention for callers that mount by themselves and drop their rights.
+/// Follows libfuse's convention for callers that mount themselves and drop their rights.
 #[test]
 fn a_mounted_descriptor_in_the_place_of_the_mount_point_is_served() {
     let Some(place) = Place::new() else { return };

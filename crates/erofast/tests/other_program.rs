@@ -1,7 +1,7 @@
 //! A program built in another way, possibly for another architecture, prints the same as ours.
 //!
-//! scripts/test-program runs this, as well as the tests of images, extraction and checks, with such
-//! a program.
+//! scripts/test-program runs these tests, and those of images, extraction and checks, with such a
+//! program.
 
 use crate::common::other::{both, compare};
 use crate::common::{all_good_images, bad_images};

@@ -1,4 +1,4 @@
-//! The Debian package contains what it should, and nothing specific to this machine.
+//! The Debian package contains everything that it should, and nothing specific to this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// Stands in for erofast-lab, erofast-fetch and erofast-snapshotter, which are not built with these
-/// tests.
+/// Stands in for erofast-lab, erofast-fetch and erofast-snapshotter, which these tests do not
+/// build.
 const LAB: &str = "/bin/true";
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A directory, and a package of the binary under test in it; none if the tools for it are missing.
+/// A directory, and a package in it with the program under test.
 type Package = (TempDir, PathBuf);
 
 fn new_package() -> Option<Package> {
@@ -36,13 +36,13 @@ fn new_package() -> Option<Package> {
     Some((place, package))
 }
 
-/// For tests that only read it.
+/// The package, for tests that only read it.
 fn package() -> Option<Arc<Package>> {
     static PACKAGE: Shared<Package> = Shared::new();
     PACKAGE.get(new_package)
 }
 
-/// Builds it together with packages of the C library that was built for the tests.
+/// Builds the package together with packages of the C library that was built for the tests.
 fn package_with_library(place: &TempDir) -> Option<PathBuf> {
     let tests = std::env::current_exe().expect("a path");
     packages(place, tests.parent())
@@ -58,7 +58,7 @@ fn packages(place: &TempDir, library: Option<&Path>) -> Option<PathBuf> {
     let mut command = Command::new(root().join("scripts/package-deb"));
     command.arg(env!("CARGO_BIN_EXE_erofast")).arg(place.path());
     command.env("SOURCE_DATE_EPOCH", "1700000000");
-    // A package that is inspected once need not be small.
+    // A package that is inspected once need not be compressed.
     command.env("COMPRESSION", "none");
     command.env("LAB", LAB).env("FETCH", LAB);
     command.env("SNAPSHOTTER", LAB);
@@ -167,7 +167,7 @@ fn the_package_has_the_helper_the_pages_and_the_completions() {
 /// Names of erofs-utils that the package provides.
 const OLD_NAMES: [&str; 3] = ["erofsfuse", "fsck.erofs", "dump.erofs"];
 
-/// The targets of the old names below a root after `script` ran there.
+/// The targets of the old names below a root, after `script` ran there.
 fn old_names(root: &Path, script: &Path, arguments: &[&str]) -> [Option<PathBuf>; 3] {
     run(Command::new(script).args(arguments).env("DPKG_ROOT", root));
     OLD_NAMES.map(|name| {
@@ -221,7 +221,7 @@ fn the_package_offers_the_old_names_as_alternatives() {
         run(postrm.arg(action).env("DPKG_ROOT", &root));
         assert_eq!(profiles.exists(), stays, "{action}");
     }
-    // The programs of erofs-utils are not links, and stay; the alternatives report that.
+    // The programs of erofs-utils are not links, and stay; the alternatives system reports that.
     let admin = root.join("var/lib/dpkg/alternatives");
     assert_eq!(old_names(&root, &postinst, &["configure", ""]), ours());
     for name in OLD_NAMES {
@@ -588,7 +588,7 @@ fn the_lab_and_the_snapshotter_have_packages_of_their_own() {
     }
 }
 
-/// The part of a package's file name after the package name.
+/// A package's file name without the package name.
 fn rest_of_name(package: &Path) -> &str {
     let name = package.file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.split_once('_'))
@@ -601,7 +601,7 @@ fn version_of(workspace: &Path, build: &Path) -> String {
     version_with("release", workspace, build)
 }
 
-/// The output for any of cargo's profiles.
+/// The output of `build.rs` with one of cargo's profiles.
 fn version_with(profile: &str, workspace: &Path, build: &Path) -> String {
     let output = text(&run(Command::new(build)
         .env("PROFILE", profile)
@@ -655,7 +655,7 @@ fn the_version_names_the_commit_and_changes_since() {
     std::fs::write(workspace.join("README.md"), "not a source").expect("room");
     assert_eq!(version_of(&workspace, &build), format!("1.2.3 ({commit})"));
 
-    // The tarball of that commit knows it, even inside another repository.
+    // The tarball of that commit has its hash, even inside another repository.
     let tarball = place.path().join("source.tar");
     let output = format!("--output={}", tarball.display());
     git(&["archive", "--prefix=inside/", &output, "HEAD"]);
@@ -675,7 +675,7 @@ fn the_version_names_the_commit_and_changes_since() {
 #[test]
 fn setup_names_packages_that_are_there() {
     let place = tempfile::tempdir().expect("a directory");
-    // Answers as apt-cache does: nothing for a name that is only mentioned.
+    // Imitates apt-cache, which prints nothing for a name that is only mentioned.
     let offers = |versions: &[(&str, &str)]| {
         let cases: String = versions
             .iter()

@@ -206,7 +206,7 @@ fn profiles_of_another_version_are_named_and_no_fault() {
     assert_eq!(output.status.code(), Some(0), "{line}");
     let expected = format!("erofast: {}: launch profile of version 3", old.display());
     assert!(line.starts_with(&expected), "{line}");
-    // Several are reported on one line.
+    // Several profiles are reported on one line.
     let older = folder.join("older.profile");
     std::fs::copy(&old, &older).unwrap();
     let output = erofast(&["profile", "list", older.to_str().unwrap()], &old);
@@ -214,7 +214,7 @@ fn profiles_of_another_version_are_named_and_no_fault() {
     let line = String::from_utf8(output.stderr).unwrap();
     let end = " (and another one like it; erofast profile remove FILE removes one)\n";
     assert!(line.ends_with(end) && line.lines().count() == 1, "{line}");
-    // Root has another cache folder.
+    // Root's cache folder is elsewhere.
     if !rustix::process::geteuid().is_root() {
         let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
         list.args(["profile", "list"])
@@ -300,7 +300,7 @@ fn launch_of_the_script(image: &Path, place: &Path) {
     assert!(erofast(&["umount"], place).status.success());
 }
 
-/// Two images that are made reproducibly have UUID, time, blocks and inodes in common.
+/// Two images that are built reproducibly have the same UUID, time, blocks and inodes.
 #[test]
 fn images_that_are_made_reproducibly_have_profiles_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -358,7 +358,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     }
     std::fs::read(place.join("script")).unwrap();
     assert!(erofast(&["umount"], &place).status.success());
-    // The file appears a moment after that.
+    // The file appears a moment later.
     let learned = || {
         std::thread::sleep(std::time::Duration::from_millis(10));
         profile("show", &[]).0 == Some(0)
@@ -396,7 +396,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
     assert_eq!(bytes(), [2, 0, 0]);
     assert_eq!(profile("trim", &["--until", "4294967295"]).0, Some(0));
     assert_eq!(bytes()[2], serde_json::Value::Null);
-    // It is learned again.
+    // After that, the launch is learned again.
     launch_of_the_script(&image, &place);
     assert!((0..3000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -434,7 +434,7 @@ fn what_mounts_of_an_image_learned_is_found_by_its_path() {
         assert!(erofast(&["profile", "remove"], file).status.success());
         assert!(!file.exists(), "{why}");
     }
-    // No mount follows a symlink there.
+    // A mount does not follow a symlink in place of the profile.
     let real = folder.path().join("real");
     std::fs::write(&real, &bytes).unwrap();
     std::os::unix::fs::symlink(&real, file).unwrap();

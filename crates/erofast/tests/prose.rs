@@ -31,14 +31,14 @@ const RETIRED: &[&str] = &[
     "Taker",
 ];
 
-/// Maximum columns of a line in a page or of a comment.
+/// Maximum number of columns in a line of a page or a comment.
 const COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below `folder` whose names end with one of these.
+/// All files below `folder` whose names end with one of `endings`.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a directory") {

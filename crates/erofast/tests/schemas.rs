@@ -1,6 +1,6 @@
 //! Every `--json` has a schema in docs/schemas, which docs/json.md lists, and the output matches
-//! it. Reports of `erofast lab` are checked against theirs by the tests of latency-lab, those of
-//! `erofast trace` by the tests of erofast-lab.
+//! it. The tests of latency-lab check the reports of `erofast lab`, those of erofast-lab the
+//! reports of `erofast trace`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ fn every_command_with_json_has_a_schema_and_every_schema_a_command() {
     assert_eq!(schemas(), commands);
 }
 
-/// The schema of a type of the table.
+/// The schema of a figure's type.
 fn schema_of(shape: &Shape) -> Value {
     let with_null = |mut schema: Value| {
         match schema.get_mut("enum").and_then(Value::as_array_mut) {
@@ -109,7 +109,7 @@ fn add_fields(
                 }
                 let (mut schema, is_there) = match figure.shape {
                     Shape::Optional(inner) if figure.is_skipped => (schema_of(inner), false),
-                    // Depends on a feature or on an option.
+                    // The figure depends on a feature or on an option.
                     Shape::Optional(Shape::Part(_)) => (schema_of(&figure.shape), false),
                     _ => (schema_of(&figure.shape), is_required),
                 };
@@ -124,7 +124,7 @@ fn add_fields(
     }
 }
 
-/// After a change of the figures, EROFAST_WRITE_SCHEMAS=1 writes the file.
+/// After a change to the figures, run with EROFAST_WRITE_SCHEMAS=1 to write the file.
 #[test]
 fn the_schema_of_stat_is_that_of_its_figures() {
     let mut schema = schema_of(&erofs_mount::MountFigures::SHAPE);
@@ -258,7 +258,7 @@ fn what_is_printed_about_a_profile_fits() {
     crate::schema::check("profile-show", &shown);
     let mut list = Command::new(env!("CARGO_BIN_EXE_erofast"));
     list.args(["profile", "list", "--json"]);
-    // Root's folder is the system's, whatever the environment says.
+    // Root uses the system's folder, whatever the environment says.
     let output = list
         .env("XDG_CACHE_HOME", home.path())
         .output()
@@ -306,7 +306,7 @@ fn what_is_printed_about_the_cache_fits() {
     assert_eq!(image["in_use"], true);
 }
 
-/// Unmounts, even if a test fails.
+/// A mount that is unmounted even if a test fails.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {

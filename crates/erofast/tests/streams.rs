@@ -1,12 +1,12 @@
-//! A standard error that cannot be written changes nothing; if the reader of standard output goes
-//! away, a command ends quietly, with the status of its work; a closed standard output is an error.
+//! A standard error that cannot be written changes nothing. If the reader of standard output goes
+//! away, a command ends quietly, with the status of its work. A closed standard output is an error.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// An image of which several files cannot be decoded.
+/// An image with several files that cannot be decoded.
 fn damaged(folder: &Path) -> PathBuf {
     let fixture =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zstd-48bit-unaligned.erofs");
@@ -140,7 +140,7 @@ fn a_closed_standard_output_hides_no_failure() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// Under every name of the program.
+/// Under every name of the program, a full standard output is named on one line.
 #[test]
 fn a_standard_output_that_is_full_is_named_on_one_line() {
     let folder = tempfile::tempdir().expect("a directory");
@@ -178,7 +178,7 @@ fn a_standard_output_that_is_full_is_named_on_one_line() {
     }
 }
 
-/// Not a pipe whose reader went away, but no descriptor at all.
+/// The standard output has no descriptor at all, unlike a pipe whose reader went away.
 #[test]
 fn a_standard_output_that_is_no_descriptor_is_an_error_before_anything_is_done() {
     let good = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/meta.erofs");

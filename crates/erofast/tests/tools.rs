@@ -1,4 +1,4 @@
-//! Tests start other programs; on a bare Debian, which lacks some of them, they skip.
+//! Tests start other programs. On a bare Debian, which lacks some of them, these tests are skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +9,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Programs of a bare Debian with Rust and what `make setup` installs; none if dpkg does not know
-/// them.
+/// Programs of a bare Debian with Rust and what `make setup` installs; `None` if dpkg does not know
+/// these packages.
 fn bare_programs() -> Option<BTreeSet<String>> {
     let folder = tempfile::tempdir().expect("a directory");
     let place = folder.path().join("bin");

@@ -18,7 +18,7 @@ use crate::profile::image_of_a_script;
 struct Site(tempfile::TempDir);
 
 impl Site {
-    /// A site with the image that `make` writes; `None` if nothing can be mounted.
+    /// Creates a site with the image that `make` writes; `None` if nothing can be mounted.
     fn new(make: impl FnOnce(&Path)) -> Option<Self> {
         let site = Self(tempfile::tempdir().unwrap());
         make(&site.image());
@@ -59,7 +59,7 @@ impl Site {
         assert!(mounted.status.success(), "{mounted:?}");
     }
 
-    /// Unmounts, and waits until what was learned is written: the mount helper ends after that.
+    /// Unmounts and waits for the mount helper, which ends after what was learned has been written.
     fn umount(&self) {
         let helper = self.stat()["restart"]["helper"].clone();
         let unmounted = self.run(&["umount", "mnt"]);
@@ -103,12 +103,12 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.point()).output();
-        // Knowledge from an image that is gone.
+        // Removes what was learned from an image that is gone.
         let _ = self.run(&["profile", "remove", "app.erofs"]);
     }
 }
 
-/// Whether a process exists that has not ended; nobody may wait for it.
+/// Whether a process is running; a process that has ended may never be waited for.
 fn is_alive(pid: &Value) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit_once(") ").map_or("Z", |(_, rest)| rest);
@@ -117,7 +117,7 @@ fn is_alive(pid: &Value) -> bool {
 
 const BEGIN: &str = "erofast-launches 4\n";
 
-/// Files that programs may have, and paths that lead out of the mount.
+/// Creates an image with files that programs may have, and paths that lead out of the mount.
 fn odd_tree(path: &Path) {
     let mut image = Forged::default();
     let mut program = b"\x7fELF".to_vec();
@@ -179,7 +179,7 @@ fn a_profile_beside_an_image_is_replayed_and_a_launch_makes_it_known_here() {
     crate::schema::check("profile-list", &listed);
     let origins = [0, 1].map(|at| listed["images"][at]["origin"].clone());
     assert_eq!(origins, ["here", "beside"], "{listed}");
-    // The next launch works just as well without that profile.
+    // The next launch works just as well without a profile beside the image.
     fs::remove_file(site.beside()).unwrap();
     site.mount();
     let figures = site.soon("a replay", |it| it["prefetched_bytes"] == 3000);
@@ -233,7 +233,7 @@ fn a_profile_in_the_image_is_found_where_there_is_none_beside_it() {
     site.umount();
 }
 
-/// After three mounts without a launch, the replay waits for one.
+/// After three mounts without a launch, the replay waits for a launch.
 #[test]
 fn programs_that_are_not_launched_are_not_replayed_with_each_mount() {
     let Some(site) = Site::new(odd_tree) else {
@@ -307,7 +307,7 @@ fn what_cannot_be_used_is_one_line_in_the_log_and_in_stat() {
     }
 }
 
-/// Whatever a profile says, a mount has the bytes of its image, and it ends.
+/// Whatever a profile says, the mount returns the bytes of its image, and it ends.
 #[test]
 fn hostile_profiles_lead_nowhere() {
     let Some(site) = Site::new(odd_tree) else {
@@ -349,7 +349,7 @@ fn hostile_profiles_lead_nowhere() {
     assert_eq!(fs::read("/etc/passwd").unwrap(), before);
 }
 
-/// `EROFAST_MUTANTS` sets the number (40).
+/// `EROFAST_MUTANTS` sets the number of mutants (default 40).
 #[test]
 fn mutated_profiles_change_no_byte() {
     let Some(site) = Site::new(odd_tree) else {
@@ -467,7 +467,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
         assert_eq!(output.status.code(), Some(1), "{line}");
         assert!(line.contains(why) && line.lines().count() == 1, "{line}");
     }
-    // Nobody has launched anything from it.
+    // No program has been launched from this image.
     image_of_a_script(&at("new.erofs"));
     let output = run(&["profile", "export", "new.erofs"]);
     let line = String::from_utf8(output.stderr).unwrap();
@@ -475,7 +475,7 @@ fn what_was_learned_is_exported_and_files_are_merged() {
     assert_eq!(line, "erofast: new.erofs: no launches have been learned\n");
 }
 
-/// The search for a profile is no request, and no byte of the image is read for it.
+/// The search for a profile is not a request, and reads no byte of the image.
 #[test]
 fn a_mount_of_an_image_without_a_profile_reads_nothing_more() {
     let make = |path: &Path| {
@@ -500,7 +500,7 @@ fn a_mount_of_an_image_without_a_profile_reads_nothing_more() {
     assert!(figures[0].1[0].as_u64() > Some(0), "{figures:?}");
 }
 
-/// `--lower` names the same tree for a mount and for what was learned of it.
+/// `--lower` denotes the same tree for a mount and for the profile learned from it.
 #[test]
 fn launches_of_a_tree_of_several_images_are_found() {
     let Some(site) = Site::new(odd_tree) else {
@@ -660,7 +660,7 @@ fn a_command_is_recorded_in_a_mount_of_its_own() {
     assert_eq!(mounts(), 0);
 }
 
-/// As when a machine shuts down. Each reads what there is, adds its launch, and writes it.
+/// Imitates a machine's shutdown: each mount reads the profile, adds its launch and writes it.
 #[test]
 fn mounts_of_one_image_that_end_at_once_lose_no_launch() {
     const MOUNTS: usize = 5;

@@ -1,4 +1,4 @@
-//! The decoder table compared with the C decoders themselves, and the price of prefixes.
+//! The decoder table compared with the C decoders themselves, and the cost of decoding prefixes.
 //!
 //!     cargo bench -p erofs-codecs [-- FILE]
 //!
@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 #[path = "../tests/common/mod.rs"]
-#[allow(dead_code)] // a part of it is for tests
+#[allow(dead_code)] // tests need only a part of it
 mod common;
 
 use common::encode;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: usize = 25;
 const BLOCKS: usize = 48;
 
-/// One block: its stream and its decoded length.
+/// One encoded block: its stream and its decoded length.
 struct Block {
     stream: Vec<u8>,
     length: usize,
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Blocks spread over the whole content.
+/// Blocks spread evenly over the content.
 fn spread(content: &[u8], size: usize) -> Vec<&[u8]> {
     let step = (content.len() / size / BLOCKS).max(1);
     content
@@ -122,7 +122,7 @@ fn prefixes(codec: Codec, blocks: &[Block]) {
     }
 }
 
-/// The C decoder with nothing around it.
+/// The C decoder, called directly.
 fn raw(codec: Codec) -> Contender {
     match codec {
         Codec::Lz4 => Box::new(|block, output| {
@@ -151,8 +151,8 @@ fn raw(codec: Codec) -> Contender {
     }
 }
 
-/// Times of the rounds of each contender, after one round that does not count. The order changes
-/// from round to round.
+/// Times of the rounds of each contender, after a warm-up round that does not count. The order
+/// changes from round to round.
 fn race<const N: usize>(mut contenders: [Contender; N], blocks: &[Block]) -> [Vec<Duration>; N] {
     let mut output = vec![0; blocks.iter().map(|b| b.length).max().unwrap_or(0)];
     let mut times = [const { Vec::new() }; N];

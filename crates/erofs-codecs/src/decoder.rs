@@ -3,7 +3,8 @@
 use crate::{Codec, DecodeError, Reason, Settings};
 use crate::{deflate::Deflate, lz4, lzma::Lzma, padding, zstd::Zstd};
 
-/// The C decoders count in `int`. No EROFS extent comes near this.
+/// Maximum length of input and output, because the C decoders use `int`. No EROFS extent comes near
+/// this.
 const LONGEST: usize = i32::MAX as usize;
 
 /// Decoders of all codecs for the streams of one image, for one thread.
@@ -17,7 +18,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that has no streams yet. Nothing is allocated.
+    /// Creates a decoder without streams; nothing is allocated.
     pub fn new(settings: Settings) -> Self {
         Decoder {
             settings,
@@ -29,8 +30,8 @@ impl Decoder {
 
     /// Fills all of `output` from `input`.
     ///
-    /// `partial` says whether the stream may hold more than `output.len()` bytes; see the crate's
-    /// documentation for that and for padding. An empty `output` needs nothing and succeeds.
+    /// `partial` says whether the stream may hold more than `output.len()` bytes; the crate's
+    /// documentation explains this, and padding. An empty `output` needs nothing and succeeds.
     ///
     /// # Errors
     /// See [`Reason`]. After an error the content of `output` is unspecified, but the decoder
@@ -65,8 +66,8 @@ impl Decoder {
         if input.len() > LONGEST || output.len() > LONGEST {
             return Err(Reason::TooLarge);
         }
-        // Without padding, LZ4 blocks are followed by meaningless bytes, and only the output length
-        // ends the decoding.
+        // Without padding, LZ4 blocks are followed by meaningless bytes, and only the length of the
+        // output ends decoding.
         let open_end = codec == Codec::Lz4 && !self.settings.lz4_zero_padding;
         let stream = match open_end {
             true if input.is_empty() => return Err(Reason::Empty),

@@ -28,7 +28,7 @@ impl fmt::Debug for Deflate {
 }
 
 impl Deflate {
-    /// Decodes a stream that fills `output` exactly.
+    /// Decodes a stream that must fill `output` exactly.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
         let decoder = self.whole.get_or_insert_with(Decompressor::new);
         match decoder.deflate_decompress(input, output) {
@@ -48,7 +48,7 @@ impl Deflate {
             }
             empty => empty.insert(Inflate::new(false, WINDOW_BITS)),
         };
-        // One call goes as far as input and output allow, so no loop needs a limit.
+        // One call continues as long as input and output allow, so no loop needs a limit.
         let status = decoder.decompress(input, output, InflateFlush::SyncFlush);
         let produced = decoder.total_out() as usize;
         match status {

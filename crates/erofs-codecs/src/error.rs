@@ -2,14 +2,14 @@
 
 use crate::Codec;
 
-/// A stream that could not be decoded, in one line. The caller adds where it came from.
+/// Why a stream could not be decoded, on one line. The caller adds where the stream came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{codec}: {reason} ({input} bytes in, {output} bytes wanted)")]
 #[non_exhaustive]
 pub struct DecodeError {
     /// The codec that was used.
     pub codec: Codec,
-    /// The fault.
+    /// The reason.
     pub reason: Reason,
     /// Bytes of compressed input, padding included.
     pub input: usize,
@@ -17,7 +17,7 @@ pub struct DecodeError {
     pub output: usize,
 }
 
-/// The fault of a stream.
+/// Reasons why a stream could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -39,7 +39,7 @@ pub enum Reason {
         /// Bytes that it held.
         produced: usize,
     },
-    /// The output was full before the stream ended, and it was not a partial decode.
+    /// The output was full before the end of a stream that had to be decoded whole.
     #[error("the stream continues after the output is complete")]
     TooLong,
     /// The stream needs more than the image declares or the format allows.

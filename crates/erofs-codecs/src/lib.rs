@@ -16,8 +16,8 @@
 //!
 //! # Whole streams and prefixes
 //! EROFS stores how many bytes an extent decodes to, but never how many a stream holds. The caller
-//! therefore passes an output of exactly the right length, and `partial` defines what its end
-//! means:
+//! therefore passes an output of exactly the right length, and `partial` says whether the stream
+//! ends with it:
 //!
 //! * `partial == false`: the stream must hold exactly `output.len()` bytes; more or fewer is an
 //!   error.
@@ -28,21 +28,21 @@
 //! | codec | cost of the first bytes of a stream |
 //! | --- | --- |
 //! | LZ4, MicroLZMA | proportional to the output |
-//! | DEFLATE | proportional to the output (another decoder than for whole streams) |
+//! | DEFLATE | proportional to the output (with a different decoder than for whole streams) |
 //! | Zstandard | whole blocks of up to 128 KiB decoded |
 //!
 //! # Padding
-//! With `0padding` the compressed bytes are at the end of their blocks, preceded by fewer zero
-//! bytes than a block, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
+//! With `0padding` the compressed bytes are at the end of their blocks, preceded by zero bytes,
+//! fewer than a block, which [`Decoder::decode`] skips. A block of zeros, or nothing but zeros, is
 //! an error. MicroLZMA, DEFLATE and Zstandard are always stored this way; LZ4 is if
 //! [`Settings::lz4_zero_padding`] is set. Otherwise LZ4 streams begin at the first byte, and
 //! meaningless bytes follow.
 //!
 //! # Memory
-//! Memory per decoder, once the codec was used: LZ4 none; DEFLATE 11 KiB for whole streams and 48
-//! KiB for prefixes; MicroLZMA 30 KiB and the dictionary (at most 8 MiB); Zstandard 160 KiB, and at
-//! most another 1.4 MiB for prefixes. The output belongs to the caller, and nothing grows with a
-//! stream's claims.
+//! Memory per decoder, once the codec has been used: LZ4 none; DEFLATE 11 KiB for whole streams and
+//! 48 KiB for prefixes; MicroLZMA 30 KiB and the dictionary (at most 8 MiB); Zstandard 160 KiB, and
+//! at most another 1.4 MiB for prefixes. The output belongs to the caller, and no stream can
+//! increase the memory by its claims.
 #![forbid(unsafe_code)]
 
 mod decoder;

@@ -1,7 +1,8 @@
 //! LZ4 blocks, using the C library.
 //!
 //! Both functions bound every read by the input and every write by the output, whatever the block
-//! contains. LZ4 carries no checksum: garbage may decode to garbage, but see [`prefix`].
+//! contains. LZ4 carries no checksum: garbage may decode to garbage, with one exception in
+//! [`prefix`].
 
 use crate::Reason;
 use std::ops::Range;
@@ -15,11 +16,11 @@ pub(crate) fn whole(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 ///
 /// One kind of garbage needs care. A match at distance 0 copies the output onto itself, which the
 /// library accepts. In a whole block it yields zeros, but the last match of a partial output would
-/// leave the memory's old contents there: possibly those of another file. Such a match reaches into
-/// the last 12 bytes of the output (the library treats those separately), so either it lies in the
-/// [`TAIL`], where the only old bytes are marks, or it leaves the marks at [`WATCHED`] intact. The
-/// tail allows for copies of up to 32 bytes that the library makes in one go before it knows how
-/// many it needs.
+/// leave the memory's old contents there, possibly those of another file. The library treats the
+/// last 12 bytes of the output separately, and such a match reaches into them. So either it lies in
+/// the [`TAIL`], where the only old bytes are marks, or it leaves the marks at [`WATCHED`] intact.
+/// The tail allows for copies of up to 32 bytes, which the library makes before it knows how many
+/// bytes it needs.
 pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
     let wanted = output.len();
     let tail = wanted.saturating_sub(TAIL);
@@ -34,9 +35,9 @@ pub(crate) fn prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
 
 /// A byte that rarely occurs eight times in a row.
 const MARK: u8 = 0xa9;
-/// Bytes at the end of the output that are marked.
+/// Number of marked bytes at the end of the output.
 const TAIL: usize = 128;
-/// The marks among them that are checked afterwards.
+/// The marks that are checked afterwards.
 const WATCHED: Range<usize> = TAIL - 32..TAIL - 24;
 
 fn decode_prefix(input: &[u8], output: &mut [u8]) -> Result<(), Reason> {

@@ -3,8 +3,8 @@
 use crate::{LZMA_DICTIONARY_MAX, LZMA_DICTIONARY_MIN, Reason};
 use sys::microlzma::{MicroLzma, MicroLzmaError};
 
-/// One stream, whose dictionary is kept from block to block. Only the pages of the dictionary
-/// that a block fills are ever touched.
+/// A stream that keeps its dictionary from block to block. Only the pages of the dictionary that a
+/// block fills are ever touched.
 #[derive(Debug)]
 pub(crate) struct Lzma(MicroLzma);
 
@@ -17,7 +17,8 @@ impl Lzma {
         }
     }
 
-    /// `exact` says whether the block holds exactly `output.len()` bytes and is all of `input`.
+    /// Decodes a block; `exact` means that the block holds exactly `output.len()` bytes and is all
+    /// of `input`.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],

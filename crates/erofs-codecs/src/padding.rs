@@ -4,8 +4,8 @@ use crate::Reason;
 
 /// Returns `input` without its leading zeros, of which there must be fewer than `block_size`.
 ///
-/// No stream of a codec that is stored with padding begins with a zero byte: an encoder that wrote
-/// one would produce an unreadable image.
+/// No stream of a codec that is stored with padding may begin with a zero byte: an encoder that
+/// wrote one would produce an unreadable image.
 pub(crate) fn skip(input: &[u8], block_size: u32) -> Result<&[u8], Reason> {
     if input.is_empty() {
         return Err(Reason::Empty);

@@ -46,8 +46,8 @@ impl fmt::Display for Codec {
 
 /// Settings of an image's streams. The defaults are the maxima of the format.
 ///
-/// Two fields of the image are missing on purpose. The LZ4 distance and the DEFLATE window limit
-/// the memory of readers that decode piece by piece; these decoders have the whole output in
+/// Two fields of the image are deliberately missing: the LZ4 distance and the DEFLATE window limit
+/// the memory of readers that decode piece by piece. These decoders have the whole output in
 /// memory, so the full windows (64 KiB and 32 KiB) cost them nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {

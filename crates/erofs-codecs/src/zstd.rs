@@ -4,7 +4,7 @@ use crate::{Reason, ZSTD_WINDOW_LOG_MAX};
 use std::fmt;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
-/// The smallest window limit that the library takes (`ZSTD_WINDOWLOG_ABSOLUTEMIN`).
+/// The smallest window limit that the library accepts (`ZSTD_WINDOWLOG_ABSOLUTEMIN`).
 const WINDOW_LOG_MIN: u32 = 10;
 
 // Numbers of `ZSTD_ErrorCode`, pinned by the library's interface ("zstd_errors.h").
@@ -13,13 +13,13 @@ const NO_MEMORY: usize = 64;
 const OUTPUT_TOO_SMALL: usize = 70;
 const INPUT_WRONG_SIZE: usize = 72;
 
-/// `ZSTD_MAGICNUMBER`.
+/// The number that every frame begins with, `ZSTD_MAGICNUMBER`.
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// One context for whole frames and prefixes.
 pub(crate) struct Zstd {
     context: DCtx<'static>,
-    /// The largest window.
+    /// Maximum size of a window.
     window: u64,
 }
 
@@ -44,11 +44,11 @@ impl Zstd {
         Ok(Zstd { context, window })
     }
 
-    /// Decodes a frame that fills `output` exactly. It is decoded in place: its window costs
-    /// nothing, but has the same limit as for prefixes, since otherwise a file would be readable in
-    /// one way and not in the other.
+    /// Decodes a frame that must fill `output` exactly. It is decoded in place, so its window costs
+    /// nothing, but the window has the same limit as for prefixes: otherwise a file would be
+    /// readable in one way and not in the other.
     pub(crate) fn whole(&mut self, input: &[u8], output: &mut [u8]) -> Result<(), Reason> {
-        // The library would treat whatever follows as the next frame.
+        // The library would treat bytes after the frame as the next frame.
         let end = zstd_safe::find_frame_compressed_size(input).map_err(reason_of)?;
         let frame = input.get(..end).ok_or(Reason::Truncated)?;
         if window_of(frame).is_some_and(|window| window > self.window) {
@@ -81,7 +81,7 @@ impl Zstd {
             if hint == 0 {
                 return Err(Reason::EndsEarly { produced });
             }
-            // On truncated input the library asks for more forever.
+            // On truncated input the library requests more bytes forever.
             if before == (input.pos(), produced) {
                 return Err(Reason::Truncated);
             }
@@ -90,8 +90,8 @@ impl Zstd {
 }
 
 /// The window that a frame requests, in bytes (RFC 8878, 3.1.1.1): as its descriptor says, or as
-/// large as the content if the frame is a single segment. Returns none if this is not a frame,
-/// which the library reports itself.
+/// large as the content if the frame is a single segment. `None` if this is not a frame, which the
+/// library reports itself.
 fn window_of(frame: &[u8]) -> Option<u64> {
     let header = frame.strip_prefix(&MAGIC)?;
     let (&descriptor, rest) = header.split_first()?;

@@ -1,5 +1,5 @@
-//! For any content of a stream there is an answer in bounded time, inside the output, and the
-//! decoder works afterwards. All inputs are the same in every run.
+//! Whatever a stream contains, decoding ends in bounded time and inside the output, and the decoder
+//! works afterwards. All inputs are the same in every run.
 
 use crate::common::{Course, encode, fenced, pad, sample};
 use erofs_codecs::{Codec, Decoder, Reason, Settings};
@@ -15,15 +15,15 @@ fn decoders() -> [Decoder; 2] {
     })
 }
 
-/// Decodes whole and partially, to outputs shorter and longer than a reasonable one.
+/// Decodes `input` whole and partially, into outputs shorter and longer than a reasonable one.
 fn attack(decoder: &mut Decoder, codec: Codec, input: &[u8]) {
     for length in [1, LENGTH / 2, LENGTH, LENGTH + 1000] {
         decode_over_old_bytes(decoder, codec, input, length);
     }
 }
 
-/// Checks that the fences are intact, and that the output reveals nothing of its old contents: that
-/// may have been another file's data.
+/// Checks that the fences are intact, and that the output reveals nothing of its old contents,
+/// which may have been another file's data.
 fn decode_over_old_bytes(decoder: &mut Decoder, codec: Codec, input: &[u8], length: usize) {
     for partial in [false, true] {
         let [one, other] = [0xee, 0x11].map(|old| {
@@ -227,7 +227,7 @@ fn lz4_matches_at_distance_zero_show_no_old_bytes() {
     }
 }
 
-/// So many literals, then a match of (distance, length).
+/// A sequence of `literals` literals, then a match of (distance, length).
 fn lz4_sequence(literals: usize, copy: Option<(u16, usize)>) -> Vec<u8> {
     let (distance, length) = copy.map_or((None, 0), |(d, l)| (Some(d), l - 4));
     let mut bytes = vec![(literals.min(15) << 4 | length.min(15)) as u8];
@@ -250,7 +250,7 @@ fn lz4_length(length: usize) -> Vec<u8> {
 
 #[test]
 fn lz4_prefixes_of_marks_are_right() {
-    // The byte that `prefix` marks its output with, as genuine content.
+    // The byte that `prefix` marks its output with, here as genuine content.
     for length in [100, 127, 128, 129, 5000] {
         let plain = vec![0xa9; length];
         let stream = encode(Codec::Lz4, &plain);

@@ -2,10 +2,10 @@
 //!
 //!     cargo bench -p erofs-engine [-- IMAGE...]
 //!
-//! Reads the biggest file of each image. If none are given, images are made with mkfs.erofs from
-//! 200 MB of this machine's libraries, in pclusters of 64 KiB, one for each codec that it knows.
-//! The contenders take turns, so that other load affects all of them alike; ratios are medians of
-//! the rounds. The bare decoders get the stored bytes from memory, the library reads the image.
+//! Reads the biggest file of each image. If no image is given, mkfs.erofs creates one for each
+//! codec that it supports, from 200 MB of this machine's libraries, in pclusters of 64 KiB. The
+//! contenders take turns, so that other load affects all of them alike; ratios are medians of the
+//! rounds. The bare decoders get the stored bytes from memory, while the library reads the image.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One image for each codec that mkfs.erofs knows, kept for the next run.
+/// One image for each codec that mkfs.erofs supports, kept for the next run.
 fn made() -> Result<Vec<PathBuf>> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("read-bench");
     let tree = folder.join("tree");
@@ -115,7 +115,7 @@ fn opened(image: &Path, workers: WorkersMode) -> Result<Arc<Engine>> {
     Ok(Engine::open(image, &options)?)
 }
 
-/// Opening, and opening followed by a read of a small file, warm.
+/// Measures opening, and opening followed by a read of a small file, warm.
 fn opening(image: &Path) -> Result<()> {
     let small = found(&*opened(image, WorkersMode::Inline)?, |size| {
         u64::MAX - size
@@ -314,7 +314,7 @@ fn decode_all(pieces: &[Stored], decoder: &mut Decoder, output: &mut [u8]) {
     }
 }
 
-/// Reads the whole file with this many threads, each a part of it.
+/// Reads the whole file with `threads` threads, each of which reads one part.
 fn read(engine: &Engine, inode: &Inode, threads: u64) -> Result<u64> {
     let share = inode
         .size

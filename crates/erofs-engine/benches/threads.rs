@@ -1,11 +1,11 @@
-//! Cached reads of 4 KiB by more and more threads: state that they share keeps them from scaling.
+//! Cached reads of 4 KiB by a growing number of threads: shared state keeps them from scaling.
 //!
 //!     cargo bench -p erofs-engine --bench threads [-- IMAGE]
 //!
-//! Every thread does what a mount's worker does for a request: it names its client, looks the inode
-//! up, and reads 4 KiB at a random place. All pclusters are cached, and nothing is decoded. The
-//! numbers of threads take turns, so that other load affects all of them alike; with more threads
-//! than CPUs the rate should stay what it is with one thread per CPU.
+//! Every thread does what a mount's worker does for a request: it names its client, looks up the
+//! inode, and reads 4 KiB at a random offset. All pclusters are cached, so nothing is decoded. The
+//! thread counts take turns, so that other load affects all of them alike; with more threads than
+//! CPUs the rate should be the same as with one thread per CPU.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     };
     let engine = Engine::open(&image, &options)?;
     let places = compressed_pages(&engine)?;
-    // Each is read twice: the result of a single partial read may not be cached.
+    // Reads each page twice: the result of a single partial read may not be cached.
     for (nid, offset) in places.iter().chain(&places) {
         read(&engine, *nid, *offset, 0)?;
     }
@@ -112,7 +112,7 @@ fn rate(engine: &Engine, places: &[(Nid, u64)], threads: usize) -> f64 {
             let (mut reads, mut random) = (0, seed as u64 * 2 + 1);
             start.wait();
             while !stop.load(Ordering::Relaxed) {
-                // The constants of Knuth's MMIX generator; its high bits are the random ones.
+                // The constants of Knuth's MMIX generator, whose high bits are the random ones.
                 random = random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);

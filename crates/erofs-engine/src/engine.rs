@@ -1,7 +1,8 @@
 //! An opened image: data path, workers, caches and counters.
 //!
-//! Start-up is a ladder: devices, page pool (see [`Opened`]), superblock, special inodes, workers.
-//! Each step owns what it created, so that the order of the fields makes shut-down its mirror.
+//! Start-up has ordered steps: devices, page pool (see [`Opened`]), superblock, special inodes,
+//! workers. Each step owns what it created, and the order of the fields makes shut-down the
+//! reverse.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -55,21 +56,21 @@ pub use images::decoder_settings;
 pub use names::{EachEntry, EachItem};
 pub use opened::Opened;
 
-/// Levels of structures that lead to one another until the place of a file's bytes is known: inode,
-/// index, and what these are stored in.
+/// Maximum number of structures that lead to one another until the location of a file's bytes is
+/// known: inode, index, and the files in which these are stored.
 const MOST_LEVELS: usize = 16;
 
-/// Extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Beyond, everything counts as
-/// data, which is always allowed.
+/// Maximum number of extents that [`Engine::seek`] examines: 4 GiB of chunks of 64 KiB. Everything
+/// beyond counts as data, which is always allowed.
 const MOST_EXTENTS: usize = 1 << 16;
 
 /// An opened image, or several that make up one tree.
 ///
-/// A method that takes a [`Request`] is a part of it; one that takes none creates a request that
-/// waits for networks.
+/// A method that takes a [`Request`] is part of that request; one that takes none creates a request
+/// that waits for networks.
 #[derive(Debug)]
 pub struct Engine {
-    /// Watches the load unless the caller does.
+    /// Watches the load unless the caller does so.
     _watch_thread: Option<WatchThread>,
     /// Set at start. The rest of the engine is torn down after the workers, which may still read
     /// through it.
@@ -79,19 +80,19 @@ pub struct Engine {
     images: Images,
     /// Exists with several images, and with a single layer that was an archive.
     merged: Option<MergedDirectories>,
-    /// With a tree: which images have names that are all just names.
+    /// Of a tree's images, those in which every name is just a name and never a whiteout.
     rewritten: Box<[bool]>,
     common: Arc<Common>,
     pool: Arc<PagePool>,
-    /// Decoded inodes.
+    /// The cache of decoded inodes.
     inodes: Inodes,
-    /// Windows of directories.
+    /// The cache of directories.
     directories: DirectoryCache,
     pub(crate) requests: Requests,
     policy: SyncDecompress,
     /// Set at most once, before anything is read for programs.
     page_cache: OnceLock<Box<dyn PageCacheWriter>>,
-    /// Set at start. Notices of the start; the workers add their own.
+    /// Set at start. Notices from the start; the workers add their own.
     notices: Vec<String>,
 }
 
@@ -108,7 +109,7 @@ impl Engine {
     /// The second half of [`open`](Self::open): reads the opened files, and starts the threads.
     ///
     /// # Errors
-    /// As for `open`.
+    /// The same errors as for `open`.
     pub fn start(opened: Opened) -> Result<Arc<Engine>, Error> {
         let Opened {
             options,
@@ -135,8 +136,8 @@ impl Engine {
         let contention =
             CpuContention::new(workers.as_ref(), options.hipri, load_files, &mut notices);
         let contention = Arc::new(contention.map_err(Error::start)?);
-        // Workers begin real-time: if the CPUs are already busy, no request waits for the one that
-        // would find out.
+        // Workers start with real-time priority: if the CPUs are already busy, no request has to
+        // wait for the one that would detect that.
         contention.check();
         let watch_thread = match &workers {
             Some(workers) if options.watches => {
@@ -165,7 +166,7 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
-    /// The structures of the image or, with several, of the top one.
+    /// The structures of the image, or of the top one of several.
     pub fn image(&self) -> &Image {
         &self.images.top().image
     }
@@ -191,7 +192,7 @@ impl Engine {
         self.images.roots()
     }
 
-    /// Path of the image, as given by the caller; with several, that of the top one.
+    /// Path of the image as the caller specified it, or of the top one of several.
     pub fn name(&self) -> &str {
         &self.images.top().name
     }
@@ -213,7 +214,7 @@ impl Engine {
         workers.filter(|workers| workers.mode() == Mode::PerCpu)
     }
 
-    /// The root directory.
+    /// The number of the root directory's inode.
     pub fn root(&self) -> Nid {
         self.image().superblock().root_nid
     }
@@ -223,13 +224,13 @@ impl Engine {
         self.images.all().len()
     }
 
-    /// A request of a thread, which may be the engine's worker or not. It waits for networks unless
-    /// it is told [otherwise](Request::without_waiting).
+    /// A request of a thread, which may or may not be one of the engine's workers. It waits for
+    /// networks unless told [otherwise](Request::without_waiting).
     pub fn request(&self, context: ReadContext) -> Request<'_> {
         self.requests.request(context)
     }
 
-    /// A request that waits for networks, of a thread that does all work itself.
+    /// A request that waits for networks, on a thread that does all the work itself.
     pub fn waiting(&self) -> Request<'_> {
         self.request(ReadContext::Worker)
     }
@@ -240,12 +241,14 @@ impl Engine {
         self.inodes.get(nid, read)
     }
 
-    /// An inode for the length of one request, without a reference count that threads share.
+    /// An inode, borrowed for the duration of one request, without a reference count that threads
+    /// share.
     pub fn borrow_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
         self.inodes.borrow(nid, || self.read_inode(request, nid))
     }
 
-    /// Like [`borrow_inode`](Self::borrow_inode), for one entry among many: not kept for later.
+    /// Like [`borrow_inode`](Self::borrow_inode), for one entry among many: the inode is not
+    /// cached.
     pub fn peek_inode(&self, request: &Request<'_>, nid: Nid) -> Result<BorrowedInode, Error> {
         self.inodes.peek(nid, || self.read_inode(request, nid))
     }
@@ -253,14 +256,15 @@ impl Engine {
     fn read_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let mut inode = self.read_own_inode(request, nid)?;
         if self.is_merged(request, &inode)? {
-            // As in overlayfs: programs that count subdirectories by it count none.
+            // As in overlayfs: programs that derive the number of subdirectories from the link
+            // count find none.
             inode.nlink = 1;
         }
         self.lend(request, &mut inode)?;
         Ok(inode)
     }
 
-    /// Reads an inode as it is in its image.
+    /// Reads an inode as its image has it.
     fn read_own_inode(&self, request: &Request<'_>, nid: Nid) -> Result<Inode, Error> {
         let numbers = self.images.numbers();
         if numbers.image(nid) >= self.image_count() {
@@ -272,7 +276,7 @@ impl Engine {
         Ok(read?.renumbered(nid))
     }
 
-    /// Runs a call for metadata; its errors are those of its inode.
+    /// Runs a call for metadata, whose errors name its inode.
     fn metadata<R>(
         &self,
         request: &Request<'_>,
@@ -296,13 +300,13 @@ impl Engine {
         path.with_image(request, Through::ALL, look)
     }
 
-    /// See [`Reader::has_holes`].
+    /// Whether a file has holes; see [`Reader::has_holes`].
     pub fn has_holes(&self, inode: &Inode, entries: &mut u64) -> Option<bool> {
         let has_holes = |image: Reader<'_>| image.has_holes(inode, entries);
         self.with_image(&self.waiting(), inode.nid, has_holes)
     }
 
-    /// See [`Reader::contradiction`].
+    /// Detects contradictions in a file; see [`Reader::contradiction`].
     pub fn contradiction(&self, inode: &Inode) -> Option<u64> {
         let contradiction = |image: Reader<'_>| image.contradiction(inode);
         self.with_image(&self.waiting(), inode.nid, contradiction)
@@ -330,7 +334,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// The attributes by the names that the image has.
+    /// All attributes under the names that the image uses.
     fn stored_xattrs(&self, request: &Request<'_>, inode: &Inode) -> Result<Vec<Xattr>, Error> {
         let key = RequestKey::Xattrs(inode.nid);
         self.metadata(request, key, |image| image.xattrs(inode))
@@ -360,7 +364,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// Looks an attribute up by the name that the image has.
+    /// Looks up an attribute by the name that the image uses.
     fn stored_xattr(
         &self,
         request: &Request<'_>,
@@ -381,8 +385,8 @@ impl Engine {
         self.metadata(&request, key, |image| image.map(inode, offset).map(Some))
     }
 
-    /// Reads from byte `offset` of a file, and returns how many bytes: fewer than requested
-    /// only at the end of the file.
+    /// Reads from byte `offset` of a file and returns the number of bytes, which is less than
+    /// requested only at the end of the file.
     pub fn read_at(
         &self,
         request: &Request<'_>,
@@ -408,37 +412,37 @@ impl Engine {
         });
         match result {
             Ok(()) => add(&self.common.counters.own().delivered_bytes, count as u64),
-            // The request is repeated.
+            // The request will be repeated.
             Err(_) if request.lacks() => {}
             Err(_) => add(&self.common.counters.own().errors, 1),
         }
         result.map(|()| count)
     }
 
-    /// Whether other CPUs have time for work ahead of readers, as far as is known.
+    /// Whether other CPUs are known to have time for work ahead of readers.
     pub fn has_idle_cpus(&self) -> bool {
         let several = |workers: &Workers| workers.count() > 1;
         self.workers.as_deref().is_some_and(several) && !self.contention.contended()
     }
 
-    /// Whether other programs keep the CPUs busy, as far as is known.
+    /// Whether other programs are known to keep the CPUs busy.
     pub fn is_contended(&self) -> bool {
         self.contention.contended()
     }
 
     /// Judges the load of the CPUs and sets the priority of the workers, for an engine that was
-    /// opened without [`watches`](EngineOptions::watches). Returns when to call it again; `None`
-    /// means when [`load_event`](Self::load_event) is readable.
+    /// opened without [`watches`](EngineOptions::watches). Returns when to call this again; `None`
+    /// means once [`load_event`](Self::load_event) is readable.
     pub fn check_load(&self) -> Option<Duration> {
         self.contention.check()
     }
 
-    /// Readable when requests come again after a pause.
+    /// Becomes readable when requests arrive after a pause.
     pub fn load_event(&self) -> BorrowedFd<'_> {
         self.contention.as_fd()
     }
 
-    /// Sets the callback of the thread that judges the load, called when
+    /// Sets the callback of the thread that judges the load, which calls it when
     /// [`is_contended`](Self::is_contended) may have changed. Later calls have no effect.
     pub fn on_contention(&self, changed: OnContention) {
         self.contention.on_change(changed);
@@ -450,8 +454,8 @@ impl Engine {
         self.requests.control.close();
     }
 
-    /// Fills `out` from byte `offset` of a file ahead of its readers: without help from workers,
-    /// and leaving nothing in the page cache above. All of it must be inside the file.
+    /// Fills `out` from byte `offset` of a file ahead of its readers, without help from workers,
+    /// and adds nothing to the kernel's page cache. The range must be inside the file.
     pub fn prefetch_at(&self, inode: &Inode, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         self.read_ahead_at(&self.waiting(), inode, offset, out)
     }
@@ -478,7 +482,7 @@ impl Engine {
         sink: &dyn DecodedSink,
     ) -> Result<(), Error> {
         let (request, key) = (self.waiting(), RequestKey::Read(inode.nid, range.start));
-        // Its content is not the file in this case.
+        // With a sink, this buffer is not filled with the file's content.
         let mut out = vec![0; (range.end - range.start) as usize];
         let mut reader = self.file(&request, inode);
         reader.file.sink = Some(sink);
@@ -487,7 +491,7 @@ impl Engine {
         })
     }
 
-    /// Takes decoded bytes from `source` from now on, if it has them. Later calls have no effect.
+    /// From now on, takes decoded bytes from `source` if it has them. Later calls have no effect.
     pub fn set_decoded(&self, source: Arc<dyn DecodedSource>) {
         let _ = self.common.kept.set(source);
     }
@@ -508,7 +512,7 @@ impl Engine {
             for extent in image.extents(inode, offset..inode.size).take(MOST_EXTENTS) {
                 let (part, extent) = match extent {
                     Ok(extent) => extent,
-                    // As many extents as a request may examine.
+                    // The request may examine no more extents.
                     Err(_) if request.exceeded().is_some_and(Exceeded::is_limit) => break,
                     Err(error) => return Err(error),
                 };
@@ -524,18 +528,18 @@ impl Engine {
         })
     }
 
-    /// Threads that are working for readers.
+    /// Number of threads that are working for readers.
     pub fn busy_threads(&self) -> usize {
         self.contention.busy_threads()
     }
 
-    /// Counts the calling thread as busy for the engine while it does other work than reading.
+    /// Counts the calling thread as busy for the engine while it does work other than reading.
     pub fn busy(&self) -> Busy<'_> {
         self.contention.enter()
     }
 
-    /// Like [`busy`](Self::busy), for a request of the client thread with this ID: what the client
-    /// does because it was answered is not load that would require a higher priority of the
+    /// Like [`busy`](Self::busy), for a request of the client thread with this ID: the work that
+    /// the client does after the reply is not load that would require a higher priority of the
     /// workers.
     pub fn asked_by(&self, thread: u32) -> Busy<'_> {
         self.contention.asked_by(thread)
@@ -557,8 +561,8 @@ impl Engine {
         self.images.top().devices.first()?.root_hash()
     }
 
-    /// How a file of the image differs from what was opened: a certain difference, or else a
-    /// possible one. Call it when a fault occurs, since it asks the system.
+    /// How a file of the image differs from the one that was opened: a certain difference, or else
+    /// a possible one. Call this only after a fault, since it makes system calls.
     pub fn change(&self) -> Option<Change> {
         let changes = self.images.devices().flat_map(|it| it.changes());
         changes.max_by_key(|change| change.is_certain)
@@ -569,16 +573,16 @@ impl Engine {
         self.images.all().iter().any(|path| path.is_remote)
     }
 
-    /// The files at URLs that the image is made of, with their names for messages.
+    /// The files at URLs that belong to the image, with their names for messages.
     pub fn remote_files(&self) -> impl Iterator<Item = (String, &Arc<RemoteFile>)> {
         self.images.devices().flat_map(|device| device.remote())
     }
 
-    /// Call it after the last read of an image that may come from a registry: the digest of a blob
-    /// is compared once all of it has arrived.
+    /// Call this after the last read of an image that may come from a registry: the digest of a
+    /// blob is compared once all of it has arrived.
     ///
     /// # Errors
-    /// The digest differs.
+    /// The digest does not match.
     pub fn settle(&self) -> io::Result<()> {
         self.remote_files().try_for_each(|(_, file)| file.settle())
     }
@@ -599,7 +603,8 @@ impl Engine {
                 .filter_map(|part| self.stored(&request, part).ok());
             let stored: Vec<_> = stored.collect();
             let Some(lacks) = request.missing() else {
-                // One question per device, so that neighbours from different parts come together.
+                // One query per device, so that neighbours from different parts are fetched
+                // together.
                 let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
                 for (image, stored) in stored {
                     for (device, ranges) in stored {
@@ -618,7 +623,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Fetches everything that is at a URL while nothing else is requested. Only a hint.
+    /// Fetches everything at URLs while no other bytes are requested. Only a hint.
     pub fn fetch_all(&self) {
         for (_, file) in self.remote_files() {
             let whole = 0..file.length();
@@ -626,7 +631,7 @@ impl Engine {
         }
     }
 
-    /// Includes the number of the image.
+    /// Finds where bytes are stored, including the number of the image.
     fn stored(
         &self,
         request: &Request<'_>,
@@ -657,7 +662,7 @@ impl Engine {
         FileReader { file, request }
     }
 
-    /// Records the work of its threads over time.
+    /// The recorder of its threads' work over time.
     pub fn trace_spans(&self) -> &TraceSpans {
         &self.common.spans
     }
@@ -675,7 +680,7 @@ impl Drop for Engine {
     }
 }
 
-/// Starts the workers; none without `cpus`.
+/// Starts the workers; `None` without `cpus`.
 fn start_workers(
     options: &EngineOptions,
     cpus: Option<SystemCpus>,

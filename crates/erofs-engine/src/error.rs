@@ -11,22 +11,22 @@ use erofs_format::{ErrorClass, Location, Nid};
 
 /// Why an image could not be opened or a file could not be read.
 ///
-/// Cheap to clone: all readers that wait for the same pcluster get the same error.
+/// Cheap to clone: all readers that wait for the same pcluster receive the same error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An image or device file could not be opened.
     #[error("{path}: {source}")]
     Open {
-        /// The file.
+        /// Its path.
         path: String,
         /// The system's reason.
         source: Arc<io::Error>,
     },
-    /// A file could not be fetched from its URL. The line names it.
+    /// A file could not be fetched from its URL, which the line names.
     #[error("{0}")]
     Remote(Arc<io::Error>),
-    /// The image as a whole cannot be used.
+    /// The image as a whole is not usable.
     #[error("{image}: {source}")]
     Image {
         /// The image file.
@@ -47,7 +47,7 @@ pub enum Error {
     Layers {
         /// The top image.
         image: Arc<str>,
-        /// Why.
+        /// The reason.
         what: Arc<str>,
     },
     /// A file, or something reached through it, cannot be read.
@@ -57,7 +57,7 @@ pub enum Error {
         image: Arc<str>,
         /// The inode.
         nid: Nid,
-        /// Its number in the image, if `nid` is a number among several images.
+        /// Its number in its image, if `nid` is a number among several images.
         own_nid: Nid,
         /// The fault.
         fault: FileFault,
@@ -68,7 +68,7 @@ pub enum Error {
     /// A path that is not in the image.
     #[error("{image}: {path}: {what}")]
     Path {
-        /// The image file.
+        /// The image's path.
         image: Arc<str>,
         /// The path.
         path: String,
@@ -89,9 +89,9 @@ pub enum FileFault {
     /// Its bytes could not be read from the image.
     #[error("{length} bytes at {}: {source}", place(location))]
     Fetch {
-        /// Where the bytes should have come from.
+        /// Where the bytes are stored.
         location: Location,
-        /// The number of bytes.
+        /// Number of bytes to read.
         length: u64,
         /// The system's reason.
         source: Arc<io::Error>,
@@ -101,28 +101,27 @@ pub enum FileFault {
     Decode {
         /// First byte of the file that the pcluster holds.
         logical: u64,
-        /// Where the pcluster is.
+        /// Where the pcluster is stored.
         location: Location,
         /// The codec and the reason.
         source: DecodeError,
     },
-    /// Structures that lead back to themselves, and their kind.
+    /// Structures of this kind that lead back to themselves.
     #[error("{0}")]
     Loop(&'static str),
-    /// A request takes more work than any valid image causes.
+    /// A request needs more work than any valid image causes.
     #[error("{0}")]
     Budget(#[from] Exceeded),
     /// Not enough memory for a buffer of this many bytes.
     #[error("no memory for a buffer of {0} bytes")]
     Memory(usize),
-    /// A thread that helped with a request ended before its part, this many bytes, was done (a bug
-    /// here).
+    /// A helping thread ended before its part of a request, this many bytes, was done (a bug).
     #[error("{0} bytes were not read: the thread that read them panicked")]
     Unfinished(usize),
     /// Not a directory, not a symlink, and so on.
     #[error("{what}")]
     Kind {
-        /// The kind it is not.
+        /// The kind that was required.
         what: &'static str,
         /// The corresponding errno.
         errno: i32,
@@ -148,7 +147,7 @@ impl FileFault {
     }
 }
 
-/// Errno values of Linux that an engine's error maps to.
+/// Errno values of Linux for errors of the engine.
 pub mod errno {
     /// No such file or directory.
     pub const ENOENT: i32 = 2;
@@ -199,12 +198,12 @@ impl Error {
         }
     }
 
-    /// Memory or threads are missing at start-up.
+    /// Memory or threads are not available at start-up.
     pub(crate) fn start(source: io::Error) -> Self {
         Error::Start(Arc::new(source))
     }
 
-    /// An error of the file `nid`.
+    /// An error in the file `nid`.
     pub(crate) fn file(
         image: &Arc<str>,
         nid: Nid,

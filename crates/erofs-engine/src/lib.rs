@@ -1,6 +1,6 @@
-//! Reads of EROFS files: map, fetch, kickoff, decompress, pcluster cache.
+//! Reads EROFS files: map, fetch, kickoff, decompress, pcluster cache.
 //!
-//! Open an image, find a file, read:
+//! Open an image, find a file, and read it:
 //!
 //! ```
 //! use erofs_engine::{Engine, EngineOptions, ReadContext};
@@ -16,8 +16,8 @@
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
-//! List a directory. The callback says whether to continue, and each entry has the position after
-//! it:
+//! List a directory. The callback returns whether to continue, and receives the position after each
+//! entry:
 //!
 //! ```
 //! # use erofs_engine::{Engine, EngineOptions};
@@ -36,7 +36,7 @@
 //! # Ok::<(), erofs_engine::Error>(())
 //! ```
 //!
-//! Extended attributes and symlinks:
+//! Read extended attributes and symlinks:
 //!
 //! ```
 //! # use erofs_engine::{Engine, EngineOptions, ReadContext};

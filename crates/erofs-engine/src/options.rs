@@ -56,9 +56,9 @@ const WORKERS: &[(&str, WorkersMode)] = &[
 pub enum Hipri {
     /// Normal priority.
     Off,
-    /// Real-time, or a notice with the reason why that was refused.
+    /// Real-time priority; if that is refused, a notice states the reason.
     On,
-    /// Real-time only while the CPU is contended.
+    /// Real-time priority only while the CPU is contended.
     #[default]
     Auto,
 }
@@ -72,12 +72,12 @@ const HIPRI: &[(&str, Hipri)] = &[
 /// Whether the calling thread decompresses (the kernel's `sync_decompress`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncDecompress {
-    /// Yes for a synchronous read; workers decompress read-ahead.
+    /// The caller decompresses synchronous reads; workers decompress read-ahead.
     #[default]
     Auto,
-    /// Like `Auto`, and also for read-ahead of at most 12 KiB.
+    /// Like `Auto`, but the caller also decompresses read-ahead of at most 12 KiB.
     On,
-    /// Never.
+    /// Workers decompress everything.
     Off,
 }
 
@@ -90,9 +90,9 @@ const SYNC_DECOMPRESS: &[(&str, SyncDecompress)] = &[
 /// The start of the image in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// It starts at this byte.
+    /// At this byte.
     Bytes(u64),
-    /// It starts where the first valid superblock is found.
+    /// At the first valid superblock that is found.
     Auto,
 }
 
@@ -120,9 +120,9 @@ impl FromStr for Offset {
 
 /// Bytes of decoded pclusters cached by default.
 ///
-/// The kernel's page cache keeps what a FUSE mount delivers, so only partly read pclusters are
-/// worth caching: a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size (about
-/// 133 KiB decoded), and are small compared with the 16 MiB for everything else.
+/// The kernel's page cache keeps what a FUSE mount returns, so only partly read pclusters are worth
+/// caching, a few for each reader. 8 MiB hold 60 pclusters of the common 64 KiB size (about 133 KiB
+/// decoded), and are little compared with the 16 MiB for everything else.
 pub const DEFAULT_CACHE_BYTES: u64 = 8 << 20;
 
 /// How to open an image.
@@ -136,14 +136,14 @@ pub struct EngineOptions {
     /// [`Engine::check_load`](crate::Engine::check_load) and
     /// [`Workers::check_cpus`](cpu_workers::Workers::check_cpus).
     pub watches: bool,
-    /// Pages of 4 KiB kept ready for buffers; 0 for no pool.
+    /// Number of 4 KiB pages kept ready for buffers; 0 for no pool.
     pub reserved_pages: usize,
     /// Fill the pool at start-up instead of with the first released pages.
     pub prefill: bool,
-    /// Measure each allocation of a buffer; costs four clock readings each.
+    /// Measure each allocation of a buffer, at the cost of four clock readings.
     #[cfg(feature = "experiments")]
     pub measure_allocations: bool,
-    /// Whether the calling thread decompresses.
+    /// When the calling thread decompresses.
     pub sync_decompress: SyncDecompress,
     /// Bytes of decoded pclusters to cache; 0 for none.
     pub cache_bytes: u64,
@@ -153,7 +153,7 @@ pub struct EngineOptions {
     pub offset: Offset,
     /// The image's extra devices, in the order of its device table.
     pub devices: Vec<PathBuf>,
-    /// Images below it that form one tree with it, upper ones first.
+    /// Images below this one that form one tree with it, upper ones first.
     pub lower: Vec<LowerImage>,
     /// Whether and how stored blocks are verified.
     pub verity: VerityOptions,
@@ -184,8 +184,8 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Sets one option by its mount option name or an alias; false if the engine has no option of
-    /// that name.
+    /// Sets one option by its mount option name or an alias; false if the engine has no such
+    /// option.
     ///
     /// # Errors
     /// One line that names the option and its valid values.
@@ -197,7 +197,7 @@ impl EngineOptions {
         }
     }
 
-    /// Sets an option without a value; false if it is unknown.
+    /// Sets an option without a value; false if the option is unknown.
     fn switch(&mut self, name: &str) -> bool {
         match name {
             "hipri" => self.hipri = Hipri::On,
@@ -210,7 +210,7 @@ impl EngineOptions {
         true
     }
 
-    /// Sets an option with a value; false if it is unknown.
+    /// Sets an option with a value; false if the option is unknown.
     fn assign(&mut self, name: &str, value: &OsStr) -> Result<bool, String> {
         let text = value.to_string_lossy();
         match name {
@@ -242,8 +242,8 @@ impl EngineOptions {
 }
 
 /// The documented name of an option. Aliases are accepted but not documented: an underscore instead
-/// of the dot after a group's name (libmount keeps `verity.*` to itself), and the kernel patch's
-/// name for the page pool.
+/// of the dot after a group's name (libmount reserves `verity.*` for itself), and the kernel
+/// patch's name for the page pool.
 pub fn documented_option(name: &str) -> Cow<'_, str> {
     match name.split_once('_') {
         Some((group @ ("http" | "oci" | "timeout" | "verity"), rest)) => {

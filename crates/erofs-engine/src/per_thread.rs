@@ -1,13 +1,14 @@
-//! A value for each thread, in its own cache lines: no other thread writes what one thread counts.
+//! A value for each thread in its own cache lines, so that threads do not slow each other down by
+//! counting.
 
 use thread_local::ThreadLocal;
 
-/// Two lines of 64 bytes, since CPUs fetch them in pairs.
+/// Two cache lines of 64 bytes, since CPUs fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct OwnLines<T>(T);
 
-/// Values of all threads that ever used it. A thread that ends leaves its value to the next one.
+/// Values of all threads that have used it. A thread that ends leaves its value to the next one.
 #[derive(Debug)]
 pub(crate) struct PerThread<T: Send>(ThreadLocal<OwnLines<T>>);
 
@@ -16,7 +17,7 @@ impl<T: Send> PerThread<T> {
         Self(ThreadLocal::new())
     }
 
-    /// The calling thread's value.
+    /// Returns the calling thread's value.
     pub(crate) fn own(&self) -> &T
     where
         T: Default,

@@ -1,7 +1,7 @@
 //! Stored bytes that must be fetched over a network before they can be read.
 //!
-//! A thread that serves requests must not wait for them: its [`Request`] notes what it lacks and
-//! fails, and another thread waits. All other requests wait during the read.
+//! A thread that serves requests must not wait for these bytes: its [`Request`] records which are
+//! missing and fails, and another thread waits. All other requests wait during the read.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,10 +17,10 @@ use rustix::fs::MemfdFlags;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Size limit when reading a small file: more than any valid one has.
+/// Maximum number of bytes read of a small file: more than any valid one has.
 const SMALL: u64 = (64 << 10) + 1;
 
-/// How often blocks are requested again if a full cache drops them before they are read.
+/// How often blocks are requested again when a full cache drops them before they are read.
 const TRIES: usize = 16;
 
 /// Fills `buf` from byte `position` of the file.
@@ -44,12 +44,12 @@ pub(crate) fn read(
     ))
 }
 
-/// The URL given instead of a path, if it is one. The error is one line.
+/// The URL that was specified instead of a path, if so. The error is one line.
 pub fn url(path: &Path) -> Option<Result<ImageUrl, String>> {
     ImageUrl::parse(path.to_str()?)
 }
 
-/// Whether it is a URL with a tag or a digest in a registry, and not that of a layer.
+/// Whether the path is a URL with a tag or a digest in a registry, and not that of a layer.
 pub(crate) fn is_image_of_registry(path: &Path) -> bool {
     let reference = url(path).and_then(Result::ok);
     let reference = reference.and_then(|source| source.reference());
@@ -69,7 +69,7 @@ pub fn beside(image: &Path, suffix: &str) -> PathBuf {
     }
 }
 
-/// A message about a file, on one line that names it. Messages about URLs already name it.
+/// A message about a file, on one line that includes its name. Messages about URLs already do.
 pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     let (name, error) = (shown(path), error.to_string());
     match error.starts_with(&name) {
@@ -78,7 +78,7 @@ pub fn about(path: &Path, error: &dyn std::fmt::Display) -> String {
     }
 }
 
-/// The process that fetches all files of one image; none until the first is opened.
+/// The process that fetches all files of one image; `None` until the first file is opened.
 #[derive(Debug, Default)]
 pub(crate) struct ImageFetcher(RefCell<Option<Fetcher>>);
 
@@ -96,7 +96,7 @@ impl ImageFetcher {
         Ok(fetcher.client_of(number)?.into_descriptor()?.into())
     }
 
-    /// All files are open: the fetcher continues until they are closed.
+    /// Tells the fetcher that all files are open: it continues until they are closed.
     pub(crate) fn watch(self) -> io::Result<()> {
         let fetcher = self.0.into_inner();
         fetcher.map_or(Ok(()), |fetcher| fetcher.watch(|_| {}))
@@ -104,7 +104,7 @@ impl ImageFetcher {
 }
 
 /// Opens a small file at a URL, such as a root hash, as a file in memory. No process or thread
-/// remains. `waiting`: see [`Fetcher::start`].
+/// remains. For `waiting`, see [`Fetcher::start`].
 ///
 /// # Errors
 /// One line without secrets; [`io::ErrorKind::NotFound`] if the server has no such file.

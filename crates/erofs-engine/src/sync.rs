@@ -1,5 +1,5 @@
-//! The primitives that pclusters in flight are built on, which real-time workers share with other
-//! threads. With the feature `loom` they are the ones that the models can replay.
+//! The primitives of pclusters in flight, which real-time workers share with other threads. With
+//! the feature `loom` they are the ones that the models can replay.
 
 #[cfg(not(feature = "loom"))]
 pub(crate) use cpu_workers::{PiCondvar, PiMutex, PiMutexGuard};

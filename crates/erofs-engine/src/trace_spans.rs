@@ -1,8 +1,8 @@
-//! Trace spans: what the threads of a mount did and when, for a recorder.
+//! Trace spans: records for a recorder of what a mount's threads did, and when.
 //!
 //! While tracing is off, a span costs one relaxed load. A recorder turns tracing on for some
 //! seconds by fetching the recorded trace spans ([`TraceSpans::take`]), and fetches again before
-//! they have passed. If a recorder is killed, tracing ends by itself.
+//! this time is over. If the recorder is killed, tracing therefore ends.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ pub const LASTING: Duration = Duration::from_secs(10);
 
 /// A thread writes to the buffer selected by its number; two threads rarely share one.
 const BUFFERS: usize = 16;
-/// Spans in a buffer, 64 bytes each; later ones are counted as lost.
+/// Maximum number of spans in a buffer, 64 bytes each; later ones are counted as lost.
 const MOST: usize = 1 << 16;
 
 /// A section of a thread's time. Times are those of CLOCK_MONOTONIC.
@@ -26,11 +26,11 @@ pub struct Span {
     /// The kind of a request ("read"), or a part of serving one: "queue", "fetch", "decompress",
     /// "reply".
     pub name: Cow<'static, str>,
-    /// The thread that did it.
+    /// The thread that did the work.
     pub thread: u32,
-    /// Beginning.
+    /// When it began.
     pub start_ns: u64,
-    /// End.
+    /// When it ended.
     pub end_ns: u64,
     /// Its subject: the number of a request, or the address of a pcluster.
     pub id: u64,
@@ -43,7 +43,7 @@ pub struct Span {
 pub struct TraceSpans {
     /// Atomic. Spans are recorded until this time; 0 while tracing is off.
     until: AtomicU64,
-    /// Atomic. Spans that were dropped because their buffer was full.
+    /// Atomic. Number of spans dropped because their buffer was full.
     lost: AtomicU64,
     /// Guarded by its own lock. The recorded trace spans.
     recorded: [Mutex<Vec<Span>>; BUFFERS],
@@ -97,7 +97,7 @@ impl TraceSpans {
     pub fn take(&self, most: usize) -> (Vec<Span>, u64) {
         let now = now_ns();
         if self.until.swap(now + LASTING.as_nanos() as u64, Relaxed) < now {
-            // Left by a recorder that has ended.
+            // Clears spans left by a recorder that has ended.
             self.recorded.iter().for_each(|buffer| lock(buffer).clear());
             self.lost.store(0, Relaxed);
         }
@@ -123,7 +123,7 @@ fn lock(buffer: &Mutex<Vec<Span>>) -> std::sync::MutexGuard<'_, Vec<Span>> {
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This thread's number.
+/// The ID of this thread.
 fn thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

@@ -44,12 +44,12 @@ pub struct Figure {
     pub name: &'static str,
     /// The field's doc comment.
     pub help: &'static str,
-    /// The type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}`
-    /// for the keys of a map and for a text.
+    /// Type and name of its Prometheus metric: `name`, `name{label=value}`, or `name{label}` for
+    /// the keys of a map and for a text.
     pub metric: Option<(&'static str, &'static str)>,
     /// Its type.
     pub shape: Shape,
-    /// Whether its fields appear in its place: `#[serde(flatten)]`.
+    /// Whether its fields appear in place of the field: `#[serde(flatten)]`.
     pub is_flat: bool,
     /// Whether the field is omitted if it has no value: `#[serde(skip_serializing_if = ...)]`.
     pub is_skipped: bool,
@@ -68,7 +68,7 @@ pub enum Shape {
     Text,
     /// One of these words.
     Words(&'static [&'static str]),
-    /// The inner type, or null, or no field at all.
+    /// The inner type, null, or no field at all.
     Optional(&'static Shape),
     /// Several values.
     List(&'static Shape),
@@ -78,7 +78,7 @@ pub enum Shape {
     Part(&'static [Figure]),
 }
 
-/// A type that may be a figure or contain some.
+/// A type that can be a figure or contain figures.
 pub trait Shaped {
     /// Its type in JSON.
     const SHAPE: Shape;
@@ -109,7 +109,7 @@ impl<K, T: Shaped> Shaped for BTreeMap<K, T> {
     const SHAPE: Shape = Shape::Map(&T::SHAPE);
 }
 
-/// Two numbers are a list.
+/// A pair of numbers is a list.
 impl<A: Shaped, B> Shaped for (A, B) {
     const SHAPE: Shape = Shape::List(&A::SHAPE);
 }
@@ -121,8 +121,8 @@ pub fn add(counter: &AtomicU64, more: u64) {
 }
 
 /// Declares structs of figures; see the crate's example. `counted by struct NAME` declares another
-/// struct, with an atomic counter for each field of the first group; its `add_to` adds them up. A
-/// field may end with `where` and the condition of a `cfg`.
+/// struct, with an atomic counter for each field of the first group, and a method `add_to` that
+/// adds them to a sum. A field may end with `where` and the condition of a `cfg`.
 #[macro_export]
 macro_rules! figures {
     ($(#[$($outer:tt)*])* $vis:vis struct $name:ident counted by
@@ -143,14 +143,14 @@ macro_rules! figures {
             }
         }
 
-        /// The counters of one thread or of all.
+        /// The counters of one thread, or of all threads.
         #[derive(Debug, Default)]
         $counters_vis struct $counters {
             $($(#[$($meta)*])* $counter_vis $counter: std::sync::atomic::AtomicU64,)*
         }
 
         impl $counters {
-            /// Adds their values to `sums`.
+            /// Adds the counters' values to `sums`.
             $counters_vis fn add_to(&self, sums: &mut $name) {
                 $(sums.$counter += self.$counter.load(std::sync::atomic::Ordering::Relaxed);)*
             }

@@ -1,19 +1,19 @@
 /*
  * Reads EROFS images in user space: liberofast of erofast.
  *
- * Errors: functions that return a number return a negative errno, for example -ENOENT, and leave
- * one line with image, inode and reason in erofast_error_text(). Damaged structures are -EUCLEAN,
- * streams that do not decode -EIO, features that are not supported -EOPNOTSUPP, a NULL pointer or a
- * wrong argument -EINVAL. A fault of the library itself is -EIO with its text, never a signal.
+ * Errors: on failure, functions that return a number return a negative errno, for example -ENOENT,
+ * and erofast_error_text() returns one line with image, inode and reason. Damaged structures are
+ * -EUCLEAN, streams that cannot be decoded -EIO, unsupported features -EOPNOTSUPP, and a NULL
+ * pointer or a wrong argument -EINVAL. A bug in the library is -EIO with its text, never a signal.
  *
  * Threads: an image may be used by any number of threads at once, except that erofast_close() must
- * be the last call. By default the calling thread decompresses and no thread is created; with the
- * option workers=percpu or workers=unbound worker threads help, and the image must not be used in a
- * child of fork().
+ * be the last call. By default the calling thread decompresses and no thread is created. With the
+ * option workers=percpu or workers=unbound, worker threads help, and the image must not be used in
+ * a child of fork().
  *
- * Inodes are named by their number (nid) in the image; numbers are valid as long as it is open.
- * Numbers and offsets that are not from this image lead to an error or wrong data of the image,
- * never an access outside of it.
+ * Inodes are identified by their number (nid) in the image, which is valid while the image is open.
+ * Numbers and offsets from elsewhere lead to an error or to wrong data of the image, never to an
+ * access outside it.
  */
 #ifndef EROFAST_H
 #define EROFAST_H
@@ -32,21 +32,21 @@ struct erofast;
 const char *erofast_version(void);
 
 /*
- * Why the last failed call of this thread failed: one line, never NULL. Valid until the next call
- * of this thread that fails, and until the thread ends.
+ * The reason why this thread's last failed call failed: one line, never NULL. Valid until the
+ * thread's next call that fails, or until the thread ends.
  */
 const char *erofast_error_text(void);
 
 /*
- * Opens an image. `options` is NULL or a list "name=value,..." (a backslash keeps a comma) of
+ * Opens an image. `options` is NULL or a list "name=value,..." (a backslash escapes a comma) of
  *   offset=BYTES|auto       where the image begins in the file (0)
- *   device=PATH             an extra device of the image; once for each, in their order
- *   workers=inline|percpu|unbound   which threads decompress (inline: the calling one)
+ *   device=PATH             an extra device of the image; repeatable, in their order
+ *   workers=inline|percpu|unbound   which threads decompress (inline: the caller's)
  *   hipri=auto|on|off       real-time priority of workers (off)
- *   sync_decompress=auto|on|off     whether a reader decompresses beside the workers (auto)
+ *   sync_decompress=auto|on|off     whether a reader decompresses too (auto)
  *   reserved_pages=N        pages of 4 KiB kept ready for buffers (0)
- *   prefill                 fill them when the image is opened
- *   cache=SIZE              decoded data to keep, with K, M or G (8M)
+ *   prefill                 fill these pages when the image is opened
+ *   cache=SIZE              decoded data to cache, with K, M or G (8M)
  *   verity.roothash=HEX, verity.roothashfile=PATH, verity.hashdevice=PATH,
  *   verity.hashoffset=BYTES verify every block that is read
  * On success *image is the image; on failure it is NULL. Returns 0 or a negative errno.
@@ -54,23 +54,23 @@ const char *erofast_error_text(void);
 int erofast_open(const char *path, const char *options, struct erofast **image);
 
 /*
- * The same for a file or block device that is open for reading. The descriptor is duplicated: the
- * caller keeps its own, whose position does not matter and does not change.
+ * Like erofast_open, for a file or block device that is open for reading. The descriptor is
+ * duplicated: the caller keeps its own, whose position has no effect and does not change.
  */
 int erofast_open_fd(int fd, const char *options, struct erofast **image);
 
-/* Closes an image and frees all that belongs to it; NULL is ignored. */
+/* Closes an image and frees its resources; NULL is ignored. */
 void erofast_close(struct erofast *image);
 
 /* The nid of the root directory; 0 for NULL. */
 uint64_t erofast_root(const struct erofast *image);
 
-/* For erofast_lookup: the last component is not followed if it is a symlink. */
+/* For erofast_lookup: does not follow the last component if it is a symlink. */
 #define EROFAST_NOFOLLOW 1u
 
 /*
  * Looks up a path from the root of the image, with or without a leading slash. Symlinks are
- * followed inside of the image and `..` stops at its root. Returns 0 or a negative errno.
+ * followed inside the image, and `..` stops at its root. Returns 0 or a negative errno.
  */
 int erofast_lookup(const struct erofast *image, const char *path, unsigned int flags,
                    uint64_t *nid);
@@ -99,9 +99,9 @@ struct erofast_stat {
 int erofast_stat(const struct erofast *image, uint64_t nid, struct erofast_stat *stat);
 
 /*
- * Reads from byte `offset` of a file, directory or symlink. Returns the number of bytes, less than
- * `size` only at the end of the file and 0 from there on, or a negative errno; then the content of
- * the buffer is undefined.
+ * Reads from byte `offset` of a file, directory or symlink. Returns the number of bytes, which is
+ * less than `size` only at the end of the file and 0 beyond it, or a negative errno. After an error
+ * the content of the buffer is undefined.
  */
 int64_t erofast_read_at(const struct erofast *image, uint64_t nid, void *buffer, size_t size,
                         uint64_t offset);
@@ -109,48 +109,48 @@ int64_t erofast_read_at(const struct erofast *image, uint64_t nid, void *buffer,
 /* An entry of a directory. */
 struct erofast_dirent {
     uint64_t nid;
-    uint64_t next;       /* position behind the entry, for erofast_readdir */
+    uint64_t next;       /* position after the entry, for erofast_readdir */
     const char *name;    /* ends with NUL; valid until the callback returns */
     size_t name_length;  /* bytes, without the NUL */
-    uint32_t type;       /* DT_REG, DT_DIR, ... of <dirent.h>; DT_UNKNOWN for an unknown one */
+    uint32_t type;       /* DT_REG, DT_DIR, ... of <dirent.h>; DT_UNKNOWN for an unknown type */
     uint32_t padding;    /* 0 */
 };
 
 /*
- * Called for each entry; goes on while it returns 0. It may use the image, to read files and list
- * directories of any size. It must return: no longjmp, no exception.
+ * Called for each entry; the listing continues while it returns 0. It may use the image, to read
+ * files and list directories of any size. It must return: no longjmp, no exception.
  */
 typedef int (*erofast_dirent_fn)(const struct erofast_dirent *entry, void *context);
 
 /*
- * Calls `each` with `context` for the entries of a directory, `.` and `..` among them as stored,
- * in the order of the image, from `position` (0: the beginning) on. Returns 0 at the end, what
- * `each` returned if that was not 0, or a negative errno. Broken entries are left out; the others
- * are all passed, and then the call fails with -EUCLEAN.
+ * Calls `each` with `context` for the entries of a directory, including `.` and `..` if stored, in
+ * the order of the image, from `position` (0: the beginning) on. Returns 0 at the end, the result
+ * of `each` if that is not 0, or a negative errno. Broken entries are left out; all others are
+ * passed to `each`, and then the call fails with -EUCLEAN.
  */
 int erofast_readdir(const struct erofast *image, uint64_t nid, uint64_t position,
                     erofast_dirent_fn each, void *context);
 
 /*
  * The three calls below return the number of bytes of the whole result, or a negative errno.
- * With `size` 0 nothing is written; a buffer that is too small is -ERANGE.
+ * With `size` 0 nothing is written; if the buffer is too small, the result is -ERANGE.
  */
 
-/* The target of a symlink, without a NUL behind it. */
+/* The target of a symlink, without a terminating NUL. */
 int64_t erofast_readlink(const struct erofast *image, uint64_t nid, char *buffer, size_t size);
 
-/* The names of all extended attributes, whole (user.name), with a NUL behind each. */
+/* The full names of all extended attributes (user.name), each followed by a NUL. */
 int64_t erofast_listxattr(const struct erofast *image, uint64_t nid, char *buffer, size_t size);
 
-/* The value of one extended attribute; -ENODATA if there is no such attribute. */
+/* The value of one extended attribute; -ENODATA if the attribute does not exist. */
 int64_t erofast_getxattr(const struct erofast *image, uint64_t nid, const char *name,
                          void *buffer, size_t size);
 
 /* Where the bytes of an extent are. */
 enum erofast_extent_kind {
     EROFAST_HOLE = 0,       /* nowhere: zeros */
-    EROFAST_PLAIN = 1,      /* plain bytes at `physical` of `device` */
-    EROFAST_METADATA = 2,   /* plain bytes among the metadata: an inline tail */
+    EROFAST_PLAIN = 1,      /* uncompressed, at `physical` of `device` */
+    EROFAST_METADATA = 2,   /* uncompressed, among the metadata: an inline tail */
     EROFAST_COMPRESSED = 3, /* `stored` bytes at `physical` hold the extent, see `algorithm` */
     EROFAST_FRAGMENT = 4    /* at `physical` of the decoded packed inode */
 };
@@ -163,7 +163,7 @@ enum erofast_algorithm {
     EROFAST_ZSTD = 3
 };
 
-/* `physical` counts inside of the decoded metabox, not on the device. */
+/* `physical` is an offset in the decoded metabox, not on the device. */
 #define EROFAST_IN_METABOX 1u
 
 /* A piece of a file, and where it is stored. */
@@ -179,8 +179,8 @@ struct erofast_extent {
 };
 
 /*
- * The extent that holds byte `offset` of a file. Returns 1, 0 at and behind the end of the file, or
- * a negative errno. The next extent begins at logical + length.
+ * The extent that holds byte `offset` of a file. Returns 1, or 0 at or beyond the end of the file,
+ * or a negative errno. The next extent begins at logical + length.
  */
 int erofast_extent(const struct erofast *image, uint64_t nid, uint64_t offset,
                    struct erofast_extent *extent);

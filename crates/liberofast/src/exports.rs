@@ -1,7 +1,7 @@
 //! The functions of `erofast.h`, where they are documented.
 //!
-//! Each of them is unsafe to call, since its pointers must be as the header says. The comment
-//! before each unsafe block names that promise of the header.
+//! Each function is unsafe to call, since its pointers must be as the header requires. The comment
+//! before each unsafe block names that requirement.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -13,7 +13,7 @@ use crate::image::{Image, deliver};
 use crate::layout::{ExtentRecord, Stat, dirent_type};
 use crate::pointers::{bytes, optional_text, put, reference, text};
 
-/// `struct erofast_dirent`.
+/// An entry of a directory, `struct erofast_dirent` in C.
 #[repr(C)]
 pub struct DirentRecord {
     nid: u64,
@@ -24,7 +24,7 @@ pub struct DirentRecord {
     padding: u32,
 }
 
-/// `erofast_dirent_fn`; NULL stands for none.
+/// The callback for entries, `erofast_dirent_fn` in C, or NULL.
 type EachEntry = Option<unsafe extern "C" fn(*const DirentRecord, *mut c_void) -> c_int>;
 
 #[unsafe(no_mangle)]
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn erofast_close(image: *mut Image) {
         return;
     }
     call(|| {
-        // SAFETY: it is from erofast_open, and this is the last call with it.
+        // SAFETY: erofast_open returned it, and this is the last call with it.
         drop(unsafe { Box::from_raw(image) });
         Ok(0)
     });

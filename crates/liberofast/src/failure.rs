@@ -62,11 +62,11 @@ pub fn call(work: impl FnOnce() -> Result<i64, Failure>) -> i64 {
 
 fn remember(text: &str) {
     let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
-    // While a thread is ending, there may be no place for it any more.
+    // While a thread is ending, its storage may be gone.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
 }
 
-/// The text of this thread's last failure, which stays there until the next one.
+/// The text of this thread's last failure, which stays valid until the next one.
 pub fn last() -> *const c_char {
     const NONE: &CStr = c"";
     let text = LAST.try_with(|last| last.borrow().as_ptr());

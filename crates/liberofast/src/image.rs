@@ -1,4 +1,4 @@
-//! The calls, without pointers.
+//! The library's calls, without pointers.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,10 +14,10 @@ use erofs_engine::{BorrowedInode, Engine, Error, Opened, ReadContext, errno};
 use crate::failure::{ENODATA, ERANGE, Failure};
 use crate::options;
 
-/// `EROFAST_NOFOLLOW`.
+/// The flag `EROFAST_NOFOLLOW`.
 const NOFOLLOW: u32 = 1;
 
-/// `struct erofast`.
+/// An opened image, `struct erofast` in C.
 #[derive(Debug)]
 pub struct Image(Arc<Engine>);
 
@@ -119,8 +119,8 @@ impl Image {
     }
 }
 
-/// Copies a result into the caller's buffer, and returns the result's length. With an empty buffer,
-/// it only returns the length.
+/// Copies a result into the caller's buffer, and returns the length of the result. With an empty
+/// buffer, it only returns the length.
 pub fn deliver(result: &[u8], buffer: &mut [u8]) -> Result<i64, Failure> {
     if !buffer.is_empty() {
         let Some(room) = buffer.get_mut(..result.len()) else {

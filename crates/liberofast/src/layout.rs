@@ -2,7 +2,7 @@
 
 use erofs_engine::erofs_format::{Coding, Extent, ExtentKind, FileType, Inode, Pcluster};
 
-/// `struct erofast_stat`.
+/// An inode's properties, `struct erofast_stat` in C.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Stat {
@@ -39,7 +39,7 @@ impl From<&Inode> for Stat {
     }
 }
 
-/// `enum erofast_extent_kind`.
+/// Where an extent's bytes are, `enum erofast_extent_kind` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Kind {
@@ -50,12 +50,12 @@ pub enum Kind {
     Fragment = 4,
 }
 
-/// `EROFAST_NONE`.
+/// The algorithm of uncompressed extents, `EROFAST_NONE` in C.
 const NO_ALGORITHM: i32 = -1;
-/// `EROFAST_IN_METABOX`.
+/// The flag `EROFAST_IN_METABOX`.
 const IN_METABOX: u32 = 1;
 
-/// `struct erofast_extent`.
+/// An extent, `struct erofast_extent` in C.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExtentRecord {

@@ -7,8 +7,8 @@ use erofs_engine::{EngineOptions, Hipri, WorkersMode, split_options};
 
 use crate::failure::Failure;
 
-/// By default no threads are created: a library should not surprise its program with threads, let
-/// alone real-time ones.
+/// Creates no threads by default: a library should not surprise its program with threads, let alone
+/// real-time ones.
 fn defaults() -> EngineOptions {
     EngineOptions {
         workers: WorkersMode::Inline,

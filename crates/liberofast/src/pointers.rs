@@ -1,4 +1,4 @@
-//! C pointers as references. NULL is an error; everything else must be as the header promises.
+//! C pointers as references. NULL is an error; every other pointer must be as the header requires.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -17,37 +17,37 @@ pub unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a [u8], Fail
     if text.is_null() {
         return Err(null(what));
     }
-    // SAFETY: it is a C string by the caller's promise.
+    // SAFETY: the caller guarantees a C string.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// The bytes of a C string; NULL stands for the empty string.
 ///
 /// # Safety
-/// As for [`text`].
+/// The same requirements as for [`text`].
 pub unsafe fn optional_text<'a>(list: *const c_char) -> &'a [u8] {
-    // SAFETY: the caller's promise is that of `text`.
+    // SAFETY: the caller guarantees what `text` requires.
     unsafe { text(list, "") }.unwrap_or_default()
 }
 
-/// The value that a pointer leads to.
+/// The value that a pointer refers to.
 ///
 /// # Safety
-/// `pointer` is NULL, or leads to a `T` that outlives the call and is only read during it.
+/// `pointer` is NULL, or points to a `T` that outlives the call and is only read during it.
 pub unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failure> {
-    // SAFETY: NULL is handled, everything else is the caller's promise.
+    // SAFETY: NULL is handled, and the caller guarantees the rest.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
 }
 
-/// Writes a result.
+/// Writes a result through a pointer.
 ///
 /// # Safety
-/// `place` is NULL, or an aligned place for a `T` that only this call uses now.
+/// `place` is NULL, or points to aligned memory for a `T` that only this call uses now.
 pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure> {
     if place.is_null() {
         return Err(null(what));
     }
-    // SAFETY: there is a place for it by the caller's promise.
+    // SAFETY: the caller guarantees memory for it.
     unsafe { place.write(value) };
     Ok(())
 }
@@ -56,7 +56,8 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
 /// never read.
 ///
 /// # Safety
-/// `size` is 0, or `buffer` is NULL or leads to `size` writable bytes that only this call uses now.
+/// `size` is 0, or `buffer` is NULL or points to `size` writable bytes that only this call uses
+/// now.
 pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8], Failure> {
     if size == 0 {
         return Ok(&mut []);
@@ -67,7 +68,6 @@ pub unsafe fn bytes<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]
     if isize::try_from(size).is_err() {
         return Err(Failure::argument(format!("a buffer of {size} bytes")));
     }
-    // SAFETY: the bytes are there by the caller's promise, and the size is one that a slice may
-    // have; any bits are a u8.
+    // SAFETY: the caller guarantees the bytes, and a slice may have this size; any bits are a u8.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })
 }

@@ -6,7 +6,7 @@ use std::mem::take;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use roff::{Inline, Roff, bold, italic, roman};
 
-/// The blocks of `text`, without its title.
+/// Renders the blocks of `text`, without its title.
 pub fn render(text: &str) -> Roff {
     let mut page = Page::default();
     Parser::new_ext(text, Options::ENABLE_TABLES).for_each(|event| page.add(event));
@@ -16,7 +16,7 @@ pub fn render(text: &str) -> Roff {
 #[derive(Default)]
 struct Page {
     roff: Roff,
-    /// Text read so far in the block or the cell.
+    /// Text read so far in the current block or cell.
     line: Vec<Inline>,
     font: Font,
     /// The source page that a link leads to.
@@ -143,7 +143,8 @@ impl Page {
     }
 }
 
-/// The man page for a link, which a reader cannot follow. None: the link leads elsewhere.
+/// The man page for a link, because a reader cannot follow the link itself. `None` if it leads to
+/// no page.
 fn page_of(link: &str) -> Option<String> {
     let page = link
         .split('#')
@@ -152,7 +153,7 @@ fn page_of(link: &str) -> Option<String> {
     Some(format!("docs/{page}"))
 }
 
-/// Returns only the words.
+/// The words of a line, without markup.
 fn plain(line: &[Inline]) -> String {
     let words = line.iter().map(|inline| match inline {
         Inline::Roman(text) | Inline::Bold(text) | Inline::Italic(text) => text.as_str(),

@@ -1,4 +1,4 @@
-//! A buffer from the pool compared with a fresh mapping, with every page touched: `cargo bench -p
+//! Compares a buffer from the pool with a fresh mapping, touching every page: `cargo bench -p
 //! page-pool`.
 //!
 //! Prints the median of many batches, interleaved so that noise affects all variants alike.

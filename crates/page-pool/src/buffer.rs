@@ -1,4 +1,4 @@
-//! An owned buffer.
+//! An owned buffer of whole pages.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use sys::memory::Run;
 
-/// The origin of a buffer's pages, to which they are returned.
+/// Where a buffer's pages come from, and are returned to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Arena,
     System,
 }
 
-/// Takes the pages of a dropped buffer.
+/// Receives the pages of a dropped buffer.
 pub(crate) trait Release: Send + Sync {
     fn release(&self, run: Run, origin: Origin);
 }
@@ -21,7 +21,7 @@ pub(crate) trait Release: Send + Sync {
 /// A contiguous buffer of whole pages, returned to the pool when dropped. Its contents are
 /// unspecified until written.
 pub struct PageBuf {
-    /// `None` only inside `drop`.
+    /// The pages; `None` only inside `drop`.
     run: Option<Run>,
     length: usize,
     origin: Origin,
@@ -46,7 +46,7 @@ impl PageBuf {
     /// Changes the length.
     ///
     /// # Panics
-    /// If it exceeds [`capacity`](Self::capacity).
+    /// `length` exceeds [`capacity`](Self::capacity).
     pub fn resize(&mut self, length: usize) {
         assert!(
             length <= self.capacity(),

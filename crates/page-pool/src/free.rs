@@ -1,17 +1,17 @@
 //! The free runs of the arena, and which of their pages are ready.
 //!
-//! A page is *ready* once it has been used: its memory is present, so the next user takes no page
-//! fault. A run is searched for in this order: the place released last (its bytes may still be in
-//! the CPU's cache), the first ready run, the first run.
+//! A page is *ready* once it has been used: its memory is present, so its next user causes no page
+//! fault. Runs are searched in this order: the place released last (its bytes may still be in the
+//! CPU's cache), the first ready run, the first run.
 
 use std::collections::VecDeque;
 
 use sys::memory::Run;
 
-/// The number of recent releases remembered; older ones have left the CPU's cache.
+/// Number of recent releases that are remembered; older ones have left the CPU's cache.
 const RECENT: usize = 8;
 
-/// Free runs, lowest address first, neighbours always joined.
+/// Free runs, lowest address first, with neighbours always joined.
 #[derive(Debug)]
 pub(crate) struct FreeRuns {
     runs: Vec<Run>,
@@ -19,18 +19,18 @@ pub(crate) struct FreeRuns {
     /// First pages of the latest releases, newest at the back.
     recent: VecDeque<usize>,
     free_pages: usize,
-    /// Pages from this one on have never been used.
+    /// The page from which on no page has ever been used.
     untouched: usize,
 }
 
-/// Pages taken out, and how many of them were never used before.
+/// Pages taken, and how many of them had never been used.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) run: Run,
     pub(crate) cold_pages: usize,
 }
 
-/// A place that was found: the index of the run, and the page of the arena.
+/// Where pages were found: the index of the run, and the page of the arena.
 #[derive(Clone, Copy)]
 struct Place {
     index: usize,
@@ -60,7 +60,7 @@ impl FreeRuns {
 
     /// Takes a contiguous run, or returns `None` if no free run is long enough.
     pub(crate) fn take(&mut self, pages: usize) -> Option<Taken> {
-        // No search if it cannot succeed.
+        // Skips a search that cannot succeed.
         if pages > self.free_pages {
             return None;
         }
@@ -108,7 +108,7 @@ impl FreeRuns {
         }
     }
 
-    /// The most recent remembered place with enough ready pages. Places passed over on the way are
+    /// The most recent remembered place with enough ready pages. Places that do not qualify are
     /// dropped: their pages are in use or too few.
     fn recent_place(&mut self, pages: usize) -> Option<Place> {
         while let Some(page) = self.recent.pop_back() {
@@ -150,7 +150,7 @@ impl FreeRuns {
         })
     }
 
-    /// Cuts the pages out of their run; the rest on both sides stays free.
+    /// Cuts the pages out of their run; the rest on both sides remains free.
     fn cut(&mut self, place: Place, pages: usize) -> Run {
         self.free_pages -= pages;
         let mut run = self.runs.remove(place.index);

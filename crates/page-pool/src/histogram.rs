@@ -1,6 +1,7 @@
 //! A histogram of page counts: one exact bucket per number up to a limit.
 //!
-//! Exact, unlike the histograms of times: the question is whether 64 pages suffice.
+//! The buckets are exact, unlike those of the histograms of times, because the question is whether
+//! 64 pages suffice.
 
 /// Counts above this share the last bucket. 4 MiB in use at once is far beyond the 64 pages that
 /// matter.
@@ -24,7 +25,7 @@ impl PageHistogram {
         self.largest = self.largest.max(pages);
     }
 
-    /// The numbers of pages that occurred, and how often each did; the last one counts everything
+    /// The numbers of pages that occurred, and how often each did; the last entry counts everything
     /// above the limit.
     #[cfg(feature = "experiments")]
     pub(crate) fn counts(&self) -> Vec<(usize, u64)> {
@@ -32,7 +33,7 @@ impl PageHistogram {
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The smallest number of pages that is not exceeded by `percent` per cent of the records.
+    /// The smallest number of pages that `percent` per cent of the records do not exceed.
     pub(crate) fn percentile(&self, percent: u64) -> usize {
         let wanted = (self.counts.iter().sum::<u64>() * percent).div_ceil(100);
         let mut seen = 0;

@@ -1,8 +1,9 @@
-//! The time of each allocation, and how often the allocating thread reclaimed memory during it.
+//! Measures the time of each allocation, and how often the allocating thread reclaimed memory
+//! during it.
 //!
 //! Two clocks are read before and after each allocation. The cost of an empty window is measured at
-//! the start, so that it can be subtracted. Reclaim is counted per thread at the kernel's
-//! tracepoints, so reclaim of other threads does not count.
+//! the start, so that it can be subtracted. The kernel's tracepoints count reclaim per thread, so
+//! reclaim by other threads does not count.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sys::tracepoint_count::TracepointCount;
 
-/// The beginning of a reclaim in a thread: at the limit of its memory cgroup, or of the machine.
+/// The tracepoints at the beginning of a thread's reclaim: at the limit of its memory cgroup, or of
+/// the machine.
 const EVENTS: [&str; 2] = [
     "mm_vmscan_memcg_reclaim_begin",
     "mm_vmscan_direct_reclaim_begin",
@@ -45,7 +47,7 @@ figures::figures! {
 
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Set at start: the numbers of the tracepoints, or why they are unknown.
+    /// Set at start. The numbers of the tracepoints, or why they are unknown.
     events: Result<Vec<u64>, String>,
     /// Set at start.
     empty_cpu_ns: u64,
@@ -59,7 +61,7 @@ pub(crate) struct Meter {
     wall_ns: AtomicU64,
     /// Atomic.
     reclaims: AtomicU64,
-    /// Atomic: threads that could not count.
+    /// Atomic. Number of threads that could not count.
     blind_threads: AtomicU64,
 }
 
@@ -71,7 +73,7 @@ enum Counters {
 }
 
 thread_local! {
-    /// The counters of this thread, shared by all pools: they count for the thread, not for the
+    /// The counters of this thread, shared by all pools, because they count per thread and not per
     /// pool.
     static COUNTERS: RefCell<Counters> = const { RefCell::new(Counters::Untried) };
 }
@@ -160,7 +162,7 @@ impl Meter {
 /// The result of `work`, its CPU time in this thread and its wall-clock time.
 fn window<T>(work: impl FnOnce() -> T) -> (T, (u64, u64)) {
     let wall = now(ClockId::Monotonic);
-    // Twice: the first call loads the clock's code into the cache, as for the empty window.
+    // Called twice: the first call loads the clock's code into the cache, as for the empty window.
     now(ClockId::ThreadCPUTime);
     let cpu = now(ClockId::ThreadCPUTime);
     let result = work();
@@ -212,7 +214,7 @@ mod tests {
         meter.measure(|| ());
         let times = meter.times(Vec::new());
         match times.reclaims_unknown {
-            // Nothing was allocated in the window.
+            // The window contained no allocation.
             None => assert_eq!(times.reclaims, Some(0)),
             Some(reason) => assert!(reason.contains("root"), "{reason}"),
         }

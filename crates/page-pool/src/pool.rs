@@ -13,12 +13,12 @@ use crate::{PAGE_SIZE, PoolOptions, PoolStats};
 
 /// Pages kept ready for contiguous buffers.
 ///
-/// The reserve starts empty and is filled by released buffers up to its limit: it is an arena of
+/// The reserve starts empty, and released buffers fill it up to its limit: it is an arena of
 /// address space whose pages take memory when first used and keep it. A request that the arena
 /// cannot serve is mapped for that request only and unmapped afterwards. The arena never shrinks or
 /// grows.
 ///
-/// Modelled in `models.rs`.
+/// The counting is modelled in `models.rs`.
 #[derive(Debug)]
 pub struct PagePool {
     /// Set at start: lines for the user.
@@ -33,7 +33,7 @@ pub struct PagePool {
 #[derive(Debug)]
 struct State {
     free: FreeRuns,
-    /// The running counts; everything else is determined on request.
+    /// Running counters; everything else is determined on request.
     counts: PoolStats,
     in_use: PageHistogram,
     requests: PageHistogram,
@@ -43,7 +43,7 @@ impl PagePool {
     /// Reserves the address space and, with `prefill`, all of the memory.
     ///
     /// # Errors
-    /// If the address space or the memory is not available; nothing stays reserved.
+    /// The address space or the memory is not available; nothing remains reserved.
     pub fn new(options: &PoolOptions) -> io::Result<Arc<PagePool>> {
         let mut notices = Vec::new();
         let mut arena = match options.reserved_pages {
@@ -76,11 +76,11 @@ impl PagePool {
         }))
     }
 
-    /// A buffer of `bytes` bytes (contents unspecified), in whole pages; `None` if the system is
-    /// out of memory.
+    /// Allocates a buffer of `bytes` bytes (contents unspecified), in whole pages; `None` if the
+    /// system is out of memory.
     ///
-    /// All its memory is present when this returns, so there is one wait for the whole buffer
-    /// instead of one at the first touch of each page.
+    /// All of the buffer's memory is present when this returns, so there is one wait for the whole
+    /// buffer instead of one at the first touch of each page.
     pub fn alloc(self: &Arc<Self>, bytes: usize) -> Option<PageBuf> {
         self.measured(|| self.get(bytes))
     }
@@ -92,7 +92,7 @@ impl PagePool {
         Some(PageBuf::new(run, bytes, Origin::Arena, self.clone()))
     }
 
-    /// Runs `allocate`, and measures it if the options say so.
+    /// Runs `allocate`, and measures it if the options request that.
     fn measured<R>(&self, allocate: impl FnOnce() -> R) -> R {
         #[cfg(feature = "experiments")]
         if let Some(meter) = &self.meter {
@@ -116,7 +116,7 @@ impl PagePool {
         state.count_request(pages, taken.cold_pages);
         drop(state);
         if taken.cold_pages > 0 {
-            // If the system is out of memory, the first touch fails as for any mapping.
+            // If the system is out of memory, the first touch fails as with any mapping.
             let _ = taken.run.populate();
         }
         Some(taken.run)
@@ -151,7 +151,7 @@ impl PagePool {
         }
     }
 
-    /// Lines to show the user: requests that the system refused.
+    /// Lines for the user: requests that the system refused.
     pub fn notices(&self) -> Vec<String> {
         self.notices.clone()
     }

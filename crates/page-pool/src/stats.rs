@@ -1,4 +1,4 @@
-//! Counters of a pool.
+//! Counters of a page pool.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The primitives that the pool is built on; with the feature `loom`, those that the models can
+//! The primitives that the pool is built on; with the feature `loom`, the ones that the models can
 //! replay.
 
 #[cfg(feature = "loom")]

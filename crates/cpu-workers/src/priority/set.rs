@@ -10,14 +10,14 @@ use sys::sched;
 use crate::Policy;
 use crate::faults::{self, FailPoint};
 
-/// The lowest real-time priority, as the kernel's own workers have (sched_set_fifo_low): before
+/// The lowest real-time priority, as for the kernel's own workers (sched_set_fifo_low): before
 /// every ordinary thread, behind every other real-time one.
 const FIFO_LOW: u8 = 1;
 
-/// First among ordinary threads, as work queues marked WQ_HIGHPRI are.
+/// First among ordinary threads, like work queues marked WQ_HIGHPRI.
 const NICE_HIGH: i32 = -20;
 
-/// The right that real-time priority needs.
+/// The right required for real-time priority.
 const RIGHTS: &str = "needs RLIMIT_RTPRIO of 1 or more (ulimit -r), or root or CAP_SYS_NICE outside \
                       of user namespaces; with CONFIG_RT_GROUP_SCHED also a budget of the cpu \
                       cgroup (cpu.rt_runtime_us)";
@@ -27,8 +27,8 @@ const NOT_FIRST: &str = "nice -20 refused";
 /// Part of the notice when both real-time priority and nice -20 are refused.
 const NEITHER: &str = "nice -20 is refused too";
 
-/// Leaves one line per refusal: the real-time workers' line also covers the unbound threads behind
-/// them.
+/// Keeps one line per refusal: the line about real-time workers also covers the unbound threads
+/// behind them.
 pub(crate) fn merge(lines: &mut Vec<String>) {
     if lines.iter().any(|line| line.contains(NEITHER)) {
         lines.retain(|line| !line.starts_with(NOT_FIRST));
@@ -38,18 +38,18 @@ pub(crate) fn merge(lines: &mut Vec<String>) {
 /// The requested priority of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Leave it as it was created.
+    /// Leave the priority as created.
     Untouched,
     /// The ordinary policy and this nice value.
     Normal { nice: i32 },
     /// Like `Normal`, with a short slice if the kernel has slices.
     Prompt { nice: i32 },
-    /// Nice -20.
+    /// The nice value -20.
     First,
     /// SCHED_FIFO 1, or else the best below it: a negative nice value and a short slice, or one of
     /// them.
     RealTime,
-    /// Like `RealTime`, but accepts whatever is granted.
+    /// Like `RealTime`, but any priority granted will do.
     Best,
 }
 
@@ -105,7 +105,7 @@ fn real_time(tid: i32) -> Result<(), String> {
     ))
 }
 
-/// Tries the priorities below real-time. Returns what was granted.
+/// Tries the priorities below real-time, and returns what was granted.
 fn next_best(tid: i32) -> String {
     let had = nice_of(tid).unwrap_or(0);
     let mut lower = [NICE_HIGH, allowed_nice()].into_iter();
@@ -134,7 +134,7 @@ fn set_slice(tid: i32, nice: i32) -> io::Result<()> {
 }
 
 fn set_first(tid: i32) -> io::Result<()> {
-    // A real-time thread must not stay real-time when nice -20 is requested.
+    // If nice -20 is requested, a real-time thread must not stay real-time.
     if matches!(sched::policy(tid)?, sched::Policy::Fifo(_)) {
         sched::set_policy(tid, sched::Policy::Other)?;
     }

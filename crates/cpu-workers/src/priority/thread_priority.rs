@@ -1,12 +1,12 @@
-//! The priority of one thread: the one it should have, and whether it is lowered for a while.
+//! The priority of one thread: which one it should have, and whether it is temporarily lowered.
 
 use sys::pi_mutex::PiMutex;
 use sys::sched;
 
 use super::set::{Wanted, apply, own_tid};
 
-/// Guarded by its own lock: held while a priority is set, so that two changes cannot overtake each
-/// other.
+/// Guarded by its own lock, which is held while a priority is set, so that two changes cannot
+/// overtake each other.
 pub(crate) struct ThreadPriority(PiMutex<State>);
 
 struct State {
@@ -22,7 +22,7 @@ impl ThreadPriority {
         }))
     }
 
-    /// Sets the priority of the thread `tid`: now, or when it is raised again.
+    /// Sets the priority of the thread `tid`: now or, if it is lowered, when it is raised again.
     pub(crate) fn set(&self, tid: i32, wanted: Wanted) -> Result<(), String> {
         let mut state = self.0.lock();
         state.wanted = wanted;
@@ -35,27 +35,27 @@ impl ThreadPriority {
     /// Like `set`, for a thread that may already have this priority.
     pub(crate) fn change(&self, tid: i32, wanted: Wanted) {
         if self.0.lock().wanted != wanted {
-            // A refusal was reported when the thread was made.
+            // A refusal was reported when the thread was created.
             let _ = self.set(tid, wanted);
         }
     }
 
-    /// Takes real-time priority from the calling thread, whose priority this is.
+    /// Takes real-time priority from the calling thread, which must own this.
     pub(crate) fn lower(&self) {
         self.0.lock().lowered = true;
         let _ = lower_this();
     }
 
-    /// Gives the calling thread the priority that it should have by now.
+    /// Gives the calling thread the priority that it should currently have.
     pub(crate) fn raise(&self) {
         let mut state = self.0.lock();
         state.lowered = false;
-        // A refusal was reported when the thread was made, or when its priority was set.
+        // A refusal was reported when the thread was created, or when its priority was set.
         let _ = apply(own_tid(), state.wanted);
     }
 }
 
-/// Makes the calling thread ordinary. Returns the real-time priority that it had.
+/// Makes the calling thread ordinary. Returns its previous real-time priority.
 pub(crate) fn lower_this() -> Option<u8> {
     match sched::policy(0) {
         Ok(sched::Policy::Fifo(priority)) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use super::histogram::Histogram;
 use super::types::Counts;
 
-/// Written by the worker's thread alone, read by any. It has separate cache lines.
+/// Written only by the worker's thread, read by any. Has its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {

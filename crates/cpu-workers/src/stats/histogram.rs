@@ -1,6 +1,7 @@
 //! A distribution of times, recorded with three plain additions.
 //!
-//! Finer than the other histograms of the workspace, because `stat` reports percentiles of it.
+//! This histogram is finer than the others of the workspace, because `stat` reports its
+//! percentiles.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +12,12 @@ use crate::Summary;
 /// Each power of two is divided into 16 buckets, so a bucket spans at most 1/16 of its value.
 const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
-/// 2^41 ns are 36 minutes; longer ones share the last bucket.
+/// 2^41 ns are 36 minutes; longer times share the last bucket.
 const TOP_BIT: u32 = 40;
 const BUCKETS: usize = (TOP_BIT - SUB_BITS + 2) as usize * SUB;
 
-/// All fields are atomic: written by one thread, so no instruction is locked; read by any. A reader
-/// may see a value in one field but not yet in another.
+/// All fields are atomic. Only one thread writes them, so no instruction is locked; any thread
+/// reads them. A reader may see a value in one field but not yet in another.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
@@ -49,7 +50,7 @@ impl Histogram {
             .collect();
         let count: u64 = counts.iter().sum();
         let max_ns = self.max.load(Ordering::Relaxed);
-        // The nearest rank: the first bucket at which the running count reaches it.
+        // The nearest rank: the first bucket at which the running count reaches that rank.
         let percentile = |per_mille: u64| {
             let wanted = u128::from(count) * u128::from(per_mille);
             let mut seen = 0_u64;
@@ -73,7 +74,8 @@ impl Histogram {
     }
 }
 
-/// Values below 16 have their own bucket; above, the highest bit and the next four select it.
+/// Each value below 16 has its own bucket; above, the highest bit and the next four select the
+/// bucket.
 fn bucket(ns: u64) -> usize {
     if ns < SUB as u64 {
         return ns as usize;
@@ -86,7 +88,7 @@ fn bucket(ns: u64) -> usize {
     (top - SUB_BITS + 1) as usize * SUB + sub
 }
 
-/// The largest value of a bucket.
+/// The largest value in a bucket.
 fn upper_bound(bucket: usize) -> u64 {
     if bucket == BUCKETS - 1 {
         return u64::MAX;

@@ -1,8 +1,8 @@
-//! Lines for the user: refusals and failures, each once.
+//! Lines for the user: refusals and failures, each kept once.
 
 use sys::pi_mutex::PiMutex;
 
-/// A worker that fails again and again must not fill memory.
+/// A worker that fails repeatedly must not fill memory.
 const LIMIT: usize = 64;
 
 #[derive(Debug, Default)]

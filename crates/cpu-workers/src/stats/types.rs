@@ -5,13 +5,13 @@ use std::fmt;
 use figures::{Shape, Shaped};
 use serde::{Serialize, Serializer};
 
-/// The scheduling policy a thread really has.
+/// The scheduling policy that a thread really has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
     /// `SCHED_FIFO` with this priority.
     Fifo(u8),
-    /// The ordinary policy with a slice of 100 us and this nice value: it is served soon after it
-    /// wakes.
+    /// The ordinary policy with a slice of 100 us and this nice value, so that the thread runs soon
+    /// after it wakes.
     Slice {
         /// -20 (first) to 19 (last).
         nice: i8,

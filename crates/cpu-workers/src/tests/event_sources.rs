@@ -91,7 +91,7 @@ impl Sockets {
     }
 }
 
-/// Workers with one socket each.
+/// Starts workers with one socket each.
 fn attached(mode: Mode, cpus: &Arc<FakeCpus>) -> (Arc<Workers>, Arc<Sockets>, Receiver<News>) {
     let workers = start(mode, cpus);
     let (sockets, (sender, news)) = (Arc::new(Sockets::default()), channel());
@@ -130,7 +130,7 @@ struct Replies {
 
 impl EventSource for Replies {
     fn wait(&mut self) -> EventSourceState {
-        // The test may have ended.
+        // The test may have ended already.
         let _ = self.sent.send("waits");
         let mut polled = [PollFd::new(&*self.waker, PollFlags::IN)];
         poll(&mut polled, None).unwrap();
@@ -185,7 +185,8 @@ fn requests_and_jobs_are_both_served_by_the_same_thread() {
 fn neither_a_flood_of_jobs_nor_one_of_requests_starves_the_other() {
     let (workers, sockets, news) = attached(Mode::PerCpu, &FakeCpus::new(1, [0]));
     assert_eq!(wait(&news), News::Opened(Some(0)));
-    // A job that queues its successor: the queue is never empty until the request has been served.
+    // Queues a job that queues its successor: the queue is never empty until the request has been
+    // served.
     fn chain(workers: &Arc<Workers>) {
         let next = Arc::downgrade(workers);
         let job = move |_: &_| {
@@ -236,7 +237,7 @@ fn unbound_threads_have_sources_without_pinned_workers() {
     }
 }
 
-/// A job wakes one thread of the pool, but another may take it first.
+/// A job wakes one thread of the pool, but another thread may take the job first.
 #[test]
 fn a_pool_ends_after_its_sources_although_one_thread_took_the_job_of_another() {
     for _ in 0..300 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Cpus, Mode, WorkerOptions, Workers};
 
-/// Longer than any test needs; only a hang takes this long.
+/// Longer than any test needs; only a test that hangs takes this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl FakeCpus {
         })
     }
 
-    /// Makes these CPUs usable; the workers follow.
+    /// Makes these CPUs usable and has the workers follow.
     pub(super) fn set(&self, workers: &Workers, usable: impl IntoIterator<Item = usize>) {
         self.state.lock().unwrap().usable = usable.into_iter().collect();
         workers.check_cpus();
     }
 
-    /// Does to a thread's affinity what an offline CPU does.
+    /// Removes all pins, as the kernel does when a CPU goes offline.
     pub(super) fn unpin_all(&self) {
         self.state.lock().unwrap().pins.clear();
     }

@@ -1,4 +1,4 @@
-//! CPUs that come and go, simulated.
+//! Simulated CPUs that are added and removed.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

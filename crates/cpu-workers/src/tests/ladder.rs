@@ -1,4 +1,4 @@
-//! Each step of start-up fails once: what is left behind, and that the next try works.
+//! Each step of start-up fails once: nothing is left behind, and the next try works.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn start_with(points: &[FailPoint]) -> (Result<Arc<Workers>, Error>, Arc<FakeCpu
     (Workers::start_on(options, cpus.clone()), cpus)
 }
 
-/// Threads of this process by name, to see what a failed start left behind.
+/// Number of threads of this process by name, to find what a failed start left behind.
 fn threads_called(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let comms =

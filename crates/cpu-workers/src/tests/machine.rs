@@ -1,4 +1,4 @@
-//! Tests on the machine's own CPUs, one of which really goes offline.
+//! Tests on the machine's own CPUs, one of which is really taken offline.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,8 @@ fn announced(workers: &Workers) {
     workers.check_cpus();
 }
 
-/// The CPU is off for some tens of milliseconds. Others notice, so there is only one such test.
+/// The CPU is offline for some tens of milliseconds. Other tests notice that, so only one test does
+/// it.
 #[test]
 fn a_real_cpu_goes_and_returns() {
     const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";

@@ -1,4 +1,4 @@
-//! The promises of the worker threads.
+//! Tests what the worker threads guarantee.
 
 mod event_sources;
 mod fake;

@@ -1,4 +1,4 @@
-//! Real-time where it is allowed, and an honest report where it is not.
+//! Real-time priority if it is allowed, and an honest report if it is not.
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
@@ -26,7 +26,7 @@ fn flip(workers: &Workers, priority: Priority) {
     workers.raise_on(&(0..8).filter(|_| wanted).collect());
 }
 
-/// Makes the workers real-time; false, with a line, if the system refuses.
+/// Makes the workers real-time. If the system refuses, prints the reason and returns false.
 fn raise(workers: &Workers, priority: Priority) -> bool {
     flip(workers, priority);
     let done = workers.is_real_time() == (priority == Priority::High);
@@ -53,7 +53,7 @@ fn without_privilege(f: impl FnOnce() + Send) {
     });
 }
 
-/// Two threads flip at the same time, as serving threads do with `hipri=auto`: afterwards all
+/// Two threads flip at the same time, as serving threads do with `hipri=auto`. Afterwards all
 /// workers have one priority, that of the later flip.
 #[test]
 fn flips_at_the_same_time_leave_all_workers_with_the_same_priority() {
@@ -234,7 +234,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     without_privilege(|| {
         let workers = Workers::start_on(high(Mode::PerCpu), FakeCpus::new(1, [0])).unwrap();
         let policy = policies(&workers, true)[0];
-        // RLIMIT_RTPRIO may allow more here.
+        // RLIMIT_RTPRIO may allow more on this machine.
         assert!(
             matches!(policy, Policy::Fifo(_)) || policy.nice() == Some(-5),
             "{policy:?}"
@@ -243,7 +243,7 @@ fn the_lowest_nice_value_that_the_limit_allows_is_taken() {
     setrlimit(Resource::Nice, before).unwrap();
 }
 
-/// Raises workers as the thread that judges the load of each CPU does.
+/// Raises workers like the thread that judges the load of each CPU.
 #[test]
 fn each_worker_and_those_that_come_have_the_priority_of_their_cpu() {
     let cpus = FakeCpus::new(3, 0..2);
@@ -277,7 +277,7 @@ fn on_worker<R: Send + 'static>(workers: &Workers, f: impl FnOnce() -> R + Send 
     result.recv().unwrap()
 }
 
-/// With `hipri=auto` the priority of all workers may change while one of them is lowered.
+/// With `hipri=auto`, the priority of all workers may change while one worker is lowered.
 #[test]
 fn a_lowered_worker_gets_what_all_have_by_then_and_not_before() {
     use sys::sched::Policy::{Fifo, Other};

@@ -1,4 +1,4 @@
-//! Jobs: where they run, in which order, and that none are lost.
+//! Jobs: where and in which order they run, and that none are lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

@@ -13,19 +13,19 @@ pub(crate) fn possible() -> Option<BTreeSet<usize>> {
     read("/sys/devices/system/cpu/possible")
 }
 
-/// For each CPU that can ever be online, whether it is plugged in; `None` without sysfs.
+/// For each CPU that can ever be online, whether it is present; `None` without sysfs.
 pub fn plugged_in() -> Option<Vec<bool>> {
     let present = read("/sys/devices/system/cpu/present");
     let is_present = |cpu| present.as_ref().is_none_or(|list| list.contains(&cpu));
     Some((0..possible()?.len()).map(is_present).collect())
 }
 
-/// The list in the file at `path`; `None` if there is none.
+/// The list in the file at `path`; `None` if the file does not exist.
 pub(crate) fn read(path: impl AsRef<std::path::Path>) -> Option<BTreeSet<usize>> {
     parse(&std::fs::read_to_string(path).ok()?)
 }
 
-/// `None` if the text is not such a list. An empty text is an empty list.
+/// `None` if the text is not such a list. An empty text is a list without CPUs.
 fn parse(text: &str) -> Option<BTreeSet<usize>> {
     let parts = text.trim().split(',').filter(|part| !part.is_empty());
     parts
@@ -37,7 +37,7 @@ fn parse(text: &str) -> Option<BTreeSet<usize>> {
 fn range(part: &str) -> Option<RangeInclusive<usize>> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    // The largest kernels support 8192 CPUs; a larger number is not a CPU.
+    // The largest kernels support 8192 CPUs; a much larger number is not a CPU.
     (first <= last && last < 65_536).then_some(first..=last)
 }
 

@@ -1,4 +1,4 @@
-//! Which CPUs exist and which may be used: the machine's, or those of a test.
+//! Which CPUs exist and which may be used, on the machine or as a test simulates them.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -14,20 +14,20 @@ use super::uevent::CpuEvents;
 pub trait Cpus: Send + Sync + Debug {
     /// Number of slots needed: the highest possible CPU number plus one.
     fn possible(&self) -> io::Result<usize>;
-    /// CPUs that are online and that the calling thread, which is not pinned, may run on.
+    /// CPUs that are online and that the calling thread, which must not be pinned, may run on.
     fn usable(&self) -> io::Result<BTreeSet<usize>>;
     /// Pins a thread to one CPU.
     fn pin(&self, tid: i32, cpu: usize) -> io::Result<()>;
     /// Lets a thread that inherited another's CPU run on all usable ones.
     fn unpin(&self, tid: i32) -> io::Result<()>;
-    /// True while the thread is pinned to that CPU and no other.
+    /// Whether the thread is pinned to that CPU and no other.
     fn is_pinned(&self, tid: i32, cpu: usize) -> io::Result<bool>;
-    /// Readable when the answer of `usable` may have changed; `None` if the kernel's events cannot
-    /// be received.
+    /// Becomes readable when the answer of `usable` may have changed; `None` if the kernel's events
+    /// cannot be received.
     fn events(&self) -> Option<BorrowedFd<'_>>;
     /// Drops the events received so far.
     fn clear_events(&self);
-    /// Lines to show the user, such as events that cannot be received.
+    /// Lines for the user, for example if events cannot be received.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -42,8 +42,8 @@ pub struct SystemCpus {
 }
 
 impl SystemCpus {
-    /// Starts to listen. If the kernel's events cannot be received, changes are found only by
-    /// periodic checks.
+    /// Starts to listen. If the kernel's events cannot be received, only periodic checks find
+    /// changes.
     pub fn new() -> io::Result<Self> {
         Ok(SystemCpus {
             events: CpuEvents::listen(),
@@ -109,7 +109,7 @@ impl Cpus for SystemCpus {
     }
 }
 
-/// CPUs that a thread may run on; the kernel leaves out those that are offline.
+/// CPUs that a thread may run on; the kernel omits those that are offline.
 fn affinity(thread: Option<Pid>) -> io::Result<BTreeSet<usize>> {
     let set = sched_getaffinity(thread)?;
     Ok((0..CpuSet::MAX_CPU)

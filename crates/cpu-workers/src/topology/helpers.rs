@@ -7,29 +7,29 @@ use std::fs;
 
 use super::cpu_list;
 
-/// The CPUs that share the last-level cache of `cpu`, from sysfs; `None` if it has no entry.
+/// The CPUs that share the last-level cache of `cpu`, from sysfs; `None` if `cpu` has no entry.
 fn cache_siblings(cpu: usize) -> Option<BTreeSet<usize>> {
     let caches = format!("/sys/devices/system/cpu/cpu{cpu}/cache");
     let level = |index: &usize| -> Option<u32> {
         let text = fs::read_to_string(format!("{caches}/index{index}/level")).ok()?;
         text.trim().parse().ok()
     };
-    // No machine has indices beyond 0 to 4: two first levels and three others.
+    // No machine has indices beyond 0 to 4: two first-level caches and three others.
     let last = (0..8)
         .take_while(|index| level(index).is_some())
         .max_by_key(level)?;
     cpu_list::read(format!("{caches}/index{last}/shared_cpu_list"))
 }
 
-/// The capacity of `cpu`, 1024 for the largest CPU; the kernel reports it if sizes differ.
+/// The capacity of `cpu`, 1024 for the largest CPUs; the kernel reports it if sizes differ.
 fn capacity(cpu: usize) -> u32 {
     let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cpu_capacity"));
     text.map_or(1024, |text| text.trim().parse().unwrap_or(1024))
 }
 
-/// All CPUs below `possible` except `cpu`, the largest first; among equals those that share its
-/// last-level cache first, and then in ascending order from the next higher number, so that callers
-/// on different CPUs ask different helpers.
+/// All CPUs below `possible` except `cpu`, the largest first. Among equals, those that share its
+/// last-level cache come first, and then the others in ascending order from the next higher number,
+/// so that callers on different CPUs ask different helpers.
 pub(crate) fn of(cpu: usize, possible: usize) -> Box<[usize]> {
     let near = cache_siblings(cpu).unwrap_or_default();
     order(cpu, possible, &near, capacity)

@@ -1,4 +1,4 @@
-//! The pinned workers: one slot per possible CPU, filled and emptied as CPUs come and go.
+//! The CPUs' workers: one slot per possible CPU, filled and emptied as CPUs are added and removed.
 
 pub(crate) mod cpu_list;
 pub(crate) mod cpus;

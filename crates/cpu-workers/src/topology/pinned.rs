@@ -1,4 +1,4 @@
-//! The pinned workers, following the CPUs as they come and go.
+//! The pinned workers, which follow the CPUs as they are added and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,8 @@ use crate::worker::spawn::{Running, Spawner};
 use crate::worker::thread::{Attach, Worker};
 use crate::{Error, EventSourceFactory};
 
-/// `plan` is never held while a thread starts or is joined, or while a job runs.
+/// The pinned workers. `plan` is never held while a thread starts or is joined, or while a job
+/// runs.
 pub(crate) struct Topology {
     /// Set at start.
     name: String,
@@ -31,32 +32,33 @@ pub(crate) struct Topology {
     count: AtomicUsize,
     /// Guarded by its own lock.
     plan: PiMutex<Plan>,
-    /// Held while workers are made to follow the CPUs; no request waits for that.
+    /// Held while workers are made to follow the CPUs; no request waits for this lock.
     following: PiMutex<()>,
 }
 
 struct CpuSlot {
     worker: Slot<Running>,
-    /// The worker of a CPU that went offline, until it returns. Meanwhile it serves its source, so
-    /// that requests which other threads or the kernel still send there are answered. Changed under
-    /// `plan`.
+    /// The worker of a CPU that went offline, until that CPU returns. Meanwhile it serves its
+    /// source, so that requests which other threads or the kernel still send there are answered.
+    /// Changed under `plan`.
     resting: PiMutex<Option<Arc<Running>>>,
-    /// The worker, and whether it is published: for threads that search for an idle worker without
+    /// The worker, and whether it is published, for threads that search for an idle worker without
     /// a lock. It is created once; a worker that has ended never counts as idle.
     made: OnceLock<Arc<Worker>>,
     is_published: AtomicBool,
-    /// Created with the CPU's first worker and kept, so that the counters continue when it returns.
+    /// Created with the CPU's first worker and kept, so that the counters continue when the CPU
+    /// returns.
     counters: OnceLock<Arc<Counters>>,
     /// All other CPUs in the order in which they help; read from sysfs at first use.
     helpers: OnceLock<Box<[usize]>>,
 }
 
-/// The settings of workers that come later.
+/// Settings of future workers.
 struct Plan {
     ended: bool,
     source: Option<Arc<EventSourceFactory>>,
     wanted: Wanted,
-    /// Priorities set for one CPU.
+    /// Priorities set for individual CPUs.
     wanted_for: BTreeMap<usize, Wanted>,
 }
 
@@ -67,7 +69,7 @@ impl Plan {
 }
 
 impl Topology {
-    /// All slots, empty.
+    /// Creates the slots, all empty.
     pub(crate) fn new(
         name: String,
         possible: usize,
@@ -130,7 +132,7 @@ impl Topology {
         *slot.resting() = slot.worker.unpublish();
     }
 
-    /// Gives a CPU that has appeared or returned its worker.
+    /// Provides the worker of a CPU that has appeared or returned.
     fn fill(&self, cpu: usize) {
         let resting = self.slots[cpu].resting().clone();
         match resting {
@@ -138,7 +140,7 @@ impl Topology {
                 self.keep_pinned(cpu, &worker);
                 let _plan = self.plan();
                 let mut resting = self.slots[cpu].resting();
-                // The pool has ended meanwhile and taken the worker.
+                // The pool has ended in the meantime and taken the worker.
                 if resting.take().is_some() {
                     match self.slots[cpu].worker.publish(worker) {
                         Ok(()) => self.slots[cpu].is_published.store(true, Ordering::Release),
@@ -158,8 +160,8 @@ impl Topology {
         let name = format!("{}/{cpu}", self.name);
         let (queue, counters) = (Arc::new(JobQueue::new()), Arc::clone(counters));
         let worker = Worker::new(name, Some(cpu), queue, counters, Arc::clone(&self.notices));
-        // Read outside the lock: a request that changes priorities would have to wait for the new
-        // thread.
+        // Read outside the lock: otherwise, a request that changes priorities would have to wait
+        // for the new thread.
         let wanted = self.plan().wanted_of(cpu);
         match self.spawner.spawn(worker, wanted) {
             Ok(running) => self.publish(cpu, Arc::new(running)),
@@ -171,7 +173,7 @@ impl Topology {
         }
     }
 
-    /// Publishes a worker, which gets the settings planned while it started.
+    /// Publishes a worker, with the settings planned while it started.
     fn publish(&self, cpu: usize, running: Arc<Running>) {
         let plan = self.plan();
         let wanted = plan.wanted_of(cpu);
@@ -201,8 +203,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Pins a worker again: a CPU that left and returned between two checks, or a change of the
-    /// cpuset, removes the pin for good.
+    /// Pins a worker again: if a CPU left and returned between two checks, or the cpuset changed,
+    /// the pin is gone for good.
     fn keep_pinned(&self, cpu: usize, worker: &Running) {
         let cpus = &self.spawner.cpus;
         if cpus.is_pinned(worker.tid, cpu).unwrap_or(true) {
@@ -227,7 +229,7 @@ impl Topology {
             .flat_map(|slot| [slot.worker.unpublish(), slot.resting().take()])
             .flatten()
             .collect();
-        // All of them first, so that they drain in parallel.
+        // Closes all queues first, so that they drain in parallel.
         workers
             .iter()
             .for_each(|worker| worker.worker.queue.close());
@@ -261,7 +263,7 @@ impl Topology {
         })
     }
 
-    /// The current workers.
+    /// All current workers.
     pub(crate) fn workers(&self) -> Vec<Arc<Running>> {
         let each = |slot: &CpuSlot| slot.worker.get();
         self.slots.iter().filter_map(each).collect()
@@ -272,7 +274,7 @@ impl Topology {
         self.slots.iter().filter_map(|slot| slot.resting().clone())
     }
 
-    /// Every CPU that has or had a worker.
+    /// Every CPU that has or had a worker, with its counters.
     pub(crate) fn counted(&self) -> impl Iterator<Item = (usize, &Arc<Counters>)> {
         let counted = |(cpu, slot): (usize, &'_ CpuSlot)| slot.counters.get().map(|_| cpu);
         let counted = self.slots.iter().enumerate().filter_map(counted);
@@ -283,7 +285,7 @@ impl Topology {
         format!("{}/{cpu}", self.name)
     }
 
-    /// Posts the source to all workers and keeps it for later ones; `post` sends it to one worker.
+    /// Posts the source to all workers and keeps it for future ones; `post` sends it to one worker.
     pub(crate) fn attach(
         &self,
         make: &Arc<EventSourceFactory>,
@@ -299,8 +301,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Remembers priorities for future workers, `all` for CPUs that have none yet, and calls `each`
-    /// for every current worker with its own, outside the lock.
+    /// Remembers priorities for future workers, with `all` for CPUs without their own, and calls
+    /// `each` for every current worker with its priority, outside the lock.
     pub(crate) fn want_each(
         &self,
         all: Wanted,
@@ -319,7 +321,7 @@ impl Topology {
         }
     }
 
-    /// The priority of future workers, except on CPUs that have their own.
+    /// The priority of future workers, except on CPUs with their own.
     pub(crate) fn wanted(&self) -> Wanted {
         self.plan().wanted
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::sync::RwLock;
 
-/// Empty while the CPU is offline or its worker could not be made.
+/// A slot is empty while the CPU is offline or if its worker could not be created.
 ///
-/// Threads queue inside `read`, so `unpublish` returns only when none of them is about to use the
-/// worker and all their jobs are in its queue.
+/// Threads queue inside `read`. Therefore `unpublish` returns only when none of them is about to
+/// use the worker and all their jobs are in its queue.
 #[derive(Debug)]
 pub(crate) struct Slot<W> {
     worker: RwLock<Option<Arc<W>>>,
@@ -20,7 +20,7 @@ impl<W> Slot<W> {
         }
     }
 
-    /// Runs `f` with the worker; it stays published until `f` has returned.
+    /// Runs `f` with the worker, which stays published until `f` returns.
     pub(crate) fn read<R>(&self, f: impl FnOnce(Option<&Arc<W>>) -> R) -> R {
         let worker = self
             .worker

@@ -1,4 +1,4 @@
-//! The kernel's announcements that a CPU came or went (NETLINK_KOBJECT_UEVENT).
+//! The kernel's announcements that a CPU was added or removed (NETLINK_KOBJECT_UEVENT).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use sys::socket_filter::{self, Instruction};
 /// The multicast group that the kernel sends to; udev's own messages are in group 2.
 const KERNEL_GROUP: u32 = 1;
 
-/// Lengths of `add`, of `bind` and `move`, of `change`, `online`, `remove` and `unbind`, and of
+/// Lengths of the actions: `add`; `bind` and `move`; `change`, `online`, `remove` and `unbind`;
 /// `offline` (kobject_actions).
 const ACTION_LENGTHS: [u32; 4] = [3, 4, 6, 7];
 
@@ -21,8 +21,8 @@ pub(crate) struct CpuEvents {
 }
 
 impl CpuEvents {
-    /// Needs no privilege. In a network namespace that belongs to a user namespace the kernel sends
-    /// nothing.
+    /// Opens the socket, which needs no privilege. The kernel sends nothing to a network namespace
+    /// that belongs to a user namespace.
     pub(crate) fn listen() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(
@@ -31,7 +31,7 @@ impl CpuEvents {
             flags,
             Some(KOBJECT_UEVENT),
         )?;
-        // Without the filter, events of other devices would wake it too.
+        // Without the filter, events of other devices would wake the listener too.
         let _ = socket_filter::attach(&socket, &mut cpu_filter());
         bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
         Ok(CpuEvents { socket })
@@ -40,7 +40,7 @@ impl CpuEvents {
     /// Drops all pending messages.
     pub(crate) fn drain(&self) {
         let receive = || recv(&self.socket, &mut [0_u8; 1][..], RecvFlags::empty());
-        // NOBUFS: too many messages arrived.
+        // NOBUFS means that too many messages arrived.
         while matches!(receive(), Ok(_) | Err(Errno::INTR | Errno::NOBUFS)) {}
     }
 }
@@ -51,25 +51,26 @@ impl AsFd for CpuEvents {
     }
 }
 
-/// An instruction from linux/bpf_common.h. One that loads beyond the end of a message drops it.
+/// An instruction from linux/bpf_common.h. An instruction that loads beyond the end of a message
+/// drops the message.
 fn instruction(code: u16, jf: u8, k: u32) -> Instruction {
     let jt = 0;
     Instruction { code, jt, jf, k }
 }
 
-/// Accepts messages that begin with `ACTION@/devices/system/cpu/`: mounts and loop devices send
-/// events too.
+/// Accepts only messages that begin with `ACTION@/devices/system/cpu/`, because mounts and loop
+/// devices send events too.
 fn cpu_filter() -> Vec<Instruction> {
-    // Loads one byte at an offset, or four bytes, the most significant first.
+    // Load one byte at an offset, or four bytes, the most significant first.
     let load_byte = |at| instruction(0x30, 0, at);
     let load_word = |at| instruction(0x20, 0, at);
-    // Skips this many instructions unless the loaded value equals `value`.
+    // Skips `instructions` instructions unless the loaded value equals `value`.
     let skip_unless = |value, instructions| instruction(0x15, instructions, value);
     let end = |received| instruction(0x06, 0, received);
     let mut program = Vec::new();
     for length in ACTION_LENGTHS {
         let path = length + 1;
-        // The number of instructions up to the end of this path.
+        // The number of instructions until the end of this path.
         program.extend([
             load_byte(length),
             skip_unless(u32::from(b'@'), 7),
@@ -105,7 +106,7 @@ mod tests {
             let mut polled = [PollFd::new(&events, PollFlags::IN)];
             poll(&mut polled, Some(&Timespec::default())).unwrap() == 1
         };
-        // Another test's CPU may be announced at any time.
+        // Another test may take its CPU offline at any time.
         for _ in 0..1000 {
             events.drain();
             if let Err(error) = announce("virtual/mem/null") {

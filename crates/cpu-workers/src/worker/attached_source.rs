@@ -1,4 +1,5 @@
-//! An event source attached to a worker: opened, waited on and dropped on its thread.
+//! An event source attached to a worker, which opens it, waits on it and drops it on its own
+//! thread.
 
 use std::any::Any;
 use std::io;
@@ -8,8 +9,7 @@ use std::sync::Arc;
 use crate::worker::parker::Parker;
 use crate::{EventSource, EventSourceFactory, EventSourceState, Waker};
 
-/// A source that panics is opened again, but only this often: one that always panics would burn the
-/// CPU.
+/// How often a source that panics is opened again: one that always panics would burn the CPU.
 const RETRIES: u32 = 16;
 
 /// Owned by the worker's thread alone.
@@ -21,15 +21,15 @@ pub(crate) struct AttachedSource {
     panics: u32,
 }
 
-/// How a wait ended.
+/// How one wait on the source ended.
 pub(crate) enum Waited {
     /// The worker should check its queue.
     Continue,
     /// The source has ended.
     Closed,
-    /// It panicked with this message and was opened again.
+    /// The source panicked with this message and was opened again.
     Panicked(String),
-    /// It panicked with this message and was dropped.
+    /// The source panicked with this message and was dropped.
     Broken(String),
 }
 
@@ -45,19 +45,19 @@ impl AttachedSource {
         })
     }
 
-    /// Makes `parker` wake through this source.
+    /// Makes `parker` wake the worker through this source.
     pub(crate) fn connect(&self, parker: &Parker) {
         parker.set_waker(Some(Arc::clone(&self.waker)));
     }
 
-    /// Polls the source without sleeping: its own waker is called first.
+    /// Polls the source without sleeping, by calling its waker first.
     pub(crate) fn poll(&mut self, parker: &Parker) -> Waited {
         self.waker.wake();
         self.wait(parker)
     }
 
-    /// Flushes the source before a job runs. A panic recurs in [`wait`](Self::wait), which replaces
-    /// the source.
+    /// Flushes the source before a job runs. If this panics, [`wait`](Self::wait) will panic too,
+    /// and it replaces the source.
     pub(crate) fn flush(&mut self) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.source.flush()));
     }

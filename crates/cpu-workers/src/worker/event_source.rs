@@ -6,16 +6,16 @@ use std::sync::Arc;
 /// Result of one [`EventSource::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventSourceState {
-    /// Check the queue, then call `wait` again.
+    /// The worker should check its queue, then call `wait` again.
     Continue,
-    /// The source has ended. It is dropped, and the worker serves its queue alone.
+    /// The source has ended. The worker drops it and serves only its queue.
     Closed,
 }
 
-/// Replaces the sleep of a worker. Created, used and dropped on the worker's own thread.
+/// Replaces a worker's sleep. Created, used and dropped on the worker's own thread.
 pub trait EventSource: Send {
-    /// Serves pending requests, or sleeps until one arrives or the [`Waker`] is called. Returns so
-    /// that the worker can check its queue; spurious returns are allowed.
+    /// Serves pending requests, or sleeps until one arrives or the [`Waker`] is called. Returns to
+    /// let the worker check its queue; spurious returns are allowed.
     ///
     /// Serve each request inside [`serve`](crate::serve), which counts it and marks the worker as
     /// busy.
@@ -42,6 +42,6 @@ impl Waker for sys::eventfd::EventFd {
 /// An open source and its waker.
 pub type OpenEventSource = (Box<dyn EventSource>, Arc<dyn Waker>);
 
-/// Opens the event source of one worker, on that worker's thread. The argument is the CPU the
-/// worker is pinned to, `None` for an unbound one.
+/// Opens the event source of one worker, on that worker's thread. The argument is the CPU that the
+/// worker is pinned to; `None` for an unbound worker.
 pub type EventSourceFactory = dyn Fn(Option<usize>) -> io::Result<OpenEventSource> + Send + Sync;

@@ -1,5 +1,5 @@
-//! Takes real-time priority from a thread for a while: long work must not keep a CPU's programs
-//! waiting.
+//! Temporarily takes real-time priority from a thread, so that long work does not keep a CPU's
+//! programs waiting.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,25 +10,26 @@ use crate::worker::thread::current_worker;
 thread_local! {
     /// The priority of a thread that follows the workers.
     static FOLLOWER: RefCell<Option<Arc<ThreadPriority>>> = const { RefCell::new(None) };
-    /// The real-time priority of a lowered thread that neither is a worker nor follows them.
+    /// The previous real-time priority of a lowered thread that neither is a worker nor follows the
+    /// workers.
     static LOWERED_FROM: Cell<Option<u8>> = const { Cell::new(None) };
 }
 
-/// Makes the calling thread follow the workers from now on or, with `None`, no longer.
+/// Makes the calling thread follow the workers or, with `None`, no longer follow them.
 pub(crate) fn set_followers_own(priority: Option<Arc<ThreadPriority>>) {
     FOLLOWER.set(priority);
 }
 
-/// Takes real-time priority from the calling thread until [`raise`]. A worker, or a thread that
-/// follows them, that should become real-time stays ordinary until then.
+/// Takes real-time priority from the calling thread until [`raise`]. If the workers become
+/// real-time meanwhile, a worker or a thread that follows them stays ordinary until then.
 pub fn lower() {
     if !change_shared(ThreadPriority::lower) {
         LOWERED_FROM.set(lower_this());
     }
 }
 
-/// Ends [`lower`]: a worker, or a thread that follows them, gets the current priority of the
-/// workers; another thread gets back the one it had.
+/// Ends [`lower`]: a worker, or a thread that follows them, receives the current priority of the
+/// workers; any other thread regains its previous priority.
 pub fn raise() {
     if change_shared(ThreadPriority::raise) {
         return;
@@ -38,7 +39,8 @@ pub fn raise() {
     }
 }
 
-/// Calls `change` with the calling thread's priority if it is that of all workers; false if not.
+/// Calls `change` with the calling thread's priority if the thread shares that of the workers;
+/// returns false if not.
 fn change_shared(change: impl FnOnce(&ThreadPriority)) -> bool {
     match current_worker() {
         Some(worker) => {

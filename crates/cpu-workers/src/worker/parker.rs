@@ -7,20 +7,21 @@ use std::sync::atomic::Ordering;
 use crate::Waker;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 
-/// Has separate cache lines: the owner writes it with each request.
+/// Has its own cache lines, because the owner writes to it with each request.
 #[repr(align(128))]
 pub(crate) struct Parker {
-    /// Guarded by its own lock: a pending wake-up. It persists, so none is lost between the check
-    /// of the queue and the sleep.
+    /// Guarded by its own lock. A pending wake-up; it persists, so that none is lost between the
+    /// check of the queue and the sleep.
     token: Mutex<bool>,
     condvar: Condvar,
-    /// Guarded by its own lock: set and cleared by the owner while it is awake; used by any thread
-    /// that wakes it.
+    /// Guarded by its own lock. The owner sets and clears it while awake; any thread that wakes the
+    /// owner uses it.
     waker: Mutex<Option<Arc<dyn Waker>>>,
-    /// Atomic: registered as idle at its queue. Written under the queue's lock.
+    /// Atomic. Whether the owner is registered as idle at its queue. Written under the queue's
+    /// lock.
     idle: AtomicBool,
-    /// Atomic: in a job, or serving a request of its event source, regardless of `idle`. Written by
-    /// the owner.
+    /// Atomic. Whether the owner is in a job or serving a request of its event source, regardless
+    /// of `idle`. Written by the owner.
     serving: AtomicBool,
 }
 
@@ -35,7 +36,7 @@ impl Parker {
         })
     }
 
-    /// Sleeps until there is a token, and takes it. Called by the owner only.
+    /// Sleeps until a token is there, and takes it. Called by the owner only.
     pub(crate) fn park(&self) {
         let mut token = lock(&self.token);
         while !*token {
@@ -58,14 +59,15 @@ impl Parker {
 
     /// Makes the owner sleep on an event source that `waker` wakes, or on the token (`None`).
     ///
-    /// A wake-up still on the old path is not missed: its sender has queued its job where the owner
+    /// A wake-up still on the old path is not lost: its sender has queued its job where the owner
     /// checks before its next sleep, and the owner is awake now.
     pub(crate) fn set_waker(&self, waker: Option<Arc<dyn Waker>>) {
         *lock(&self.waker) = waker;
     }
 
-    /// Whether it is registered as idle at its queue. A push or the close unregisters it before
-    /// waking it, so a thread that wakes for another reason can sleep on without the lock.
+    /// Whether the owner is registered as idle at its queue. A push or the close unregisters it
+    /// before waking it, so an owner that wakes for another reason can sleep on without taking the
+    /// lock.
     pub(crate) fn is_registered(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }
@@ -74,20 +76,21 @@ impl Parker {
         self.idle.store(idle, Ordering::Release);
     }
 
-    /// Returns the previous state. Only the owner calls it, so no exchange is needed.
+    /// Sets whether the owner is serving, and returns the previous state. Only the owner calls
+    /// this, so no exchange is needed.
     pub(crate) fn set_serving(&self, serving: bool) -> bool {
         let before = self.serving.load(Ordering::Relaxed);
         self.serving.store(serving, Ordering::Release);
         before
     }
 
-    /// Whether it is in a job or a request.
+    /// Whether the owner is in a job or a request.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
     }
 
-    /// Whether it is asleep with nothing to do. Only a hint: it may be outdated when the caller
-    /// reads it.
+    /// Whether the owner is asleep with nothing to do. Only a hint, which may be outdated when the
+    /// caller reads it.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Acquire) && !self.serving.load(Ordering::Acquire)
     }

@@ -9,12 +9,12 @@ use crate::worker::parker::Parker;
 
 /// A mutex is enough: the worker and the queueing threads hold it for a few instructions.
 ///
-/// Promise, held by the models in `models.rs`: an item that `push` accepted is returned by `take`
-/// exactly once, before `take` returns `Closed`.
+/// The models in `models.rs` verify this guarantee: an item that `push` accepted is returned by
+/// `take` exactly once, before `take` returns `Closed`.
 #[derive(Debug)]
 pub(crate) struct JobQueue<T> {
     state: Mutex<State<T>>,
-    /// Atomic: number of items, for threads that search for an idle worker. Written under the lock.
+    /// Atomic. Number of items, for threads that search for an idle worker. Written under the lock.
     length: AtomicUsize,
 }
 
@@ -22,8 +22,8 @@ pub(crate) struct JobQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<T>,
-    /// Sleeping threads not woken yet. The last one to fall asleep is woken first, since its caches
-    /// are the warmest.
+    /// Sleeping threads that have not been woken. The last one to fall asleep is woken first, since
+    /// its caches are the warmest.
     idle: Vec<Arc<Parker>>,
     closed: bool,
 }
@@ -51,8 +51,8 @@ impl<T> JobQueue<T> {
         }
     }
 
-    /// Appends an item and wakes one idle worker; `Ok(true)` if there was one. A closed queue
-    /// returns the item.
+    /// Appends an item and wakes one idle worker; returns `Ok(true)` if one was idle. A closed
+    /// queue returns the item.
     pub(crate) fn push(&self, item: T) -> Result<bool, T> {
         let sleeper = {
             let mut state = lock(&self.state);
@@ -67,20 +67,20 @@ impl<T> JobQueue<T> {
             }
             sleeper
         };
-        // The wake-up is a system call: not under the lock.
+        // The wake-up is a system call, so it is made outside the lock.
         if let Some(parker) = &sleeper {
             parker.unpark();
         }
         Ok(sleeper.is_some())
     }
 
-    /// Takes the oldest item, after which the caller counts as busy. If there is none, the caller
-    /// is registered as idle under the same lock, so no push is missed.
+    /// Takes the oldest item, after which the caller counts as busy. If the queue is empty, the
+    /// caller is registered as idle under the same lock, so that no push is missed.
     pub(crate) fn take(&self, me: &Arc<Parker>) -> Taken<T> {
         let mut state = lock(&self.state);
         if let Some(item) = state.items.pop_front() {
-            // Set before the queue counts as empty: no thread may see an empty queue and a worker
-            // without a job.
+            // Set before the queue counts as empty, so that no thread sees an empty queue and a
+            // worker without a job.
             me.set_serving(true);
             self.length.store(state.items.len(), Ordering::Release);
             return Taken::Item(item);
@@ -93,7 +93,7 @@ impl<T> JobQueue<T> {
         Taken::Idle
     }
 
-    /// Call after a sleep, whatever ended it. True if a push or the close did.
+    /// Call this after a sleep, whatever ended it. Returns true if a push or the close did.
     pub(crate) fn leave_idle(&self, me: &Arc<Parker>) -> bool {
         let mut state = lock(&self.state);
         me.set_idle(false);

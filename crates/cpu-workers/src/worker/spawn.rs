@@ -10,12 +10,12 @@ use crate::faults::{self, FailPoint};
 use crate::priority::{self, Wanted};
 use crate::worker::thread::{Worker, current};
 
-/// A running worker.
+/// A worker with its running thread.
 pub(crate) struct Running {
     pub(crate) worker: Arc<Worker>,
     /// Set at start.
     pub(crate) tid: i32,
-    /// Guarded by its own lock: taken by the thread that joins.
+    /// Guarded by its own lock, which the joining thread takes.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct Spawner {
 }
 
 impl Spawner {
-    /// Returns once the thread is named, pinned, has its priority and is about to read its queue;
-    /// or once it has ended because one of them failed. A refused priority is not a failure.
+    /// Returns once the thread is named, pinned, has its priority and is about to read its queue,
+    /// or once it has ended because one of these steps failed. A refused priority is not a failure.
     pub(crate) fn spawn(&self, worker: Worker, wanted: Wanted) -> io::Result<Running> {
         faults::check(match worker.cpu {
             Some(cpu) => FailPoint::WorkerThread(cpu),
@@ -37,7 +37,7 @@ impl Spawner {
         let worker = Arc::new(worker);
         let (ready, outcome) = channel();
         let inherits = worker.cpu.is_none() && current().is_some();
-        // The creator is a worker; do not inherit its priority.
+        // The creator is a worker, whose priority must not be inherited.
         let wanted = match wanted {
             Wanted::Untouched if inherits => Wanted::Normal {
                 nice: self.base_nice,
@@ -48,7 +48,7 @@ impl Spawner {
             let (worker, cpus) = (Arc::clone(&worker), Arc::clone(&self.cpus));
             move || {
                 if inherits {
-                    // A pool with fewer CPUs than it may use still serves.
+                    // If this fails, the pool still serves, on fewer CPUs than it may use.
                     let _ = cpus.unpin(priority::own_tid());
                 }
                 if settle(&worker, &*cpus, wanted, ready) {
@@ -78,13 +78,13 @@ impl Spawner {
 }
 
 fn joined(thread: JoinHandle<()>, error: io::Error) -> io::Error {
-    // The error is more precise than a panic of the thread.
+    // This error is more precise than a panic of the thread.
     let _ = thread.join();
     error
 }
 
-/// Runs on the new thread: pins it, then sets its priority (after creation, as the kernel's workers
-/// do).
+/// Runs on the new thread: pins it, then sets its priority (after creation, as for the kernel's
+/// workers).
 fn settle(
     worker: &Worker,
     cpus: &dyn Cpus,
@@ -105,15 +105,15 @@ fn settle(
     ready.send(Ok(tid)).is_ok()
 }
 
-/// The N of `NAME/uN`.
+/// The number N in `NAME/uN`.
 fn number(name: &str) -> usize {
     let digits = name.rsplit('u').next().unwrap_or_default();
     digits.parse().unwrap_or_default()
 }
 
 impl Running {
-    /// Waits for the end of the thread. If the thread itself calls this, it runs to its end on its
-    /// own.
+    /// Waits for the end of the thread. If the thread itself calls this, it ends later without
+    /// being joined.
     pub(crate) fn join(&self) {
         let thread = self
             .thread
@@ -123,7 +123,7 @@ impl Running {
         if let Some(thread) = thread
             && thread.thread().id() != thread::current().id()
         {
-            // Panics are caught inside; there is nothing to learn from the result.
+            // Panics are caught inside, so the result contains nothing of interest.
             let _ = thread.join();
         }
     }

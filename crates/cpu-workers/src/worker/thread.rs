@@ -2,9 +2,9 @@
 //!
 //! How a worker ends, so that no job is lost:
 //! 1. Its slot is emptied after all threads inside `Slot::read` have queued (`Slot::unpublish`).
-//! 2. Its queue is closed, which wakes it. A later push returns the job, which goes to the unbound
-//!    pool.
-//! 3. The worker takes what is queued, in order, and runs it.
+//! 2. Its queue is closed, which wakes it. A later push returns the job, which then goes to the
+//!    unbound pool.
+//! 3. The worker takes the queued jobs in order and runs them.
 //! 4. The queue returns `Closed`: the worker closes its mailbox, drops its source and returns.
 //! 5. Its thread is joined.
 
@@ -26,10 +26,10 @@ use crate::worker::parker::Parker;
 use crate::worker::queue::{JobQueue, Taken};
 use sys::clock::now_ns;
 
-/// The place and the times of a job's run.
+/// Where and when a job runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkerContext {
-    /// The CPU this worker is pinned to; `None` on a thread of the unbound pool.
+    /// The CPU that this worker is pinned to; `None` on a thread of the unbound pool.
     pub cpu: Option<usize>,
     /// CLOCK_MONOTONIC in ns when the job was queued.
     pub queued_ns: u64,
@@ -40,7 +40,7 @@ pub struct WorkerContext {
 /// One job. Its argument holds the CPU and the times of its run.
 pub type Job = Box<dyn FnOnce(&WorkerContext) + Send>;
 
-/// A worker polls its event source after at most this many jobs in a row, so that neither starves.
+/// Maximum number of jobs in a row before a worker polls its event source, so that neither starves.
 const JOBS_IN_A_ROW: u32 = 8;
 
 pub(crate) struct Queued {
@@ -52,20 +52,20 @@ pub(crate) struct Queued {
 pub(crate) struct Worker {
     /// Set at start.
     pub(crate) name: String,
-    /// Set at start: `None` for a thread of the unbound pool.
+    /// Set at start. `None` for a thread of the unbound pool.
     pub(crate) cpu: Option<usize>,
-    /// Set at start: a pinned worker has its own queue; all threads of the unbound pool share one.
+    /// Set at start. A pinned worker has its own queue; all threads of the unbound pool share one.
     pub(crate) queue: Arc<JobQueue<Queued>>,
     pub(crate) parker: Arc<Parker>,
     /// Atomic. The counters belong to the CPU, so they outlive this worker.
     pub(crate) counters: Arc<Counters>,
     /// Set at start.
     pub(crate) notices: Arc<Notices>,
-    /// See the tag of `ThreadPriority`.
+    /// Guarded as described at `ThreadPriority`.
     pub(crate) priority: ThreadPriority,
-    /// Guarded by its own lock: sources to open; `None` when the worker has ended.
+    /// Guarded by its own lock. Sources to open; `None` once the worker has ended.
     mailbox: PiMutex<Option<Vec<Attach>>>,
-    /// Atomic: the mailbox is not empty. Written under its lock.
+    /// Atomic. Whether the mailbox has entries. Written under the mailbox's lock.
     has_letters: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ thread_local! {
     static CURRENT: RefCell<Option<(Arc<Worker>, WorkerContext)>> = const { RefCell::new(None) };
 }
 
-/// The worker of the calling thread.
+/// CPU and job times of the calling thread's worker.
 pub(crate) fn current() -> Option<WorkerContext> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, context)| *context))
 }
@@ -91,7 +91,7 @@ pub(crate) fn current_worker() -> Option<Arc<Worker>> {
 }
 
 /// Counts `work` as one request served by the calling worker: `stats()` reports its run time, and
-/// the worker is not idle meanwhile. On other threads it only runs `work`. For event sources.
+/// the worker is not idle meanwhile. On other threads this only runs `work`. For event sources.
 pub fn serve<R>(work: impl FnOnce() -> R) -> R {
     CURRENT.with_borrow(|current| match current {
         Some((worker, _)) => worker.serve(work),
@@ -131,14 +131,14 @@ impl Worker {
         result
     }
 
-    /// Queues for this worker alone; a closed queue returns the job.
+    /// Queues a job for this worker; a closed queue returns the job.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
         self.queue.push(queued).map(drop)
     }
 
-    /// Whether it has nothing to do. Only a hint; takes no lock.
+    /// Whether the worker has nothing to do. Only a hint; takes no lock.
     pub(crate) fn is_free(&self) -> bool {
-        // In this order: a job just taken from the queue already counts as served.
+        // The order matters: a job just taken from the queue already counts as being served.
         self.queue.len() == 0 && !self.parker.is_serving()
     }
 
@@ -155,7 +155,7 @@ impl Worker {
         true
     }
 
-    /// The thread's body.
+    /// Runs the worker until its queue is closed and empty.
     pub(crate) fn run(self: &Arc<Self>) {
         self.set_current(0, 0);
         let mut source = None;
@@ -185,15 +185,15 @@ impl Worker {
                 Taken::Closed => break,
             }
         }
-        // A thread that waits for a reply sees its sender dropped.
+        // A thread that waits for a reply notices that its sender was dropped.
         *self.mailbox.lock() = None;
         self.parker.set_waker(None);
         drop(source);
         CURRENT.set(None);
     }
 
-    /// Sleeps, registered as idle, until there may be something other than requests at the source:
-    /// those are served without a lock.
+    /// Sleeps, registered as idle, until anything but requests at the source may need attention:
+    /// requests are served without a lock.
     fn sleep(&self, source: &mut Option<AttachedSource>) {
         while source.is_some() {
             self.pass(source, AttachedSource::wait);
@@ -251,7 +251,7 @@ impl Worker {
                 *source = Some(opened);
             });
             match (letter.reply, result) {
-                // The receiver may have gone away.
+                // The receiver may be gone.
                 (Some(reply), result) => drop(reply.send(result)),
                 (None, Ok(())) => {}
                 (None, Err(error)) => {

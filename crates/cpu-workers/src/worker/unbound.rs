@@ -1,8 +1,8 @@
-//! The unbound pool: threads that have no CPU and share one queue. It always exists and takes the
-//! jobs of empty slots.
+//! The unbound pool: threads that are not pinned and share one queue. It always exists and takes
+//! the jobs of empty slots.
 //!
-//! With pinned workers in front of it, it is rarely used, so it starts without a thread; a job that
-//! finds no idle thread adds one, up to the limit.
+//! Behind pinned workers the pool is rarely used, so it starts without a thread; a job that finds
+//! no idle thread adds one, up to the limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,7 @@ pub(crate) struct UnboundPool {
     spawner: Spawner,
     /// Set at start.
     notices: Arc<Notices>,
-    /// Set at start: shared by all threads.
+    /// Set at start. Shared by all threads.
     queue: Arc<JobQueue<Queued>>,
     /// Guarded by its own lock.
     threads: Mutex<Threads>,
@@ -34,14 +34,14 @@ pub(crate) struct UnboundPool {
 #[derive(Default)]
 struct Threads {
     running: Vec<Arc<Running>>,
-    /// Numbers tried so far, including those that failed.
+    /// Number of threads tried so far, including failures.
     tried: usize,
-    /// The pool has ended and creates no more threads.
+    /// Whether the pool has ended and creates no more threads.
     ended: bool,
 }
 
 impl UnboundPool {
-    /// A pool without threads, of at most `most`.
+    /// Creates a pool without threads, which may have at most `most`.
     pub(crate) fn new(
         name: &str,
         most: usize,
@@ -60,7 +60,8 @@ impl UnboundPool {
         }
     }
 
-    /// Creates all threads. One is enough to continue; one that cannot be created is a notice.
+    /// Creates all threads. One is enough to continue; a thread that cannot be created causes a
+    /// notice.
     pub(crate) fn fill(&self) -> Result<(), Error> {
         match self.grow_to(self.most) {
             Some(source) if self.lock().running.is_empty() => Err(Error::UnboundPool {
@@ -76,13 +77,13 @@ impl UnboundPool {
         self.lock().running.clone()
     }
 
-    /// All threads, up to the limit.
+    /// Creates threads up to the limit, and returns all.
     pub(crate) fn all_threads(&self) -> Vec<Arc<Running>> {
         self.grow_to(self.most);
         self.threads()
     }
 
-    /// Queues a job. Returns it if the pool has ended or cannot create its first thread.
+    /// Queues a job. Returns the job if the pool has ended or cannot create its first thread.
     pub(crate) fn push(&self, queued: Queued) -> Result<(), Queued> {
         let count = self.lock().running.len();
         if count == 0 {
@@ -107,12 +108,11 @@ impl UnboundPool {
             threads.ended = true;
             threads.running.clone()
         };
-        // Joined without the lock: their jobs may queue others.
+        // Joined outside the lock, because their jobs may queue others.
         threads.iter().for_each(|running| running.join());
     }
 
-    /// Creates threads until there are `count`, if the limit allows it. Returns the first error, if
-    /// any.
+    /// Creates threads until `count` exist, if the limit allows. Returns the first error, if any.
     fn grow_to(&self, count: usize) -> Option<std::io::Error> {
         let mut threads = self.lock();
         let mut refused = None;

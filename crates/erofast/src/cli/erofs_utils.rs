@@ -17,7 +17,7 @@ const FSCK_VERSION: &str = concat!(
     "\navailable decompressors: lz4, lzma, deflate, zstd"
 );
 
-/// The inode that is meant.
+/// Selects an inode.
 #[derive(Args, Debug)]
 pub struct TargetArgs {
     /// Inode with this number
@@ -77,8 +77,8 @@ pub struct FsckArgs {
     pub preserve: Preserve,
 }
 
-/// The properties that extraction preserves; by default, root's files are as in the image, and
-/// other users' are their own.
+/// The properties that extraction preserves. By default, root preserves them all; other users own
+/// the files that they extract.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preserve {
     pub owner: Option<bool>,

@@ -1,5 +1,5 @@
-//! The further files of an image, as flags of all commands that read images: `--device` and
-//! `--lower`, whose order determines which image has which devices.
+//! The additional files of an image, as flags of all commands that read images: `--device` and
+//! `--lower`. Their order determines which image has which devices.
 
 use std::ffi::{OsStr, OsString};
 
@@ -12,7 +12,7 @@ use erofs_engine::EngineOptions;
 #[cfg(feature = "tools")]
 use super::flags::set_flag;
 
-/// Flags that are mount options with the same name, with their help.
+/// Flags named like their mount options, with their help.
 const FLAGS: [(&str, &str); 2] = [
     (
         "device",
@@ -37,7 +37,7 @@ impl FileArgs {
             .map(|(name, value)| (*name, value.as_os_str()))
     }
 
-    /// Applies them to the options of an image.
+    /// Applies the flags to the options of an image.
     ///
     /// # Errors
     /// One line that names the flag.

@@ -37,14 +37,14 @@ impl<const URL: bool> Flags<URL> {
         self.0.iter().map(|(option, value)| (option.name(), value))
     }
 
-    /// The given flags as they are written: `--cache-dir`.
+    /// The given flags as they are spelled on the command line: `--cache-dir`.
     #[cfg(feature = "tools")]
     pub fn written(&self) -> impl Iterator<Item = String> {
         let flags = self.0.iter().filter_map(|(option, _)| option.flag);
         flags.map(|flag| format!("--{flag}"))
     }
 
-    /// Applies them to the options of an image.
+    /// Applies the flags to the options of an image.
     ///
     /// # Errors
     /// One line that names the flag.

@@ -14,7 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::files::FileArgs;
 use super::flags::{RemoteArgs, VerityArgs};
 
-/// Where an image is.
+/// The argument that says where an image is.
 #[derive(Args, Clone, Debug)]
 pub struct ImageArgs {
     /// Image file, block device, or URL (http, https, oci)
@@ -25,7 +25,7 @@ pub struct ImageArgs {
     pub verity: VerityArgs,
 }
 
-/// How an image is opened: its place in its file, and its further files.
+/// How an image is opened: its offset in the file, and its additional files.
 #[derive(Args, Clone, Debug)]
 pub struct OpeningArgs {
     /// Where the image starts in its file: a number of bytes, or auto to search for it
@@ -38,7 +38,7 @@ pub struct OpeningArgs {
 }
 
 impl OpeningArgs {
-    /// Applies them to the options of an image.
+    /// Applies the arguments to the options of an image.
     ///
     /// # Errors
     /// One line that names the flag.
@@ -79,17 +79,18 @@ fn parse_offset(text: &str) -> Result<Offset, String> {
     }
 }
 
-/// An image at a URL takes ten descriptors: the usual limit, meant for programs that call
-/// select(2), is not enough for a tree of 128 images.
+/// Raises the limit of open files. An image at a URL needs ten descriptors, so the usual limit,
+/// meant for programs that call select(2), is too low for a tree of 128 images.
 pub fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it most trees can still be opened, and an error names what is missing.
+    // If the limit cannot be raised, most trees can still be opened; for the others, opening fails
+    // with an error.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
 impl ImageArgs {
-    /// Reads the image with these workers; see [`read_with`](Self::read_with).
+    /// Reads the image with workers of this mode; see [`read_with`](Self::read_with).
     pub fn read<T>(
         &self,
         workers: WorkersMode,
@@ -102,7 +103,7 @@ impl ImageArgs {
         self.read_with(options, read)
     }
 
-    /// Reads the image with these options and the flags.
+    /// Reads the image with these options, to which the flags are applied.
     ///
     /// # Errors
     /// Errors of opening and of `read`; also if the bytes read do not match the image's digest.

@@ -1,5 +1,5 @@
-//! The flag table: parser, help, man pages and completions are all generated from here, and for the
-//! commands of the lab from `erofast_cli`.
+//! The flag table, from which parser, help, man pages and completions are generated. The lab's
+//! commands are in `erofast_cli`.
 
 #[cfg(feature = "tools")]
 mod cache;

@@ -118,11 +118,11 @@ pub struct StatArgs {
 }
 
 impl StatArgs {
-    /// The mounts to show, and seconds between pages. In `-w DIR` the directory is a mount, not a
+    /// The mounts to show, and the seconds between pages. In `-w DIR`, DIR is a mount rather than a
     /// number.
     ///
     /// # Errors
-    /// [`Usage`]: a wrong number of seconds.
+    /// [`Usage`] if the number of seconds is not valid.
     pub fn places_and_period(&self) -> anyhow::Result<(Vec<PathBuf>, Option<u64>)> {
         let mut places = self.mountpoint.clone();
         let Some(value) = &self.watch else {

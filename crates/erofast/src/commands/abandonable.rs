@@ -1,8 +1,8 @@
 //! Commands that ask the servers of other users' mounts.
 //!
-//! A thread whose request such a server has taken and never answers cannot be ended by any signal,
-//! and keeps its process alive. So the work is done in a child process: once it has its result,
-//! this process exits, whatever happens to the child's threads.
+//! If such a server takes a request and never answers it, no signal can end the waiting thread,
+//! which keeps its process alive. The work therefore runs in a child process: once this process has
+//! the result, it exits, whatever happens to the child's threads.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,13 +26,13 @@ fn begin(work: &mut Option<impl FnOnce() -> u8>) -> io::Result<(Pid, io::PipeRea
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let parent = rustix::process::getpid();
     let child = sys::fork::fork(stdin, &[writer.as_raw_fd()], || {
-        // If the command is killed, its child does no more.
+        // If the command is killed, its child is killed too.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         if rustix::process::getppid() != Some(parent) {
             return 1;
         }
         let status = work.take().map_or(1, |work| work());
-        // Errors of the output were reported; the parent has ended only if it was killed.
+        // Output errors have been reported. Writing the status fails only if the parent was killed.
         let _ = io::stdout().flush();
         let _ = writer.write_all(&[status]);
         status.into()
@@ -46,7 +46,7 @@ fn outcome(child: Pid, mut reader: io::PipeReader) -> u8 {
     if reader.read_exact(&mut status).is_ok() {
         return status[0];
     }
-    // It ended without a result.
+    // The child ended without a result.
     let ended = waitpid(Some(child), WaitOptions::empty());
     let signal = |ended: WaitStatus| Some(128 + ended.terminating_signal()?);
     let code = ended.ok().flatten().map(|(_, ended)| ended);

@@ -184,7 +184,7 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     let answer = answers::find(source, options).map(|(answer, _)| answer.identity);
     let is_image = match source.reference().map(|reference| reference.version) {
         Some(Version::Tag(_)) => true,
-        // A blob may be a device of an image that is elsewhere.
+        // A blob may be an extra device of an image stored elsewhere.
         Some(Version::Digest(digest)) => {
             answer.is_some_and(|identity| identity.digest != Some(digest))
         }
@@ -204,7 +204,7 @@ fn fetch_url(source: &ImageUrl, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Only what commands can open is kept.
+/// Accepts only images that the commands can open.
 fn check_image(name: &ImageUrl, file: &RemoteFile) -> anyhow::Result<()> {
     let outcome = Image::open_without_checksum(&Beginning(file));
     if let Err(error) = outcome
@@ -216,7 +216,7 @@ fn check_image(name: &ImageUrl, file: &RemoteFile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file at a URL, for the structures of its beginning.
+/// A file at a URL, as the source of the structures at its start.
 #[derive(Debug)]
 struct Beginning<'f>(&'f RemoteFile);
 

@@ -14,7 +14,7 @@ use crate::cli::CatArgs;
 use crate::glob::{self, Found};
 use crate::text;
 
-/// Bytes read and written at once.
+/// Bytes per read and write.
 const STEP: usize = 1 << 20;
 
 /// Runs the subcommand. A file that cannot be read is reported, and the others are still written.
@@ -53,7 +53,7 @@ struct Cat<'a, W> {
 }
 
 impl<W: Write> Cat<'_, W> {
-    /// Reports a fault of an entry. An output error ends the command.
+    /// Reports an entry's fault. An output error ends the command.
     fn unless_unreadable(&mut self, written: anyhow::Result<()>) -> anyhow::Result<()> {
         match written {
             Err(error) if error.is::<io::Error>() => Err(error),
@@ -75,7 +75,7 @@ impl<W: Write> Cat<'_, W> {
         let inode = entry.inode?;
         match inode.file_type() {
             FileType::Regular => write(self.engine, &inode, &mut self.out, &mut self.buffer),
-            // `**` finds directories too.
+            // `**` matches directories too.
             FileType::Directory if entry.by_pattern => Ok(()),
             FileType::Directory => bail!("{image}: {path}: is a directory"),
             _ => bail!("{image}: {path}: not a regular file"),

@@ -47,7 +47,7 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
             }
         }
     }
-    // As ls does: files that are not directories come first, then each directory under its name.
+    // As in ls, files that are not directories come first, then each directory under its name.
     let is_open = |inode: &Inode| inode.file_type() == FileType::Directory && !args.directory;
     let (directories, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, inode)| is_open(inode));
@@ -62,8 +62,8 @@ fn list(engine: &Engine, args: &LsArgs) -> anyhow::Result<Outcome> {
     Ok(list.outcome)
 }
 
-/// Entries that are sorted by name before they are shown; mkfs.erofs sorts directories, and longer
-/// ones stay as they are.
+/// Maximum number of entries that are sorted by name before printing. Longer directories are
+/// printed as stored; mkfs.erofs sorts them.
 const SORTED: usize = 4096;
 
 struct List<'a, W: Write> {
@@ -71,13 +71,13 @@ struct List<'a, W: Write> {
     args: &'a LsArgs,
     out: W,
     outcome: Outcome,
-    /// Something was listed already.
+    /// Whether anything has been listed.
     begun: bool,
 }
 
 impl<W: Write> List<'_, W> {
-    /// Lists the entries of a directory, under its name if there are several, and of those below
-    /// it.
+    /// Lists a directory, under its name if several are listed, and the directories below it if
+    /// asked to.
     fn directory(&mut self, path: &[u8], inode: &Arc<Inode>, named: bool) -> anyhow::Result<()> {
         if !self.args.recursive {
             return self.entries(path, inode, named);
@@ -140,7 +140,7 @@ impl<W: Write> List<'_, W> {
         self.outcome = Outcome::Faulty;
     }
 
-    /// Prints one entry: by its path as JSON, otherwise by its name in this context.
+    /// Prints one entry: by its path as JSON, otherwise by `name`.
     fn print(&mut self, path: &[u8], name: &[u8], inode: &Arc<Inode>) -> anyhow::Result<()> {
         self.begun = true;
         let target = match inode.file_type() {

@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use erofast_cli::{Outcome, program};
 
-/// Replaces this process by that program: its signals and its exit status are its own.
+/// Replaces this process with that program, which then receives the signals and sets the exit
+/// status.
 pub fn run() -> anyhow::Result<Outcome> {
     let mut command = Command::new(program("erofast-lab"));
     let error = command.args(std::env::args_os().skip(1)).exec();

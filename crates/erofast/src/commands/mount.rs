@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cli::{FuseStyleArgs, HelperArgs, MountArgs, UmountArgs, UpgradeArgs, option};
 
-/// `erofast mount`
+/// Runs `erofast mount`.
 pub fn run(args: &MountArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: image(&args.image)?,
@@ -54,7 +54,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
-/// Arguments of other subcommands are options of the mount.
+/// The mount options, including those given as flags shared with other subcommands.
 fn lists(args: &MountArgs) -> Vec<OsString> {
     let offset = args.offset.iter().map(|value| option("offset", value));
     let files = args.files.options();
@@ -67,7 +67,7 @@ fn lists(args: &MountArgs) -> Vec<OsString> {
     given.chain(flags).collect()
 }
 
-/// `mount.erofast` and `mount.fuse.erofast`
+/// Runs `mount.erofast` and `mount.fuse.erofast`.
 pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
     let request = MountRequest {
         image: image(&args.image)?,
@@ -79,7 +79,7 @@ pub fn helper(args: &HelperArgs) -> anyhow::Result<Outcome> {
         .learning(),
         foreground: false,
     };
-    // From there on the working directory is another one.
+    // Entering the namespace changes the working directory.
     if let Some(namespace) = &args.namespace {
         enter(Path::new(namespace))?;
     }
@@ -98,7 +98,7 @@ fn enter(namespace: &Path) -> anyhow::Result<()> {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).with_context(what)
 }
 
-/// `erofsfuse`, and the command that mount.fuse3 runs.
+/// Runs `erofsfuse`, and the command that mount.fuse3 runs.
 pub fn fuse_style() -> anyhow::Result<Outcome> {
     let args: FuseStyleArgs = parse()?;
     if args.version {
@@ -118,7 +118,8 @@ pub fn fuse_style() -> anyhow::Result<Outcome> {
     })
 }
 
-/// Checks what can be known without mounting: that there is an image, and a directory.
+/// Checks everything that can be checked without mounting: whether the image and the directory
+/// exist.
 fn check(request: &MountRequest) -> anyhow::Result<()> {
     let options = EngineOptions {
         workers: WorkersMode::Inline,
@@ -132,7 +133,7 @@ fn check(request: &MountRequest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `erofast upgrade`
+/// Runs `erofast upgrade`.
 pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     let upgraded = match args.all {
         true => erofs_mount::upgrade_all()?,
@@ -140,7 +141,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     };
     let has_failed = |one: &Upgraded| one.counts && one.outcome.is_err();
     let outcome = Outcome::of(!upgraded.iter().any(has_failed));
-    // Shown to someone who waits at a terminal; in scripts, success prints nothing, as with umount.
+    // Printed only at a terminal; in scripts, success prints nothing, as with umount.
     let shows = std::io::stdout().is_terminal();
     for Upgraded {
         mountpoint,
@@ -160,7 +161,7 @@ pub fn upgrade(args: &UpgradeArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Prints what serves a mount now; nothing for a mount that is gone or has no path.
+/// Prints the program that now serves a mount; nothing if the mount is gone or has no path.
 fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     if let Ok(counters) = erofs_mount::stat(mountpoint) {
         let version = counters["version"].as_str().unwrap_or("?");
@@ -173,13 +174,13 @@ fn serves(mountpoint: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `erofast umount`
+/// Runs `erofast umount`.
 pub fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
     let umount = |place: &PathBuf| erofs_mount::umount(place, args.lazy).err();
     Ok(told(args.mountpoint.iter().filter_map(umount).collect()))
 }
 
-/// Prints a line for each mount that failed.
+/// Prints a line for each failed mount.
 fn told(failed: Vec<erofs_mount::Error>) -> Outcome {
     let outcome = Outcome::of(failed.is_empty());
     failed.into_iter().for_each(erofs_mount::note);

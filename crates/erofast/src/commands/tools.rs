@@ -5,7 +5,7 @@ use erofast_cli::Outcome;
 use crate::cli::{CacheCommand, ProfileCommand, ToolCommand};
 use crate::commands::{cache, cat, check, extract, generate, info, ls, measure, profile};
 
-/// Runs one of them.
+/// Runs one of the commands.
 pub fn run(command: ToolCommand) -> anyhow::Result<Outcome> {
     match command {
         ToolCommand::Info(args) => info::run(&args),

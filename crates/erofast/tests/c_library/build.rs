@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::Shared;
 
-/// `make install` of the library and the program that were built with the tests.
+/// The result of `make install` for the library and the program that were built with the tests.
 pub struct Installed {
     place: TempDir,
     flags: Vec<String>,
@@ -51,7 +51,7 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The warnings of a static link are exactly those that the library's page names.
+/// Checks that a static link prints exactly the warnings that the library's page names.
 fn check_warnings(linked: &Output) {
     let page = root().join("docs/library.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -63,13 +63,13 @@ fn check_warnings(linked: &Output) {
 }
 
 impl Installed {
-    /// For tests that do not modify it.
+    /// The installation shared by tests that do not modify it.
     pub fn shared() -> Option<Arc<Self>> {
         static INSTALLED: Shared<Installed> = Shared::new();
         INSTALLED.get(Self::new)
     }
 
-    /// None, with a line that says why, if there is no C compiler.
+    /// Installs the library. Without a C compiler, prints the reason and returns `None`.
     pub fn new() -> Option<Self> {
         for tool in ["cc", "gzip"] {
             if !is_there(tool) {
@@ -94,7 +94,7 @@ impl Installed {
         Some(installed)
     }
 
-    /// `make uninstall`.
+    /// Runs `make uninstall`.
     pub fn remove(&self) {
         run(Command::new(root().join("scripts/install-files"))
             .args(["--remove", ""])
@@ -118,7 +118,7 @@ impl Installed {
         self.described(&["--cflags", "--libs"])
     }
 
-    /// The answers of pkg-config.
+    /// What pkg-config prints for these questions.
     fn described(&self, questions: &[&str]) -> Vec<String> {
         let output = run(Command::new("pkg-config")
             .args(questions)
@@ -129,7 +129,7 @@ impl Installed {
     }
 
     /// Links a program without shared libraries in each way that this machine supports, and returns
-    /// the programs. None, with a line that says why, if no way works.
+    /// the programs. If no way works, prints the reason and returns `None`.
     pub fn link_statically(&self, source: &Path) -> Option<Vec<PathBuf>> {
         if !is_there("pkg-config") {
             println!("skipped: no pkg-config: the compiler's flags are those of the test");
@@ -166,7 +166,7 @@ impl Installed {
         Some(programs)
     }
 
-    /// Compiles a program, once.
+    /// Compiles a program, unless that was already done.
     pub fn compile(&self, source: &Path, name: &str) -> PathBuf {
         let program = self.place.path().join(name);
         let _turn = self.compiling.lock().expect("no panic");
@@ -190,8 +190,8 @@ impl Installed {
         command
     }
 
-    /// The program under valgrind: reads of uninitialised memory, and lost memory, give status 99;
-    /// [`still_reachable`] has the rest. None if there is no valgrind.
+    /// The program under valgrind: reads of uninitialised memory and lost memory result in status
+    /// 99; [`still_reachable`] returns the rest. `None` without valgrind.
     pub fn valgrind(&self, program: &Path) -> Option<Command> {
         if !is_there("valgrind") {
             println!("skipped: no valgrind");

@@ -1,4 +1,4 @@
-//! The C library as its callers get it: installed, compiled against, run, and under valgrind.
+//! The C library as its callers use it: installed, compiled against, run, and under valgrind.
 
 mod build;
 mod printed;
@@ -33,9 +33,9 @@ fn bad_cases() -> (PathBuf, Vec<Case>) {
     (bad, cases.collect())
 }
 
-/// Bytes that libraries keep for future threads after all images are closed: arc-swap one record
-/// for each thread that existed at the same time (192 bytes), thread_local the numbers of threads
-/// that ended. An image holds far more.
+/// Maximum number of bytes that libraries keep for future threads after all images are closed:
+/// arc-swap keeps one record for each thread that existed at the same time (192 bytes), and
+/// thread_local the numbers of threads that ended. An image would keep far more.
 const MOST_KEPT: u64 = 1024;
 
 /// Runs the C program on images, and returns its output.
@@ -57,7 +57,7 @@ fn arguments(images: &[TestImage], more: &str) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Reads good images and compares them with their manifests.
+/// Reads good images with the C program and compares them with their manifests.
 fn compare(installed: &Installed, program: &Path, images: &[TestImage], options: &str) {
     let reader = installed.command(program);
     let found = read(reader, &arguments(images, options));
@@ -81,7 +81,7 @@ fn compare(installed: &Installed, program: &Path, images: &[TestImage], options:
     }
 }
 
-/// Faults in how malformed images were read.
+/// Lists what was wrong in reading malformed images.
 fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<String> {
     let expected = manifest::read(mini);
     let mut report = Vec::new();
@@ -103,7 +103,7 @@ fn complaints(found: Vec<printed::Tree>, cases: &[Case], mini: &Path) -> Vec<Str
             "reject" if !at_open => report.push(format!("{image}: opens")),
             "reject" => {}
             "error" if tree.errors.is_empty() => report.push(format!("{image}: no error")),
-            // A listing that omits entries fails.
+            // A listing that omits entries must also fail.
             _ if image == "dirent-name-slash.erofs" && tree.errors.is_empty() => {
                 report.push(format!("{image}: no error"));
             }
@@ -172,7 +172,7 @@ fn a_c_program_survives_every_malformed_image() {
     println!("{} malformed images", cases.len());
 }
 
-/// Without workers: the handles that Rust's library keeps for threads count as leaks.
+/// Uses no workers: the handles that Rust's library keeps for threads count as leaks.
 #[test]
 fn valgrind_finds_no_wrong_access_and_no_leak() {
     let Some(installed) = Installed::shared() else {
@@ -201,7 +201,7 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 /// The output of `walk.c` and `walk.py` for the image of large files.
 fn expected_of_large() -> Vec<String> {
     let alphabet: u64 = (b'a'..=b'z').map(u64::from).sum();
-    // 26 bytes each; the last pclusters end with a part of the alphabet.
+    // The alphabet repeats every 26 bytes; the last pclusters end within it.
     let pcluster = LARGE / 9;
     let (whole, rest) = (pcluster / 26, pcluster % 26);
     let rest: u64 = (b'a'..=b'z').map(u64::from).take(rest as usize).sum();
@@ -217,7 +217,7 @@ fn expected_of_large() -> Vec<String> {
     ]
 }
 
-/// A caller's reads inside a listing have their own budgets, whatever they take.
+/// A caller's reads from within a listing have their own budgets, whatever their size.
 #[test]
 fn files_beyond_any_budget_are_read_in_the_callback_that_lists_them() {
     let Some(installed) = Installed::shared() else {

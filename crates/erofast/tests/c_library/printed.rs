@@ -12,7 +12,7 @@ struct Printed {
     content: String,
 }
 
-/// A file whose content the C program leaves to `--range`.
+/// A file whose content the C program reads only with `--range`.
 pub struct Big {
     pub path: Vec<u8>,
     pub ranges: Vec<(u64, u64, String)>,
@@ -22,7 +22,7 @@ pub struct Big {
 #[derive(Default)]
 pub struct Tree {
     inodes: BTreeMap<Vec<u8>, Printed>,
-    /// Path, errno and text.
+    /// Path, errno and text of each error.
     pub errors: Vec<(Vec<u8>, i32, String)>,
 }
 
@@ -71,8 +71,8 @@ impl Tree {
         self.inodes.insert(bytes(fields[1]), printed);
     }
 
-    /// All differences from a manifest, except below the paths in `skip`; the files over the C
-    /// program's limit go to `big`.
+    /// All differences from a manifest, except below the paths in `skip`. Files over the C
+    /// program's limit are added to `big`.
     pub fn differences(
         mut self,
         expected: &[Expected],

@@ -1,6 +1,6 @@
 /*
- * What erofast.h promises beside the content of images: promises IMAGE OPTIONS.
- * Aborts at the first lie.
+ * Checks what erofast.h guarantees besides the content of images: promises IMAGE OPTIONS.
+ * Aborts at the first violation.
  */
 #define _GNU_SOURCE
 #include <erofast.h>

@@ -1,13 +1,13 @@
 /*
- * Reads images through the C library and prints what is in them.
+ * Reads images through the C library and prints their contents.
  *
  * reader IMAGE OPTIONS [IMAGE OPTIONS]...   trees
- * reader --null IMAGE OPTIONS...   without sums: contents are written to /dev/null instead, where
- *                                  valgrind looks at each byte and no hash takes its time
+ * reader --null IMAGE OPTIONS...   without sums: writes contents to /dev/null instead, so that
+ *                                  valgrind checks each byte without the cost of a hash
  * reader --range IMAGE OPTIONS PATH OFFSET LENGTH   the SHA-256 of a part of a file
  *
  * A tree is a line "image NAME", then for each inode the fields of `print_inode`, separated by
- * tabs; bytes are in hexadecimal digits behind an x. Errors are lines "error PATH ERRNO TEXT".
+ * tabs; bytes are an x and hexadecimal digits. Errors are lines "error PATH ERRNO TEXT".
  */
 #define _GNU_SOURCE
 #include <erofast.h>
@@ -50,7 +50,7 @@ static void error(const char *path, long code)
 
 typedef int64_t getter(uint64_t nid, const char *name, char *buffer, size_t size);
 
-/* A result of the calls that say how long it is, in memory of its own; NULL after an error. */
+/* Allocates and returns the result of a call that reports its length; NULL after an error. */
 static char *whole(const char *path, int64_t size, getter *get, uint64_t nid, const char *name)
 {
     char *buffer;
@@ -104,7 +104,7 @@ static int print_xattrs(const char *path, uint64_t nid)
     return 0;
 }
 
-/* Sums up a part of a file, in steps that are no multiples of anything. */
+/* Sums up a part of a file, in steps that are not aligned to anything. */
 static int64_t sum(uint64_t nid, uint64_t offset, uint64_t length, struct sha256 *hash)
 {
     static const size_t steps[] = {1 << 20, 4096, 131072, 70001, 1};
@@ -127,7 +127,7 @@ static int64_t sum(uint64_t nid, uint64_t offset, uint64_t length, struct sha256
     return count < 0 ? count : 0;
 }
 
-/* Nothing is stored of a hole, and its first and last bytes are zeros. */
+/* Checks that nothing of a hole is stored, and that its first and last bytes are zeros. */
 static void check_hole(const struct erofast_stat *stat, const struct erofast_extent *extent)
 {
     char ends[2] = {1, 1};
@@ -140,7 +140,7 @@ static void check_hole(const struct erofast_stat *stat, const struct erofast_ext
         abort();
 }
 
-/* Extents cover the file from its beginning to its end, one behind the other. */
+/* Checks that extents cover the file from its beginning to its end, without gaps. */
 static void check_extents(const char *path, const struct erofast_stat *stat)
 {
     struct erofast_extent extent;
@@ -275,12 +275,12 @@ static void tree(const char *path, uint64_t nid, int depth)
         directory(path, nid, depth);
 }
 
-/* The same image by a descriptor, whose position stays as it is. */
+/* Opens the same image by a descriptor, whose position must not change. */
 static void by_descriptor(const char *name, const char *options)
 {
     struct erofast *other = NULL;
     int fd = open(name, O_RDONLY | O_CLOEXEC);
-    /* A URL has none. */
+    /* A URL has no descriptor. */
     if (fd < 0 && strstr(name, "://") != NULL)
         return;
     lseek(fd, 7, SEEK_SET);

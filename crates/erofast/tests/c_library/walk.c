@@ -1,6 +1,6 @@
 /*
- * Walks an image the short way: each file is read, and each directory listed, in the callback that
- * got its name. walk IMAGE prints path, size, a sum of the bytes, and how many are not zero.
+ * Walks an image the short way: the callback that receives a name reads the file, or lists the
+ * directory. walk IMAGE prints path, size, a sum of the bytes, and the number of non-zero bytes.
  */
 #define _GNU_SOURCE
 #include <erofast.h>

@@ -1,4 +1,4 @@
-//! Images that no mkfs makes: one block per inode, with arbitrary names.
+//! Images that no mkfs creates: one block per inode, with arbitrary names.
 
 const BLOCK: usize = 4096;
 const SLOT: usize = 32;
@@ -40,7 +40,7 @@ impl Forged {
         self.add(0o040755, &[table, names].concat())
     }
 
-    /// The image.
+    /// Returns the finished image.
     pub fn bytes(mut self, root: u64) -> Vec<u8> {
         let blocks = 2 + self.data.len() / BLOCK;
         let mut image = vec![0; BLOCK];

@@ -1,4 +1,4 @@
-//! Test images, their manifests, and comparing one with the other through the engine.
+//! Test images, their manifests, and comparing images with manifests through the engine.
 pub mod failure;
 pub mod manifest;
 pub mod other;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use erofs_engine::{EngineOptions, Offset};
 
-/// A resource that concurrent tests share; it is dropped with the last of them.
+/// A resource that concurrent tests share; the last of them drops it.
 pub struct Shared<T>(Mutex<Weak<T>>);
 
 impl<T> Shared<T> {
@@ -31,14 +31,14 @@ impl<T> Shared<T> {
     }
 }
 
-/// The program under test: the one that was built with the tests, or the one that EROFAST_PROGRAM
-/// names, possibly preceded by an emulator (scripts/test-program).
+/// The program under test: the one built with the tests, or the one that EROFAST_PROGRAM names,
+/// possibly preceded by an emulator (scripts/test-program).
 pub fn erofast() -> Command {
     other::other_program().unwrap_or_else(|| Command::new(env!("CARGO_BIN_EXE_erofast")))
 }
 
-/// Copies the program in another process: in this one, children that other tests start would hold
-/// the copy open for writing until they exec, and such a file cannot be executed.
+/// Copies the program in another process. If this process wrote the copy, children that other tests
+/// start would hold it open for writing until they exec, and such a file cannot be executed.
 pub fn copy_program(to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("--remove-destination")
@@ -57,7 +57,7 @@ pub fn fetcher() -> Option<PathBuf> {
     None
 }
 
-/// The image directories: the shared set beside the checkout, and the small one in it.
+/// The image directories: the shared set beside the checkout, and the small set inside it.
 pub fn image_sets() -> Vec<PathBuf> {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = crate_root.join("../../../shared/images");
@@ -83,7 +83,7 @@ pub fn verify_tree() -> PathBuf {
     fixtures().join("tools/verify_tree.py")
 }
 
-/// A good image.
+/// A valid image.
 #[derive(Clone, Debug)]
 pub struct TestImage {
     pub name: String,
@@ -124,7 +124,7 @@ impl TestImage {
     }
 }
 
-/// All good images of a set, as its `manifest.tsv` lists them.
+/// All valid images of a set, as its `manifest.tsv` lists them.
 pub fn good_images(set: &Path) -> Vec<TestImage> {
     let table = std::fs::read_to_string(set.join("manifest.tsv")).expect("manifest.tsv");
     let images: Vec<_> = table
@@ -151,7 +151,7 @@ pub fn good_images(set: &Path) -> Vec<TestImage> {
     images
 }
 
-/// All good images of all sets.
+/// All valid images of all sets.
 pub fn all_good_images() -> Vec<TestImage> {
     image_sets()
         .iter()

@@ -1,4 +1,4 @@
-//! Another program instead of the one that was built with the tests.
+//! Another program instead of the one built with the tests.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ pub fn other_program() -> Option<Command> {
     Some(command)
 }
 
-/// Our program and the other one; none if there is no other one.
+/// Our program and the other one; `None` if no other one is named.
 pub fn both(ours: &str) -> Option<[Command; 2]> {
     let Some(other) = other_program() else {
         println!("skipped: EROFAST_PROGRAM names no other program (see scripts/test-program)");
@@ -20,7 +20,7 @@ pub fn both(ours: &str) -> Option<[Command; 2]> {
     Some([Command::new(ours), other])
 }
 
-/// The answers of both to the same arguments, with the program's name removed.
+/// The answers of both programs to the same arguments, with the program's name removed.
 pub fn answers(ours: &str, arguments: &[&str]) -> Option<[(Option<i32>, String, String); 2]> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let answer = |mut command: Command| {
@@ -34,7 +34,7 @@ pub fn answers(ours: &str, arguments: &[&str]) -> Option<[(Option<i32>, String, 
     Some(both(ours)?.map(answer))
 }
 
-/// Reports differing answers.
+/// Adds answers that differ to the report.
 pub fn compare(ours: &str, arguments: &[&str], report: &mut Vec<String>) {
     let Some([one, other]) = answers(ours, arguments) else {
         return;

@@ -64,7 +64,7 @@ pub fn differences(engine: &Engine, expected: &[Expected], skip: &[&str]) -> Vec
     found
 }
 
-/// The tree by path. Every listed name is looked up too, and so is one that does not exist.
+/// The tree by path. Looks up every listed name, and one that does not exist.
 fn list(engine: &Engine, skipped: &dyn Fn(&[u8]) -> bool, found: &mut Vec<String>) -> Tree {
     let mut tree = Tree::new();
     let mut todo = vec![(Vec::new(), engine.root())];
@@ -209,7 +209,7 @@ fn content(engine: &Engine, inode: &Arc<Inode>, entry: &Expected) -> Vec<String>
 fn small_content(engine: &Engine, inode: &Inode, sum: &str) -> Result<Vec<String>, Error> {
     let mut whole = vec![0xA5; inode.size as usize];
     let mut offset = 0;
-    // Steps that begin and end within extents, and are not multiples of anything.
+    // Steps that begin and end within extents and are not aligned to anything.
     for step in [1 << 20, 4096, 131_072, 70_001, 1].iter().cycle() {
         let end = whole.len().min(offset + step);
         let request = engine.request(ReadContext::Reader { readahead: false });

@@ -1,8 +1,8 @@
-//! Programs that must end, in bounded memory.
+//! Programs that must end, with bounded memory.
 
 use std::time::{Duration, Instant};
 
-/// More than any machine needs; an unbounded walk needs forever.
+/// Longer than any machine needs; an unbounded walk never ends.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Limit of the memory that a tool may use, whatever the image claims.
 pub const MEMORY_KIB: u64 = 256 << 10;
@@ -21,7 +21,7 @@ pub fn watch(mut child: std::process::Child) -> (u64, std::process::Output) {
             child.kill().expect("our child");
             panic!("no end after {PATIENCE:?}");
         }
-        // The peak covers all the time so far.
+        // The kernel records the peak, so checking seldom loses nothing.
         let pause = start.elapsed() / 20;
         std::thread::sleep(pause.clamp(Duration::from_millis(1), Duration::from_millis(50)));
     }

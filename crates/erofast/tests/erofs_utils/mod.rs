@@ -1,6 +1,6 @@
-//! fsck.erofs and dump.erofs: the command lines of `lines.txt`, with the exit status, the standard
-//! output, the messages that scripts read and the extracted tree of erofs-utils 1.9.4.
-//! `answers.txt` has these answers, and is written by
+//! fsck.erofs and dump.erofs: runs the command lines of `lines.txt` and compares exit status,
+//! standard output, the messages that scripts read and the extracted tree with erofs-utils 1.9.4.
+//! `answers.txt` has the answers of 1.9.4, and is written by
 //!
 //! ```sh
 //! EROFS_UTILS=/usr/bin EROFAST_WRITE=1 cargo test -p erofast --test integration -- erofs_utils::
@@ -24,8 +24,8 @@ const VERSION: &str = "1.9.4";
 /// Longer output is compared by its checksum.
 const SHORT: usize = 6000;
 
-/// The images, with a program under both names beside them. `inode-digest.erofs` is made of two
-/// files by `mkfs.erofs -T1700000000 --all-root --xattr-inode-digest=user.sha256`.
+/// A directory with the images and a program under both names. `inode-digest.erofs` was made from
+/// two files by `mkfs.erofs -T1700000000 --all-root --xattr-inode-digest=user.sha256`.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -42,9 +42,9 @@ impl Place {
             spoil(&mut bytes);
             std::fs::write(place.path().join(format!("spoilt-{image}")), bytes).expect("room");
         };
-        // The checksum of the superblock.
+        // Breaks the checksum of the superblock.
         spoilt("lz4-4k.erofs", &|bytes| bytes[1024 + 4] ^= 1);
-        // The content of a file.
+        // Breaks the content of a file.
         spoilt("inode-digest.erofs", &|bytes| {
             let content = b"hello digest";
             let at = bytes
@@ -55,7 +55,7 @@ impl Place {
         Self(place)
     }
 
-    /// Runs a line with the program from `directory` that the line begins with.
+    /// Runs a line with the program in `directory` that the line names first.
     fn answer(&self, directory: &Path, line: &str) -> String {
         let mut words = line.split(' ');
         let name = words.next().expect("a name");
@@ -163,7 +163,8 @@ fn ours() -> tempfile::TempDir {
     directory
 }
 
-/// The directory with erofs-utils' programs; none, with the reason printed, without that version.
+/// The directory with erofs-utils' programs. Without that version, prints the reason and returns
+/// `None`.
 fn theirs() -> Option<PathBuf> {
     let directory = PathBuf::from(std::env::var_os("EROFS_UTILS").unwrap_or("/usr/bin".into()));
     let version = Command::new(directory.join("dump.erofs"))
@@ -240,7 +241,7 @@ fn erofs_utils_still_answers_as_it_did() {
     }
 }
 
-/// Images that 1.9.4 cannot read because their blocks are larger than a page, and two for which it
+/// Images that 1.9.4 cannot read because their blocks are larger than a page, and two in which it
 /// counts fragments of encoded extents with wrong lengths.
 const OTHERS: [&str; 5] = [
     "lz4-b16384",

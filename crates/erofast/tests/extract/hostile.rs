@@ -1,8 +1,9 @@
-//! Hostile images: nothing outside the target is touched, whatever their names are.
+//! Hostile images: whatever their names are, extraction touches nothing outside the target.
 
 use super::*;
 
-/// Two identical names: one leads out of the tree, the other one wants to be below it.
+/// Creates an image with two identical names: a symlink that leads out of the tree, and a directory
+/// whose content must not follow it.
 fn twins(symlink_first: bool) -> Vec<u8> {
     let mut image = Forged::default();
     let link = image.add(0o120777, b"../outside");
@@ -68,7 +69,7 @@ fn paths_longer_than_a_system_call_takes_are_no_limit() {
         .output()
         .expect("find");
     assert_eq!(String::from_utf8_lossy(&sizes.stdout), "60 6\n");
-    // The test's own clean-up may not be able to remove this.
+    // The test's own clean-up may fail to remove such a tree.
     let removed = Command::new("rm").arg("-rf").arg(&tree).status();
     assert!(removed.expect("rm").success());
 }
@@ -118,7 +119,7 @@ fn malformed_images_give_their_outcome_and_touch_nothing_else() {
             (expect, status) => complain(format!("{expect}: status {status:?}, {text}")),
         }
         let Some(judge) = &mut judge else { continue };
-        // A directory that lost a subdirectory to its fault has one link less.
+        // A directory that lost a subdirectory to the fault has one link less.
         let mut options = vec!["--no-nlink"];
         for path in &case.paths {
             options.extend(["--skip", path]);

@@ -20,10 +20,10 @@ use tempfile::TempDir;
 
 /// The user `nobody`.
 const UNPRIVILEGED: u32 = 65534;
-/// Files larger than this are mostly a hole.
+/// Files larger than this consist mostly of a hole.
 const BIG: u64 = 64 << 20;
 
-/// A directory that can hold every xattr and every time: in memory, if the machine offers that.
+/// A directory that can hold every xattr and every time; in memory if the machine has /dev/shm.
 fn scratch() -> TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() {
@@ -56,7 +56,7 @@ fn is_root() -> bool {
     root
 }
 
-/// The judge of whole trees: one Python process per test.
+/// A Python process, one per test, that compares whole trees with manifests.
 struct Judge {
     child: Child,
     asked: ChildStdin,
@@ -74,7 +74,7 @@ for line in sys.stdin:
 ";
 
 impl Judge {
-    /// None, with a line that says why, if it cannot be used.
+    /// Starts the process. If it cannot be used, prints the reason and returns `None`.
     fn new() -> Option<Self> {
         if !is_root() {
             return None;
@@ -95,7 +95,7 @@ impl Judge {
         })
     }
 
-    /// The differences from the manifest.
+    /// Compares a tree with a manifest and returns the differences.
     fn verify(&mut self, manifest: &Path, tree: &Path, options: &[&str]) -> Result<(), String> {
         let mut arguments = vec!["check", text(manifest), text(tree), "--quiet"];
         arguments.extend(options);
@@ -140,7 +140,7 @@ fn content_differences(manifest: &Path, tree: &Path, skip: &str) -> Vec<String> 
                 entry.target().as_deref() == Some(target.as_os_str().as_bytes())
             }
             "f" if metadata.len() > BIG => Some(metadata.len()) == entry.size,
-            // Its mode may forbid reading.
+            // The mode may forbid reading.
             "f" if !is_readable(&path) => Some(metadata.len()) == entry.size,
             "f" => {
                 let content = fs::read(&path).expect("a file");
@@ -159,7 +159,7 @@ fn is_readable(path: &Path) -> bool {
     fs::File::open(path).is_ok()
 }
 
-/// Everything below a directory except `except` and what is in it: path, type and mode, times,
+/// Everything below a directory except `except` and its contents: path, type and mode, times,
 /// content.
 fn listing(directory: &Path, except: &Path) -> Vec<String> {
     let mut found = Vec::new();
@@ -392,7 +392,7 @@ fn what_is_in_the_way_is_replaced_only_by_force_and_never_followed() {
     assert!(!tree.join("dir").is_symlink());
     assert_eq!(fs::read(tree.join("kept")).expect("there"), b"kept");
 
-    // Once more, over what is already correct.
+    // Extracts again, over content that is already correct.
     let output = run(erofast()
         .arg("extract")
         .arg("--force")

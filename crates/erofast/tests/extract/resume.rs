@@ -14,7 +14,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     assert!(extract(&[]).status.success());
     let number = || fs::metadata(tree.join("whole")).expect("there").ino();
     let before = number();
-    // As a kill leaves them: one file is missing, another one incomplete.
+    // Imitates a kill: one file is missing, another incomplete.
     fs::write(tree.join("short"), "sh").expect("ours");
     fs::remove_file(tree.join("gone")).expect("ours");
 
@@ -31,7 +31,7 @@ fn an_interrupted_extraction_goes_on_with_what_is_missing() {
     }
 }
 
-/// Enough to write that a signal comes before the end.
+/// Enough work that a signal arrives before the end.
 const DIRECTORIES: usize = 100;
 const FILES: usize = 200;
 const SMALL: usize = 4096;
@@ -62,7 +62,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let pid = child.id().to_string();
-    // The shell's own: not every system has the program.
+    // The shell's builtin: not every system has the program.
     let kill = Command::new("sh")
         .args(["-c", "kill -INT \"$1\"", "kill", &pid])
         .status();
@@ -72,7 +72,7 @@ fn ctrl_c_says_that_the_tree_is_incomplete_and_how_to_go_on() {
         "tree: interrupted: the tree is incomplete; repeat the command with --continue to resume";
     assert!(stderr(&output).contains(line), "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
-    // Existing files are complete.
+    // Existing files must be complete.
     let made = || -> Vec<PathBuf> {
         let directories = entries_of(&tree);
         directories

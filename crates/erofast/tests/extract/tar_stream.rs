@@ -81,7 +81,7 @@ fn a_broken_file_leaves_the_tar_stream_whole() {
     assert!(names.lines().any(|name| name == "./noise"), "{names}");
 }
 
-/// Its inode claims a TiB of uncompressed blocks, of which the image has a few hundred.
+/// The inode claims 1 TiB of uncompressed blocks; the image has a few hundred blocks.
 #[test]
 fn what_a_broken_file_claims_is_not_written_as_zeros() {
     const NAME: &str = "mixed/16384";
@@ -94,7 +94,8 @@ fn what_a_broken_file_claims_is_not_written_as_zeros() {
     let entry: serde_json::Value = serde_json::from_slice(&list.stdout).expect("JSON");
     let number =
         |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
-    // The superblock at 1024: feature_compat at 8, whose bit 0 is the checksum, meta_blkaddr at 40.
+    // The superblock begins at 1024: feature_compat at 8, whose bit 0 is the checksum, meta_blkaddr
+    // at 40.
     let inode = number(1024 + 40) * 4096 + entry["nid"].as_u64().expect("a number") as usize * 32;
     bytes[1024 + 8] &= !1;
     bytes[inode + 8..inode + 16].copy_from_slice(&CLAIM.to_le_bytes());
@@ -146,7 +147,7 @@ fn a_reader_that_closes_the_tar_stream_has_seen_enough() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// An image of files with long holes, and the directory it was made from; none without mkfs.erofs.
+/// An image of files with long holes, and its source directory; `None` without mkfs.erofs.
 fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     let (tree, image) = (scratch.join("tree"), scratch.join("sparse.erofs"));
     fs::create_dir(&tree).expect("ours");
@@ -186,7 +187,8 @@ fn sparse_image(scratch: &Path) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// mkfs.erofs 1.7.1 makes images that differ from the files in the kernel and in fsck.erofs too.
+/// mkfs.erofs 1.7.1 creates images that the kernel and fsck.erofs, too, read differently from the
+/// source.
 fn loses_sparse_chunks() -> bool {
     let Ok(version) = Command::new("mkfs.erofs").arg("-V").output() else {
         return false;

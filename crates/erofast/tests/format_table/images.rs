@@ -1,4 +1,4 @@
-//! Images of both sets, and comparing a whole image with its manifest.
+//! Finds images in both sets, and compares a whole image with its manifest.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub fn find(name: &str) -> Option<(TestImage, PathBuf)> {
     })
 }
 
-/// Checks that each image reads as its manifest says, and contains what its row is about.
+/// Checks that each image reads as its manifest says, and contains the feature of its row.
 pub fn reads(names: &[&str], occurs: &str) {
     for name in names {
         let Some((image, set)) = find(name) else {

@@ -1,9 +1,9 @@
-//! Checks the table of docs/format.md: each of its rows is a test of the same name here, which
-//! opens an image and verifies the outcome that the row states.
+//! Checks the table of docs/format.md: each row has a test of the same name here, which opens an
+//! image and verifies the outcome that the row states.
 //!
-//! Rows "read" compare whole images with their manifests; rows "refused" change a few bytes of a
-//! good image and expect the error that names what is wrong, and everything else in the image
-//! unchanged. Images that are not in the checkout are skipped with a line.
+//! Rows "read" compare whole images with their manifests. Rows "refused" change a few bytes of a
+//! good image; they expect an error that names the reason, and no change elsewhere in the image.
+//! Images that are not in the checkout are skipped with a line.
 
 mod images;
 mod patched;
@@ -52,7 +52,7 @@ fn documented() -> BTreeMap<String, Outcome> {
     rows
 }
 
-/// One test for each row, named after it.
+/// Defines one test for each row, named after the row.
 macro_rules! rows {
     ($($id:ident: $outcome:ident, $check:expr;)*) => {
         const ROWS: &[(&str, Outcome)] = &[$((stringify!($id), $outcome)),*];
@@ -292,7 +292,7 @@ rows! {
         image.body(&path, 0, &[0xff; 4]).refuses(&path, "of a packed inode of");
     };
     fragment_of_itself: RefusedPerFile, {
-        // Without the long xattr names, which are in the packed inode of that image.
+        // Leaves out the long xattr names, which that image stores in the packed inode.
         let image = patched("kitchen-sink").flip(1024 + 80, 0x40);
         let paths = image.paths(|inode| inode.is_compressed());
         let packed = image.engine.image().packed_nid().expect("a packed inode");
@@ -315,7 +315,7 @@ rows! {
         image.set(entry + 10, &[2]).reads();
     };
     directory_unsorted: Read, {
-        // s0 and s1 swap places: names and nids.
+        // Swaps the entries s0 and s1: names and nids.
         let image = patched("lz4-full-index-64k");
         let (one, two) = (image.dirent("t", 2), image.dirent("t", 3));
         let nids = [one, two].map(|at| image.bytes[at..at + 8].to_vec());
@@ -372,7 +372,7 @@ rows! {
     };
 }
 
-/// The blob after the image, at the address written into the device table.
+/// Appends the blob to the image, at the address written into the device table.
 fn one_file_for_all() {
     let mut image = patched("blobdev");
     let superblock = image.engine.image().superblock();

@@ -1,4 +1,4 @@
-//! A good image with a few bytes changed, and the allowed consequences of the change.
+//! A good image with a few bytes changed, and the consequences that the change may have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use erofs_engine::{Engine, EngineOptions, Error, Offset};
 use super::images::{assert_same, differences, everything_of, find};
 use crate::common::{TestImage, manifest};
 
-/// A fixture of the checkout, to be changed.
+/// Loads a fixture of the checkout, to be changed.
 pub fn patched(name: &str) -> Patched {
     let (image, _) = find(name).expect("a fixture");
     let engine = Engine::open(&image.path, &image.options()).expect("a good image");
@@ -24,16 +24,16 @@ pub fn patched(name: &str) -> Patched {
     }
 }
 
-/// A changed image, and the unchanged one to find things with.
+/// A changed image, and the unchanged one, in which things are found.
 pub struct Patched {
     pub image: TestImage,
     pub bytes: Vec<u8>,
     pub engine: Arc<Engine>,
-    /// Its checksum is recomputed.
+    /// Whether its checksum is recomputed.
     pub sealed: bool,
-    /// The image has to be found in its file.
+    /// Whether the image must be searched for in its file.
     pub auto: bool,
-    /// Other reports that are allowed: the directory of an entry, or paths that are not text.
+    /// Further errors that are allowed: of the entry's directory, or of paths that are not text.
     pub also: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl Patched {
         self.set(SUPERBLOCK + field, bytes)
     }
 
-    /// In the records of compression settings, after the superblock.
+    /// Writes into the records of compression settings, after the superblock.
     pub fn config(self, field: usize, bytes: &[u8]) -> Self {
         let size = self.engine.image().superblock().size as usize;
         self.set(SUPERBLOCK + size + field, bytes)
@@ -72,7 +72,7 @@ impl Patched {
         self.flip(at, bits)
     }
 
-    /// After inode and xattrs: map header or chunk indexes.
+    /// Writes after inode and xattrs, into the map header or chunk indexes.
     pub fn body(self, path: &str, field: usize, bytes: &[u8]) -> Self {
         let at = self.body_of(&self.found(path)) + field;
         self.set(at, bytes)
@@ -83,7 +83,7 @@ impl Patched {
         self.flip(at, bits)
     }
 
-    /// After the 12 bytes that begin the inline xattrs.
+    /// Writes after the 12 bytes that begin the inline xattrs.
     pub fn xattr(self, path: &str, field: usize, bytes: &[u8]) -> Self {
         let inode = self.found(path);
         let at = self.position(&inode) + inode_size(&inode) + 12 + field;
@@ -162,7 +162,7 @@ impl Patched {
         (self.position(inode) + inode_size(inode) + xattrs).next_multiple_of(8)
     }
 
-    /// The offset of a file's encoded extent `index`, which has 16 bytes.
+    /// The offset of a file's encoded extent `index`, of 16 bytes.
     pub fn extent(&self, path: &str, index: usize) -> usize {
         (self.body_of(&self.found(path)) + 8).next_multiple_of(16) + 16 * index
     }
@@ -256,7 +256,7 @@ impl Patched {
         bytes
     }
 
-    /// Opens the changed image. The file is gone afterwards; the engine has it open.
+    /// Opens the changed image. Its file is removed, but the engine keeps it open.
     pub fn open(&self) -> Result<Arc<Engine>, Error> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let bytes = if self.sealed {
@@ -278,7 +278,7 @@ impl Patched {
         )
     }
 
-    /// Checks that it reads as if nothing had been changed.
+    /// Checks that the image reads as if nothing had been changed.
     pub fn reads(&self) {
         assert_same(&self.open().expect("it opens"), &self.image, &[]);
     }
@@ -296,7 +296,7 @@ impl Patched {
         assert_same(&engine, &self.image, &[path]);
     }
 
-    /// Checks that it does not open, and that the error names the reason.
+    /// Checks that the image does not open, and that the error names the reason.
     pub fn refused(&self, says: &str) {
         match self.open() {
             Ok(_) => panic!("opens, instead of: {says}"),
@@ -342,7 +342,7 @@ pub fn inode_size(inode: &Inode) -> usize {
     if inode.extended { 2 * SLOT } else { SLOT }
 }
 
-/// CRC-32C as EROFS stores it: starting from all ones, without the final inversion.
+/// CRC-32C as EROFS stores it: starts from all ones, without the final inversion.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     bytes.iter().fold(!0, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {

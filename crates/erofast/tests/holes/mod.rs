@@ -1,5 +1,5 @@
-//! Pclusters that are holes, in images of all index forms and codecs: `erofs_oracles::holes` makes
-//! them from good images, whose other bytes stay the same.
+//! Pclusters that are holes, in images with all index forms and codecs. `erofs_oracles::holes`
+//! makes them from good images, whose other bytes stay the same.
 
 mod tools;
 
@@ -14,7 +14,7 @@ use erofs_oracles::holes::{Hole, How, holes};
 
 use crate::common::{TestImage, fixtures, good_images, image_sets};
 
-/// Files per image that get holes, including the largest.
+/// Number of files per image that receive holes, including the largest.
 const FILES: usize = 6;
 const LARGEST: u64 = 4 << 20;
 
@@ -23,7 +23,7 @@ pub struct Punched {
     pub path: Vec<u8>,
     pub how: How,
     pub holes: Vec<Range<u64>>,
-    /// Its content with the holes.
+    /// The content with the holes.
     pub content: Vec<u8>,
 }
 
@@ -59,7 +59,8 @@ fn files(engine: &Engine) -> Vec<(Vec<u8>, Arc<Inode>)> {
     found
 }
 
-/// A middle one and the last, so that others are left; if there are few, the last.
+/// Selects a middle hole and the last, so that other pclusters remain; only the last if there are
+/// few.
 fn some(all: Vec<Hole>) -> Vec<Hole> {
     let (last, middle) = (all.len().saturating_sub(1), all.len() / 2);
     let is_chosen = |number| number == last || number == middle && last >= 3;
@@ -83,7 +84,7 @@ pub fn punch(image: &TestImage, how: How, place: &Path) -> Vec<Punched> {
         }
         let mut content = content(&engine, &inode);
         for hole in &all {
-            // One pack of an index may contain the entries of two.
+            // One pack of an index may contain entries of two pclusters.
             let now = holes(&bytes[image.offset as usize..], inode.nid);
             let now = now
                 .iter()
@@ -123,7 +124,7 @@ fn check(engine: &Engine, file: &Punched) {
         );
     }
     for hole in &file.holes {
-        // Reads that begin or end inside it, without decoded bytes of anything else.
+        // Reads that begin or end inside the hole, without decoded bytes of anything else.
         let (around, middle) = (hole.start.saturating_sub(100), (hole.start + hole.end) / 2);
         for (begin, end) in [
             (around, middle),
@@ -211,7 +212,7 @@ fn codings(engine: &Engine, path: &[u8]) -> BTreeSet<String> {
     found
 }
 
-/// The contents of the punched files apart from their holes.
+/// The codecs of the pclusters beside the holes, for each kind of hole.
 type Seen = BTreeMap<How, BTreeSet<String>>;
 
 fn check_images(images: Vec<TestImage>) -> Seen {
@@ -243,7 +244,7 @@ fn check_images(images: Vec<TestImage>) -> Seen {
     seen
 }
 
-/// Checks that pclusters of these kinds were next to the holes.
+/// Checks that pclusters of these kinds were beside the holes.
 fn assert_beside(seen: &Seen, how: How, least: &[&str]) {
     let beside = seen.get(&how).cloned().unwrap_or_default();
     let missing: Vec<_> = least

@@ -24,7 +24,7 @@ impl Image {
             .trim_start_matches('/')
     }
 
-    /// The blocks of holes long enough to be left out.
+    /// Number of blocks in holes that are long enough to be left out.
     fn blocks(&self) -> u64 {
         let long = self
             .file
@@ -120,7 +120,7 @@ fn extract_and_tar_streams_keep_holes() {
             image.path
         );
         std::fs::remove_dir_all(&target).expect("removed");
-        // Read by another program.
+        // Another program reads the stream.
         let stream = place.path().join("stream.tar");
         let to = File::create(&stream).expect("a file");
         let mut command = erofast();

@@ -1,12 +1,12 @@
-//! A server that dies is replaced even if the files needed to start a program are in the mount that
-//! it served.
+//! A server that dies is replaced even if the files needed to start a program are in the mount it
+//! served.
 
 use std::process::Command;
 
 use super::site::{Site, fine};
 
-/// Mounts by the script's own lines at `$at`, kills the server three times, and lists the mount
-/// after each. If that hangs, ends everything that was started.
+/// Mounts at `$at` with the caller's lines, kills the server three times, and lists the mount after
+/// each death. If anything hangs, ends everything that was started.
 const KILLED: &str = r#"
 pid() { timeout 5 "$erofast" stat --json "$at" | sed -n 's/^ *"pid": *\([0-9]*\).*/\1/p'; }
 if ! "$erofast" stat --json "$at" | grep -q '"helper": [0-9]'; then
@@ -29,7 +29,7 @@ done
 [ "$(pid)" != "$server" ] || { echo "the same server" >&2; exit 1; }
 "#;
 
-/// `mounting` mounts, `ending` is what remains to be done after the servers have been killed.
+/// Runs the script: `mounting` mounts, and `ending` is run after the servers have been killed.
 fn survives_deaths(mounting: &str, ending: &str) {
     let Some(site) = Site::new() else { return };
     let begin = "set -eu; erofast=$0; mount --make-rprivate /\n";
@@ -68,8 +68,8 @@ fn a_server_is_replaced_that_covers_etc() {
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
-/// In this state the installed program does not start while nobody serves and the kernel has
-/// forgotten the names that it needs.
+/// In this state no installed program can start while the mount has no server and the kernel has
+/// forgotten the names needed for it.
 #[test]
 fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     let mounting = "at=/etc; deaths=1; forgotten=yes; \
@@ -78,8 +78,8 @@ fn a_server_of_an_upgrade_that_covers_etc_is_replaced() {
     survives_deaths(mounting, "\"$erofast\" umount /etc");
 }
 
-/// Like systemd-sysext, which merges an extension into `/usr`: its files are looked up in the mount
-/// first.
+/// Imitates systemd-sysext, which merges an extension into `/usr`, where files are looked up in the
+/// mount first.
 #[test]
 fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
     let mounting = "at=$PWD/mnt; mkdir base; cp \"$erofast\" base/erofast; erofast=$PWD/base/erofast; \
@@ -94,7 +94,8 @@ fn a_server_is_replaced_whose_program_lies_below_an_overlayfs_of_the_mount() {
     );
 }
 
-/// A container without CAP_KILL: root may not signal the server, which belongs to another user.
+/// Imitates a container without CAP_KILL, where root may not signal the server, which belongs to
+/// another user.
 #[test]
 fn without_the_right_to_signal_a_mount_is_upgraded_and_ends() {
     let Some(site) = Site::new() else { return };

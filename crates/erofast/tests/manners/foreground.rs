@@ -1,7 +1,7 @@
-//! `mount -f`: the started process is the mount helper, and its child the server, as in the
+//! `mount -f`: the started process is the mount helper and its child the server, as in the
 //! background.
 //!
-//! `EROFAST_FOREGROUND_ROUNDS` is how often each order of ends is tried (default 2).
+//! `EROFAST_FOREGROUND_ROUNDS` sets how often each order of deaths is tried (default 2).
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +16,7 @@ use super::inherited::counters;
 use super::killed::processes;
 use super::site::{Site, fine, signal, some_file, soon};
 
-/// The server, once programs can use the mount. For mounts whose servers are replaced.
+/// The server's process ID, once programs can use the mount. For mounts whose servers are replaced.
 fn served(site: &Site, foreground: &Child) -> Option<u64> {
     let counters = counters(site);
     let restart = &counters["restart"];
@@ -55,7 +55,7 @@ fn a_server_that_dies_is_replaced_and_upgraded_and_requests_are_printed_on() {
 
 fn kill(pid: u64, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    // It may have ended in the meantime.
+    // The process may have ended in the meantime.
     let _ = kill_process(pid, signal);
 }
 
@@ -98,21 +98,21 @@ fn of_group(leader: u64, signal: Signal) {
 }
 
 fn started(site: &Site, options: &str) -> Child {
-    // A signal may come before the program applies the set of signals to ignore.
+    // A signal may arrive before the program has set which signals it ignores.
     let mut command = Command::new("env");
     command.args([
         "--default-signal=HUP,INT,TERM",
         env!("CARGO_BIN_EXE_erofast"),
     ]);
     command.args(["mount", "-f", "-o", options]);
-    // Its processes are found by these paths.
+    // The mount's processes are found by these paths.
     command.args([site.image(), site.point()]);
     command.current_dir(site.directory.path());
     let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
     quiet.process_group(0).spawn().unwrap()
 }
 
-/// Ends all of them while a program reads.
+/// Ends all processes while a program reads.
 #[test]
 fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     let Some(site) = Site::new() else { return };
@@ -143,7 +143,7 @@ fn in_each_order_of_ends_nothing_is_left_and_no_reader_waits() {
     }
 }
 
-/// However far the program has got by then.
+/// Signals the program at varying points of its start.
 #[test]
 fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };
@@ -157,7 +157,7 @@ fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
         let status = foreground.wait().unwrap();
         before += u32::from(status.signal().is_some_and(|signal| signal != 9));
         soon("the end", || processes(&site) == 0);
-        // The handshake was complete.
+        // The handshake was complete before the kill.
         if site.is_mounted() && status.signal() == Some(9) && !unmounts {
             fine(&site.run(&["umount", "mnt"]));
         }
@@ -166,7 +166,7 @@ fn a_kill_or_a_signal_at_any_moment_leaves_nothing() {
     println!("{before} of 12 signals came before the mount");
 }
 
-/// The order as seen by a caller that reads the output.
+/// Checks the end of the output as its reader sees it.
 #[test]
 fn what_it_prints_ends_with_it() {
     let Some(site) = Site::new() else { return };
@@ -184,8 +184,8 @@ fn what_it_prints_ends_with_it() {
     assert_eq!(printed, "");
 }
 
-/// When systemd goes to the root filesystem it sends SIGTERM to all processes except those of root
-/// whose names begin with `@`. The server is not root's.
+/// On the way to the root filesystem, systemd sends SIGTERM to all processes except those of root
+/// whose names begin with `@`. The server does not run as root.
 #[test]
 fn in_an_initramfs_a_signal_to_the_server_ends_nothing() {
     let Some(site) = Site::new() else { return };
@@ -199,7 +199,7 @@ fn in_an_initramfs_a_signal_to_the_server_ends_nothing() {
         for sent in [Signal::TERM, Signal::HUP, Signal::INT] {
             kill(server, sent);
         }
-        // A server that ended would do so within two seconds.
+        // A server that obeyed the signal would end within two seconds.
         thread::sleep(Duration::from_millis(if replaced { 0 } else { 2500 }));
         assert_eq!(site.pid(), server);
         assert!(fs::read(some_file(&site.point())).is_ok());

@@ -14,7 +14,8 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// For version 2 or version 1; none, with a line, if these cannot be created.
+    /// Creates a cgroup of version 2 or version 1. If that is impossible, prints the reason and
+    /// returns `None`.
     pub fn new(is_second: bool, name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let root = mounts.lines().find_map(|line| {
@@ -47,7 +48,7 @@ impl Freezer {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    /// Adds a single thread, which version 1 can freeze.
+    /// Adds a single thread, which only version 1 can freeze separately.
     pub fn add_thread(&self, tid: u64) {
         fs::write(self.folder.join("tasks"), tid.to_string()).unwrap();
     }

@@ -1,5 +1,5 @@
 //! Mounts that fail because one of their processes does not run: the command ends with one line,
-//! and nothing is left.
+//! and nothing is left behind.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,8 @@ use super::freezer::Freezer;
 use super::site::{Site, ends_soon, fine, signal, some_file, soon};
 use super::users::as_nobody;
 
-/// A mount of an image whose own filesystem hangs, so that its helper waits for a file. When this
-/// is dropped, the filesystem resumes.
+/// A mount of an image on a filesystem that hangs, so that the mount helper waits for a file.
+/// Dropping this resumes the filesystem.
 struct Hanging {
     site: Site,
     below: u64,
@@ -30,7 +30,7 @@ impl Hanging {
         fs::create_dir(site.path("below")).unwrap();
         fine(&site.run(&["mount", "image.erofs", "below"]));
         let image = some_file(&site.path("below"));
-        // Then the kernel has its attributes.
+        // Afterwards the kernel has the image's attributes.
         fs::metadata(&image).unwrap();
         let stat = site.run(&["stat", "--json", "below"]);
         let counters: serde_json::Value = serde_json::from_slice(&stat.stdout).unwrap();
@@ -39,7 +39,7 @@ impl Hanging {
         let arguments = [&["mount"], flags, &[image.to_str().unwrap(), "mnt"]].concat();
         // A frozen process keeps its end of a pipe until it is thawed.
         let said = fs::File::create(site.path("said")).unwrap();
-        // As a shell starts a background job.
+        // Ignores SIGINT, as a shell does for background jobs.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
         command.arg(env!("CARGO_BIN_EXE_erofast")).args(&arguments);
@@ -64,7 +64,7 @@ impl Hanging {
     }
 }
 
-/// The child of a process that has one.
+/// The child of a process that has exactly one.
 fn child_of(pid: u64) -> Option<u64> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_ascii_whitespace().next()?.parse().ok()
@@ -75,7 +75,7 @@ fn runs(pid: u64) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Checks that it ends with this reason, and that nothing is left.
+/// Checks that the command ends with this reason, and that nothing is left behind.
 fn given_up(hanging: Hanging, why: &str) {
     let Hanging {
         site,
@@ -172,7 +172,7 @@ fn a_signal_ends_a_mount_that_hangs() {
     assert!(!hanging.site.is_mounted());
 }
 
-/// However far the mount has got by then: its processes, the mount itself, its handshake.
+/// Signals the mount at varying stages: its processes, the mount itself, its handshake.
 #[test]
 fn a_signal_at_any_moment_leaves_nothing() {
     let Some(site) = Site::new() else { return };
@@ -181,7 +181,7 @@ fn a_signal_at_any_moment_leaves_nothing() {
         let mut mount = site.command(&["mount", "-o", "auto_unmount", "image.erofs", "mnt"]);
         let mut mount = mount.stderr(Stdio::null()).spawn().unwrap();
         thread::sleep(Duration::from_millis(round / 2 * 3));
-        // A process that has not become this program yet blocks its parent in fork(2).
+        // Until a new process executes this program, it blocks its parent in fork(2).
         let is_helper = |pid: &u64| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|byte| *byte == 0).any(|word| word == b"--")
@@ -189,7 +189,7 @@ fn a_signal_at_any_moment_leaves_nothing() {
         let helper = child_of(mount.id().into()).filter(is_helper);
         let server = helper.and_then(child_of);
         let stopped = if round % 2 == 0 { helper } else { server };
-        // It may have ended in the meantime.
+        // The process may have ended in the meantime.
         let kill = |signal, pid| {
             let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
             let _ = rustix::process::kill_process(pid, signal);

@@ -1,5 +1,5 @@
-//! Processes of another user that look like a mount helper or a server: no command queries them,
-//! waits for them, signals them or names them.
+//! Processes of another user that look like a mount helper or a server: no command queries, awaits,
+//! signals or names them.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use super::site::{Site, ends, fine, signal};
 use super::upgrades::mounted;
 
-/// Begins as root, so that it can create anything that the user could create in namespaces or
+/// Starts as root, so that it can create anything that the user could create in namespaces or
 /// through set-user-ID programs. Its arguments are those of a mount helper. It notes signals in a
 /// file.
 const BEGIN: &str = r#"
@@ -66,20 +66,20 @@ assert os.readlink(f"/proc/self/fd/{pipe}") == f"/memfd:{NAME} (deleted)"
 become_user(); file = None
 "#;
 
-/// Like sudo(8): a program that became root has descriptors of the user who started it.
+/// Imitates sudo(8): a program that became root has descriptors of the user who started it.
 const BECAME_ROOT: &str = "os.seteuid(65534); file = memory(); os.seteuid(0)";
 
-/// Like most set-user-ID programs: the real user is the one who started it.
+/// Imitates most set-user-ID programs: the real user is the one who started them.
 const SET_USER_ID: &str = "file = memory(); os.setresuid(65534, 0, 0)";
 
-/// Endless files, and many of them.
+/// Creates endless files, and many of them.
 const MANY: &str = r#"
 become_user(); file = memory()
 for _ in range(200):
     os.ftruncate(memory(), 1 << 40)
 "#;
 
-/// Its command line is in a page of a file whose server has stopped.
+/// The impostor's command line is in a page of a file whose server is stopped.
 const STUCK_COMMAND_LINE: &str = r#"
 arguments = int(open("/proc/self/stat").read().rsplit(") ", 1)[1].split()[45])
 libc = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +97,7 @@ struct Impostor<'s> {
 }
 
 impl<'s> Impostor<'s> {
-    /// None, with a line, if there is no Python.
+    /// Starts the impostor. Without Python, prints the reason and returns `None`.
     fn start(site: &'s Site, code: &str, stuck: &Path) -> Option<Self> {
         let device = fs::metadata(site.point()).unwrap().dev();
         let device = format!(
@@ -107,7 +107,7 @@ impl<'s> Impostor<'s> {
         );
         fs::write(site.path("noted"), "").unwrap();
         let end = END.replace("os.write(1,", "globals().get('end', int)(); os.write(1,");
-        // The name of the script is the first argument of the process.
+        // The script's name is the first argument of its process.
         fs::write(site.path("mount"), [BEGIN, code, &end].join("\n")).unwrap();
         let mut command = Command::new("python3");
         command.args(["mount", "-f", "--"]);
@@ -142,7 +142,7 @@ impl Drop for Impostor<'_> {
     }
 }
 
-/// A stopped server, which continues when the test ends, before its clients do.
+/// A stopped server; when the test ends, it is continued before its clients are.
 struct Stopped(u64);
 
 impl Drop for Stopped {
@@ -151,7 +151,7 @@ impl Drop for Stopped {
     }
 }
 
-/// In a separate mount namespace: unmounts all erofast mounts but the site's. The others belong to
+/// Unmounts, in a separate mount namespace, all erofast mounts but the site's. The others belong to
 /// other tests, and a copy would keep them alive.
 const UNMOUNT_OTHERS: &str = "
     mount --make-rprivate /
@@ -169,7 +169,7 @@ pub fn alone(site: &Site, script: &str) -> std::process::Output {
     ends(command.current_dir(site.directory.path()))
 }
 
-/// The package's script, as dpkg calls it after an upgrade.
+/// Runs the package's script as dpkg does after an upgrade.
 fn postinst(site: &Site) -> std::process::Output {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/postinst");
     let bin = site.path("bin");
@@ -184,7 +184,7 @@ fn postinst(site: &Site) -> std::process::Output {
     alone(site, &format!("sh {script} configure 0.9"))
 }
 
-/// Root's commands next to an impostor; `stands` is called once that is ready.
+/// Runs root's commands next to an impostor; `stands` is called once the impostor is ready.
 fn commands_beside(code: &str, file: &Path, stands: impl FnOnce() -> Option<Stopped>) {
     let Some(site) = mounted() else { return };
     let first = site.pid();
@@ -277,7 +277,7 @@ fn root_upgrades_all_mounts_at_the_same_time_and_names_each_that_fails() {
     }
     assert_eq!(several.status.code(), Some(1));
     assert_ne!(first, second);
-    // In this namespace the others are not mounted.
+    // Mounts of other tests do not exist in this namespace.
     fine(&failed);
     assert_ne!(second, site.pid());
     fine(&site.run(&["umount", "mnt"]));
@@ -296,8 +296,8 @@ while True:
     libc.renameat2(-100, b"d", -100, b"link", 2)
 "#;
 
-/// Only the mount that was examined is unmounted, although the path leads to another filesystem at
-/// every other moment.
+/// Only the mount that was examined is unmounted, although the path keeps switching to another
+/// filesystem.
 #[test]
 fn a_user_who_swaps_directories_has_nothing_else_unmounted() {
     let Some(site) = Site::new() else { return };
@@ -361,7 +361,7 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     }
     let output = site.run(&["umount", "a", "mnt", "b"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // Namespaces of other tests may have copies.
+    // Namespaces of other tests may contain copies of the mount.
     let errors = stderr
         .lines()
         .filter(|line| !line.contains(": unmounted; "));
@@ -373,8 +373,9 @@ fn umount_of_several_mounts_goes_on_after_one_that_fails() {
     assert!(!mounts.contains(&place), "{mounts}");
 }
 
-/// A server of another program for a mount that looks like erofast's: it answers INIT, opens and,
-/// if it has some, the query for counters; it takes all other requests and never answers them.
+/// The server of another program for a mount that looks like erofast's. It answers INIT, opens and,
+/// if it was started with an answer, the query for counters; it takes all other requests and never
+/// answers them.
 const OTHER_SERVER: &str = r#"
 import ctypes, os, struct, sys
 folder, answer = sys.argv[1], sys.argv[2].encode()
@@ -401,7 +402,7 @@ while True:
         os.write(device, struct.pack('<IiQ', 16 + len(reply), 0, unique) + reply)
 "#;
 
-/// Prints the status of each command, and how many of their processes are left.
+/// Prints the status of each command, and the number of their processes that remain.
 const BESIDE_OTHER_SERVER: &str = r#"
 mkdir m && python3 -c "$1" m "$2" >ready & other=$!
 until grep -q ready ready; do kill -0 $other || exit 77; sleep 0.1; done
@@ -421,7 +422,8 @@ echo "$left left"
 kill -9 $other
 "#;
 
-/// A mount of another user that cannot be upgraded does not make the upgrade of all fail either.
+/// Another user's mount that cannot be upgraded does not make the upgrade of all mounts fail
+/// either.
 #[test]
 fn a_server_that_takes_requests_and_never_answers_keeps_no_command() {
     let script = [UNMOUNT_OTHERS, BESIDE_OTHER_SERVER].concat();

@@ -1,5 +1,5 @@
-//! Things that a mount might inherit from the program that started it: it keeps no descriptor and
-//! no secret.
+//! What a mount could inherit from the program that started it: it keeps no descriptor and no
+//! secret.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::site::{Site, fine, signal, soon};
 
-/// Starts a caller with a held lock, a writable file, and a secret in a variable.
+/// Starts a caller that holds a lock, a writable file, and a secret in a variable.
 fn caller(site: &Site, then: &str) -> Output {
     let script = format!("exec 9<>file; flock 9; {then}");
     fs::write(site.path("file"), "untouched").unwrap();
@@ -40,7 +40,7 @@ fn children(pid: u64) -> Vec<u64> {
     numbers.map(Result::unwrap).collect()
 }
 
-/// A process's descriptors of a file, and the flags of each.
+/// A process's descriptors of a file, with the flags of each.
 fn descriptors(pid: u64, to: &Path) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let leading = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|link| link == to));
@@ -88,7 +88,7 @@ fn the_callers_descriptors_and_secrets_are_in_no_process_of_a_mount() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// The helper is the caller's own process, with its own environment.
+/// In the foreground the mount helper is the caller's own process, with its environment.
 #[test]
 fn in_the_foreground_no_process_has_a_descriptor_of_the_caller() {
     let Some(site) = Site::new() else { return };
@@ -106,7 +106,7 @@ fn in_the_foreground_no_process_has_a_descriptor_of_the_caller() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Opened for writing by the caller, and passed by its number.
+/// The caller opened the image for writing and passed its descriptor number.
 #[test]
 fn an_image_that_is_open_is_kept_to_read_only() {
     let Some(site) = Site::new() else { return };
@@ -123,7 +123,8 @@ fn an_image_that_is_open_is_kept_to_read_only() {
         assert!(!open.is_empty());
         let helper = parent(server);
         let others = children(helper);
-        // The companion among them is older than the last use of the caller's descriptors.
+        // These include the companion, which was started before the caller's descriptors were last
+        // used.
         for pid in others.into_iter().filter(|pid| *pid != server) {
             assert_eq!(descriptors(pid, &image), Vec::<String>::new(), "{pid}");
             let ready = site.path("ready");
@@ -137,7 +138,7 @@ fn an_image_that_is_open_is_kept_to_read_only() {
             }
         }
         if options.starts_with("ready_fd") {
-            // Before or after the command has returned.
+            // The message may arrive before or after the command returns.
             soon("the news", || {
                 fs::read(site.path("ready")).unwrap() == b"\n"
             });
@@ -146,7 +147,8 @@ fn an_image_that_is_open_is_kept_to_read_only() {
     }
 }
 
-/// They are the mount's own there: to wait for the news would be to wait for its end.
+/// In the background the standard streams belong to the mount: waiting for the message there would
+/// mean waiting for its end.
 #[test]
 fn the_news_of_a_mount_in_the_background_goes_to_no_standard_stream() {
     let Some(site) = Site::new() else { return };

@@ -17,12 +17,12 @@ pub fn processes(site: &Site) -> usize {
     named.count()
 }
 
-/// A server of images that does not answer blocks nobody at the terminal.
+/// An unresponsive server of images must not block a user at the terminal.
 #[test]
 fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     let Some(site) = Site::new() else { return };
-    // Replaces the fetcher, which is searched for beside the program. Another process writes it: a
-    // fork of this one would keep it from being executed.
+    // Replaces the fetcher, which is searched for beside the program. Another process writes it,
+    // because a fork of this one could hold it open and prevent its execution.
     let make = r#"cp "$0" erofast; printf '#!/bin/sh\necho $$ >pid\nexec sleep 300\n' >erofast-fetch
         chmod +x erofast-fetch"#;
     let mut sh = Command::new("sh");
@@ -40,7 +40,7 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
             .ok()
     };
     soon("the fetcher", || pid().is_some());
-    // Not SIGINT, which programs started by shells in the background ignore.
+    // SIGTERM rather than SIGINT, which programs started by shells in the background ignore.
     signal("-TERM", u64::from(mount.id()));
     let ended = mount.wait().unwrap();
     assert_eq!(
@@ -56,12 +56,12 @@ fn in_the_foreground_a_signal_ends_it_while_the_image_is_opened() {
     assert!(!site.is_mounted());
 }
 
-/// The mounting process is killed before it could report; nothing may be left half done.
+/// The mounting process is killed before it can report; nothing may be left incomplete.
 #[test]
 fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
     let Some(site) = Site::new() else { return };
     let (mut served, mut absent) = (0, 0);
-    // Its duration varies: the steps cover from before to after the end of the command.
+    // Durations vary: the steps range from before to after the end of the command.
     for step in 0..60 {
         let mut mount = site
             .command(&["mount", "image.erofs", "mnt"])
@@ -80,7 +80,7 @@ fn a_command_that_is_killed_leaves_a_mount_that_is_served_or_nothing() {
             false => absent += 1,
         }
         if is_served {
-            // It may be about to end, since it could not report.
+            // The mount may be about to end, because it could not report.
             let umount = site.run(&["umount", "mnt"]);
             if site.is_mounted() {
                 fine(&umount);

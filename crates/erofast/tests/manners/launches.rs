@@ -1,4 +1,4 @@
-//! Launches whose mount ends on a slow machine.
+//! Launches whose mount ends while other programs keep the CPUs busy.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::freezer::Freezer;
 use super::site::{Site, fine, soon};
 use crate::profile::image_of_a_script;
 
-/// The companion of a mount, found by its server: both have the same parent.
+/// The companion of a mount, which has the same parent as its server.
 fn companion_of(server: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{server}/status")).ok()?;
     let parent = status
@@ -24,7 +24,7 @@ fn companion_of(server: u64) -> Option<u64> {
     children.split_whitespace().find(is_it)?.parse().ok()
 }
 
-/// Nothing is learned of it, so it would only take CPU time from the launch.
+/// Nothing would be learned from it, so a companion would only take CPU time from the launch.
 #[test]
 fn a_launch_starts_no_companion_with_profile_off() {
     let Some(site) = Site::new() else { return };
@@ -32,13 +32,13 @@ fn a_launch_starts_no_companion_with_profile_off() {
     fine(&site.run(&["mount", "-o", "profile=off", "image.erofs", "mnt"]));
     let server = site.pid();
     fs::read(site.point().join("script")).unwrap();
-    // Its mount helper is woken at once, if at all.
+    // If the mount helper is woken at all, this happens immediately.
     thread::sleep(Duration::from_secs(1));
     assert_eq!(companion_of(server), None);
     fine(&Command::new("umount").arg(site.point()).output().unwrap());
 }
 
-/// The companion does not run while the mount ends: other programs may keep all CPUs that long.
+/// The companion does not run while the mount ends, as if other programs kept all CPUs.
 #[test]
 fn a_launch_is_counted_when_its_mount_has_ended_however_late_its_companion_runs() {
     let Some(site) = Site::new() else { return };

@@ -1,4 +1,4 @@
-//! Limits and settings of the caller under which a mount succeeds, or fails with one clear line.
+//! Limits and settings of the caller: a mount succeeds, or fails with one clear line.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -45,7 +45,8 @@ fn too_few_open_files_are_one_line_that_says_so() {
         }
         let lines = lines(&output);
         let is_clear = lines.len() == 1 && lines[0].contains("Too many open files");
-        // With fewer, the shell itself or the C library's loader may print something.
+        // With even fewer descriptors, the shell itself or the C library's loader may print
+        // something.
         assert!(is_clear || most < 6, "{most}: {lines:?}");
         assert!(!site.is_mounted(), "{most}");
     }
@@ -84,7 +85,7 @@ fn names_in_messages_stay_on_one_line() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Whenever the mount helper is killed during its start, there is a served mount or none.
+/// Whenever the mount helper is killed during its start, the mount is served or does not exist.
 #[test]
 fn a_mount_whose_helper_is_killed_is_served_or_gone() {
     let Some(site) = Site::new() else { return };
@@ -101,7 +102,7 @@ fn a_mount_whose_helper_is_killed_is_served_or_gone() {
             .next()
             .map(str::to_owned);
         if let Some(helper) = helper.and_then(|text| text.parse().ok()) {
-            // It may have ended with its parent's wait.
+            // The helper may have ended with its parent.
             let _ = std::panic::catch_unwind(|| signal("-KILL", helper));
         }
         let status = mount.wait().unwrap();

@@ -1,6 +1,6 @@
-//! How a mount starts, reports and ends, using the real program.
+//! How a mount starts, reports and ends, tested with the real program.
 //!
-//! Needs root and /dev/fuse; says what it skips.
+//! Needs root and /dev/fuse; prints what it skips.
 
 mod covered;
 mod foreground;
@@ -101,7 +101,7 @@ fn sigterm_takes_a_busy_mount_away_and_ends() {
         signal("-TERM", u64::from(child.id()));
         soon("the unmounting", || !site.is_mounted());
         assert!(child.wait().unwrap().success(), "{}", site.log());
-        // Pages that were not read before are lost, but no reader waits.
+        // Pages that were not read earlier are lost, but no reader waits.
         let _ = busy.read(&mut [0; 16]);
         drop(busy);
     }
@@ -221,7 +221,7 @@ fn a_busy_mount_names_its_user_and_goes_away_lazily() {
         "{stderr}"
     );
     assert!(site.is_mounted());
-    // The user does not have to end the command's own working directory.
+    // The command's own working directory is no program that the user has to end.
     let mut inside = Command::new(env!("CARGO_BIN_EXE_erofast"));
     let inside = inside.arg("umount").arg(site.point());
     let inside = inside.current_dir(site.point()).output().unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::site::{Site, fine, signal, soon};
 
-/// The mounts at the site's mount point, according to `/proc/self/mounts`.
+/// Number of mounts at the site's mount point, according to `/proc/self/mounts`.
 fn mounted(site: &Site) -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let here = site.point();
@@ -13,7 +13,7 @@ fn mounted(site: &Site) -> usize {
     points.filter(|point| here.to_str() == Some(point)).count()
 }
 
-/// Number of processes whose command line has this word.
+/// Number of processes whose command line contains this word.
 fn processes_of(word: &str) -> usize {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -39,7 +39,7 @@ fn mounts_that_come_to_one_place_at_once_are_each_their_own() {
             assert!(child.wait().unwrap().success());
         }
         assert_eq!(mounted(&site), MOUNTS);
-        // Each unmounts what it considers its own.
+        // Each server unmounts its own mount.
         for left in (0..MOUNTS).rev() {
             signal("-TERM", site.pid());
             soon("the end of the topmost", || mounted(&site) == left);
@@ -72,7 +72,7 @@ fn the_root_directory_is_no_mount_point() {
     assert!(stdout.starts_with("1\n"), "{stdout}");
 }
 
-/// Longer than a value of fsconfig(2).
+/// The path is longer than a value of fsconfig(2) may be.
 #[test]
 fn an_image_with_a_long_path_is_mounted() {
     let Some(site) = Site::new() else { return };

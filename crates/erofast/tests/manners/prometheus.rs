@@ -1,4 +1,4 @@
-//! How Prometheus' own tool judges the counters.
+//! Runs Prometheus' own tool over the counters.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::site::{Site, ends, fine, fixture, signal, some_file, soon};
 
-/// None if the tool is not installed.
+/// Runs the tool; `None` if it is not installed.
 fn promtool(metrics: &[u8]) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped());
@@ -20,7 +20,8 @@ fn promtool(metrics: &[u8]) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Requests of all kinds, a fault of the image, and a mount point that must be quoted in a label.
+/// Covers requests of all kinds, a fault of the image, and a mount point that must be quoted in a
+/// label.
 #[test]
 fn promtool_finds_nothing_to_say_of_the_counters() {
     let Some(site) = Site::new() else { return };
@@ -47,12 +48,12 @@ fn promtool_finds_nothing_to_say_of_the_counters() {
     let printed = [verdict.stdout, verdict.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     assert!(verdict.status.success() && printed.is_empty(), "{printed}");
-    // The tool does read them.
+    // Proves that the tool really reads the page.
     let twice = [&metrics.stdout[..], &metrics.stdout[..]].concat();
     assert!(promtool(&twice).is_some_and(|verdict| !verdict.status.success()));
 }
 
-/// The value of a series of a mount.
+/// The value of a mount's series.
 fn value<'t>(text: &'t str, name: &str, point: &Path) -> Option<&'t str> {
     let begin = format!("erofast_{name}{{mountpoint=\"{}\"", point.display());
     let line = text.lines().find(|line| line.starts_with(&begin))?;
@@ -151,7 +152,7 @@ fn several_mounts_are_shown_and_no_others() {
     fine(&json);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["mounts"].as_array().map(Vec::len), Some(2), "{json}");
-    // If nothing is mounted, nothing is up.
+    // If nothing is mounted, no series reports a mount.
     assert_eq!(missing.status.code(), Some(1));
     let page = text(&missing.stdout);
     assert_eq!(value(&page, "up", &site.path("one")), Some("1"), "{page}");
@@ -163,7 +164,7 @@ fn several_mounts_are_shown_and_no_others() {
     );
 }
 
-/// The path of a name that the kernel does not know yet.
+/// A path that the kernel has not looked up yet.
 fn some_file_of(point: &Path) -> String {
     point.join("never asked for").display().to_string()
 }

@@ -1,5 +1,5 @@
-//! Upgrades between this program and the released 1.0.0, both ways: mount helper and server are of
-//! different programs.
+//! Upgrades between this program and the released 1.0.0, in both directions: mount helper and
+//! server run different programs.
 //!
 //! `EROFAST_RELEASED` is the path of the released program; otherwise it is built from its tag,
 //! once.
@@ -14,7 +14,7 @@ use super::upgrades::command_line;
 
 const TAG: &str = "v1.0.0";
 
-/// None, with a line, if it is unavailable.
+/// The released program. If it is unavailable, prints the reason and returns `None`.
 fn released() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("EROFAST_RELEASED") {
         return Some(path.into());
@@ -59,7 +59,7 @@ fn walk(folder: &Path) -> usize {
     read.sum()
 }
 
-/// A mount made by one program is handed to the other and back; servers die in between.
+/// Hands a mount made by one program to the other and back; servers die in between.
 #[track_caller]
 fn there_and_back(site: &Site, first: &Path, second: &Path, upgrade: &Path) {
     install(site, first);

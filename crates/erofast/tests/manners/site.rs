@@ -1,4 +1,4 @@
-//! A directory to mount in, and operations of the tests on it.
+//! A directory to mount in, and operations that the tests run in it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,16 +7,16 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Far longer than anything here takes.
+/// Far longer than any step of these tests takes.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// A directory with an image and a mount point in it; nothing is left of it afterwards.
+/// A directory with an image and a mount point in it; dropping it removes everything.
 pub struct Site {
     pub directory: tempfile::TempDir,
 }
 
 impl Site {
-    /// None, with a line that says why, if nothing can be mounted.
+    /// Creates the directory. If nothing can be mounted, prints the reason and returns `None`.
     pub fn new() -> Option<Self> {
         let me = fs::metadata("/proc/self").ok()?.uid();
         let fuse = File::options().read(true).write(true).open("/dev/fuse");
@@ -107,7 +107,7 @@ pub fn fine(output: &Output) {
     assert!(output.status.success(), "{:?}: {stderr}", output.status);
 }
 
-/// Runs a command that must end by itself.
+/// Runs a command that must end without help.
 #[track_caller]
 pub fn ends(command: &mut Command) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,7 +115,7 @@ pub fn ends(command: &mut Command) -> Output {
     ends_soon(&format!("{command:?}"), child)
 }
 
-/// The output of a process that must end by itself; it is killed otherwise.
+/// The output of a process that must end without help; it is killed otherwise.
 #[track_caller]
 pub fn ends_soon(what: &str, mut child: Child) -> Output {
     let begin = Instant::now();
@@ -138,14 +138,14 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
 }
 
 pub fn signal(name: &str, pid: u64) {
-    // The shell's own: not every system has the program.
+    // The shell's builtin: not every system has the program.
     let status = Command::new("sh")
         .args(["-c", "kill \"$@\"", "kill", name, &pid.to_string()])
         .status();
     assert!(status.unwrap().success());
 }
 
-/// Some non-empty regular file of the mount.
+/// A non-empty regular file of the mount.
 pub fn some_file(directory: &Path) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

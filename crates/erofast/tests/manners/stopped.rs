@@ -1,4 +1,4 @@
-//! A server or a mount helper that is stopped, as by SIGSTOP, or hangs.
+//! A server or a mount helper that is stopped, as by SIGSTOP, or that hangs.
 
 use std::fs;
 use std::process::Stdio;
@@ -23,7 +23,7 @@ fn parent(pid: u64) -> u64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// False for a process that has ended but was not waited for yet.
+/// Whether a process runs; false for one that has ended and was not yet waited for.
 fn runs(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -53,7 +53,7 @@ fn a_busy_mount_of_a_server_that_has_stopped_is_taken_away() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// How often it has waited.
+/// How often the process has slept.
 fn waits(pid: u64) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();
@@ -61,7 +61,7 @@ fn waits(pid: u64) -> u64 {
     waits.unwrap().trim().parse().unwrap()
 }
 
-/// Polling the device would wake the helper for each request.
+/// If the helper polled the device, each request would wake it.
 #[test]
 fn requests_do_not_wake_the_mount_helper() {
     let Some(site) = Site::new() else { return };
@@ -86,8 +86,8 @@ fn a_server_that_has_stopped_ends_when_its_mount_is_gone() {
     }
 }
 
-/// The kernel gives the next mount the number of one that is gone, whose mount helper has not
-/// noticed that yet.
+/// The kernel gives the next mount the number of the previous one, whose mount helper has not yet
+/// noticed that it is gone.
 #[test]
 fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     let Some(site) = Site::new() else { return };
@@ -101,7 +101,7 @@ fn an_upgrade_of_the_next_mount_asks_its_own_helper() {
     soon("the end", || !runs(server) && !runs(helper));
 }
 
-/// As in the background: the helper is the process in the foreground.
+/// As in the background, except that the helper is the process in the foreground.
 #[test]
 fn a_stopped_server_of_a_mount_in_the_foreground_ends_when_its_mount_is_gone() {
     let Some(site) = Site::new() else { return };
@@ -125,7 +125,7 @@ fn stat_of_a_server_that_has_stopped_says_so_and_ends() {
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// Nobody is left to replace or end the server.
+/// No process is left to replace or end the server.
 #[test]
 fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
     let Some(site) = Site::new() else { return };
@@ -158,7 +158,7 @@ fn a_stopped_server_without_a_helper_is_named_by_stat_and_umount() {
     assert_eq!(umount, line);
 }
 
-/// Stops the server.
+/// Stops the server and checks that `stat` fails.
 #[track_caller]
 fn stat_fails(site: &Site) {
     let server = site.pid();
@@ -195,7 +195,7 @@ fn the_switch_of_io_uring_is_restored_when_the_helper_is_killed_within_the_hands
             killed += u32::from(!mount.wait().unwrap().success());
         }
         let _ = mount.wait();
-        // Other tests mount at the same time.
+        // Other tests may mount at the same time.
         soon("the switch is off", || !is_set());
         if site.is_mounted() {
             fine(&site.run(&["umount", "--lazy", "mnt"]));

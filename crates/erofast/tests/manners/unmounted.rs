@@ -1,5 +1,5 @@
-//! Unmounting right after mounting, while a replay reads ahead: none of our processes gets in the
-//! way, whichever program unmounts.
+//! Unmounting right after mounting, while a replay reads ahead: none of our processes keeps the
+//! mount busy, whichever program unmounts.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use super::site::{Site, fine};
 use super::upgrades::mounted;
 use super::users::as_nobody;
 
-/// Number of mounts and unmounts per program: `EROFAST_UMOUNT_ROUNDS` for more of them.
+/// Number of mounts and unmounts per program; `EROFAST_UMOUNT_ROUNDS` sets it.
 fn rounds() -> usize {
     let asked = std::env::var("EROFAST_UMOUNT_ROUNDS").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(12)
@@ -39,7 +39,7 @@ fn image() -> Vec<u8> {
 }
 
 /// Learns a launch, then mounts and unmounts repeatedly with the learned profile. `$0` is the
-/// program. The profile may still be written when the script ends.
+/// program. The profile may still be in the process of being written when the script ends.
 fn script(source: &str, programs: &[&str], pause: &str) -> String {
     let rounds = rounds();
     let programs = programs.join("' '");
@@ -97,7 +97,7 @@ fn nothing_of_ours_keeps_a_mount_busy_that_waits_for_a_slow_web_server() {
     }
 }
 
-/// For a layer that was unmounted below its overlay.
+/// Lines for a layer that is unmounted below its overlay.
 const LAYER: &str = r#"
 erofast mount -o io_uring=off image.erofs mnt || exit 1
 mkdir upper work merged

@@ -1,7 +1,7 @@
 //! Upgrades to a program that works, and to programs that do not.
 //!
-//! `EROFAST_UPGRADE_ROUNDS` is how often a mount goes through an upgrade, a broken program and a
-//! death (default 4: more consecutive deaths end a mount, so further rounds wait in between).
+//! `EROFAST_UPGRADE_ROUNDS` sets how often a mount goes through an upgrade, a broken program and a
+//! death (default 4). More consecutive deaths would end a mount, so further rounds wait in between.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -27,7 +27,8 @@ const BROKEN: [&str; 4] = [
     "no program at all\n",
 ];
 
-/// A mount by a replaceable program. None, with a line, if servers are not replaced.
+/// A mount by a replaceable program. If servers are not replaced, prints the reason and returns
+/// `None`.
 pub fn mounted() -> Option<Site> {
     let site = Site::new()?;
     copy_program(&site.path("good"));
@@ -50,14 +51,14 @@ fn install_good(site: &Site) {
     fs::hard_link(site.path("good"), site.path("program")).unwrap();
 }
 
-/// Installs it in one step, as packages do.
+/// Installs a program in one step, as packages do.
 fn install(site: &Site, script: &str) {
     fs::write(site.path("new"), script).unwrap();
     fs::set_permissions(site.path("new"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::rename(site.path("new"), site.path("program")).unwrap();
 }
 
-/// Runs an upgrade, which must end by itself; `during` runs meanwhile.
+/// Runs an upgrade, which must end without help; `during` runs meanwhile.
 fn upgrade(site: &Site, during: impl FnOnce()) -> Output {
     let mut upgrade = site.command(&["upgrade", "mnt"]);
     let upgrade = upgrade.stderr(Stdio::piped()).spawn().unwrap();
@@ -133,7 +134,7 @@ fn after_an_upgrade_a_death_starts_the_program_that_served_whatever_is_installed
     fine(&site.run(&["umount", "mnt"]));
 }
 
-/// A program that asks for the mount and crashes a moment later, each time.
+/// The program takes over the mount and crashes a moment later, each time.
 #[test]
 fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
     let Some(site) = mounted() else { return };
@@ -143,7 +144,7 @@ fn after_two_deaths_of_the_program_of_an_upgrade_the_one_that_mounted_serves() {
             let server = site.pid();
             assert!(command_line(server).contains(" mount-upgrade-"));
             signal("-ABRT", server);
-            // Until one of its threads takes the signal, the others answer.
+            // Until one of the server's threads handles the signal, the others answer.
             soon("the next server", || site.pid() != server);
             let line = command_line(site.pid());
             assert_eq!(line.contains(" mount-upgrade-"), is_new, "{line}");
@@ -292,7 +293,7 @@ fn rounds_of_upgrade_broken_program_and_death_are_noticed_by_no_reader() {
     println!("{rounds} rounds of upgrade, broken program and death");
 }
 
-/// Waits until a death ends nothing: five in ten seconds end a mount.
+/// Waits until one more death does not end the mount: five in ten seconds do.
 fn wait_for_a_death_that_ends_nothing(deaths: &mut VecDeque<Instant>) {
     if deaths.len() == 4 {
         let first = deaths.pop_front().unwrap();
@@ -344,7 +345,7 @@ fn an_upgrade_of_frozen_processes_ends_and_names_them() {
             "mnt: cannot be upgraded: its mount helper (process {helper}) is in a frozen cgroup"
         );
         fails(&output, &why);
-        // It was not asked.
+        // The server was not asked to end.
         thread::sleep(Duration::from_millis(200));
         assert_eq!(site.pid(), server);
         fine(&upgrade(&site, || {}));

@@ -37,7 +37,8 @@ pub(super) fn as_nobody(site: &Site, script: &str) -> Option<Output> {
         return None;
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // If the root is not a mount point, as in a chroot, no mount namespace can be created.
+    // If the root directory is not a mount point, as in a chroot, no mount namespace can be
+    // created.
     if output.status.code() == Some(77) || stderr.starts_with("unshare: ") {
         println!("skipped: {}", stderr.trim_end());
         return None;
@@ -54,7 +55,7 @@ fn in_namespaces(site: &Site, namespaces: &str, script: &str) -> Option<Output> 
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // `umount`: what the script unmounts does not exist, or may not be unmounted.
+    // `umount` failed: there is nothing to unmount, or the user may not.
     if stderr.starts_with("unshare:") || stderr.starts_with("umount:") {
         println!("skipped: {stderr}");
         return None;
@@ -74,7 +75,7 @@ fn a_user_mounts_watches_and_unmounts() {
     fine(&output);
 }
 
-/// fusermount3 may not read the directory's contents.
+/// fusermount3 may not read the directory.
 #[test]
 fn a_user_that_would_cover_a_mount_gets_the_reason() {
     let Some(site) = Site::new() else { return };
@@ -139,7 +140,7 @@ fn a_user_is_told_once_that_real_time_is_refused() {
     };
     fine(&output);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // A machine may allow it for everyone.
+    // A machine may allow real-time priority for everyone.
     let notices = stderr.lines().filter(|line| line.contains("real-time"));
     assert!(notices.count() <= 1, "{stderr}");
 }
@@ -168,7 +169,7 @@ fn a_user_has_timeouts_signals_and_auto_unmount() {
     );
 }
 
-/// Root may not query the server, but upgrades it.
+/// Root may not query the server, but can upgrade it.
 #[test]
 fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
     let Some(site) = Site::new() else { return };
@@ -218,7 +219,7 @@ fn a_mount_that_root_may_not_see_is_listed_and_no_failure() {
             assert!(series_text.contains(&line), "{series_text}");
         }
         assert!(text(&series.stderr).contains(&format!("erofast: {point}: {why}")));
-        // Mounts of other tests may be dead at this moment.
+        // Mounts of other tests may be ending at this moment.
         let others = text(&series.stderr)
             .lines()
             .any(|line| !line.contains(&point));
@@ -291,7 +292,7 @@ fn without_proc_the_error_names_it() {
     assert!(!site.is_mounted());
 }
 
-/// The root directory of an initramfs created with `mktemp -d` has such a mode.
+/// The mode of an initramfs's root directory that was created with `mktemp -d`.
 #[test]
 fn a_root_directory_that_only_root_enters_is_enough() {
     let Some(site) = Site::new() else { return };
@@ -317,7 +318,7 @@ fn a_root_directory_that_only_root_enters_is_enough() {
     );
 }
 
-/// mount(8) passes the namespace on and does not enter it.
+/// mount(8) passes the namespace to the helper and does not enter it.
 #[test]
 fn a_mount_is_made_in_the_namespace_that_is_named() {
     let Some(site) = Site::new() else { return };

@@ -1,8 +1,8 @@
-//! overlayfs on top of a mount: the layer of a container image with a whiteout and an opaque
-//! directory, above a plain directory, as root and in a user namespace.
+//! overlayfs on top of a mount: a container image's layer with a whiteout and an opaque directory,
+//! above a plain directory, as root and in a user namespace.
 //!
-//! `layer.erofs` was made by mkfs.erofs 1.9.4 from etc/motd (a whiteout, that is, a character
-//! device 0:0), etc/new, and lower/ with lower/only and the attributes `trusted.overlay.opaque` and
+//! mkfs.erofs 1.9.4 made `layer.erofs` from etc/motd (a whiteout, which is a character device 0:0),
+//! etc/new, and lower/ with lower/only and the attributes `trusted.overlay.opaque` and
 //! `user.overlay.opaque`, both "y". mkfs.erofs adds `trusted.overlay.origin` to etc/.
 
 use std::path::{Path, PathBuf};
@@ -40,7 +40,8 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-/// The output of the script, started by `before`; none if something is missing.
+/// Runs the script through the command `before` and returns its output; `None` if something is
+/// missing.
 fn run(before: &[&str], options: &str) -> Option<String> {
     if Command::new("getfattr").arg("--version").output().is_err() {
         println!("skipped: no getfattr");
@@ -98,6 +99,6 @@ fn in_a_user_namespace_names_that_it_may_not_read_are_not_listed() {
         return;
     };
     check(&shown);
-    // If it were listed but unreadable, every copy to the upper layer would fail.
+    // If such attributes were listed but unreadable, every copy to the upper layer would fail.
     assert!(!shown.contains("trusted."), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! Layers that contradict themselves: reading reports one line and ends.
+//! Layers that contradict themselves: reading them reports one line and ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn a_whiteout_of_what_cannot_be_removed_is_a_fault_with_one_line() {
                 "{lines}"
             );
         }
-        // Its neighbours are not lost.
+        // The entry's neighbours are not lost.
         let extracted = fs::read_dir(Path::new(directory).join("d")).expect("a directory");
         assert_eq!(extracted.count(), 2);
     }

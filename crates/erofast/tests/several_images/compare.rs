@@ -23,7 +23,7 @@ fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u
     let mut lines = metadata(&here);
     let found = fs::symlink_metadata(&here).expect("it is there");
     if !found.is_dir() && found.nlink() > 1 {
-        // overlayfs uses numbers from each layer.
+        // overlayfs uses inode numbers from each layer.
         let number = (found.dev(), found.ino());
         let first = links.entry(number).or_insert_with(|| path.to_owned());
         lines.push(format!("the same as {}", first.display()));
@@ -40,7 +40,7 @@ fn add(root: &Path, path: &Path, shown: &mut Shown, links: &mut BTreeMap<(u64, u
     for entry in entries {
         let below = path.join(entry.file_name());
         let found = match fs::symlink_metadata(root.join(&below)) {
-            // overlayfs lists whiteouts in directories that only one layer has.
+            // overlayfs lists whiteouts in directories that exist in only one layer.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             found => found.expect("it is there"),
         };
@@ -105,7 +105,7 @@ fn attributes(path: &Path) -> Vec<String> {
     lines
 }
 
-/// FNV-1a.
+/// Computes an FNV-1a hash.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{Mounts, compare, generate, images, missing, write};
 use crate::common::erofast;
 
-/// The process of the server; `None` if it would not be replaced.
+/// The server's process; `None` if it would not be replaced.
 fn server(mount: &Path) -> Option<String> {
     let output = erofast()
         .args(["stat", "--json"])
@@ -22,7 +22,7 @@ fn server(mount: &Path) -> Option<String> {
     is_on.then(|| counters["pid"].to_string())
 }
 
-/// Kills the server and waits for another one; false if none comes here.
+/// Kills the server and waits for another one; false if servers are not replaced here.
 pub fn replace(mount: &Path) -> bool {
     let Some(first) = server(mount) else {
         println!("skipped: servers are not replaced here");
@@ -109,7 +109,7 @@ fn listings_and_directories_go_on_after_a_death() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 3002);
-    // Its path in its image differs from the one in the tree.
+    // The file's path in its image differs from its path in the tree.
     let flags = rustix::fs::OFlags::RDONLY;
     let file = rustix::fs::openat(&redirected, "f", flags, rustix::fs::Mode::empty());
     let content = std::io::read_to_string(fs::File::from(file.expect("a file")));

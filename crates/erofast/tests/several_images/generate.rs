@@ -1,5 +1,5 @@
-//! Randomly generated layers: trees whose names collide with those of other layers, with everything
-//! that hides what is below.
+//! Randomly generated layers: trees whose names collide with those of other layers, with every mark
+//! that hides entries below.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-/// A sequence of numbers determined by a seed (xorshift).
+/// Pseudorandom numbers, determined by a seed (xorshift).
 pub struct Numbers(u64);
 
 impl Numbers {
     pub fn new(seed: u64) -> Self {
-        // Not 0, which would stay 0.
+        // The state must not be 0: it would stay 0.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -24,23 +24,24 @@ impl Numbers {
         (self.0 >> 16) % limit
     }
 
-    /// True once in `times` calls.
+    /// True in one of `times` calls on average.
     fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Only a few, so that layers collide; the first two sort before `.` in a directory.
+/// Few names, so that layers collide; the first two sort before `.` in a directory.
 const NAMES: [&str; 11] = [
     "!", "-x", "a", "b", "c", "d", "e", "lib", "x.so", "z", "\u{e4}",
 ];
 
-/// Whether directories of the layers have redirects, by which one may occur in the tree twice.
+/// Whether directories of the layers have redirects, through which a directory may occur in the
+/// tree twice.
 pub fn has_redirects(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }
 
-/// Makes layers of a tree in `place`, and an image of each; the top one first.
+/// Creates the layers of a tree in `place`, and an image of each, the top one first.
 pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
     let mut numbers = Numbers::new(seed);
     let mut images = Vec::new();
@@ -61,7 +62,7 @@ pub fn images(place: &Path, seed: u64, count: u64) -> Option<Vec<PathBuf>> {
     Some(images)
 }
 
-/// `None` without mkfs.erofs.
+/// Creates an image of a tree; `None` without mkfs.erofs.
 pub fn image_of(tree: &Path, image: &Path, kind: u64) -> Option<()> {
     let flags: &[&str] = match kind {
         0 => &[],
@@ -80,7 +81,7 @@ pub fn image_of(tree: &Path, image: &Path, kind: u64) -> Option<()> {
 
 struct Maker<'n> {
     numbers: &'n mut Numbers,
-    /// Files of this layer, for hard links.
+    /// Files of this layer, as targets of hard links.
     files: Vec<PathBuf>,
     is_lowest: bool,
     redirects: bool,
@@ -93,7 +94,7 @@ impl Maker<'_> {
                 self.entry(&path.join(name), depth);
             }
         }
-        // More than fit in a block.
+        // More entries than fit in a block.
         if depth == 1 && self.numbers.once_in(3) {
             for number in 0..300 {
                 if self.numbers.once_in(2) {
@@ -116,7 +117,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds marks by which a directory hides what is below, or is merged with another one.
+    /// Adds marks by which a directory hides entries below, or is merged with another directory.
     fn hides(&mut self, path: &Path) {
         let mark = |name: &str, value: &[u8]| {
             let flags = XattrFlags::empty();

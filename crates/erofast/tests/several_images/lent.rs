@@ -1,5 +1,5 @@
-//! Directories that an archive implies: they have attributes of those below, as a runtime would
-//! have given them. The marks are those of layers that `erofast-fetch` has rewritten.
+//! Directories that an archive only implies: they have the attributes of the directories below, as
+//! a runtime would set them. The marks are those of layers that `erofast-fetch` has rewritten.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -23,7 +23,7 @@ fn set(path: &Path, mode: u32, owner: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("root");
 }
 
-/// Mode and owner.
+/// Returns mode and owner.
 fn shown(path: &Path) -> (u32, u32, u32) {
     let found = fs::metadata(path).expect("it is there");
     (found.mode() & 0o7777, found.uid(), found.gid())
@@ -115,15 +115,15 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     };
     let ours = mounts.erofast(&images, "default_permissions");
     let at = |path: &str| ours.join(path);
-    // In an opaque directory: the entries below are hidden, and the attributes are not.
+    // In an opaque directory, the entries below are hidden, but the attributes are used.
     assert_eq!(shown(&at("opaque/in")), (0o1777, 7, 8));
     assert_eq!(value(&at("opaque/in"), "user.lent").as_deref(), Some("low"));
     assert_eq!(listed(&at("opaque/in")), ["user.lent"]);
     assert!(!at("opaque/in/hidden").exists());
-    // In place of a symbolic link: of the directory to which that leads.
+    // Replaces a symbolic link: the attributes are those of the directory that the link leads to.
     assert_eq!(shown(&at("link")), (0o700, 1000, 1001));
     assert!(at("link/new").exists() && !at("link/hidden").exists());
-    // Stated after it was implied: only extended attributes that it lacks.
+    // Stated after it was implied: only extended attributes that it lacks come from below.
     assert_eq!(shown(&at("later")), (0o711, 5, 6));
     let mut names = listed(&at("later"));
     names.sort_unstable();
@@ -131,11 +131,11 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert_eq!(value(&at("later"), "user.both").as_deref(), Some("top"));
     assert_eq!(value(&at("later"), "user.low").as_deref(), Some("low"));
     assert_eq!(value(&at("later"), "trusted.low"), None);
-    // Made in a directory whose group is that of what is made in it.
+    // Created in a set-group-ID directory, whose group it inherits.
     assert_eq!(shown(&at("new")), (0o2750, 30, 31));
     assert_eq!(shown(&at("new/group")), (0o755, 0, 31));
     assert_eq!(shown(&at("nowhere")), (0o755, 0, 0));
-    // A name, and no whiteout.
+    // An ordinary name, not a whiteout.
     assert!(at(".wh.name/file").exists());
     assert_eq!(fs::read(at("name")).expect("a file"), b"hidden");
     let names: Vec<_> = fs::read_dir(&ours).expect("a directory").collect();
@@ -146,7 +146,7 @@ fn implied_directories_have_attributes_of_those_below_even_of_hidden_ones() {
     assert!(has(".wh.name") && has("name"));
 }
 
-/// erofast-snapshotter asks for them by their names.
+/// erofast-snapshotter asks for the marks by name.
 #[test]
 fn marks_of_a_single_layer_are_not_listed() {
     if let Some(why) = missing() {

@@ -97,7 +97,7 @@ impl Drop for Mounts {
     }
 }
 
-/// Makes an image from each tree that `make` fills, the top one first; `None` without mkfs.erofs.
+/// Creates an image from each tree that `make` fills, the top one first; `None` without mkfs.erofs.
 fn images(place: &Path, make: &[&dyn Fn(&Path)]) -> Option<Vec<PathBuf>> {
     let made = make.iter().enumerate().map(|(number, make)| {
         let tree = place.join(format!("tree{number}"));
@@ -125,7 +125,7 @@ fn write(tree: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// The reason why layers cannot be made and compared here.
+/// The reason why this machine cannot create and compare layers.
 fn missing() -> Option<&'static str> {
     let is_there = |path: &str| Path::new(path).exists();
     if !rustix::process::geteuid().is_root() {

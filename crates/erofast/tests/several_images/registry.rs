@@ -18,7 +18,7 @@ fn stat(mount: &Path) -> serde_json::Value {
     serde_json::from_slice(&output.expect("it starts").stdout).expect("counters")
 }
 
-/// Runs the command with this cache.
+/// Runs the command with this cache directory.
 fn run(command: &str, cache: &Path, image: &Path, arguments: &[&str]) -> std::process::Output {
     let mut erofast = erofast();
     erofast
@@ -42,10 +42,10 @@ fn an_image_of_several_layers_is_one_tree_that_outlives_its_processes() {
     let Some(mut images) = generate::images(here.place.path(), 21, 5) else {
         return;
     };
-    // Manifests repeat layers: the empty one, most often.
+    // Manifests repeat layers, most often the empty one.
     images.insert(2, images[2].clone());
     let registry = Repository::new();
-    // A manifest begins with the lowest layer.
+    // A manifest lists the lowest layer first.
     let put = |image: &PathBuf| registry.put_blob(&fs::read(image).expect("an image"), EROFS);
     let layers: Vec<_> = images.iter().rev().map(put).collect();
     registry.put_manifest("v1", &json!({ "layers": layers }));
@@ -84,7 +84,7 @@ fn an_image_of_several_layers_is_one_tree_that_outlives_its_processes() {
     same();
     let checked = run("check", &cache, &image, &[]);
     assert!(checked.status.success(), "{checked:?}");
-    // The whole image, then without the registry.
+    // Fetches the whole image, then works without the registry.
     let fetched = erofast()
         .args(["cache", "fetch", "--cache-dir"])
         .args([&cache, &image])
@@ -198,7 +198,7 @@ fn archives_and_images_are_layers_of_one_tree() {
     );
 }
 
-/// As containerd shows it. An overlayfs needs the whiteouts of a layer that is named by itself.
+/// As in containerd: an overlayfs needs the whiteouts of a layer that is named individually.
 #[test]
 fn the_only_layer_shows_no_whiteouts_unless_it_is_named_as_a_layer() {
     if let Some(why) = missing() {

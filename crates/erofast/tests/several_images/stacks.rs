@@ -1,5 +1,5 @@
-//! Randomly generated layers in the form of archives, with what programs that write archives do,
-//! and some of what they could do. All of it is something that containerd 1.6 unpacks.
+//! Randomly generated layers in the form of archives, with what archiving programs write, and some
+//! of what they could write. containerd 1.6 unpacks all of it.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::generate::Numbers;
 /// The bytes of an archive.
 pub struct Layer(pub Vec<u8>);
 
-/// The kind of a name in a layer, as its archive has it so far.
+/// The kind of a name in a layer, according to its archive so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Directory,
-    /// Named by no entry of its own.
+    /// A directory without an entry of its own.
     Implied,
     Other,
     Link,
@@ -57,7 +57,7 @@ impl Writer<'_> {
         all[self.numbers.below(all.len() as u64) as usize]
     }
 
-    /// Adds one entry or several that belong together.
+    /// Adds one entry, or several that belong together.
     fn entry(&mut self) {
         match self.numbers.below(18) {
             0..3 => self.directory(),
@@ -75,7 +75,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The path of a directory, of which all are directories in every layer.
+    /// A path that is a directory in every layer, as are all directories above it.
     fn folder(&mut self) -> String {
         let top = self.one_of(&["d0", "d1", "d2", "\u{e4}"]).to_owned();
         match self.numbers.below(3) {
@@ -97,8 +97,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Makes a directory part of the layer. containerd fails where a directory is implied below one
-    /// that a layer has hidden, and where a whiteout of it is in the way.
+    /// Adds a directory to the layer without an entry. containerd fails if a directory is implied
+    /// below one that a layer has hidden, and if a whiteout of it is in the way.
     fn imply(&mut self, folder: &str) {
         let ends = folder.match_indices('/').map(|(end, _)| end);
         for end in ends.chain([folder.len()]) {
@@ -118,7 +118,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A name as programs write it.
+    /// A name in one of the forms in which programs write it.
     fn written(&mut self, path: &str) -> String {
         match self.numbers.below(6) {
             0 => format!("./{path}"),
@@ -172,7 +172,7 @@ impl Writer<'_> {
         self.archive.resize(length, 0);
     }
 
-    /// Notes a name, and forgets what was below it.
+    /// Records a name, and forgets the names below it.
     fn note(&mut self, path: &str, known: Known) {
         let below = format!("{path}/");
         if known != Known::Directory {
@@ -257,7 +257,7 @@ impl Writer<'_> {
             return;
         }
         let (target, known) = files[self.numbers.below(count) as usize].clone();
-        // What is replaced is gone before the link is made.
+        // The replaced entry is gone before the link is created.
         if target == path || target.starts_with(&format!("{path}/")) {
             return;
         }
@@ -288,7 +288,7 @@ impl Writer<'_> {
         let path = match self.numbers.below(4) {
             0 if self.hides_directories => {
                 let folder = self.folder();
-                // containerd dates directories last, and fails where one is gone.
+                // containerd sets the times of directories last, and fails if one is gone.
                 if self.known.contains_key(&folder) {
                     return;
                 }
@@ -300,7 +300,7 @@ impl Writer<'_> {
             }
             _ => self.place(),
         };
-        // In all layers but the lowest containerd fails where the name is there.
+        // In all layers but the lowest, containerd fails if the name exists.
         if self.known.contains_key(&path) && !self.is_lowest {
             return;
         }
@@ -336,20 +336,21 @@ impl Writer<'_> {
         }
     }
 
-    /// As programs write it: the mark follows its directory.
+    /// Writes the mark after its directory, as programs do.
     fn opaque(&mut self) {
         let is_root = self.numbers.below(8) == 0;
         let path = match is_root {
             true => String::new(),
             false => {
                 let folder = self.folder();
-                // The lowest layer has nothing below; containerd removes what it has itself.
+                // The lowest layer has nothing below, and containerd would remove the layer's own
+                // entries.
                 let is_there = self.known.contains_key(&folder) && self.is_lowest;
                 if is_there {
                     return;
                 }
                 match self.numbers.below(3) {
-                    // The mark alone.
+                    // Only the mark, without its directory.
                     0 => self.imply(&folder),
                     _ => self.state(&folder),
                 }
@@ -363,7 +364,7 @@ impl Writer<'_> {
         self.put(entry, b"");
     }
 
-    /// A name that has one type after the other, in one layer or in several.
+    /// Adds a name that changes its type, within one layer or between layers.
     fn other_type(&mut self) {
         let path = self.one_of(&["t0", "t1", "t2"]).to_owned();
         for _ in 0..1 + self.numbers.below(2) {
@@ -382,7 +383,7 @@ impl Writer<'_> {
                 }
                 1 => {
                     let mut entry = self.header(&path, EntryType::Symlink);
-                    // Not to nowhere: see `whiteout`.
+                    // The target must exist: see `whiteout`.
                     entry.link_name(".");
                     self.put(entry, b"");
                     self.note(&path, Known::Link);
@@ -396,8 +397,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A symbolic link to a directory, or a file in a directory of its name, which is implied in
-    /// place of the links of layers below.
+    /// Adds a symbolic link to a directory, or a file in a directory of that name, which implies
+    /// the directory in place of the links of layers below.
     fn above_symlink(&mut self) {
         let path = self.one_of(&["l0", "l1"]).to_owned();
         match self.known.get(&path) {
@@ -420,7 +421,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What AUFS leaves in its layers.
+    /// Adds what AUFS leaves behind in its layers.
     fn aufs(&mut self) {
         match self.numbers.below(2) {
             0 => {
@@ -440,7 +441,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A file whose path leads through a symbolic link of the same layer.
+    /// Adds a file whose path leads through a symbolic link of the same layer.
     fn beyond_symlink(&mut self) {
         let folder = self.folder();
         self.imply(&folder);

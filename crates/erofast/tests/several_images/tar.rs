@@ -1,4 +1,4 @@
-//! Whiteouts in the form used by tar archives: files with special names.
+//! Whiteouts as tar archives have them: files with special names.
 
 use std::cell::Cell;
 use std::fs;
@@ -53,7 +53,7 @@ fn a_name_that_begins_with_wh_hides_what_lies_below_and_itself() {
                         ("a/d/hidden", "x"),
                         (&format!("a/{long}"), "x"),
                         ("opaque/hidden", "x"),
-                        // In this layer: only what is below it is hidden.
+                        // In the whiteout's own layer: only entries of layers below are hidden.
                         ("a/.wh.deep", "x"),
                         ("a/deep/own", "x"),
                     ],
@@ -125,7 +125,7 @@ fn a_single_image_shows_what_it_has() {
     assert_eq!(found, ["d", "y", "d/.wh.x"]);
 }
 
-/// As mkfs.erofs makes it of an archive that has a file and not its directory.
+/// Imitates what mkfs.erofs makes of an archive that has a file but not its directory.
 #[test]
 fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
     let place = tempfile::tempdir().expect("a directory");
@@ -167,7 +167,7 @@ fn a_directory_that_an_archive_implies_has_the_attributes_of_those_below() {
         .map(|line| serde_json::from_str(line).expect("an entry"));
     let entries: Vec<serde_json::Value> = entries.collect();
     let found = |path: &str| entries.iter().find(|entry| entry["path"] == path);
-    // An opaque directory hides the entries below it, and has the attributes all the same.
+    // An opaque directory hides the entries below it, but still has the attributes.
     for (path, mode) in [("d", "0700"), ("opaque", "1700")] {
         let directory = found(path).expect("it is there");
         assert_eq!(

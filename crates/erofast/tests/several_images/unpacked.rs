@@ -1,8 +1,8 @@
 //! Ordinary images beside containerd's unpacking of the same layers: `ctr images import`, and the
-//! kernel's overlayfs over what it made.
+//! kernel's overlayfs over the result.
 //!
-//! `EROFAST_STACKS` is the number of images; without it there are none. `EROFAST_SEED` is the seed
-//! of the first (1).
+//! `EROFAST_STACKS` sets the number of images (default 0), `EROFAST_SEED` the seed of the first
+//! (default 1).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const TAR: &str = "application/vnd.oci.image.layer.v1.tar";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The generated times are before it, and containerd's clock is not.
+/// Generated times are before this moment, times from containerd's clock after it.
 const GENERATED_BEFORE: i64 = 1_750_000_000;
 
 fn variable(name: &str, otherwise: u64) -> u64 {
@@ -28,7 +28,7 @@ fn variable(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// The reason why nothing can be compared here.
+/// The reason why nothing can be compared on this machine.
 fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".into());
@@ -53,7 +53,7 @@ fn missing() -> Option<String> {
     (!kernel.contains("\toverlay\n")).then(|| "no overlayfs here".into())
 }
 
-/// containerd with directories of its own.
+/// A containerd with its own directories.
 struct Containerd {
     place: PathBuf,
     process: Child,
@@ -111,7 +111,7 @@ impl Containerd {
         }
     }
 
-    /// Unpacks images that lie in a folder in the layout of OCI.
+    /// Unpacks images from a folder in the OCI layout.
     fn import(&self, layout: &Path) {
         let archive = layout.with_extension("tar");
         let tar = Command::new("tar")
@@ -167,7 +167,7 @@ impl Layout {
     }
 }
 
-/// Lines of a tree without what an image format or the time of unpacking decides.
+/// The lines of a tree, without those that the image format or the time of unpacking determines.
 fn comparable(mut shown: compare::Shown, others: &compare::Shown) -> compare::Shown {
     let time = |lines: &[String]| {
         let time = lines[0].rsplit(' ').next().unwrap_or_default().to_owned();
@@ -200,7 +200,7 @@ fn comparable(mut shown: compare::Shown, others: &compare::Shown) -> compare::Sh
     shown
 }
 
-/// Pushes an image to both.
+/// Pushes an image to the registry and adds it to the layout.
 fn put(registry: &Repository, layout: &mut Layout, name: &str, layers: &[Layer]) {
     let diff_ids: Vec<_> = layers.iter().map(|layer| digest(&layer.0)).collect();
     let architecture = match std::env::consts::ARCH {

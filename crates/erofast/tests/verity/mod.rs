@@ -1,8 +1,8 @@
 //! Images with a dm-verity tree: every command reads only verified bytes, and a flipped bit affects
-//! what depends on its block and nothing else.
+//! only what depends on its block.
 //!
-//! The trees are made here, in veritysetup's format; crates/dm-verity/tests compares the two. One
-//! test mounts: it needs root or fusermount3, and /dev/fuse.
+//! The tests create the trees in veritysetup's format; crates/dm-verity/tests compares the two. One
+//! test mounts, which needs root or fusermount3, and /dev/fuse.
 
 mod signed;
 
@@ -18,7 +18,7 @@ use erofs_engine::{Engine, EngineOptions, Offset, VerityOptions};
 struct Verified {
     _directory: tempfile::TempDir,
     image: PathBuf,
-    /// The file of the tree, if it is not after the image.
+    /// The file of the tree, unless it follows the image.
     beside: Option<PathBuf>,
     root: String,
     data: Vec<u8>,
@@ -64,7 +64,7 @@ impl Verified {
         self.data.len().next_multiple_of(4096) as u64
     }
 
-    /// Writes data and tree with one bit flipped; `at` counts through the data and then the tree.
+    /// Writes data and tree with one bit flipped; `at` counts bytes of the data, then of the tree.
     fn flip(&self, at: usize, bit: u32) {
         let (mut data, mut area) = (self.data.clone(), self.area.clone());
         match at.checked_sub(data.len()) {
@@ -164,7 +164,7 @@ fn each_of_200_flipped_bits_is_found_by_check() {
     let length = verified.data.len() + verified.area.len();
     for n in 0..200 {
         let at = n * length / 200;
-        // Within the superblock: the UUID, and what follows it up to the first hash block.
+        // Within the superblock: the UUID, and everything after it up to the first hash block.
         let in_area = at.saturating_sub(verified.data.len());
         if at >= verified.data.len()
             && ((16..32).contains(&in_area) || (512..1024).contains(&in_area))
@@ -192,7 +192,7 @@ fn a_flipped_bit_costs_what_depends_on_its_block_and_nothing_else() {
         };
         let found = verify::differences(&engine, &expected, &[]);
         let paths = expected.len();
-        // Anything but an error that names the block would be a wrong byte.
+        // Any other result than an error that names the block would be a wrong byte.
         let named = format!("data block {block} (at byte {})", block * 4096);
         let wrong: Vec<_> = found
             .iter()
@@ -221,7 +221,7 @@ fn every_command_verifies() {
     let out = target.path().join("out");
     let extracted = verified.run("extract", &[out.to_str().unwrap()]);
     assert!(extracted.status.success(), "{}", text(&extracted.stderr));
-    // The root directory's block: nothing works, and every command says why.
+    // Breaks the root directory's block: nothing works, and every command says why.
     verified.flip(1024 + 5, 0);
     for (command, rest) in [
         ("ls", &["/"][..]),
@@ -353,7 +353,7 @@ fn a_mount_answers_eio_for_the_file_of_the_block_and_serves_the_others() {
     }
     let image = fixture("lz4-full-index-64k");
     let verified = Verified::new(&image.path, &Recipe::new("sha256", 4096, b"salt"), true);
-    // The first stored byte of the biggest file.
+    // Breaks the first stored byte of the biggest file.
     let expected = manifest::read(&image.manifest);
     let plain = Engine::open(&image.path, &EngineOptions::default()).unwrap();
     let size = |path: &[u8]| match plain.resolve(path, false).unwrap() {

@@ -7,7 +7,7 @@ use super::{Verified, fixture, text};
 use crate::common::erofast;
 use crate::writer::Recipe;
 
-/// A signature of `root` by a new certificate in `folder`; none without OpenSSL.
+/// Signs `root` with a new certificate in `folder`; `None` without OpenSSL.
 fn sign(folder: &Path, name: &str, key: &[&str], root: &str) -> Option<PathBuf> {
     let file = |extension| folder.join(name).with_extension(extension);
     let (key_file, certificate, text) = (file("key"), file("crt"), file("txt"));

@@ -2,7 +2,7 @@
 use erofs_codecs::Codec;
 use sys::microlzma::{self, EncoderParameters};
 
-/// A small generator with a fixed sequence (xorshift64), so that every run sees the same bytes.
+/// A generator with a fixed sequence (xorshift64), so that every run uses the same bytes.
 #[derive(Clone, Debug)]
 pub struct Course(u64);
 
@@ -23,7 +23,7 @@ impl Course {
     }
 }
 
-/// Bytes that compress like a program: repeated words, numbers, runs, some noise.
+/// Creates bytes that compress like a program: repeated words, numbers, runs, some noise.
 pub fn sample(length: usize, seed: u64) -> Vec<u8> {
     let mut course = Course::new(seed);
     let mut bytes = Vec::with_capacity(length + 64);
@@ -47,7 +47,7 @@ fn word(index: usize) -> String {
     )
 }
 
-/// `plain` encoded as one stream of `codec`.
+/// Encodes `plain` as one stream of `codec`.
 pub fn encode(codec: Codec, plain: &[u8]) -> Vec<u8> {
     match codec {
         Codec::Lz4 => encode_lz4(plain),
@@ -99,7 +99,7 @@ pub fn encode_zstd(plain: &[u8], window_log: u32) -> Vec<u8> {
     frame
 }
 
-/// `stream`, preceded by enough zeros to fill its last block.
+/// Puts enough zeros before `stream` to fill its last block.
 pub fn pad(stream: &[u8], block_size: usize) -> Vec<u8> {
     let zeros = stream.len().next_multiple_of(block_size) - stream.len();
     let mut padded = vec![0; zeros];

@@ -8,8 +8,9 @@ use erofs_format::{Inode, Nid};
 use crate::Error;
 use crate::cache::{Hit, ReadCache};
 
-/// Inodes kept decoded. The kernel requests the attributes of each once, and then reads by number:
-/// this many files may be read alternately without decoding their inodes again.
+/// Maximum number of inodes kept decoded. The kernel requests the attributes of each inode once,
+/// and then reads by number: this many files can be read alternately without decoding their inodes
+/// again.
 const INODES_KEPT: u64 = 1024;
 
 /// Recently read inodes.
@@ -21,7 +22,7 @@ impl Inodes {
         Self(ReadCache::new(INODES_KEPT, 1))
     }
 
-    /// The inode `nid`, which is read if it is not cached.
+    /// The inode `nid`, read if it is not cached.
     pub(crate) fn get(
         &self,
         nid: Nid,
@@ -64,7 +65,7 @@ impl Inodes {
     }
 }
 
-/// An inode, for the duration of one request. Dereferences to it.
+/// An inode, borrowed for the duration of one request.
 #[derive(Debug)]
 pub struct BorrowedInode(Lender);
 

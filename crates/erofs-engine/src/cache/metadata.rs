@@ -8,7 +8,7 @@ use crate::cache::windows::Windows;
 
 /// Bytes of one cached block of metadata.
 const BLOCK: u64 = 4096;
-/// Longer reads bypass the cache: they are content, not structures.
+/// Maximum length of a cached read; longer reads are content, not structures.
 const LONGEST: usize = 2 * BLOCK as usize;
 /// Bytes cached in total.
 const CAPACITY: u64 = 1 << 20;
@@ -20,7 +20,7 @@ const LEAST: u64 = 64 << 10;
 pub(crate) struct MetadataCache(Windows<u64>);
 
 impl MetadataCache {
-    /// For one of `count` images.
+    /// Creates the cache for one of `count` images.
     pub(crate) fn of_images(count: usize) -> Self {
         let share = CAPACITY / count.max(1) as u64;
         Self(Windows::new(share.max(LEAST), BLOCK))

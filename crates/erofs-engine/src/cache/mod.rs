@@ -1,14 +1,14 @@
 //! A cache whose hits take no lock and write nothing that other threads read.
 //!
 //! A table of fixed size, divided into sets of eight slots; the hash of a key selects its set, as
-//! in a CPU's cache. A hit loads one slot. The entry that it keeps alive meanwhile is noted in a
-//! place of the thread's own (arc-swap), not in a counter in the entry. Threads that change the
-//! table take turns.
+//! in a CPU's cache. A hit loads one slot. While a hit keeps its entry alive, arc-swap records that
+//! in memory of the thread, not in a counter in the entry. Threads that change the table take
+//! turns.
 //!
 //! Old entries are evicted by a second-chance scheme: a hit marks its entry, unless it is already
-//! marked. The search for room takes the first unmarked entry of the queue, or the last within a
-//! bound; marked entries lose the mark and move to the end. So entries that every thread reads are
-//! hardly ever written, and a change of the table keeps other threads waiting for some
+//! marked. The search for room takes the first unmarked entry of the queue, or the last one within
+//! a bound; marked entries lose the mark and move to the end. Therefore entries that every thread
+//! reads are rarely written, and a change to the table delays other threads by only a few
 //! microseconds.
 
 pub(crate) mod inodes;
@@ -26,19 +26,19 @@ use arc_swap::{ArcSwapOption, Guard};
 
 use crate::sync::{PiMutex, lock};
 
-/// Slots of a set.
+/// Number of slots in a set.
 const WAYS: usize = 8;
-/// Most slots of a table, 16 bytes each.
+/// Maximum number of slots in a table, 16 bytes each.
 const MOST_SLOTS: u64 = 1 << 16;
 
-/// Marked entries that are passed over before one of them is evicted. If all entries of a large
-/// table are in use, a search for an unmarked one would take milliseconds.
+/// Maximum number of marked entries passed over before one of them is evicted. If all entries of a
+/// large table were marked, a search for an unmarked one would take milliseconds.
 const MOST_PASSED: usize = 64;
-/// Entries evicted before other threads get their turn: one large value replaces thousands of small
-/// ones.
+/// Number of entries evicted before other threads get their turn: one large value replaces
+/// thousands of small ones.
 const MOST_IN_A_ROW: usize = 32;
 
-/// Values up to a total weight.
+/// Cached values up to a total weight.
 #[derive(Debug)]
 pub(crate) struct ReadCache<K, V> {
     /// Sets, one after another. Changed only by the holder of `room`.
@@ -70,7 +70,7 @@ pub(crate) struct Entry<K, V> {
     key: K,
     value: V,
     weight: u64,
-    /// Atomic. Read since the search last passed it.
+    /// Atomic. Set if the entry was read since the search last passed it.
     marked: AtomicBool,
 }
 
@@ -82,8 +82,8 @@ impl<K, V> Deref for Entry<K, V> {
     }
 }
 
-/// A hit, which keeps the value alive. Hold it only for the duration of a request; a thread has
-/// room for eight at once before they count in the entry.
+/// A hit, which keeps the value alive. Hold it only for the duration of a request: beyond eight
+/// hits at the same time, a thread has to count them in the entries.
 #[derive(Debug)]
 pub(crate) struct Hit<K, V>(Guard<Option<Arc<Entry<K, V>>>>);
 
@@ -116,8 +116,8 @@ impl<K, V> Deref for Hit<K, V> {
 pub(crate) type Evicted<K, V> = Vec<Arc<Entry<K, V>>>;
 
 impl<K: Hash + Eq, V> ReadCache<K, V> {
-    /// Creates a cache; `usual` is the weight of a typical value: the table has a slot for each
-    /// that fits.
+    /// Creates a cache whose table has a slot for each value of weight `usual` that fits into
+    /// `capacity`.
     pub(crate) fn new(capacity: u64, usual: u64) -> Self {
         let slots = (capacity / usual.max(1)).clamp(2 * WAYS as u64, MOST_SLOTS);
         let slot = |_| Slot {
@@ -136,7 +136,7 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`, if cached.
     pub(crate) fn get(&self, key: &K) -> Option<Hit<K, V>> {
         let (set, tag) = self.set_of(key);
         let slots = self.slots[set].iter();
@@ -144,8 +144,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
         slots.find_map(|slot| Hit::of(slot.entry.load(), key))
     }
 
-    /// Caches `value` if its weight fits the capacity at all. Returns evicted entries, including an
-    /// older value of the same key.
+    /// Caches `value`, unless its weight exceeds the capacity. Returns evicted entries, including
+    /// an older value of the same key.
     pub(crate) fn put(&self, key: K, value: V, weight: u64) -> Evicted<K, V> {
         let mut gone = Vec::new();
         if weight > self.capacity {
@@ -226,8 +226,8 @@ impl<K: Hash + Eq, V> ReadCache<K, V> {
     }
 }
 
-/// Selects a slot for a new entry: that of an old entry with its key, a free one, or one whose
-/// entry is unmarked; the others of the set lose their marks.
+/// Selects a slot for a new entry: one with an old entry of the same key, a free one, or one whose
+/// entry is unmarked. Other entries of the set lose their marks.
 fn slot_for<K: Eq, V>(set: &[Slot<K, V>], tag: u32, key: &K) -> usize {
     let same = set.iter().position(|slot| slot.holds(tag, key));
     let is_free = |slot: &Slot<K, V>| slot.tag.load(Ordering::Relaxed) == 0;
@@ -245,7 +245,7 @@ impl<K, V> Slot<K, V> {
         self.tag.load(Ordering::Relaxed) == tag && self.entry.load().as_ref().is_some_and(same)
     }
 
-    /// Whether it has an unmarked entry. Clears the mark.
+    /// Whether the slot has an unmarked entry. Clears the mark.
     fn spare(&self) -> bool {
         let entry = self.entry.load();
         let marked = |entry: &Arc<Entry<K, V>>| entry.marked.swap(false, Ordering::Relaxed);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(*hit, "one");
     }
 
-    /// A thread that waits for the table waits that long.
+    /// The search must be short: a thread that needs the table waits for it.
     #[test]
     fn room_is_found_among_entries_that_are_all_read_without_a_look_at_all() {
         let cache = ReadCache::new(10_000, 1);

@@ -13,7 +13,7 @@ use crate::cache::ReadCache;
 pub(crate) struct Windows<K>(ReadCache<K, Box<[u8]>>);
 
 impl<K: Eq + Hash> Windows<K> {
-    /// Holds at most `capacity` bytes, in windows of typically `usual` bytes.
+    /// Creates a cache of at most `capacity` bytes, in windows of typically `usual` bytes.
     pub(crate) fn new(capacity: u64, usual: u64) -> Self {
         Self(ReadCache::new(capacity, usual))
     }
@@ -47,7 +47,7 @@ impl<K: Eq + Hash> Windows<K> {
     }
 }
 
-/// Copies from byte `from` of `window` on; an error if that is nothing.
+/// Copies from byte `from` of `window` on; fails if nothing is left there.
 fn copy_from(window: &[u8], from: u64, out: &mut [u8]) -> io::Result<usize> {
     let rest = usize::try_from(from)
         .ok()

@@ -9,11 +9,11 @@ use crate::request::budget::Request;
 
 /// First bytes of the superblock, little-endian 0xE0F5E1E2 (`EROFS_SUPER_MAGIC_V1`).
 const MAGIC: [u8; 4] = 0xE0F5_E1E2_u32.to_le_bytes();
-/// Where the superblock is in an image (`EROFS_SUPER_OFFSET`).
+/// Offset of the superblock in an image (`EROFS_SUPER_OFFSET`).
 const SUPERBLOCK: u64 = 1024;
 /// Images begin at multiples of a sector, even within a partition or an archive.
 const STEP: u64 = 512;
-/// Bytes that are searched. For an image beyond them the user must give the offset.
+/// Maximum number of bytes searched. For an image beyond them, the user must specify the offset.
 const LIMIT: u64 = 256 << 20;
 /// Bytes searched per read; a multiple of `STEP`.
 const WINDOW: u64 = 1 << 20;
@@ -57,7 +57,7 @@ pub(crate) fn not_found(size: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A device, starting where an image may begin.
+/// A device, seen from an offset at which an image may begin.
 #[derive(Debug)]
 struct Candidate<'a> {
     within: Bound<'a, Device>,

@@ -24,13 +24,13 @@ use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// How often a read may be interrupted. The reading threads have their signals blocked or end after
-/// a few; but a filesystem below could answer EINTR forever.
+/// How often a read may be interrupted. Reading threads block their signals, or end after a few;
+/// but a filesystem below could return EINTR forever.
 const INTERRUPTED: u32 = 100;
 
 /// A file or block device that holds an image, or one of its extra devices.
 ///
-/// Read by pread and never mapped: a file cut short under a mapping would kill the process.
+/// Read by pread and never mapped: if a mapped file were truncated, the process would be killed.
 #[derive(Debug)]
 pub(crate) struct Device {
     storage: Storage,
@@ -39,15 +39,15 @@ pub(crate) struct Device {
     base: u64,
     /// Bytes from `base` to the end of the file, at the time it was opened.
     size: u64,
-    /// Its version when it was opened.
+    /// The file's version when it was opened.
     version: Option<Version>,
-    /// Set once at start: its version when an earlier process opened it.
+    /// Set once at start. The file's version when an earlier process opened it.
     first_version: OnceLock<Version>,
     /// Cleared if the filesystem below does not support RWF_NOWAIT.
     nowait: AtomicBool,
 }
 
-/// The place of stored bytes.
+/// Where stored bytes are read from.
 #[derive(Debug, Clone)]
 enum Storage {
     Local(Arc<File>),
@@ -57,13 +57,13 @@ enum Storage {
 /// Opens a file for reading.
 pub type OpenFile<'o> = &'o dyn Fn(&Path) -> io::Result<File>;
 
-/// Opens a file for reading, without waiting for the writer of a FIFO.
+/// Opens a file for reading, without waiting for a FIFO's writer.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Reads at most `limit` bytes of a regular file. Any other kind of file could block.
+/// Reads at most `limit` bytes of a regular file. Other kinds of files could block.
 pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     if !file.metadata()?.is_file() {
@@ -71,13 +71,13 @@ pub(crate) fn read_small_file(path: &Path, limit: u64, open: OpenFile<'_>) -> io
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let mut bytes = vec![0; file.metadata()?.len().min(limit) as usize];
-    // Successive servers share the file, and so its position.
+    // Successive servers share the file's position, so it is not used.
     FileExt::read_exact_at(&file, &mut bytes, 0)?;
     Ok(bytes)
 }
 
 impl Device {
-    /// This file, starting at `base`.
+    /// The same file, starting at `base`.
     pub(crate) fn with_base(&self, base: u64) -> io::Result<Self> {
         let end = self.base.saturating_add(self.size);
         let device = Self::new(self.storage.clone(), &self.path, base, end)?;
@@ -108,7 +108,7 @@ impl Device {
         })
     }
 
-    /// The remote file, if it is at a URL.
+    /// The remote file, if the device is at a URL.
     pub(crate) fn remote(&self) -> Option<&Arc<RemoteFile>> {
         match &self.storage {
             Storage::Local(_) => None,
@@ -116,7 +116,8 @@ impl Device {
         }
     }
 
-    /// Why nothing of a file at a URL is kept in the cache, on one line that names the file.
+    /// If nothing of a file at a URL is kept in the cache: one line with the file's name and the
+    /// reason.
     pub(crate) fn not_kept(&self) -> Option<String> {
         let why = self.remote()?.not_kept()?;
         Some(format!(
@@ -125,7 +126,8 @@ impl Device {
         ))
     }
 
-    /// Says that a file at a URL is used from the cache, and why, on one line that names it.
+    /// If a file at a URL is used from the cache because its server did not answer: one line with
+    /// the file's name and the reason.
     pub(crate) fn offline(&self) -> Option<String> {
         let why = self.remote()?.offline()?;
         Some(format!("{}: {why}", self.name()))
@@ -138,20 +140,20 @@ impl Device {
         layers.iter().map(|layer| layer.url().into()).collect()
     }
 
-    /// Whether it is the image that a tag or a digest in a registry names, and not one of its
+    /// Whether the device is the image that a registry's tag or digest names, and not one of its
     /// layers.
     pub(crate) fn is_image_of_registry(&self) -> bool {
         remote::is_image_of_registry(&self.path)
     }
 
-    /// Compares it with what another process opened before this one, from now on.
+    /// Compares the file, from now on, with the version that an earlier process opened.
     pub(crate) fn was_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         if let Some(version) = versions(&self.path) {
             let _ = self.first_version.set(version);
         }
     }
 
-    /// The difference from the file as it was opened, as far as the system knows.
+    /// How the file differs from its state when it was opened, as far as the system knows.
     pub(crate) fn change(&self) -> Option<Change> {
         let Storage::Local(file) = &self.storage else {
             return None;
@@ -160,7 +162,7 @@ impl Device {
         then.change(Version::of(file)?, &self.name())
     }
 
-    /// URLs of the extra devices listed in the image's manifest in a registry.
+    /// URLs of the extra devices that the image's manifest in a registry lists.
     pub(crate) fn extra_devices(&self) -> Vec<PathBuf> {
         let devices = self.remote().map_or(&[][..], |file| file.devices());
         devices.iter().map(|device| device.url().into()).collect()
@@ -171,7 +173,7 @@ impl Device {
         remote::shown(&self.path)
     }
 
-    /// Starts fetching bytes of a file at a URL, in this order, without waiting. Only a hint.
+    /// Starts fetching bytes of a file at a URL in this order, without waiting. Only a hint.
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         if let Some(file) = self.remote() {
             let at = |position: u64| self.base.saturating_add(position);
@@ -180,7 +182,7 @@ impl Device {
         }
     }
 
-    /// Makes the cache forget a file at a URL that is not an image. Only a hint.
+    /// Makes the cache drop a file at a URL that is not an image. Only a hint.
     pub(crate) fn discard(&self) {
         let _ = self.remote().map(|file| file.discard());
     }
@@ -233,7 +235,7 @@ impl Device {
             let what = "neither a regular file nor a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // The length of a block device is the position of its end; its inode does not have it.
+        // The length of a block device is the position of its end; its inode does not record it.
         let position = file.stream_position()?;
         let end = file.seek(SeekFrom::End(0))?;
         // A file that the caller opened shares its position with us.
@@ -241,8 +243,8 @@ impl Device {
         Self::new(Storage::Local(Arc::new(file)), path, base, end)
     }
 
-    /// Fills `buf` from `offset`. If the bytes are not cached, the kernel is advised of all of them
-    /// before this thread starts to wait for the first.
+    /// Fills `buf` from `offset`. If the bytes are not cached, the kernel is advised of the whole
+    /// range before this thread starts to wait for its beginning.
     pub(crate) fn fetch(
         &self,
         request: &Request<'_>,
@@ -258,7 +260,7 @@ impl Device {
         }
         let offset = offset + done as u64;
         let ahead = std::num::NonZeroU64::new((buf.len() - done) as u64);
-        // Only a hint: if it is refused, the read below still works.
+        // Only a hint: if the kernel refuses it, the read below still works.
         let _ = rustix::fs::fadvise(file, self.base + offset, ahead, Advice::WillNeed);
         self.read(request, &mut buf[done..], offset)
     }
@@ -311,7 +313,7 @@ impl Device {
         }
     }
 
-    /// Its size in bytes.
+    /// Size of the image in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -334,8 +336,8 @@ impl HashDevice for Bound<'_, Device> {
     }
 }
 
-/// Fills `buf` from byte `offset` of a file by calling `read`. There may be any filesystem below:
-/// some answer in vain forever.
+/// Fills `buf` from byte `offset` of a file by calling `read`. The file may be on any filesystem,
+/// and some return no bytes forever.
 fn read_whole(
     mut offset: u64,
     mut buf: &mut [u8],
@@ -359,7 +361,7 @@ fn read_whole(
                     return Err(io::Error::other(what));
                 }
             }
-            // Not the error for bytes that are still arriving from a network.
+            // The caller must not mistake this for bytes that are still arriving from a network.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(error.to_string()));
             }

@@ -8,7 +8,7 @@ use crate::device::{OpenFile, read_small_file};
 use crate::options::VerityOptions;
 use crate::remote;
 
-/// A signature that has not been parsed yet, and the certificates that may have made it.
+/// A signature not yet parsed, and the certificates it may be from.
 #[derive(Debug)]
 pub(crate) struct RootHashSignature {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl RootHashSignature {
                 None => Ok(None),
             };
         };
-        // One byte more than a signature may have: a longer one is rejected.
+        // One byte beyond the maximum: a longer signature is rejected.
         let bytes = read_small_file(path, MAX_SIGNATURE as u64 + 1, open);
         let bytes = bytes.map_err(|error| {
             let hint = match options.auto {

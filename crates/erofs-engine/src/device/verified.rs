@@ -19,23 +19,24 @@ use crate::remote;
 use crate::request::budget::Request;
 use crate::request::missing::Missing;
 
-/// Bytes verified at once by [`StoredDevice::scan`].
+/// Bytes verified per step of [`StoredDevice::scan`].
 const SCAN: u64 = 1 << 20;
 
 /// Bytes covering a tree's superblock and its first block.
 const TOP: u64 = 2 * MAX_BLOCK_SIZE as u64;
 
-/// A device, and its hash tree if there is one. All stored bytes of an image come through here.
+/// A device, and its hash tree if there is one. All stored bytes of an image are read through this
+/// type.
 #[derive(Debug)]
 pub(crate) struct StoredDevice {
     device: Arc<Device>,
     verified: Option<Verified>,
     root: Option<RootHash>,
-    /// Its metadata cache.
+    /// The device's metadata cache.
     pub(crate) metadata: MetadataCache,
 }
 
-/// A hash tree and where it is read from.
+/// A hash tree, and the device that holds it.
 #[derive(Debug)]
 struct Verified {
     tree: Tree,
@@ -125,8 +126,8 @@ impl HashArea {
 }
 
 impl StoredDevice {
-    /// The devices of an image, the first of them verified if there is a hash area for it. `images`
-    /// is the number of images that the caches are for.
+    /// Creates the devices of an image, of which a hash area verifies the first. `images` is the
+    /// number of images that share the caches' memory.
     pub(crate) fn all(
         name: &Arc<str>,
         devices: Vec<Arc<Device>>,
@@ -170,7 +171,7 @@ impl StoredDevice {
         }
     }
 
-    /// Waits until these bytes and their hashes are cached, or notes that they are missing.
+    /// Waits until these bytes and their hashes are cached, or records that they are missing.
     pub(crate) fn need(&self, request: &Request<'_>, ranges: &[Range<u64>]) -> io::Result<()> {
         let mut missing = Missing::default();
         self.device.add_missing(ranges, &mut missing);
@@ -189,7 +190,7 @@ impl StoredDevice {
         self.device.prefetch(ranges);
     }
 
-    /// Whether it is the image that a tag or a digest in a registry names.
+    /// Whether the device is the image that a tag or a digest in a registry names.
     pub(crate) fn is_image_of_registry(&self) -> bool {
         self.device.is_image_of_registry()
     }
@@ -200,7 +201,7 @@ impl StoredDevice {
             .filter_map(|device| Some((device.name(), device.remote()?)))
     }
 
-    /// The differences of its files from what was opened.
+    /// How the device's files differ from those that were opened.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change> {
         self.files().filter_map(|device| device.change())
     }
@@ -237,7 +238,7 @@ impl StoredDevice {
     }
 
     /// Reads whole blocks into `buf` and verifies them there: the verified bytes are the ones
-    /// decoded, even if the file changes meanwhile. Of the first and last block only a part may be
+    /// decoded, even if the file changes meanwhile. Only a part of the first and last block may be
     /// wanted.
     fn verify(
         &self,
@@ -280,7 +281,7 @@ impl StoredDevice {
 }
 
 impl StoredDevice {
-    /// Bytes that a web server sent wrong once may be right the next time.
+    /// Bytes that a web server sent wrong once may be right the next time, so they are forgotten.
     fn mismatch(
         &self,
         tree: &Tree,

@@ -1,7 +1,7 @@
-//! Whether a file has changed since it was opened.
+//! Detects whether a file has changed since it was opened.
 //!
 //! An image that is overwritten under its mount causes errors that look like damage. The file's
-//! metadata distinguishes such a change from damage, and costs nothing until there is a fault.
+//! metadata distinguishes such a change from damage, and is read only after a fault.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -12,25 +12,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Version {
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time in seconds and nanoseconds.
     modified: (i64, i64),
-    /// Like `modified`.
+    /// Time of the last status change, like `modified`.
     status_changed: (i64, i64),
 }
 
-/// A file of an image that is no longer as it was when it was opened.
+/// A file of an image that differs from its state when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The file and the evidence, on one line.
     pub line: String,
-    /// Its bytes were certainly written to. If false, that is only possible: only its ctime
-    /// differs, which a new name, owner or mode changes as well.
+    /// Whether its bytes were certainly written. If false, only its ctime differs, which a new
+    /// name, owner or mode changes as well.
     pub is_certain: bool,
 }
 
 impl Version {
-    /// `None` if the system does not know when the bytes change: the times of a block device belong
-    /// to its node.
+    /// The version of a file; `None` if the system does not record changes of its bytes: the times
+    /// of a block device are those of its node.
     pub fn of(file: &File) -> Option<Self> {
         let metadata = file.metadata().ok().filter(Metadata::is_file)?;
         Some(Self {

@@ -11,24 +11,24 @@ use erofs_format::{DataLayout, Nid, ReadAt};
 use crate::cache::windows::Windows;
 use crate::read::FileReader;
 
-/// Bytes decoded at once.
+/// Bytes decoded per window.
 const WINDOW: u64 = 128 << 10;
-/// Bytes read at once from an uncompressed directory.
+/// Bytes read per window of an uncompressed directory.
 const PLAIN_WINDOW: u64 = 16 << 10;
 /// Total bytes of cached windows.
 const CAPACITY: u64 = 1 << 20;
-/// Bytes for each of many images: a lookup may read one directory in each of them.
+/// Bytes for each of many images, since a lookup may read one directory in each.
 const OF_EACH: u64 = 32 << 10;
 
 /// Bytes in a typical window: most directories are small.
 const USUAL: u64 = 4096;
 
-/// By inode and window number.
+/// A cache of windows, by inode and window number.
 #[derive(Debug)]
 pub(crate) struct DirectoryCache(Windows<(Nid, u64)>);
 
 impl DirectoryCache {
-    /// For `count` images.
+    /// Creates the cache for `count` images.
     pub(crate) fn of_images(count: usize) -> Self {
         let capacity = CAPACITY.max(count as u64 * OF_EACH);
         Self(Windows::new(capacity, USUAL))
@@ -54,7 +54,7 @@ impl Directory<'_> {
         windows.copy(&self.content, key, bytes, offset, buf)
     }
 
-    /// Whether all of it is stored after its inode, which is cached.
+    /// Whether the whole directory is stored after its inode, which is cached.
     fn is_inline(&self) -> bool {
         let block = self.content.path.block_size;
         self.content.inode.layout() == DataLayout::FlatInline && self.size() < block
@@ -71,7 +71,7 @@ impl ReadAt for Directory<'_> {
         while done < buf.len() {
             match self.copy(&mut buf[done..], offset + done as u64) {
                 Ok(count) => done += count,
-                // The broken block may be another one of the window.
+                // Another block of the window may be the broken one.
                 Err(_) => {
                     return self
                         .content

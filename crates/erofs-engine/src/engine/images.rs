@@ -24,7 +24,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Reads the structures that say where the files of each image are.
+    /// Reads the structures that locate the files of each image.
     ///
     /// # Errors
     /// One line that names the image.
@@ -74,7 +74,7 @@ impl Images {
         self.numbers
     }
 
-    /// The root directories.
+    /// The root directories of all images.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Nid> {
         let roots = self.paths.iter().enumerate();
         roots.filter_map(|(number, path)| {
@@ -88,13 +88,13 @@ impl Images {
         self.paths.iter().flat_map(|path| &path.devices)
     }
 
-    /// Notices for the user about them.
+    /// Notices for the user about these files.
     pub(crate) fn notices(&self) -> impl Iterator<Item = String> {
         self.notices.iter().cloned()
     }
 }
 
-/// The place in the tree for which an image is read.
+/// An image's position in the tree, while it is read.
 struct Place<'a> {
     above: &'a [DataPath],
     /// The number of all images.
@@ -162,7 +162,7 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// The contexts of an upper image with the same settings, if there is one.
+    /// The contexts of an upper image with the same settings, or new ones.
     fn contexts(&self, settings: Settings) -> Arc<ContextPool> {
         let mut above = self.above.iter().map(|path| &path.contexts);
         match above.find(|contexts| contexts.settings() == &settings) {

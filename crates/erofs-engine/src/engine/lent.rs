@@ -1,10 +1,10 @@
-//! Attributes that directories have from the images below.
+//! Attributes that directories take from the images below.
 //!
-//! An archive may name a file and not its directory, or the directory after the file. A runtime
-//! that unpacks it makes the directory for the file, and gives it the attributes of the directory
-//! at the same path in the next layer below that has this path. It looks at each layer alone: what
-//! layers hide from each other does not matter, and symbolic links lead to where they lead within
-//! their layer. (Fact: `mkparent` in the package `archive` of containerd 1.6 and 2.1.)
+//! An archive may name a file but not its directory, or the directory after the file. A runtime
+//! that unpacks it creates the directory for the file, and gives it the attributes of the directory
+//! at the same path in the next layer below that has this path. The runtime looks at each layer by
+//! itself: entries that layers hide from each other still count, and symbolic links are resolved
+//! within their layer. (Fact: `mkparent` in the package `archive` of containerd 1.6 and 2.1.)
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ use crate::Error;
 use crate::layers::overlay::{self, Lent};
 use crate::request::budget::Request;
 
-/// The most symbolic links in one path, as in containerd.
+/// Maximum number of symbolic links in one path, as in containerd.
 const MOST_LINKS: usize = 255;
 
-/// The mode bit of directories whose group is that of what is made in them.
+/// The set-group-ID bit: entries created in such a directory inherit its group.
 const SET_GROUP: u16 = 0o2000;
 
-/// A directory, and the path that it has without symbolic links.
+/// A directory, and its path with symbolic links resolved.
 type Place = (Arc<Inode>, Vec<u8>);
 
-/// What one image has at a path.
+/// The entry that one image has at a path.
 enum AtPath {
     Nothing,
-    /// Something that ends the search.
+    /// An entry that ends the search.
     Other,
     Directory(Place),
 }
 
 impl Engine {
-    /// Gives a directory the mode, owner and time that it has from below.
+    /// Sets the mode, owner and time that a directory takes from below.
     pub(super) fn lend(&self, request: &Request<'_>, inode: &mut Inode) -> Result<(), Error> {
         if self.merged.is_none() || self.lent(request, inode)? != Lent::All {
             return Ok(());
@@ -52,7 +52,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The first of these directories that has its own mode, owner and time, or else the last.
+    /// The first of these directories that has its own mode, owner and time, or else the last
+    /// directory.
     fn stated(
         &self,
         request: &Request<'_>,
@@ -66,9 +67,9 @@ impl Engine {
         Ok(lenders.last().cloned())
     }
 
-    /// The group of a directory that a runtime has made with no other to copy from, if it is that
-    /// of the directory above, as by mkdir(2). If that one has an entry of its own, the rewritten
-    /// archive states the group.
+    /// The group of a directory that a runtime created without one to copy from: that of the
+    /// directory above if mkdir(2) would inherit it. If the directory above has an entry of its
+    /// own, the rewritten archive states the group.
     fn group_of_above(&self, request: &Request<'_>, made: Nid) -> Result<Option<u32>, Error> {
         let made = self.read_own_inode(request, made)?;
         let mark = self.stored_xattr(request, &made, overlay::IMPLIED)?;
@@ -86,7 +87,7 @@ impl Engine {
         Ok(has_group.map(|stated| stated.gid))
     }
 
-    /// The directories below from which one in a tree of several images has attributes.
+    /// The directories below from which a directory in a tree of several images takes attributes.
     pub(super) fn lenders(
         &self,
         request: &Request<'_>,
@@ -115,8 +116,8 @@ impl Engine {
         Ok(Lent::by_mark(mark.as_deref()))
     }
 
-    /// Finds the directories from which one of an image has attributes. Without its path that is
-    /// found, too.
+    /// Finds the directories from which a directory of an image takes attributes. If its path is
+    /// not given, finds that too.
     pub(super) fn find_lenders(
         &self,
         request: &Request<'_>,

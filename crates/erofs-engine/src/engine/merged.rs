@@ -1,8 +1,8 @@
-//! Directories in a tree of several images: looking up names in one image after the other.
+//! Directories in a tree of several images: looks up names in one image after the other.
 //!
 //! The rules are in `layers/`. A directory is found by its number, which is that of its topmost
-//! part. One that is no longer kept, or that an earlier server told the kernel about, is found
-//! again by its path, following `..`.
+//! part. If a directory is no longer cached, or was announced to the kernel by an earlier server,
+//! its path is found by following `..`.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -20,28 +20,28 @@ use crate::request::RequestKey;
 use crate::request::budget::Request;
 use crate::{EachItem, Error, FileFault};
 
-/// The most nested directories that are followed: as many as in the longest path.
+/// Maximum depth of directories that are followed: that of the longest path.
 const DEPTH: usize = 2048;
 
-/// The most directories that are searched for one that its own path does not lead to.
+/// Maximum number of directories searched for one that its own path does not lead to.
 const MOST_SEARCHED: usize = 1 << 14;
 
-/// The number of entries that are read at once from one image's directory.
+/// Number of entries read at a time from one image's directory.
 const BATCH: usize = 64;
 
-/// The entry of a directory of the tree under a name.
+/// The entry that a directory of the tree has under a name.
 enum Child {
     Absent,
-    /// Not a directory.
+    /// Any inode but a directory.
     File(Nid),
     Directory(Arc<MergedDirectory>),
 }
 
-/// The marks of one image's directory about those below it.
+/// The marks on one image's directory that apply to the directories below it.
 #[derive(Default)]
 pub(super) struct Marks {
     hides: bool,
-    /// Their path from here, or from the root.
+    /// The path of those directories, from here or from the root.
     redirect: Option<(Vec<Vec<u8>>, bool)>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Marks {
 struct Found {
     /// The inode, with its marks if it is a directory.
     inode: Option<(Arc<Inode>, Option<Part>)>,
-    /// Whether it hides everything below.
+    /// Whether the entry hides everything below.
     hides: bool,
     /// The path to look up in the images below.
     path: Vec<Vec<u8>>,
@@ -58,14 +58,15 @@ struct Found {
 
 impl Engine {
     /// Merges several images into one tree. A registry's image with a single layer is also such a
-    /// tree if the layer was an archive: its whiteouts hide nothing, and no reader sees them.
+    /// tree if the layer was an archive: whiteouts in it hide nothing, but readers must not see
+    /// them.
     pub(super) fn merge(&mut self) -> Result<(), Error> {
         let is_one_image = self.image_count() == 1;
         if !is_one_image || self.images.top().devices[0].is_image_of_registry() {
             let request = self.waiting();
             let rewritten = self.find_rewritten(&request);
             drop(request);
-            // A fault of one image's root is its reader's.
+            // An error of the image's root is reported to its reader instead.
             let is_as_it_is = is_one_image && !matches!(rewritten.as_deref(), Ok([true]));
             if is_as_it_is {
                 return Ok(());
@@ -79,7 +80,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Which of the images were made of archives that were rewritten.
+    /// Determines which images were made from archives that were rewritten.
     fn find_rewritten(&self, request: &Request<'_>) -> Result<Box<[bool]>, Error> {
         let is_rewritten = |root| {
             let inode = self.read_own_inode(request, root)?;
@@ -92,7 +93,7 @@ impl Engine {
         self.roots().map(is_rewritten).collect()
     }
 
-    /// Whether an inode's image has marks by name.
+    /// Whether an inode's image may have whiteouts by name.
     fn has_marked_names(&self, nid: Nid) -> bool {
         let image = self.images.numbers().image(nid);
         !self.rewritten.get(image).copied().unwrap_or_default()
@@ -105,7 +106,7 @@ impl Engine {
             let (part, marks) = self.part(request, inode)?;
             let hides = marks.hides && part.has_tar_marks;
             parts.push(part);
-            // An attribute has no effect there, as in overlayfs.
+            // The attribute has no effect there, as in overlayfs.
             if hides {
                 break;
             }
@@ -143,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Finds the directory by its path in its image.
+    /// Finds a directory by its path in its image.
     fn find_directory(
         &self,
         request: &Request<'_>,
@@ -273,8 +274,8 @@ impl Engine {
         })
     }
 
-    /// The entry of a directory under a name: from the first image that has it or, for a directory,
-    /// from all images until one hides those below.
+    /// The entry of a directory under a name: from the first image that has the name or, for a
+    /// directory, from all images until one hides those below.
     fn child(
         &self,
         request: &Request<'_>,
@@ -287,7 +288,7 @@ impl Engine {
             below = rest;
             let found = match self.follow(request, first, &path) {
                 Err(error) if request.lacks() => {
-                    // Bytes missing for the other images are fetched together with it.
+                    // Bytes missing for the other images are fetched together with these.
                     lacking = Err(error);
                     continue;
                 }
@@ -329,7 +330,7 @@ impl Engine {
         Ok(Child::Directory(directory))
     }
 
-    /// Its content must be its own.
+    /// Checks that a file's content is its own, and returns it as an entry.
     fn file_child(&self, request: &Request<'_>, inode: &Inode) -> Result<Child, Error> {
         if inode.file_type() == FileType::Regular
             && self
@@ -397,7 +398,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// The entry of one image's directory under a name, and whether it hides what is below.
+    /// The entry of one image's directory under a name, and whether the entry hides those below.
     pub(super) fn part_entry(
         &self,
         request: &Request<'_>,
@@ -445,7 +446,7 @@ impl Engine {
                     .is_some())
     }
 
-    /// One image's directory as a part of the tree, and its marks about those below.
+    /// One image's directory as a part of the tree, and its marks for the directories below.
     pub(super) fn part(
         &self,
         request: &Request<'_>,
@@ -483,7 +484,7 @@ impl Engine {
         Ok((part, marks))
     }
 
-    /// Whether a directory has names that are whiteouts of a tar archive. They are next to each
+    /// Whether a directory has names that are whiteouts of a tar archive, which sort next to each
     /// other.
     fn has_tar_marks(&self, request: &Request<'_>, inode: &Inode) -> Result<bool, Error> {
         let is_lowest = self.images.numbers().image(inode.nid) + 1 == self.image_count();
@@ -495,7 +496,7 @@ impl Engine {
         let position = dir::seek(&content, block_size, overlay::TAR_PREFIX);
         let position = position.map_err(|error| self.error(inode.nid, error))?;
         let Some(position) = position else {
-            // Out of order: each of them is searched for.
+            // The directory is out of order, so each whiteout is searched for.
             return Ok(true);
         };
         let mut has_marks = false;
@@ -509,7 +510,7 @@ impl Engine {
         Ok(has_marks)
     }
 
-    /// An overlayfs attribute.
+    /// An overlayfs attribute of an inode.
     fn overlay_xattr(
         &self,
         request: &Request<'_>,
@@ -579,7 +580,7 @@ impl Engine {
         }
     }
 
-    /// The last name before a position.
+    /// The last name before a position in the directory.
     fn name_before(
         &self,
         request: &Request<'_>,
@@ -605,7 +606,7 @@ impl Engine {
         name.map(Some).ok_or_else(invalid)
     }
 
-    /// Cursors for reading the images' directories after a name.
+    /// Cursors that read the images' directories from a name on.
     fn cursors(
         &self,
         request: &Request<'_>,
@@ -626,7 +627,8 @@ impl Engine {
         directory.parts.iter().map(cursor).collect()
     }
 
-    /// Reads entries after the last name, if none are left. Broken ones are passed on at once.
+    /// If no entries are left, reads the next ones after the last name. Broken entries are passed
+    /// on immediately.
     fn fill(
         &self,
         request: &Request<'_>,
@@ -694,7 +696,7 @@ impl Engine {
         let part = &directory.parts[*number];
         let directory_type = FileType::Directory as u8;
         match &entry.name[..] {
-            // Those of the top image, unchanged.
+            // `.` and `..` come from the top image, unchanged.
             b"." | b".." if *number > 0 => return Ok(None),
             b"." => return Ok(Some((directory.nid(), directory_type))),
             b".." => return Ok(Some((directory.parent, directory_type))),
@@ -707,7 +709,7 @@ impl Engine {
         }
         let nid = self.number_in(&part.inode, entry.nid)?;
         if entry.file_type == directory_type {
-            // As a lookup would: the kernel asks for its contents next.
+            // Uses a lookup, because the kernel asks for the directory's contents next.
             return Ok(match self.child(request, directory, &entry.name)? {
                 Child::Absent => None,
                 Child::File(nid) => Some((nid, 0)),

@@ -1,4 +1,4 @@
-//! Directories and symlinks.
+//! Looks up names, lists directories and reads symlinks.
 
 use std::ops::ControlFlow;
 
@@ -21,13 +21,13 @@ pub type EachEntry<'a> = &'a mut dyn FnMut(&[u8], Nid, u8, u64) -> ControlFlow<(
 /// Callback for each entry of a directory, or the error in its place.
 pub type EachItem<'a> = &'a mut dyn FnMut(Result<dir::Dirent<'_>, Error>) -> ControlFlow<()>;
 
-/// The budget of a listing.
+/// The scope of a listing's budget.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
-    /// One budget for each entry, so any number of entries is allowed. Requests of the callback
-    /// have others.
+    /// Each entry has its own budget, so any number of entries is allowed. Requests of the callback
+    /// have separate ones.
     OfEntries,
-    /// One budget for all entries and the requests of the callback.
+    /// One budget covers all entries and the requests of the callback.
     OfListing,
 }
 
@@ -76,7 +76,7 @@ impl Engine {
     /// order of the image, until it breaks. Requests made by `each` have their own budgets.
     ///
     /// # Errors
-    /// At the end of a listing that left out broken entries: the error of the first one.
+    /// At the end of a listing that left out broken entries, the error of the first of them.
     pub fn read_dir(
         &self,
         directory: &Inode,
@@ -104,8 +104,8 @@ impl Engine {
         }
     }
 
-    /// Like [`Engine::read_dir`], but `each` gets broken entries too, and they cause no error at
-    /// the end.
+    /// Like [`Engine::read_dir`], but `each` receives broken entries too, which then cause no error
+    /// at the end.
     pub fn read_dir_strict(
         &self,
         directory: &Inode,
@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// Like [`Engine::read_dir_strict`], for as many entries as one budget allows, including the
-    /// requests that `each` makes: continue with another call from the last position.
+    /// requests that `each` makes. Continue with another call from the last position.
     pub fn read_dir_part(
         &self,
         request: &Request<'_>,
@@ -135,7 +135,7 @@ impl Engine {
         listed.map(drop)
     }
 
-    /// Returns whether `each` broke off.
+    /// Lists a directory; returns whether `each` broke off.
     fn list(
         &self,
         request: &Request<'_>,

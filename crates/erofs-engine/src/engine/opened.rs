@@ -18,24 +18,24 @@ use crate::options::{EngineOptions, LowerImage, Offset, OneImage};
 use crate::remote::{self, ImageFetcher};
 use crate::request::budget::Request;
 
-/// The bytes that contain the superblock and, in images written by mkfs.erofs, the root directory.
+/// The bytes that hold the superblock and, in images written by mkfs.erofs, the root directory.
 const BEGINNING: u64 = 32 << 10;
 
 /// The first half of [`Engine::open`](crate::Engine::open): everything that needs privileges. A
-/// process may drop its own between this and [`Engine::start`](crate::Engine::start), which reads
-/// the images and creates all threads.
+/// process may drop its privileges between this and [`Engine::start`](crate::Engine::start), which
+/// reads the images and creates all threads.
 #[derive(Debug)]
 pub struct Opened {
     pub(crate) options: EngineOptions,
     /// The images, the top one first.
     pub(crate) images: Vec<ImageFiles>,
-    /// Its memory is already locked, if that was allowed.
+    /// Memory that is already locked, if the system allowed that.
     pub(crate) pool: Arc<PagePool>,
     /// Memory of the cache's size, allocated as needed; `None` without a cache.
     pub(crate) cache_memory: Option<Arc<PagePool>>,
-    /// `None` without workers.
+    /// The files that show the load; `None` without workers.
     pub(crate) load_files: Option<std::io::Result<LoadFiles>>,
-    /// Announces CPUs that come and go; `None` without workers.
+    /// Announces CPUs that are added or removed; `None` without workers.
     pub(crate) cpus: Option<SystemCpus>,
     /// A warning about credential files, if an image is at a URL.
     pub(crate) exposed_files: Option<String>,
@@ -44,21 +44,21 @@ pub struct Opened {
 /// The open files of one image.
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
-    /// The image's name, as given.
+    /// The image's name, as the caller specified it.
     pub name: Arc<str>,
-    /// The offset of the image in the first of them.
+    /// The offset of the image in the first device.
     pub offset: Offset,
     pub devices: Vec<Arc<Device>>,
     /// The hash tree of the first device; `None` if nothing is verified.
     pub hash_area: Option<HashArea>,
 }
 
-/// Opens a file of one of the images.
+/// Opens a file of an image.
 type OpenOf<'o> = &'o dyn Fn(&OneImage, &Path) -> io::Result<File>;
 
 impl Opened {
     /// Opens the image and those below it with their extra devices, reserves the page pool, opens
-    /// the sources that show contended CPUs, and listens for CPUs that come and go.
+    /// the sources that show contended CPUs, and listens for CPUs that are added or removed.
     ///
     /// # Errors
     /// One line that names the file.
@@ -66,22 +66,22 @@ impl Opened {
         Self::fetched(None, path, options)
     }
 
-    /// Like [`new`](Self::new), with files from `open`, which gets their paths.
+    /// Like [`new`](Self::new), but opens files by calling `open` with their paths.
     ///
     /// # Errors
-    /// As for `new`.
+    /// The same errors as for `new`.
     pub fn with(path: &Path, options: &EngineOptions, open: OpenFile<'_>) -> Result<Opened, Error> {
         Self::with_primary(None, path, options, &|_, file| open(file))
     }
 
-    /// Also detects changes since another process opened the files, which then had these versions,
-    /// by path.
+    /// Also detects changes since another process opened the files, whose versions at that time
+    /// `versions` returns by path.
     pub fn were_opened_as(&self, versions: &dyn Fn(&Path) -> Option<Version>) {
         self.files()
             .for_each(|device| device.was_opened_as(versions));
     }
 
-    /// How the files differ from what was opened, the certain change first.
+    /// How the files differ from those that were opened; a certain change takes precedence.
     pub fn change(&self) -> Option<Change> {
         let changes = self.files().filter_map(|device| device.change());
         changes.max_by_key(|change| change.is_certain)
@@ -107,7 +107,7 @@ impl Opened {
         Self::fetched(Some(Arc::new(device)), name, options)
     }
 
-    /// Opens with a process that fetches files at URLs.
+    /// Opens the images, with a process that fetches files at URLs.
     fn fetched(
         primary: Option<Arc<Device>>,
         path: &Path,
@@ -179,7 +179,7 @@ impl Opened {
 }
 
 impl ImageFiles {
-    /// `primary` is the first file, if it is already open.
+    /// Opens one image; `primary` is its first file, if already open.
     fn open(
         primary: Option<Arc<Device>>,
         image: OneImage,
@@ -202,13 +202,13 @@ impl ImageFiles {
         })
     }
 
-    /// Fetches the parts that are read first of an image at a URL, in parallel with other images.
+    /// Fetches the parts of an image at a URL that are read first, in parallel with other images.
     pub(crate) fn fetch_beginning(&self) {
         let whole = 0..self.devices[0].size().min(BEGINNING);
         self.devices[0].prefetch(std::slice::from_ref(&whole));
     }
 
-    /// With `offset=auto`: makes the first file start where the image begins.
+    /// With `offset=auto`, makes the first file start where the image begins.
     pub(crate) fn locate(&mut self, request: &Request<'_>) -> Result<(), Error> {
         if self.offset != Offset::Auto {
             return Ok(());
@@ -228,7 +228,7 @@ impl ImageFiles {
     }
 }
 
-/// Uses the root hash and the files that the options name for this image.
+/// Reads the root hash from the files that the options name for this image.
 fn with_root_hash(mut image: OneImage, open: OpenOf<'_>) -> Result<OneImage, Error> {
     image.options.verity = image.options.verity.of_image(&image.path);
     let root = image.options.verity.root(&|file| open(&image, file));
@@ -248,12 +248,12 @@ fn no_memory(option: &str, value: u64, error: &io::Error) -> Error {
 fn base(options: &EngineOptions) -> u64 {
     match options.offset {
         Offset::Bytes(base) => base,
-        // The image is searched for after the process has dropped its privileges.
+        // The search for the image begins after the process has dropped its privileges.
         Offset::Auto => 0,
     }
 }
 
-/// Opens the extra devices of the options, or else those of the image's manifest.
+/// Opens the extra devices that the options name, or else those of the image's manifest.
 fn with_extra_devices(
     primary: Arc<Device>,
     options: &EngineOptions,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::{Engine, WorkersMode};
 
-    /// A process drops its rights between the two halves, so nothing may be parsed before that.
+    /// A process drops its rights between the two halves, so nothing may be parsed in the first.
     #[test]
     fn an_image_is_searched_for_after_the_files_are_open() {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");

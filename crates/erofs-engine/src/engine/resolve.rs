@@ -1,4 +1,4 @@
-//! Paths inside an image.
+//! Resolves paths inside an image.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use erofs_format::{FileType, Inode, Nid};
 use crate::error::errno;
 use crate::{Engine, Error};
 
-/// Most symlinks followed in one path, as in Linux.
+/// Maximum number of symlinks followed in one path, as in Linux.
 const SYMLINKS_MAX: usize = 40;
 
 impl Engine {
-    /// The inode at `path`, from the root of the image. Empty components do not count; `..` stops
-    /// at the root. Symlinks on the way are followed inside the image, but the last component only
-    /// if `follow` is true.
+    /// The inode at `path`, from the root of the image. Empty components are ignored; `..` stops at
+    /// the root. Symlinks on the way are followed inside the image, but the last component only if
+    /// `follow` is true.
     pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Arc<Inode>, Error> {
         let request = self.waiting();
         let mut followed = 0;

@@ -6,24 +6,24 @@ use erofs_format::{Inode, Nid};
 
 use crate::cache::ReadCache;
 
-/// The number of image directories whose place in the tree is kept. The kernel's directories are
+/// Number of image directories whose position in the tree is cached. The kernel's directories are
 /// requested most; any other is found again by its path.
 const PARTS_KEPT: u64 = 8192;
 
-/// Bytes of a path that weigh as much as a part.
+/// Length of a path, in bytes, that weighs as much as a part.
 const PATH: usize = 128;
 
-/// A directory of the tree: the images' directories that it consists of, the top one first. There
-/// is at least one, whose number and attributes are those of the whole.
+/// A directory of the tree: the images' directories that it consists of, the top one first. At
+/// least one exists, and the top one's number and attributes are those of the whole.
 #[derive(Debug)]
 pub(crate) struct MergedDirectory {
     /// Its parent in the tree, not in an image; the root's parent is the root.
     pub parent: Nid,
     pub parts: Box<[Part]>,
-    /// Its path in the tree; none below a redirect.
+    /// Its path in the tree; `None` below a redirect.
     pub path: Option<Box<[u8]>>,
-    /// Directories of images below from which it has attributes, the first one first; they may be
-    /// hidden.
+    /// Directories of lower images from which it takes attributes, in order of precedence; they may
+    /// be hidden.
     pub lenders: Box<[Arc<Inode>]>,
 }
 
@@ -39,18 +39,18 @@ pub(crate) struct Part {
 }
 
 impl MergedDirectory {
-    /// Its number.
+    /// The directory's number in the tree.
     pub(crate) fn nid(&self) -> Nid {
         self.parts[0].inode.nid
     }
 
-    /// Whether it exists in more than one image.
+    /// Whether the directory exists in more than one image.
     pub(crate) fn is_merged(&self) -> bool {
         self.parts.len() > 1
     }
 }
 
-/// The root of a tree of several images, and recently encountered directories.
+/// The root of a tree of several images, and recently used directories.
 #[derive(Debug)]
 pub(crate) struct MergedDirectories {
     pub(crate) root: Arc<MergedDirectory>,
@@ -65,7 +65,7 @@ impl MergedDirectories {
         }
     }
 
-    /// The directory with this number, if it is kept.
+    /// The directory with this number, if cached.
     pub(crate) fn get(&self, nid: Nid) -> Option<Arc<MergedDirectory>> {
         if nid == self.root.nid() {
             return Some(Arc::clone(&self.root));

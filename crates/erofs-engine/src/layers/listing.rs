@@ -1,14 +1,15 @@
-//! Names from directories of several images in one order.
+//! Merges names from directories of several images into one order.
 //!
-//! Each image has its directories sorted by name, so they are merged as they are read. A position
-//! in a listing is the place of its last entry in one image's directory: the name there says where
-//! to continue in the others, and nothing has to be remembered between two parts of a listing.
+//! Each image has its directories sorted by name, so they are merged while they are read. A
+//! position in a listing is the place of its last entry in one image's directory. The name there
+//! determines where to continue in the others, so nothing has to be remembered between two parts of
+//! a listing.
 
 use std::collections::VecDeque;
 
 use erofs_format::Nid;
 
-/// Bits of a position that hold the place in an image's directory.
+/// Number of bits of a position that hold the place in an image's directory.
 const PLACE_BITS: u32 = 48;
 
 /// An entry of one image's directory.
@@ -18,11 +19,11 @@ pub(crate) struct PartEntry {
     /// Its number in its image.
     pub nid: Nid,
     pub file_type: u8,
-    /// Where it is in the directory.
+    /// Its place in the directory.
     pub place: u64,
 }
 
-/// The place of an entry: the directory among the merged ones, and the position in it.
+/// The place of an entry: which of the merged directories it is in, and the position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub part: usize,
@@ -36,7 +37,7 @@ impl Place {
         (self.place >> PLACE_BITS == 0).then_some((part | self.place) + 1)
     }
 
-    /// The last entry before a position; `None` at the beginning.
+    /// The place of the last entry before a position; `None` at the beginning.
     pub(crate) fn before(position: u64) -> Option<Self> {
         let place = position.checked_sub(1)?;
         Some(Self {
@@ -46,10 +47,10 @@ impl Place {
     }
 }
 
-/// The entries of one image's directory that have been read but not yet merged.
+/// Entries of one image's directory that have been read but not yet merged.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// The position at which the next ones are read.
+    /// The position at which reading continues.
     pub position: u64,
     pub entries: VecDeque<PartEntry>,
     pub has_ended: bool,
@@ -58,8 +59,8 @@ pub(crate) struct Cursor {
 /// Entries with the same name, the top one first, each with the number of its directory.
 pub(crate) type SameName = Vec<(usize, PartEntry)>;
 
-/// Takes the entries with the name that comes next; none at the end. Each cursor must have entries
-/// or have ended.
+/// Takes the entries that share the next name; returns none at the end. Each cursor must have
+/// entries or have ended.
 pub(crate) fn next(cursors: &mut [Cursor]) -> SameName {
     let fronts = cursors.iter().filter_map(|cursor| cursor.entries.front());
     let Some(name) = fronts.map(|entry| entry.name.clone()).min() else {

@@ -1,12 +1,12 @@
-//! Several images as one tree: the effect of an image's entry on those below it.
+//! Several images as one tree: the effect of an image's entry on entries below it.
 //!
 //! The images are layers of a container, the top one first. A name belongs to the first layer that
-//! has it; directories with the same name are one directory, until a layer hides those below: by a
-//! whiteout, an opaque directory, or a file with that name. The rules are those of overlayfs and,
-//! for layers unpacked from plain tar archives, those of the OCI image specification.
+//! has it. Directories with the same name are one directory, until a layer hides those below with a
+//! whiteout, an opaque directory, or a file of that name. The rules are those of overlayfs and, for
+//! layers unpacked from plain tar archives, those of the OCI image specification.
 //!
-//! Nothing here knows the engine, which looks up names in one image after the other
-//! (`engine/merged.rs`). Reads are not affected: the number of a file says which image it is in.
+//! This module knows nothing of the engine, which looks up names in one image after the other
+//! (`engine/merged.rs`). Reads are not affected: a file's number includes its image.
 
 pub(crate) mod directory;
 pub(crate) mod listing;

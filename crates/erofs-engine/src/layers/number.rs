@@ -1,9 +1,9 @@
 //! Inode numbers among several images.
 //!
-//! The number of an inode is its number in its image, with the number of the image in seven bits
-//! that no image smaller than 2 EiB uses. It is thus the same for every server of a mount and for
-//! every mount, and nothing has to be remembered. A single image keeps its own numbers, whatever
-//! they are.
+//! The number of an inode combines its number in its image with the number of the image, in seven
+//! bits that no image smaller than 2 EiB uses. It is therefore the same for every mount and every
+//! server, and nothing has to be remembered. A single image keeps its own numbers, whatever they
+//! are.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use erofs_format::Nid;
 
 use crate::{Error, FileFault};
 
-/// The most images of one tree: as many as seven bits can count.
+/// Maximum number of images in one tree: as many as seven bits can count.
 pub const MOST_IMAGES: usize = 128;
 
-/// Below bit 63, which says that an inode is in the metabox.
+/// The image number is below bit 63, which marks an inode in the metabox.
 const SHIFT: u32 = 56;
 
-/// The bits with the number of the image.
+/// The bits that hold the number of the image.
 const IMAGE: Nid = (MOST_IMAGES as Nid - 1) << SHIFT;
 
 /// The numbering of inodes in one image, or among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// Images.
+    /// Number of images.
     count: u64,
-    /// The bits with the number of the image; none for a single image.
+    /// The bits that hold the number of the image; 0 for a single image.
     mask: Nid,
 }
 
 impl Numbers {
-    /// For a tree of this many images.
+    /// The numbering for a tree of this many images.
     pub fn of_images(count: usize) -> Self {
         let mask = if count > 1 { IMAGE } else { 0 };
         let count = count as u64;
         Self { count, mask }
     }
 
-    /// How many images there are.
+    /// Number of images.
     pub fn count(self) -> u64 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! The marks by which a layer hides what is below it, and which no reader sees.
+//! The marks by which a layer hides entries below it; readers never see these marks.
 //!
 //! Facts: Documentation/filesystems/overlayfs.rst of the kernel for whiteouts, opaque directories,
 //! redirects and escaped attributes; the section on whiteouts of the OCI image layer specification
@@ -17,45 +17,44 @@ pub(crate) const TAR_OPAQUE: &[u8] = b".wh..wh..opq";
 /// The length of the longest name in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// The names of overlayfs's own attributes begin with one of these: for mounts made by root, and by
-/// users.
+/// Prefixes of overlayfs's own attributes: for mounts made by root, and by users.
 const ATTRIBUTES: [&[u8]; 2] = [b"trusted.overlay.", b"user.overlay."];
 
-/// Follows those prefixes in the name of an overlayfs attribute that is meant for an overlay above.
+/// Follows those prefixes in the name of an attribute that is meant for an overlay above.
 const ESCAPED: &[u8] = b"overlay.";
 
-/// Says whether a directory hides those below.
+/// Marks a directory that hides those below.
 pub(crate) const OPAQUE: &[u8] = b"opaque";
 
 /// Marks an empty file as a whiteout.
 pub(crate) const WHITEOUT: &[u8] = b"whiteout";
 
-/// The path of a directory in the layers below, if it differs. Only root's is followed, as in
-/// overlayfs.
+/// The path of a directory in the layers below, if it differs. As in overlayfs, only root's
+/// attribute is followed.
 pub(crate) const REDIRECT: &[u8] = b"trusted.overlay.redirect";
 
 /// Marks a file without content, whose content is in a layer below.
 pub(crate) const METACOPY: &[u8] = b"metacopy";
 
-/// Marks a directory that an archive implies, in images of which `erofast-fetch` has rewritten the
-/// archive. With [`EXTENDED`] the archive states it later, and only extended attributes come from
-/// below.
+/// Marks a directory that an archive only implies, in images whose archive `erofast-fetch` has
+/// rewritten. The value [`EXTENDED`] means that the archive states the directory later, and only
+/// extended attributes come from below.
 pub(crate) const IMPLIED: &[u8] = b"trusted.overlay.erofast.implied";
 
-/// A value of [`IMPLIED`].
+/// A value of [`IMPLIED`]: the directory is stated later.
 const EXTENDED: &[u8] = b"x";
 
-/// A value of [`IMPLIED`]: the directory above was implied, too, when this one was made, and its
-/// group may be the group of this one.
+/// A value of [`IMPLIED`]: when this directory was created, the directory above was also only
+/// implied, and may determine the group.
 pub(crate) const MADE_IN_IMPLIED: &[u8] = b"p";
 
-/// On the root of such images: names in them that begin with `.wh.` are no marks.
+/// Marks the root of such images: names in them that begin with `.wh.` are ordinary names.
 pub(crate) const REWRITTEN: &[u8] = b"trusted.overlay.erofast.rewritten";
 
-/// The beginning of these names.
+/// Prefix of the attributes that rewriting adds.
 const REWRITING: &[u8] = b"trusted.overlay.erofast.";
 
-/// The attributes of a directory that come from the layers below.
+/// Which attributes of a directory come from the layers below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lent {
     Nothing,
@@ -64,7 +63,7 @@ pub(crate) enum Lent {
 }
 
 impl Lent {
-    /// By the value of [`IMPLIED`].
+    /// Decodes the value of [`IMPLIED`].
     pub(crate) fn by_mark(value: Option<&[u8]>) -> Self {
         match value {
             None => Self::Nothing,
@@ -74,14 +73,14 @@ impl Lent {
     }
 }
 
-/// Whether a reader of a single image sees the attribute in a list. One that asks for the others by
-/// their names gets them.
+/// Whether lists of a single image include the attribute. Readers can still request the other
+/// attributes by name.
 pub(crate) fn is_listed_alone(name: &[u8]) -> bool {
     !name.starts_with(REWRITING)
 }
 
-/// Whether a directory gives the attribute to one above that an archive implies. As in containerd,
-/// those that only root reads stay.
+/// Whether a directory passes the attribute on to an implied directory above it. As in containerd,
+/// attributes that only root reads are not passed on.
 pub(crate) fn is_lent(name: &[u8]) -> bool {
     !name.starts_with(b"trusted.")
 }
@@ -91,7 +90,8 @@ pub(crate) fn attributes(name: &[u8]) -> [Vec<u8>; 2] {
     ATTRIBUTES.map(|prefix| [prefix, name].concat())
 }
 
-/// The name by which readers see an attribute; `None` for those that overlayfs reserves for itself.
+/// The name under which readers see an attribute; `None` for those that overlayfs reserves for
+/// itself.
 pub(crate) fn shown(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     for prefix in ATTRIBUTES {
         if let Some(rest) = name.strip_prefix(prefix) {
@@ -102,7 +102,7 @@ pub(crate) fn shown(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(name.into())
 }
 
-/// The name by which an image stores the attribute that readers see under this name.
+/// The name under which an image stores the attribute that readers see as `name`.
 pub(crate) fn stored(name: &[u8]) -> Cow<'_, [u8]> {
     for prefix in ATTRIBUTES {
         if let Some(rest) = name.strip_prefix(prefix) {
@@ -128,14 +128,14 @@ pub(crate) fn is_tar_mark(name: &[u8]) -> bool {
     name.starts_with(TAR_PREFIX)
 }
 
-/// Whether it is the whiteout of something that cannot be removed.
+/// Whether a name is the whiteout of something that cannot be removed.
 pub(crate) fn is_impossible(name: &[u8]) -> bool {
     let hidden = name.strip_prefix(TAR_PREFIX);
     hidden.is_some_and(|hidden| matches!(hidden, b"" | b"." | b".."))
 }
 
-/// The names in a redirect, and whether they start at the root of the layers; `None` if it is not
-/// valid.
+/// The names in a redirect, and whether they start at the root of the layers; `None` if the
+/// redirect is not valid.
 pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     let is_absolute = value.starts_with(b"/");
     let path = if is_absolute { &value[1..] } else { value };
@@ -149,9 +149,9 @@ pub(crate) fn redirect(value: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     is_valid.then_some((names, is_absolute))
 }
 
-/// Whether mkfs.erofs made up a directory that an archive implies but does not contain: open to
-/// everyone, owned by the user that converted, who is never root, and dated 1970, the build time of
-/// converted archives.
+/// Whether mkfs.erofs made up a directory that an archive implies but does not contain. Such a
+/// directory has full permissions for everyone, belongs to the user who converted the archive and
+/// who is never root, and is dated 1970, the build time of converted archives.
 pub(crate) fn is_implied(inode: &Inode) -> bool {
     let attributes = (inode.mode & 0o7777, inode.mtime, inode.mtime_nsec);
     inode.file_type() == FileType::Directory && attributes == (0o777, 0, 0) && inode.uid != 0

@@ -1,7 +1,7 @@
 //! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
-//! The number of runnable threads, which [`load_monitor`](crate::load::runnable) reads, covers the
-//! whole machine: it does not say which CPUs are busy, nor whether they belong to the mount.
+//! [`load_monitor`](crate::load::runnable) reads the number of runnable threads of the whole
+//! machine, which shows neither which CPUs are busy nor whether they belong to the mount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 const STAT: &str = "/proc/stat";
 
-/// Time between two samples: idle time is counted in ticks of 10 ms.
+/// Time between two samples, because idle time is counted in ticks of 10 ms.
 const PERIOD: Duration = Duration::from_millis(50);
 /// After this long without a sample, sampling starts over.
 const STALE: Duration = Duration::from_secs(1);
 
-/// Nanoseconds in a tick (USER_HZ is 100 on every architecture that Rust's std has).
+/// Nanoseconds in a tick (USER_HZ is 100 on every architecture that Rust's std supports).
 const TICK_NS: u64 = 10_000_000;
 
 /// A program that reads from a mount takes about as much CPU time as its server.
 const WITH_READERS: f64 = 2.0;
-/// A CPU is busy if it has less than this share of idle time, and other programs use more than
-/// `MUCH` of it; it is no longer busy with twice that idle time, or half of that share for others.
+/// A CPU is busy if its share of idle time is below `LITTLE` and other programs use more than
+/// `MUCH` of it. It stops being busy at twice that idle time, or at half of that share for others.
 const LITTLE: f64 = 0.25;
 const MUCH: f64 = 0.4;
 
@@ -41,7 +41,7 @@ struct Sample {
 pub(crate) struct CpuIdle {
     stat: File,
     cpus: BTreeSet<usize>,
-    /// No other CPU is online.
+    /// Whether no other CPU is online.
     are_all: bool,
     last: Option<Sample>,
     busy: BTreeSet<usize>,
@@ -65,7 +65,7 @@ impl CpuIdle {
         Ok(this)
     }
 
-    /// Sets the CPUs of the mount from now on. `None` if the machine's CPUs are unknown.
+    /// Sets the CPUs of the mount. `None` if the machine's CPUs are unknown.
     pub(crate) fn follow(&mut self, cpus: BTreeSet<usize>) -> Option<()> {
         self.cpus = cpus;
         (self.last, self.busy, self.are_all) = (None, BTreeSet::new(), false);
@@ -82,8 +82,8 @@ impl CpuIdle {
         self.are_all
     }
 
-    /// The CPUs on which other programs leave almost no time. `own`: CPUs that this process keeps
-    /// busy.
+    /// The CPUs on which other programs leave almost no time; `own` is the number of CPUs that this
+    /// process keeps busy.
     pub(crate) fn busy(&mut self, now_ns: u64, own: f64) -> &BTreeSet<usize> {
         let last = self.last.as_ref();
         let since = last.map(|last| now_ns.saturating_sub(last.at_ns));
@@ -106,7 +106,7 @@ impl CpuIdle {
         &self.busy
     }
 
-    /// The ticks of all online CPUs, whose lines come first.
+    /// The ticks of all online CPUs, whose lines come first in the file.
     fn read(&self) -> Option<Ticks> {
         let mut text = vec![0; 1 << 13];
         loop {
@@ -120,7 +120,7 @@ impl CpuIdle {
     }
 }
 
-/// Finds the CPUs without time to spare; `share` is the part of each CPU that the mount and its
+/// Finds the CPUs without time to spare; `share` is the fraction of each CPU that the mount and its
 /// readers use.
 fn without_time(
     before: &Sample,
@@ -141,7 +141,7 @@ fn without_time(
     busy.collect()
 }
 
-/// The idle and iowait ticks of the CPUs that have a line.
+/// The sums of idle and iowait ticks of all listed CPUs.
 fn idle_ticks(stat: &str) -> Ticks {
     let lines = stat.lines().filter_map(|line| {
         let mut fields = line.strip_prefix("cpu")?.split(' ');

@@ -1,12 +1,12 @@
-//! Policy for contended CPUs: what changes while other programs keep the CPUs busy.
+//! The policy for contended CPUs: changes made while other programs keep the CPUs busy.
 //!
-//! A real-time worker answers at once while its CPU is contended. On an idle machine the reader
-//! that it wakes is moved to another CPU, which costs more than real-time priority gains, so with
-//! `hipri=auto` a worker is real-time only while its CPU is contended. A request is split among
-//! more CPUs while they are idle.
+//! A real-time worker answers immediately even if its CPU is contended. On an idle machine,
+//! however, the scheduler moves the reader that it wakes to another CPU, which costs more than
+//! real-time priority gains. Therefore, with `hipri=auto`, a worker is real-time only while its CPU
+//! is contended. A request is split among more CPUs while they are idle.
 //!
-//! A thread that no reader waits for [watches](CpuContention::check) the load while there are
-//! requests, and sleeps otherwise.
+//! A thread that no reader waits for [watches](CpuContention::check) the load while requests
+//! arrive, and sleeps otherwise.
 
 mod idle;
 mod runnable;
@@ -32,14 +32,14 @@ use crate::per_thread::PerThread;
 /// Called when contention begins or ends.
 pub type OnContention = Box<dyn Fn() + Send + Sync>;
 
-/// Samples without a request after which the watching thread sleeps.
+/// Number of samples without a request after which the watching thread sleeps.
 const QUIET_SAMPLES: u32 = 25;
 
 /// The files that show the load, opened before the sandbox.
 #[derive(Debug)]
 pub(crate) struct LoadFiles {
     runnable: Runnable,
-    /// For the CPUs that the process may use.
+    /// Covers the CPUs that the process may use.
     idle: CpuIdle,
 }
 
@@ -60,33 +60,33 @@ pub(crate) struct CpuContention {
     own: PerThread<Own>,
     /// Atomic. One bit per recent client: its thread ID modulo 64.
     clients: AtomicU64,
-    /// Atomic. The watching thread sleeps.
+    /// Atomic. Whether the watching thread sleeps.
     sleeps: AtomicBool,
-    /// Ends its sleep.
+    /// Ends the watching thread's sleep.
     event: EventFd,
-    /// Atomic. Other programs keep the CPUs busy.
+    /// Atomic. Whether other programs keep the CPUs busy.
     contended: AtomicBool,
-    /// Guarded by its own lock: taken by the watching thread. `None` without workers, or if the
+    /// Guarded by its own lock, which the watching thread takes. `None` without workers, or if the
     /// load cannot be read.
     watch: Option<PiMutex<Watch>>,
     /// Set at start. Workers with `hipri=auto` that may be real-time.
     followers: Option<Arc<Workers>>,
-    /// Set at most once.
+    /// Set at most once. Called when contention begins or ends.
     changed: OnceLock<OnContention>,
 }
 
-/// Atomic: written by one thread.
+/// A thread's counters. Atomic: written by one thread.
 #[derive(Debug, Default)]
 struct Own {
-    /// How many [`Busy`] were begun and not ended.
+    /// How many [`Busy`] were begun and have not ended.
     busy: AtomicUsize,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: AtomicU64,
 }
 
 impl CpuContention {
-    /// Creates it; `opened` has the files opened before the sandbox; with `hipri=auto` it sets the
-    /// priority of `workers`.
+    /// Creates the policy from the files `opened` before the sandbox. With `hipri=auto`, it sets
+    /// the priority of `workers`.
     pub(crate) fn new(
         workers: Option<&Arc<Workers>>,
         hipri: Hipri,
@@ -118,8 +118,8 @@ impl CpuContention {
         })
     }
 
-    /// Sets the callback of the watching thread for the beginning and end of contention. Later
-    /// calls have no effect.
+    /// Sets the callback that the watching thread calls when contention begins or ends. Later calls
+    /// have no effect.
     pub(crate) fn on_change(&self, changed: OnContention) {
         let _ = self.changed.set(changed);
     }
@@ -140,7 +140,7 @@ impl CpuContention {
         }
     }
 
-    /// Counts the calling thread as busy with a request of the client that has this thread ID.
+    /// Counts the calling thread as busy with a request of the client thread with this ID.
     pub(crate) fn asked_by(&self, thread: u32) -> Busy<'_> {
         let bit = 1 << (thread % 64);
         if self.clients.load(Ordering::Relaxed) & bit == 0 {
@@ -160,8 +160,8 @@ impl CpuContention {
         }
     }
 
-    /// Threads of the engine that are running. Reads a cache line of every thread, so it is not for
-    /// every request.
+    /// Number of the engine's threads that are running. Reads a cache line of every thread, so do
+    /// not call it for every request.
     pub(crate) fn busy_threads(&self) -> usize {
         let busy = |own: &&Own| own.busy.load(Ordering::Relaxed) > 0;
         self.own.all().filter(busy).count()
@@ -172,8 +172,8 @@ impl CpuContention {
         self.contended.load(Ordering::Relaxed)
     }
 
-    /// Judges the load once. Returns when the watching thread should call it again; `None` means
-    /// when the [descriptor](AsFd) is readable.
+    /// Judges the load once. Returns when the watching thread should call this again; `None` means
+    /// once the [descriptor](AsFd) is readable.
     pub(crate) fn check(&self) -> Option<Duration> {
         let mut watch = self.watch.as_ref()?.lock();
         if watch.samples.is_multiple_of(CLIENT_SAMPLES)
@@ -189,7 +189,7 @@ impl CpuContention {
         let requests: Vec<_> = requests.collect();
         let clients = self.clients.swap(0, Ordering::Relaxed);
         let busy = watch.judge(&requests, clients)?;
-        // One CPU is too few for a program and the worker that serves it.
+        // One free CPU is too few for a program and the worker that serves it.
         let is = busy.len() >= (watch.files.idle.cpus().len() - 1).max(1);
         if let Some(workers) = &self.followers {
             workers.raise_on(&busy);
@@ -220,14 +220,14 @@ struct Watch {
     others: Others,
     /// Requests of each thread at the previous sample.
     requests: Vec<u64>,
-    /// Recent clients, in two halves of the time for which they count.
+    /// Recent clients, in two halves of the period for which they count.
     clients: [u64; 2],
     samples: u32,
-    /// Samples since the last request.
+    /// Number of samples since the last request.
     quiet: u32,
 }
 
-/// The minimum number of samples for which a client counts; the maximum is twice that.
+/// Minimum number of samples for which a client counts; the maximum is twice that.
 const CLIENT_SAMPLES: u32 = 12;
 
 impl Watch {
@@ -250,7 +250,7 @@ impl Watch {
         }
     }
 
-    /// The CPUs that are contended; `None` if that cannot be read.
+    /// The contended CPUs; `None` if they cannot be determined.
     fn judge(&mut self, requests: &[u64], clients: u64) -> Option<BTreeSet<usize>> {
         let own = requests.iter().enumerate();
         let own = own
@@ -276,8 +276,8 @@ impl Watch {
         Some(self.contended_cpus(sample.at_ns))
     }
 
-    /// All CPUs if the machine is full; otherwise those without idle time, if others leave enough
-    /// CPUs or may run on CPUs outside the mount's.
+    /// All CPUs if the machine is full. Otherwise, those without idle time, if other threads leave
+    /// enough CPUs or may run on CPUs outside the mount's.
     fn contended_cpus(&mut self, now_ns: u64) -> BTreeSet<usize> {
         let idle = &mut self.files.idle;
         match self.others.are_many() && idle.are_all() {
@@ -296,11 +296,11 @@ impl fmt::Debug for CpuContention {
     }
 }
 
-/// A thread that works for the engine, until this is dropped.
+/// Marks a thread as working for the engine until dropped.
 #[derive(Debug)]
 pub struct Busy<'e> {
     own: &'e Own,
-    /// Only this thread may write it.
+    /// Keeps this on its thread, the only one that may write the counters.
     of_this_thread: PhantomData<*const ()>,
 }
 

@@ -1,13 +1,13 @@
 //! The number of runnable threads of other programs, from `/proc/loadavg`.
 //!
-//! The engine's own threads do not count, nor do clients that are runnable only because they were
-//! just answered. A client that waits for a reply, or sleeps, is not runnable: so at most as many
-//! clients are subtracted as the replies can have woken, however many there are.
+//! The engine's own threads do not count, nor do clients that are runnable only because they just
+//! received a reply. A client that waits for a reply, or sleeps, is not runnable, so the number of
+//! clients subtracted is limited by how many the replies can have woken.
 //!
-//! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay and any user may read
-//! it. Pressure stall information does neither: its totals are up to two seconds old, triggers need
-//! CAP_SYS_RESOURCE, and threads that wait for each other's replies through this engine count as
-//! pressure.
+//! `/proc/loadavg` (proc_loadavg(5)) counts runnable threads without delay, and any user may read
+//! it. Pressure stall information is no alternative: its totals are up to two seconds old, triggers
+//! need CAP_SYS_RESOURCE, and threads that wait for each other's replies through this engine count
+//! as pressure.
 
 use std::fs::File;
 use std::io;
@@ -16,36 +16,37 @@ use std::time::Duration;
 
 const LOADAVG: &str = "/proc/loadavg";
 
-/// Interval between two samples. One takes 2 us.
+/// Interval between two samples, each of which takes 2 us.
 pub(crate) const PERIOD: Duration = Duration::from_millis(4);
 /// Weight of one sample in the moving averages: a load is recognized about 20 ms after it begins
 /// or ends.
 const WEIGHT: f64 = 1.0 / 4.0;
-/// After this long without a sample the averages are stale, and the next sample starts new ones.
+/// Age of the last sample at which the averages are stale, so that the next sample starts new ones.
 const STALE: Duration = Duration::from_millis(100);
-/// A client runs for this long after a reply before it sends another request, or sleeps: a `stat`
-/// takes 20 us of CPU time, a program that starts takes more.
+/// How long a client runs after a reply before it sends another request or sleeps: a `stat` takes
+/// 20 us of CPU time, a program that starts takes more.
 const AFTER_REPLY: Duration = Duration::from_micros(100);
-/// Plus this multiple of the time that the reply took: a program that reads much also processes it.
+/// This multiple of the time that the reply took is added: a program that reads a lot also
+/// processes it.
 const PER_WORK: f64 = 8.0;
 
-/// One observation.
+/// One observation of the load.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) at_ns: u64,
     /// Runnable threads of the whole system, including the sampling thread.
     pub(crate) runnable: usize,
-    /// Threads of the engine that served something since the previous sample.
+    /// Number of the engine's threads that served something since the previous sample.
     pub(crate) own: usize,
-    /// Threads that sent requests recently.
+    /// Number of threads that sent requests recently.
     pub(crate) clients: usize,
-    /// Requests so far.
+    /// Number of requests so far.
     pub(crate) requests: u64,
     /// CPU time of this process so far.
     pub(crate) own_ns: u64,
 }
 
-/// `/proc/loadavg`, opened before a sandbox.
+/// `/proc/loadavg`, opened before the sandbox is entered.
 #[derive(Debug)]
 pub(crate) struct Runnable(File);
 
@@ -75,22 +76,23 @@ fn runnable_in(loadavg: &str) -> Option<usize> {
 /// Moving average of the runnable threads of other programs.
 #[derive(Debug)]
 pub(crate) struct Others {
-    /// With this many, too few CPUs are left for a program and the worker that serves it.
+    /// With this many runnable threads, too few CPUs are left for a program and the worker that
+    /// serves it.
     limit: f64,
     average: f64,
-    /// CPUs that this process keeps busy.
+    /// Number of CPUs that this process keeps busy.
     own_cpus: f64,
-    /// Replies per second.
+    /// Number of replies per second.
     rate: f64,
     many: bool,
     last: Sample,
 }
 
 impl Others {
-    /// Lowest limit: less is a short burst between two samples.
+    /// Lowest limit: less is just a short burst between two samples.
     pub(crate) const LEAST: f64 = 0.5;
-    /// CPUs to keep free. On two CPUs one busy program, even one that sleeps at times, takes the
-    /// free one.
+    /// Number of CPUs to keep free. On two CPUs one busy program, even one that sleeps at times,
+    /// takes the free one.
     const FREE: f64 = 1.25;
 
     pub(crate) fn new(cpus: usize) -> Self {
@@ -108,22 +110,22 @@ impl Others {
         (cpus as f64 - Self::FREE).max(Self::LEAST)
     }
 
-    /// Sets the number of CPUs from now on.
+    /// Sets the number of CPUs.
     pub(crate) fn set_cpus(&mut self, cpus: usize) {
         self.limit = Self::limit(cpus);
     }
 
-    /// The average number.
+    /// The average number of runnable threads of other programs.
     pub(crate) fn average(&self) -> f64 {
         self.average
     }
 
-    /// CPUs that this process keeps busy.
+    /// Number of CPUs that this process keeps busy.
     pub(crate) fn own_cpus(&self) -> f64 {
         self.own_cpus
     }
 
-    /// Whether they leave too few CPUs, or almost none on as many CPUs as `limit` says.
+    /// Whether other programs have so many runnable threads that too few CPUs are free.
     pub(crate) fn are_many(&self) -> bool {
         self.many
     }
@@ -138,11 +140,11 @@ impl Others {
         self.own_cpus += (cpus - self.own_cpus) * weight;
         self.rate += (rate - self.rate) * weight;
         let others = self.others(&sample);
-        // A single sample may have met a short burst.
+        // A single sample may coincide with a short burst.
         let others = if stale { others / 2.0 } else { others };
         self.average += (others - self.average) * weight;
         self.last = sample;
-        // Hysteresis: the state would flutter otherwise.
+        // Hysteresis, because the state would flutter otherwise.
         let bound = match self.many {
             true => self.limit / 2.0,
             false => self.limit,
@@ -151,7 +153,7 @@ impl Others {
     }
 
     fn others(&self, sample: &Sample) -> f64 {
-        // The sampling thread runs.
+        // The sampling thread itself is running.
         let own = 1.0 + (2.0 * self.own_cpus).min(sample.own as f64);
         let woken = self.rate * AFTER_REPLY.as_secs_f64() + PER_WORK * self.own_cpus;
         (sample.runnable as f64 - own - woken.min(sample.clients as f64)).max(0.0)
@@ -162,8 +164,8 @@ impl Others {
 mod tests {
     use super::*;
 
-    /// One sample every four milliseconds, the first at 1 s, of a process that keeps `own_cpus`
-    /// CPUs busy with `rate` replies per second to `clients` threads.
+    /// Simulates one sample every four milliseconds, the first at 1 s, of a process that keeps
+    /// `own_cpus` CPUs busy with `rate` replies per second to `clients` threads.
     struct Machine {
         others: Others,
         sample: Sample,
@@ -207,7 +209,7 @@ mod tests {
     }
 
     fn are_many_beside_it(cpus: usize, samples: &[usize]) -> bool {
-        // The sampling thread.
+        // Adds the sampling thread.
         let samples: Vec<_> = samples.iter().map(|others| others + 1).collect();
         Machine::new(cpus, 1, 0.0, 0.0).see(&samples).are_many()
     }
@@ -216,7 +218,7 @@ mod tests {
     fn clients_that_sleep_are_no_reason_to_overlook_a_load() {
         for clients in [1, 64, 256] {
             let rate = clients as f64 * 50.0;
-            // A reply takes 10 us, and there are 64 bits for clients.
+            // Each reply takes 10 us, and clients are counted in 64 bits.
             let machine = Machine::new(2, clients.min(64), rate, rate * 10e-6);
             assert!(machine.see(&[15; 20]).are_many(), "{clients} clients");
         }
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn clients_that_take_all_that_is_left_are_no_load() {
-        // Large and small reads by four programs, and a walk: everything they do follows a reply.
+        // Large and small reads by four programs, and a walk, all of whose work follows a reply.
         for (rate, own_cpus) in [(8_000.0, 0.7), (90_000.0, 1.0), (30_000.0, 0.8)] {
             let machine = Machine::new(2, 4, rate, own_cpus);
             assert!(!machine.see(&[7; 50]).are_many(), "{rate} {own_cpus}");

@@ -1,4 +1,4 @@
-//! Judges the load and follows the CPUs if the engine's caller has no thread for it.
+//! Judges the load and follows the CPUs if the engine's caller has no thread for that.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use crate::load::CpuContention;
 
 const NAME: &str = "erofs_watch";
 
-/// The thread; it ends when this is dropped.
+/// The thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchThread {
     contention: Arc<CpuContention>,
@@ -58,12 +58,12 @@ fn watch(contention: &CpuContention, workers: &Weak<Workers>, stop: &AtomicBool)
     }
 }
 
-/// Sleeps; returns whether a CPU came or went.
+/// Sleeps; returns whether a CPU was added or removed.
 fn sleep(contention: &CpuContention, workers: &Workers, limit: Duration) -> bool {
     let load = contention.as_fd();
     let cpus = workers.cpu_events().unwrap_or(load);
     let mut polled = [load, cpus].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    // An error at most ends the sleep early.
+    // At worst, an error ends the sleep early.
     let _ = poll(&mut polled, Timespec::try_from(limit).ok().as_ref());
     workers.cpu_events().is_some() && !polled[1].revents().is_empty()
 }

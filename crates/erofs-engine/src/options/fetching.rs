@@ -9,8 +9,8 @@ use super::{EngineOptions, OneImage};
 use crate::remote;
 
 impl EngineOptions {
-    /// Paths and URLs of the files of an image and of those below it: for each the image itself,
-    /// its devices, its hash area, and then those that are read only once.
+    /// Paths and URLs of the files of an image and of the images below it. Each image contributes
+    /// the image itself, its devices, its hash area, and then the files that are read only once.
     pub fn files(&self, image: &Path) -> Vec<PathBuf> {
         let images = self.images(image).into_iter();
         images.flat_map(|image| image.files()).collect()
@@ -22,7 +22,7 @@ impl EngineOptions {
         files.any(|path| remote::url(&path).is_some())
     }
 
-    /// The options of the image among these whose first file this is; `None` for other files.
+    /// The options of the image whose first file this is; `None` for other files.
     pub fn of_first_file(&self, image: &Path, file: &Path) -> Option<EngineOptions> {
         let mut images = self.images(image).into_iter();
         images.find(|one| one.path == file).map(|one| one.options)
@@ -37,9 +37,9 @@ impl EngineOptions {
         })
     }
 
-    /// How `source`, one of these files, is fetched and kept. With a root hash, a copy at another
-    /// URL counts as the same file. Only netrc names hosts: headers, token and user are for the
-    /// origin of the first file that is at a URL.
+    /// How `source`, one of these files, is fetched and cached. With a root hash, a copy at another
+    /// URL counts as the same file. Only netrc names hosts; headers, token and user are sent only
+    /// to the origin of the first file at a URL.
     pub fn fetching(
         &self,
         image: &Path,
@@ -102,7 +102,7 @@ mod tests {
         assert!(at_url("https://here/i") && at_url("https://HERE:443/i.roothash"));
         assert!(!at_url("https://there/d") && !at_url("oci://third/d:v1"));
         assert!(!at_url("https://here:8443/i") && !at_url("http://here/i"));
-        // If the image is a local file: the first device.
+        // If the image is a local file, the first file at a URL is the first device.
         assert!(sent("i.erofs", "https://there/d") && !sent("i.erofs", "oci://third/d:v1"));
     }
 }

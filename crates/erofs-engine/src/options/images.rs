@@ -1,4 +1,4 @@
-//! The images of a tree: the one that is named, and those below it.
+//! The images of a tree: the named one, and those below it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) struct OneImage {
 }
 
 impl EngineOptions {
-    /// Adds an extra device to the image that was named last.
+    /// Adds an extra device to the last image named.
     pub(super) fn add_device(&mut self, device: PathBuf) {
         let of_lower = self.lower.last_mut().map(|lower| &mut lower.devices);
         of_lower.unwrap_or(&mut self.devices).push(device);
@@ -31,7 +31,7 @@ impl EngineOptions {
         std::iter::once(top).chain(lower).collect()
     }
 
-    /// A lower image: options for a single file are left out.
+    /// A lower image, without the options that apply to a single file.
     pub(crate) fn lower_image(&self, lower: &LowerImage) -> OneImage {
         let verity = match self.verity.auto {
             true => VerityOptions {
@@ -55,7 +55,7 @@ impl EngineOptions {
     /// Whether these options fit a tree of this many images.
     ///
     /// # Errors
-    /// There are too many, or only one of them would be verified.
+    /// There are too many images, or only one of them would be verified.
     pub(crate) fn check_images(&self, top: &Path, count: usize) -> Result<(), Error> {
         if count > MOST_IMAGES {
             let what = format!("a tree of {count} images; at most {MOST_IMAGES} are supported");

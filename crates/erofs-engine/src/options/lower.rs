@@ -1,13 +1,13 @@
-//! An image of `lower=`.
+//! One image of the option `lower=`.
 
 use std::path::PathBuf;
 
-/// An image below others.
+/// An image below the top one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LowerImage {
-    /// Its file, block device, or URL.
+    /// The image's file, block device, or URL.
     pub image: PathBuf,
-    /// Its extra devices, in the order of its device table.
+    /// The image's extra devices, in the order of its device table.
     pub devices: Vec<PathBuf>,
 }
 

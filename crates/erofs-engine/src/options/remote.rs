@@ -11,14 +11,14 @@ use super::value::{choice_option, number_option, size_option};
 /// Longest time limit of a read, in seconds.
 const LONGEST: u64 = 24 * 3600;
 
-/// Sets one option by its documented name; false if it is none of these.
+/// Sets one option by its documented name; false if the option is unknown.
 pub(super) fn set(
     options: &mut remote_image::Options,
     name: &str,
     value: &OsStr,
 ) -> Result<bool, String> {
     let text = value.to_string_lossy();
-    // The daemon leaves the directory that it was started in.
+    // The daemon changes its working directory.
     let path = || -> Result<Option<PathBuf>, String> {
         let path = std::path::absolute(value);
         path.map(Some)

@@ -18,7 +18,7 @@ pub fn split_options(list: &OsStr) -> Vec<OsString> {
     parts.into_iter().map(OsString::from_vec).collect()
 }
 
-/// Escapes one value for use in such a list.
+/// Escapes a value for use in such a list.
 pub fn escape_option(value: &OsStr) -> OsString {
     let mut safe = Vec::with_capacity(value.len());
     for &byte in value.as_bytes() {

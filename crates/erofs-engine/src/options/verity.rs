@@ -8,13 +8,14 @@ use dm_verity::RootHash;
 use crate::device::{OpenFile, read_small_file};
 use crate::remote;
 
-/// Size limit of a root hash file: 64 bytes in hexadecimal digits, and room for blanks.
+/// Size limit of a root hash file, enough for 64 bytes in hexadecimal digits and whitespace.
 const ROOT_HASH_FILE: u64 = 4096;
 
 /// How to verify an image. Nothing is verified by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerityOptions {
-    /// Use files beside the image for whatever is not named here; see [`of_image`](Self::of_image).
+    /// Use files beside the image for everything not specified here; see
+    /// [`of_image`](Self::of_image).
     pub auto: bool,
     /// The root hash.
     pub root_hash: Option<RootHash>,
@@ -52,8 +53,8 @@ impl VerityOptions {
             "oncorruption" if text == "eio" => {}
             "oncorruption" => return refuse("only eio is supported: the read fails"),
             "roothashsig" => self.root_hash_signature = Some(value.into()),
-            // The server of a mount leaves the directory that it was started in, and the next one
-            // reads the folder again.
+            // The server of a mount changes its working directory, and the next server reads the
+            // folder again.
             "certificates" => match std::path::absolute(value) {
                 Ok(folder) => self.certificates = Some(folder),
                 Err(_) => return refuse("must be a directory"),
@@ -96,8 +97,8 @@ impl VerityOptions {
         files.into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// The root hash to verify against, read from its file if necessary; `None` if nothing should
-    /// be verified.
+    /// The root hash to verify against, read from its file if necessary; `None` if nothing is to be
+    /// verified.
     ///
     /// # Errors
     /// One line that names the file, or the options that exclude each other.

@@ -1,7 +1,7 @@
-//! Reads that need only the beginning of a pcluster, stored or decoded.
+//! Reads that need only the beginning of a pcluster, both stored and decoded.
 //!
-//! A random reader wants a page or two of a pcluster. On average that requires decoding half of it,
-//! for which half of the stored bytes of an LZ4 stream suffice.
+//! A random reader wants a page or two of a pcluster. On average that requires decoding half of the
+//! pcluster, which takes half of the bytes of an LZ4 stream.
 
 use std::sync::Arc;
 
@@ -14,18 +14,19 @@ use crate::read::claim::Decoded;
 use crate::read::decode_context::DecodeContext;
 use crate::read::segment::Segment;
 
-/// A record begins anywhere in a page: it may extend into the next page, which is requested next.
+/// A record may begin anywhere in a page and extend into the next page, which is then requested
+/// next.
 const NEXT_PAGE: usize = 4096;
 
-/// Most zeros before an LZ4 stream: less than a block.
+/// Maximum number of zeros before an LZ4 stream: less than a block.
 const PADDING: u64 = 4096;
 
-/// At least as many stored bytes as the first page of an LZ4 stream may need.
+/// Number of stored bytes that always suffices for the first page of an LZ4 stream.
 const FIRST_PAGE: usize = 12 << 10;
 
 impl FileReader<'_> {
-    /// How many bytes to decode of a pcluster that is cached: all, except for a random reader.
-    /// Another read of the same pcluster shows that more is wanted.
+    /// How many bytes to decode of a pcluster that will be cached: all, except for a random reader.
+    /// A second read of the same pcluster shows that more is wanted.
     pub(crate) fn decoded_length(&self, segment: &Segment<'_>) -> usize {
         let whole = segment.pcluster.decoded_length as usize;
         let is_random = |random: &_| *random && !self.path.table.has(&self.key(&segment.pcluster));
@@ -37,7 +38,7 @@ impl FileReader<'_> {
     }
 
     /// Fetches and decodes the beginning of an LZ4 pcluster for a random reader. `None` if the
-    /// whole pcluster should be fetched: more is wanted, or its beginning compresses worse.
+    /// whole pcluster should be fetched, because more is wanted or its beginning compresses worse.
     pub(crate) fn decode_for_random(
         &self,
         context: &mut DecodeContext,
@@ -59,8 +60,8 @@ impl FileReader<'_> {
         Some(Arc::new(buffer))
     }
 
-    /// Decodes the first page, or less, of an LZ4 pcluster into `out`; false as for
-    /// `decode_beginning`.
+    /// Decodes the first page, or less, of an LZ4 pcluster into `out`; false for the same reasons
+    /// as `decode_beginning`.
     pub(crate) fn decode_first_page(
         &self,
         decoder: &mut Decoder,
@@ -72,7 +73,8 @@ impl FileReader<'_> {
     }
 
     /// Decodes the beginning of an LZ4 pcluster into `out`, from as many stored bytes as `stored`
-    /// has room for; false if that fails: a read of all stored bytes will report the error.
+    /// has room for. Returns false on failure: a read of all stored bytes will then report the
+    /// error.
     fn decode_beginning(
         &self,
         decoder: &mut Decoder,
@@ -94,8 +96,8 @@ impl FileReader<'_> {
     }
 }
 
-/// Estimates the stored bytes for the first `decoded` bytes of an LZ4 stream, assuming uniform
-/// compression, plus a quarter; `None` if that is most of them.
+/// Estimates how many stored bytes hold the first `decoded` bytes of an LZ4 stream, assuming
+/// uniform compression, plus a quarter; `None` if that is most of the stream.
 fn stored_bytes(pcluster: &Pcluster, decoded: usize) -> Option<usize> {
     let stored = u64::from(pcluster.length);
     let share = (stored * decoded as u64).checked_div(pcluster.decoded_length)?;

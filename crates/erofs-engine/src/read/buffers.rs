@@ -1,4 +1,4 @@
-//! Buffers for decoded bytes, from the page pool and from the memory of the cache.
+//! Buffers for decoded bytes, from the page pool and from the cache's memory.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use page_pool::{PageBuf, PagePool};
 
 use crate::read::claim::PclusterTable;
 
-/// Memory for decoded bytes.
+/// Memory for decoded bytes: the page pool and the cache's memory.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub pool: Arc<PagePool>,
@@ -15,8 +15,9 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// A buffer of `bytes`: from the reserve of the pool, else from the cache's memory (for which
-    /// older pclusters of `table` are dropped), else from the system. `None` if out of memory.
+    /// Allocates a buffer of `bytes` bytes: from the pool's reserve, else from the cache's memory
+    /// (for which older pclusters of `table` are dropped), else from the system. `None` if out of
+    /// memory.
     pub(crate) fn alloc(&self, table: &PclusterTable, bytes: usize) -> Option<PageBuf> {
         self.cache_memory
             .as_ref()

@@ -1,9 +1,9 @@
 //! Pclusters in flight and cached pclusters: no pcluster is decoded twice at the same time.
 //!
-//! A reader claims a pcluster in the [`PclusterTable`]. It gets the decoded bytes if they are
-//! cached, or waits for the thread that is decoding them, or becomes that thread. A pcluster is
-//! claimed by the thread that decodes it, at the moment decoding begins, and never by a queued
-//! request: a waiter therefore always waits for a running thread.
+//! A reader claims a pcluster in the [`PclusterTable`]. It receives the decoded bytes if they are
+//! cached, or waits for the thread that is decoding them, or becomes that thread. Only the thread
+//! that decodes a pcluster claims it, when decoding begins; a queued request never does. A waiter
+//! therefore always waits for a running thread.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ use page_pool::PageBuf;
 use crate::cache::{Hit, ReadCache};
 use crate::sync::{PiCondvar, PiMutex, lock, wait};
 
-/// Decoded bytes of a pcluster from its beginning; possibly not all of them.
+/// Decoded bytes of a pcluster from its beginning on, possibly not all of them.
 pub(crate) type Decoded = Arc<PageBuf>;
 
 /// A pcluster that is being decoded.
@@ -29,15 +29,15 @@ pub(crate) struct PclusterInFlight {
 /// Guarded by `PclusterInFlight::state`.
 #[derive(Debug, Default)]
 struct State {
-    /// Most decoded bytes needed by any reader that joined; 0 if none joined.
+    /// Maximum number of decoded bytes needed by any reader that joined; 0 if none joined.
     wanted: usize,
     ended: bool,
-    /// None after a failure, or if no reader had joined in time for a copy.
+    /// `None` after a failure, or if no reader had joined in time for a copy.
     decoded: Option<Decoded>,
 }
 
 impl PclusterInFlight {
-    /// Most decoded bytes needed by any reader that has joined so far; 0 if none has.
+    /// Maximum number of decoded bytes needed by any reader that has joined so far; 0 if none has.
     pub(crate) fn wanted(&self) -> usize {
         lock(&self.state).wanted
     }
@@ -58,7 +58,7 @@ impl PclusterInFlight {
         decoded.filter(|decoded| decoded.len() >= length)
     }
 
-    /// Ends the decoding and wakes all waiters. The first call counts.
+    /// Ends the decoding and wakes all waiters. Further calls have no effect.
     pub(crate) fn complete(&self, decoded: Option<Decoded>) {
         let mut state = lock(&self.state);
         if !state.ended {
@@ -70,7 +70,7 @@ impl PclusterInFlight {
 }
 
 /// Identity of a pcluster. It includes the stored length and the coding: a crafted image may
-/// describe one address in several ways, and each must see its own bytes.
+/// describe one address in several ways, and each description must produce its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// The number of its image.
@@ -80,7 +80,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn of(image: usize, pcluster: &Pcluster) -> Self {
-        // How much of the stream an extent uses does not make it another stream.
+        // The same stream may be used by extents of different lengths.
         let pcluster = Pcluster {
             decoded_length: 0,
             partial: false,
@@ -92,7 +92,7 @@ impl Key {
 
 #[cfg(test)]
 impl Key {
-    /// Some pcluster, always the same one.
+    /// An arbitrary pcluster, always the same one.
     pub(crate) fn example() -> Self {
         use erofs_format::{Algorithm, Coding, Location};
         let pcluster = Pcluster {
@@ -111,13 +111,15 @@ impl Key {
     }
 }
 
-/// Decoded bytes of a small pcluster: the table has a slot for each that fits the capacity.
+/// Decoded size of a small pcluster: the table has a slot for each such pcluster that fits the
+/// capacity.
 const SMALL_BYTES: u64 = 8 << 10;
 
 /// Result of claiming a pcluster.
 #[derive(Debug)]
 pub(crate) enum Claim<'a> {
-    /// Its bytes, at least as many as claimed; only for the duration of a request.
+    /// Its decoded bytes, at least as many as claimed, to be held only for the duration of a
+    /// request.
     Cached(Hit<Key, Decoded>),
     /// Another thread is decoding it.
     InFlight(Arc<PclusterInFlight>),
@@ -128,7 +130,7 @@ pub(crate) enum Claim<'a> {
 /// The pclusters of an image.
 #[derive(Debug)]
 pub(crate) struct PclusterTable {
-    /// Hits take no lock.
+    /// Cached pclusters. Hits take no lock.
     cached: ReadCache<Key, Decoded>,
     /// Guarded by its own lock: held only for lookups, never while decoding or waiting. One entry
     /// for each pcluster that a thread is decoding.
@@ -150,8 +152,8 @@ impl PclusterTable {
             return Claim::Cached(cached);
         }
         let mut in_flight = lock(&self.in_flight);
-        // A thread that has just decoded it put it into the cache before removing it from the
-        // pclusters in flight.
+        // The thread that decoded it added it to the cache before removing it from the pclusters in
+        // flight.
         if let Some(cached) = self.find(&key, length) {
             return Claim::Cached(cached);
         }
@@ -178,24 +180,24 @@ impl PclusterTable {
         self.cached.get(key).is_some()
     }
 
-    /// Drops a pcluster that was not read recently; false if none is cached.
+    /// Drops a pcluster that was not read recently; false if nothing is cached.
     pub(crate) fn displace_oldest(&self) -> bool {
         self.cached.pop().is_some()
     }
 
-    /// Bytes cached now.
+    /// Number of bytes cached now.
     pub(crate) fn bytes(&self) -> u64 {
         self.cached.weight()
     }
 
-    /// Bytes that may be cached.
+    /// Maximum number of bytes cached.
     pub(crate) fn capacity(&self) -> u64 {
         self.cached.capacity
     }
 }
 
-/// The duty to decode a claimed pcluster. If it is dropped without bytes (a failure, which concerns
-/// only this reader, or a panic), it sends the waiters back to the table, where one of them takes
+/// The duty to decode a claimed pcluster. If it is dropped without bytes (after a failure, which
+/// concerns only this reader, or a panic), the waiters return to the table, where one of them takes
 /// over.
 #[derive(Debug)]
 pub(crate) struct DecodeLease<'a> {
@@ -205,32 +207,31 @@ pub(crate) struct DecodeLease<'a> {
 }
 
 impl DecodeLease<'_> {
-    /// Ends with bytes for the waiters; the caller keeps them alive, not the cache.
+    /// Ends the lease with bytes for the waiters; the caller keeps them alive, not the cache.
     pub(crate) fn publish(self, decoded: Decoded) {
         self.end(Some(decoded));
     }
 
-    /// Ends with bytes for the waiters and for the cache.
+    /// Ends the lease with bytes for the waiters and for the cache.
     pub(crate) fn cache(self, decoded: Decoded) {
         let weight = decoded.capacity() as u64;
         self.table.cached.put(self.key, decoded.clone(), weight);
         self.end(Some(decoded));
     }
 
-    /// Ends after the bytes went straight to the reader. `copy` returns a copy of as many bytes as
-    /// the waiters need; it is not called if there are none.
+    /// Ends the lease after the bytes were decoded directly into the reader's buffer. `copy`
+    /// returns a copy of as many bytes as the waiters need; it is not called without waiters.
     pub(crate) fn delivered(self, copy: impl FnOnce(usize) -> Option<PageBuf>) {
-        // No reader can join after the entry has left the table, so none comes too late for the
-        // copy.
+        // No reader can join after the entry has left the table, so none misses the copy.
         self.remove();
         let wanted = self.in_flight.wanted();
         let decoded = (wanted > 0).then(|| copy(wanted)).flatten();
         self.in_flight.complete(decoded.map(Arc::new));
     }
 
-    /// Leaves the table before it completes: otherwise a waiter that needs more bytes than there
-    /// are would claim the pcluster again and spin on this entry, possibly at a priority that never
-    /// yields.
+    /// Removes the entry from the table before completing it. Otherwise, a waiter that needs more
+    /// bytes than were decoded would claim the pcluster again and spin on this entry, possibly at a
+    /// priority that never yields.
     fn end(&self, decoded: Option<Decoded>) {
         self.remove();
         self.in_flight.complete(decoded);
@@ -238,7 +239,7 @@ impl DecodeLease<'_> {
 
     fn remove(&self) {
         let mut in_flight = lock(&self.table.in_flight);
-        // A successor may be in flight under the same key by the time this one is dropped.
+        // When this is dropped, a successor may be in flight under the same key.
         let own = in_flight.get(&self.key);
         if own.is_some_and(|own| Arc::ptr_eq(own, &self.in_flight)) {
             in_flight.remove(&self.key);
@@ -258,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// A file that uses the intact beginning of a stream is readable, whatever other readers need
-    /// of it.
+    /// A file that uses the intact beginning of a stream is readable, no matter how much of the
+    /// stream other readers need.
     #[test]
     fn a_failure_is_that_of_the_reader_that_decoded() {
         let table = PclusterTable::new(0);

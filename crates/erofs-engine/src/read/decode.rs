@@ -10,8 +10,8 @@ use crate::read::segment::{Segment, cost};
 use crate::{Error, FileFault};
 
 impl FileReader<'_> {
-    /// Decodes the beginning of the pcluster of `segment`, as much as `output` holds, or directly
-    /// into the segment's own bytes without an `output`.
+    /// Decodes the beginning of the pcluster of `segment`: as much as `output` holds or, without an
+    /// `output`, directly into the segment's own bytes.
     pub(crate) fn decode(
         &self,
         decoder: &mut Decoder,
@@ -52,7 +52,7 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Fills `output` from bytes that are kept decoded, if there are any.
+    /// Fills `output` from kept decoded bytes, if there are any.
     fn take_kept(
         &self,
         algorithm: Algorithm,

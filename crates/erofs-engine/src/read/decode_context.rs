@@ -4,19 +4,19 @@ use cpu_workers::PiMutex;
 use erofs_codecs::{Decoder, Settings};
 
 /// Codec streams, created on first use, and a buffer for stored bytes, which grows to the longest
-/// run fetched.
+/// run fetched so far.
 #[derive(Debug)]
 pub(crate) struct DecodeContext {
     pub(crate) decoder: Decoder,
     pub(crate) input: PageBuffer,
 }
 
-/// Idle contexts. There are never more contexts than threads that decode at the same time.
+/// Idle contexts. Contexts never outnumber the threads that decode at the same time.
 #[derive(Debug)]
 pub(crate) struct ContextPool {
     settings: Settings,
-    /// Guarded by its own lock. A stack: the most recently released context is taken first, since
-    /// its buffer is warm.
+    /// Guarded by its own lock. A stack: the most recently released context is reused first,
+    /// because its buffer is warm.
     idle: PiMutex<Vec<DecodeContext>>,
 }
 
@@ -32,7 +32,8 @@ impl ContextPool {
         &self.settings
     }
 
-    /// A context for the caller, taken when first needed: a read of cached bytes needs none.
+    /// Lends a context, which is taken from the pool when first needed: a read of cached bytes
+    /// needs none.
     pub(crate) fn lend(&self) -> LentContext<'_> {
         LentContext {
             pool: self,
@@ -40,7 +41,7 @@ impl ContextPool {
         }
     }
 
-    /// An idle context, or a new one.
+    /// Takes an idle context, or creates one.
     fn take(&self) -> DecodeContext {
         let idle = self.idle.lock().pop();
         idle.unwrap_or_else(|| DecodeContext {
@@ -72,21 +73,22 @@ impl Drop for LentContext<'_> {
     }
 }
 
-/// Alignment; if pages are larger, this is just as good.
+/// Alignment; it serves just as well if pages are larger.
 const PAGE: usize = 4096;
 
-/// Stored bytes; grows to the longest length requested. It begins on a page boundary: if the
-/// destination of a copy is 1 to 31 bytes past a page boundary, where glibc puts large allocations,
-/// copying takes four times as long on some processors (AMD Zen: 1.3 instead of 5.3 GB/s).
+/// Stored bytes, in a buffer that grows to the longest length requested. The buffer begins on a
+/// page boundary. If the destination of a copy is 1 to 31 bytes past a page boundary, where glibc
+/// puts large allocations, copying takes four times as long on some processors (AMD Zen: 1.3
+/// instead of 5.3 GB/s).
 #[derive(Debug, Default)]
 pub(crate) struct PageBuffer {
     memory: Vec<u8>,
-    /// Where the first page begins in `memory`.
+    /// Offset of the first page boundary in `memory`.
     start: usize,
 }
 
 impl PageBuffer {
-    /// Its first `length` bytes; their content is lost when the buffer grows.
+    /// The first `length` bytes; their content is lost when the buffer grows.
     pub(crate) fn first(&mut self, length: usize) -> &mut [u8] {
         if self.bytes().len() < length {
             self.memory = vec![0; length + PAGE];
@@ -95,7 +97,7 @@ impl PageBuffer {
         &mut self.memory[self.start..][..length]
     }
 
-    /// All of its bytes.
+    /// All bytes of the buffer.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..]
     }

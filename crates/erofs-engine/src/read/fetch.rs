@@ -11,7 +11,7 @@ use crate::read::decode_context::PageBuffer;
 use crate::read::segment::Segment;
 use crate::{Error, FileFault};
 
-/// Stored bytes in the input buffer of a decode context: their origin, and their number.
+/// Origin and number of the stored bytes in the input buffer of a decode context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     location: Location,
@@ -34,7 +34,7 @@ impl Stored {
 
 impl FileReader<'_> {
     /// Makes the stored bytes of the first segment of `run` available in `input`, and returns their
-    /// place. Fetches those of the whole run at once.
+    /// range. Fetches those of the whole run in one read.
     pub(crate) fn fetch(
         &self,
         input: &mut PageBuffer,
@@ -67,7 +67,8 @@ impl FileReader<'_> {
             }
             _ => from,
         };
-        // At most one wrap: the bytes up to the end of the stored ones, then those from the start.
+        // The bytes wrap at most once: those up to the end of the stored bytes, then those from the
+        // start.
         let until_wrap = stored.saturating_sub(start);
         let split = segment.out.len().min(until_wrap as usize);
         let (first, second) = segment.out.split_at_mut(split);

@@ -1,7 +1,8 @@
 //! Decoded bytes kept outside the engine, and used instead of decoding again.
 //!
-//! They belong to stored bytes, not to a place in an image: the key is a hash of the stored bytes.
-//! So they are right wherever the same stored bytes occur, and are never used for others.
+//! Decoded bytes belong to stored bytes, not to a location in an image: their key is a hash of the
+//! stored bytes. They are therefore right wherever the same stored bytes occur, and are never used
+//! for others.
 
 use std::fmt;
 
@@ -13,17 +14,17 @@ pub trait DecodedSource: fmt::Debug + Send + Sync {
     /// The seed of the key hash. The author of an image cannot know it.
     fn seed(&self) -> u64;
 
-    /// Fills `out` with the beginning of the bytes for this key; false if there are none. `keeps`:
-    /// for a [`DecodedSink`], not for a reader.
+    /// Fills `out` with the beginning of the bytes for this key; false if there are none. `keeps`
+    /// tells whether they are for a [`DecodedSink`] rather than a reader.
     fn read(&self, key: u128, out: &mut [u8], keeps: bool) -> bool;
 }
 
-/// Takes decoded bytes, to keep them.
+/// A receiver that keeps decoded bytes.
 pub trait DecodedSink: fmt::Debug + Sync {
     /// See [`DecodedSource::seed`].
     fn seed(&self) -> u64;
 
-    /// Whether it lacks some of the first `length` bytes for this key.
+    /// Whether the sink lacks some of the first `length` bytes for this key.
     fn wants(&self, key: u128, length: usize) -> bool;
 
     /// Keeps the beginning of a decoded pcluster.
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{Engine, EngineOptions, ReadContext, WorkersMode};
 
-    /// Decoded bytes in memory.
+    /// A sink and source that keeps decoded bytes in memory.
     #[derive(Debug, Default)]
     struct Kept(Mutex<HashMap<u128, Vec<u8>>>);
 
@@ -80,7 +81,7 @@ mod tests {
         }
     }
 
-    /// A file of an image, whose cache is empty.
+    /// Opens an image with an empty cache, and a file in it.
     fn opened(image: &str, file: &[u8]) -> (Arc<Engine>, Arc<erofs_format::Inode>) {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
         let options = EngineOptions {
@@ -110,7 +111,7 @@ mod tests {
         ] {
             let (engine, inode) = opened(image, file);
             let expected = content(&engine, &inode);
-            // Page by page, as a launch reads.
+            // Reads page by page, as a launch does.
             for offset in (0..inode.size - 4096).step_by(4096) {
                 let page = offset..offset + 4096;
                 engine.decode_for(&inode, page, &*kept).unwrap();
@@ -121,7 +122,7 @@ mod tests {
             assert_eq!(engine.stats().decodes, 0, "{image}");
             let page = engine.decode_for(&inode, 0..4096, &Kept::default());
             assert!(page.is_ok() && engine.stats().decodes == 1, "{image}");
-            // Change the kept bytes: those of every other image are its own.
+            // Changes the kept bytes, which must not affect another image.
             kept.0
                 .lock()
                 .unwrap()

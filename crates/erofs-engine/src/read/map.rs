@@ -14,7 +14,7 @@ use crate::read::share::{self, Help, reader_decompresses};
 use crate::read::{FileReader, ImageBytes};
 use crate::{Error, FileFault};
 
-/// Segments held without an allocation: a page touches at most two pclusters.
+/// Number of segments held without an allocation: a page touches at most two pclusters.
 const INLINE_SEGMENTS: usize = 2;
 
 /// An extent, and the bytes of the file that are wanted from it.
@@ -52,11 +52,11 @@ impl FileReader<'_> {
         Ok(stored(&parts.map_err(|error| self.error(error))?))
     }
 
-    /// Waits until the stored bytes are cached, or notes which are not. Those of structures and of
-    /// other inodes are left to their own reads.
+    /// Waits until the stored bytes are cached, or records which are missing. Bytes of structures
+    /// and of other inodes are left to their own reads.
     fn need(&self, parts: &[Part]) -> Result<(), Error> {
         for (number, ranges) in stored(parts) {
-            // Reading a device that does not exist reports the error.
+            // Reading from a device that does not exist reports the error.
             let Some(device) = self.path.devices.get(number) else {
                 continue;
             };
@@ -129,7 +129,7 @@ impl FileReader<'_> {
         read.map_err(|error| self.error(error))
     }
 
-    /// Reads from the packed inode; the map has already checked its size and its own extents.
+    /// Reads from the packed inode, whose size and extents the map has already checked.
     fn read_fragment(
         &self,
         offset: u64,
@@ -159,7 +159,7 @@ impl FileReader<'_> {
             .iter()
             .any(|p| matches!(p.pcluster.coding, Coding::Compressed(_)));
         match help {
-            // Nothing is scheduled if nothing is pending.
+            // With nothing to decode, no worker is involved.
             Some(Help {
                 workers, policy, ..
             }) if to_decode && !reader_decompresses(policy, self.request.context(), bytes) => {

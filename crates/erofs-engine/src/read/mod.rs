@@ -35,24 +35,25 @@ use crate::stats::AllCounters;
 use crate::trace_spans::TraceSpans;
 use crate::{Error, FileFault};
 
-/// State shared by all reads of an opened image. All fields are set at start; those that change
-/// have locks.
+/// State shared by all reads of an opened image. All fields are set at start; those that change are
+/// guarded by locks.
 #[derive(Debug)]
 pub(crate) struct DataPath {
     /// The image's path, for messages.
     pub name: Arc<str>,
-    /// Its number among the tree's images; 0 is the top one.
+    /// The image's number among the tree's images; 0 is the top one.
     pub number: usize,
     pub image: Image,
     /// The inode whose content holds other inodes.
     pub metabox: Option<Inode>,
-    /// Structures in the metabox are as small and as close together as those on a device.
+    /// The cache of the metabox, whose structures are as small and as close together as those on a
+    /// device.
     pub metabox_blocks: MetadataCache,
-    /// The inode that fragments live in.
+    /// The inode that holds fragments.
     pub packed: Option<Inode>,
     /// The files; index 0 is the image itself.
     pub devices: Vec<StoredDevice>,
-    /// Whether one of them is at a URL.
+    /// Whether one of the files is at a URL.
     pub is_remote: bool,
     pub block_size: u64,
     /// Shared by all images with the same settings.
@@ -60,13 +61,13 @@ pub(crate) struct DataPath {
     pub common: Arc<Common>,
 }
 
-/// Shared by the images of a tree: one cache, one set of counters.
+/// State shared by all images of a tree: one cache, one set of counters.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub buffers: Buffers,
     pub table: PclusterTable,
     pub counters: AllCounters,
-    /// Used instead of decoding.
+    /// Kept bytes, used instead of decoding.
     pub kept: OnceLock<Arc<dyn DecodedSource>>,
     pub spans: TraceSpans,
 }
@@ -91,7 +92,7 @@ impl Deref for DataPath {
     }
 }
 
-/// Bytes of devices, for one request, as needed to open an image.
+/// Bytes of devices, read for one request to open an image.
 #[derive(Debug)]
 pub(crate) struct DeviceBytes<'a> {
     pub devices: &'a [StoredDevice],
@@ -116,8 +117,8 @@ impl Source for DeviceBytes<'_> {
     }
 }
 
-/// The special inodes through which bytes may come. For a special inode itself there are fewer, so
-/// that reads cannot form a cycle.
+/// The special inodes that may be read through. When a special inode itself is read, fewer are
+/// allowed, so that reads cannot form a cycle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Through {
     pub metabox: bool,
@@ -131,7 +132,7 @@ impl Through {
     };
 }
 
-/// Bytes of an image, for one request.
+/// Bytes of an image, read for one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImageBytes<'a> {
     pub path: &'a DataPath,
@@ -140,7 +141,7 @@ pub(crate) struct ImageBytes<'a> {
 }
 
 impl<'a> ImageBytes<'a> {
-    /// The content of a special inode, if bytes may come through it.
+    /// The content of a special inode, if it may be read through.
     pub(crate) fn special(&self, holder: Holder) -> Option<FileReader<'a>> {
         let (path, mut through) = (self.path, self.through);
         let inode = match holder {
@@ -185,7 +186,7 @@ impl DataPath {
         DeviceBytes { devices, request }
     }
 
-    /// Calls `look` with the structures of the image.
+    /// Calls `look` with the image's structures.
     pub(crate) fn with_image<R>(
         &self,
         request: &Request<'_>,
@@ -209,12 +210,12 @@ pub(crate) struct File<'a> {
     pub inode: &'a Inode,
     /// Receives the rest of a partly read pcluster.
     pub page_cache: Option<&'a dyn PageCacheWriter>,
-    /// Receives everything that is decoded, even what is cached.
+    /// Receives all decoded bytes, even those of cached pclusters.
     pub sink: Option<&'a dyn DecodedSink>,
 }
 
-/// Reads one file for one request, on the thread that serves it: fetches stored bytes (`fetch`),
-/// decodes them (`decode`) and places the result (`place`).
+/// Reads one file for one request, on the thread that serves the request: fetches stored bytes
+/// (`fetch`), decodes them (`decode`) and places the result (`place`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileReader<'a> {
     pub file: File<'a>,
@@ -240,12 +241,12 @@ impl<'a> File<'a> {
         }
     }
 
-    /// The identity of one of its pclusters.
+    /// The identity of one of the file's pclusters.
     pub(crate) fn key(&self, pcluster: &Pcluster) -> Key {
         Key::of(self.path.number, pcluster)
     }
 
-    /// An error of this file.
+    /// An error about this file.
     pub(crate) fn error(&self, fault: impl Into<FileFault>) -> Error {
         let (nid, own) = (self.inode.nid, self.inode.own_nid());
         Error::file(&self.path.name, nid, own, fault)
@@ -253,7 +254,7 @@ impl<'a> File<'a> {
 }
 
 impl FileReader<'_> {
-    /// Calls `look` with the structures of the image.
+    /// Calls `look` with the image's structures.
     pub(crate) fn with_image<R>(&self, look: impl FnOnce(Reader<'_>) -> R) -> R {
         self.path.with_image(self.request, self.through, look)
     }
@@ -265,7 +266,7 @@ impl FileReader<'_> {
         buffer.ok_or_else(|| self.error(FileFault::Memory(bytes)))
     }
 
-    /// Turns an exceeded budget into an error of this file.
+    /// Turns an exceeded budget into an error about this file.
     pub(crate) fn within(&self, charged: Result<(), Exceeded>) -> Result<(), Error> {
         charged.map_err(|exceeded| self.error(exceeded))
     }

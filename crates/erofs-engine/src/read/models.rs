@@ -1,4 +1,4 @@
-//! Models of pclusters in flight under loom: every interleaving of the readers of one pcluster.
+//! Models pclusters in flight under loom: every interleaving of the readers of one pcluster.
 //!
 //! `cargo test -p erofs-engine --features loom --lib loom_`
 
@@ -16,17 +16,17 @@ const BYTES: [u8; 4] = [1, 2, 3, 4];
 /// How the decoding reader ends its lease.
 #[derive(Clone, Copy)]
 enum Ending {
-    /// The bytes are cached.
+    /// The bytes are put into the cache.
     Cache,
-    /// They went directly into the reader's buffer.
+    /// The bytes were decoded directly into the reader's buffer.
     Direct,
 }
 
 struct Model {
     table: PclusterTable,
     pool: Arc<PagePool>,
-    /// Decoder calls. Not part of the model: another switch point would only multiply the
-    /// interleavings.
+    /// Number of decoder calls. Not part of the model, since another switch point would only
+    /// multiply the interleavings.
     decodes: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl Model {
         buffer
     }
 
-    /// A read of the first `length` bytes, as `pipeline` does it.
+    /// Reads the first `length` bytes as `pipeline` does.
     fn read(&self, length: usize, ending: Ending) -> Vec<u8> {
         loop {
             match self.table.claim(Key::example(), length) {
@@ -78,8 +78,7 @@ impl Model {
     }
 }
 
-/// Runs two readers of `lengths` bytes; returns the number of decoder calls that they made
-/// together.
+/// Runs two readers of `lengths` bytes; returns how many decoder calls they made together.
 fn two_readers(capacity: u64, lengths: [usize; 2], ending: Ending) -> usize {
     let model = Model::new(capacity);
     let other = model.clone();
@@ -105,7 +104,7 @@ fn loom_readers_at_the_same_time_are_served_by_one_decoding_or_come_one_after_th
         assert!(decodes == 1 || decodes == 2, "{decodes}");
         seen.fetch_add(usize::from(decodes == 1), Ordering::Relaxed);
     });
-    // Some interleavings overlap.
+    // In some interleavings the readers overlap.
     assert!(shared.load(Ordering::Relaxed) > 0);
 }
 
@@ -126,7 +125,7 @@ fn loom_a_reader_that_leaves_without_an_outcome_leaves_no_reader_waiting() {
         };
         let other = model.clone();
         let thread = thread::spawn(move || other.read(4, Ending::Direct));
-        // As after a failure or a panic.
+        // Imitates a failure or a panic.
         drop(lease);
         assert_eq!(thread.join().expect("no panic"), BYTES);
         assert_eq!(model.decodes.load(Ordering::Relaxed), 1);

@@ -1,8 +1,9 @@
-//! The rest of a pcluster that a small read decoded, and the page cache above that receives it.
+//! The rest of a pcluster that a small read decoded, and the page cache that receives it.
 //!
-//! A pcluster decodes to 100 KiB or more, of which a random reader wants 4. The kernel's EROFS puts
-//! the rest into the page cache at once, so that each pcluster is decoded only for the first read
-//! of it. With FUSE there is a page cache as well, but pages have to be stored explicitly.
+//! A pcluster decodes to 100 KiB or more, of which a random reader wants 4. The kernel's EROFS
+//! immediately puts the rest into the page cache, so it decodes each pcluster only for its first
+//! read. With FUSE there is a page cache as well, but the server has to store pages in it
+//! explicitly.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -11,14 +12,14 @@ use erofs_format::{Inode, Nid};
 
 use crate::read::claim::Decoded;
 
-/// Longest read whose remainder is written to the page cache: a longer read belongs to a stream,
-/// whose next read takes the rest.
+/// Maximum length of a read whose remainder is written to the page cache. A longer read belongs to
+/// a stream, whose next read takes the rest.
 pub(crate) const SMALL_READ: usize = 64 << 10;
 
-/// Writes decoded bytes into a page cache above the engine (for FUSE: `FUSE_NOTIFY_STORE`).
+/// Writes decoded bytes into the page cache of the engine's caller (for FUSE: `FUSE_NOTIFY_STORE`).
 pub trait PageCacheWriter: Send + Sync + Debug {
-    /// Whether it accepts `bytes` more bytes of a file now. If not, the read is served as if there
-    /// were no writer.
+    /// Whether the page cache currently accepts `bytes` more bytes of a file. If not, the read is
+    /// served as if there were no writer.
     fn has_room(&self, file: Nid, bytes: usize) -> bool;
 
     /// Whether small reads of a file are at random places, so that the bytes around them are not
@@ -27,16 +28,16 @@ pub trait PageCacheWriter: Send + Sync + Debug {
         false
     }
 
-    /// Queues a remainder to be written later. Called by decoding threads, so it must not block.
+    /// Queues a remainder to be written later. Decoding threads call this, so it must not block.
     fn store(&self, remainder: Remainder);
 }
 
-/// The decoded bytes of a pcluster around those of a read.
+/// The decoded bytes of a pcluster around those that a read asked for.
 #[derive(Debug)]
 pub struct Remainder {
     nid: Nid,
     logical: u64,
-    /// Bytes inside the file: a pcluster may decode to more.
+    /// Number of bytes inside the file: a pcluster may decode to more.
     length: usize,
     reaches_end: bool,
     served: Range<usize>,
@@ -67,7 +68,7 @@ impl Remainder {
         self.nid
     }
 
-    /// Bytes of memory that this holds until dropped.
+    /// Bytes of memory held until this is dropped.
     pub fn memory(&self) -> usize {
         self.decoded.capacity()
     }

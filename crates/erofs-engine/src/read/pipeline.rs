@@ -1,4 +1,4 @@
-//! Places decoded bytes: into the reader's buffer, the pcluster cache or the page cache above.
+//! Places decoded bytes in the reader's buffer, the pcluster cache or the page cache.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ use crate::read::kept::{self, DecodedSink};
 use crate::read::page_cache::{PageCacheWriter, Remainder};
 use crate::read::segment::Segment;
 
-/// How much of a longer pcluster a sink receives if no more is wanted: the rest may be wanted soon.
+/// Maximum number of bytes of a longer pcluster that a sink receives if no more is wanted now: the
+/// rest may be wanted soon.
 const SINK_BYTES: usize = 1 << 20;
 
 /// Where the decoded bytes of a pcluster are, apart from the reader's buffer.
 enum Placement {
-    /// Decoded in a buffer for the cache.
+    /// In a buffer for the cache.
     Cached(Decoded),
     /// In a buffer that is not cached; a remainder goes to the page cache.
     Uncached(Decoded, Option<Remainder>),
@@ -31,7 +32,8 @@ enum Placement {
 
 impl FileReader<'_> {
     /// Fills the segments of one run (see [`runs`](crate::read::segment::runs)). Skips pclusters
-    /// that another thread is decoding, unless `wait` is true. Returns whether all are filled.
+    /// that another thread is decoding, unless `wait` is true. Returns whether all segments are
+    /// filled.
     pub(crate) fn decompress_run(
         &self,
         run: &mut [Segment<'_>],
@@ -47,8 +49,8 @@ impl FileReader<'_> {
         Ok(run.iter().all(|segment| segment.filled))
     }
 
-    /// Fills the first segment of `run`; the others only extend the fetch. Returns
-    /// false if another thread is decoding its pcluster and this one may not wait.
+    /// Fills the first segment of `run`; the others only extend the fetch. Returns false if another
+    /// thread is decoding the segment's pcluster and this one may not wait.
     fn claim(
         &self,
         context: &mut LentContext<'_>,
@@ -93,8 +95,8 @@ impl FileReader<'_> {
         }
     }
 
-    /// Decodes the pcluster of the first segment of `run` for a sink, even if others have it. The
-    /// reader's bytes are not filled.
+    /// Decodes the pcluster of the first segment of `run` for a sink, even if others have its
+    /// bytes. The reader's bytes are not filled.
     fn decode_for_sink(
         &self,
         context: &mut DecodeContext,
@@ -118,7 +120,7 @@ impl FileReader<'_> {
     }
 
     /// Decodes the pcluster of the first segment of `run` for all readers that wait for it. If that
-    /// fails, they decode it themselves: each may need less of it, and has its own budget.
+    /// fails, they decode it themselves, because each may need less of it and has its own budget.
     fn decode_claimed(
         &self,
         context: &mut DecodeContext,
@@ -149,10 +151,9 @@ impl FileReader<'_> {
         Ok(())
     }
 
-    /// Decodes a segment: directly into the reader's buffer if the segment takes everything that is
-    /// decoded, else into a buffer. A pcluster that fits into the cache is decoded whole and cached
-    /// (see [`decoded_length`](Self::decoded_length)), a larger one up to the last byte that is
-    /// wanted.
+    /// Decodes a segment: directly into the reader's buffer if the segment takes all decoded bytes,
+    /// else into a buffer. A pcluster that fits into the cache is decoded entirely and cached (see
+    /// [`decoded_length`](Self::decoded_length)), a larger one up to the last wanted byte.
     fn decode_segment(
         &self,
         context: &mut DecodeContext,
@@ -209,7 +210,8 @@ impl FileReader<'_> {
         Ok(self.with_remainder(segment, buffer))
     }
 
-    /// Serves `segment` from its decoded pcluster; the page cache gets the bytes around it.
+    /// Serves `segment` from its decoded pcluster, and leaves the bytes around it for the page
+    /// cache.
     fn with_remainder(&self, segment: &mut Segment<'_>, buffer: PageBuf) -> Placement {
         segment.place(&buffer);
         let (decoded, served) = (Arc::new(buffer), segment.from..segment.to());

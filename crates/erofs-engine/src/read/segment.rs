@@ -9,17 +9,17 @@ use crate::read::claim::PclusterInFlight;
 /// A part of one compressed extent, and the reader's bytes it fills.
 #[derive(Debug)]
 pub(crate) struct Segment<'a> {
-    /// First byte of the file that the pcluster decodes to.
+    /// The first wanted byte, relative to `logical`.
     pub logical: u64,
     /// First wanted byte, relative to `logical`.
     pub from: usize,
-    /// The reader's bytes.
+    /// The reader's bytes to fill.
     pub out: &'a mut [u8],
-    /// Where the extent's bytes are.
+    /// Where and how the extent's bytes are stored.
     pub pcluster: Pcluster,
-    /// The reader's bytes have been filled.
+    /// Whether the reader's bytes have been filled.
     pub filled: bool,
-    /// Another thread decodes the pcluster; the reader waits for it at the end.
+    /// The pcluster that another thread is decoding, if so; the reader waits for it at the end.
     pub joined: Option<Arc<PclusterInFlight>>,
 }
 
@@ -39,7 +39,7 @@ impl Segment<'_> {
         self.pcluster.location
     }
 
-    /// Time to decode it, as an equivalent number of LZ4 bytes.
+    /// Decoding time of the segment, as an equivalent number of LZ4 bytes.
     pub(crate) fn cost(&self) -> u64 {
         match self.pcluster.coding {
             Coding::Shifted | Coding::Interlaced => 0,
@@ -48,9 +48,9 @@ impl Segment<'_> {
     }
 }
 
-/// Time to decode this many bytes, as an equivalent number of LZ4 bytes: accurate enough to decide
-/// whether waking another CPU pays off. The ratios are those of the C decoders, on one thread and
-/// 64 KiB pclusters.
+/// Decoding time of this many bytes, as an equivalent number of LZ4 bytes: accurate enough to
+/// decide whether waking another CPU pays off. The ratios were measured with the C decoders, on one
+/// thread, with 64 KiB pclusters.
 pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
     let slower = match algorithm {
         Algorithm::Lz4 => 1,
@@ -61,16 +61,16 @@ pub(crate) fn cost(algorithm: Algorithm, decoded_bytes: u64) -> u64 {
     decoded_bytes * slower
 }
 
-/// Largest read of compressed bytes, unless one pcluster has more: large enough to make the call
-/// cheap compared with the decoding, small enough for a CPU's own cache.
+/// Maximum length of one read of compressed bytes, unless a single pcluster has more: long enough
+/// to make the call cheap compared with decoding, short enough for a CPU's own cache.
 pub(crate) const RUN_BYTES: u64 = 128 << 10;
 
-/// Largest work of one run, by [`Segment::cost`], unless one pcluster takes more: CPUs share runs,
-/// and the last run should not delay the request.
+/// Maximum work in one run, by [`Segment::cost`], unless a single pcluster takes more: CPUs share
+/// runs, and the last run should not delay the request.
 const RUN_COST: u64 = 512 << 10;
 
-/// Divides segments into runs whose compressed bytes are adjacent: each run is fetched at once and
-/// is one work item.
+/// Divides segments into runs whose compressed bytes are adjacent: each run takes one read and is
+/// one work item.
 pub(crate) fn runs<'p, 'a>(segments: &'p mut [Segment<'a>]) -> Vec<&'p mut [Segment<'a>]> {
     let mut runs = Vec::new();
     let mut rest = segments;
@@ -126,7 +126,7 @@ mod tests {
         lengths_of(Algorithm::Lz4, places)
     }
 
-    /// Each decodes to twice as many bytes.
+    /// The lengths of the runs of pclusters that each decode to twice their size.
     fn lengths_of(algorithm: Algorithm, places: &[(u64, u32)]) -> Vec<usize> {
         let mut out = vec![[0_u8; 1]; places.len()];
         let mut segments: Vec<_> = places

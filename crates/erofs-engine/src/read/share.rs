@@ -1,7 +1,7 @@
 //! Kickoff: decides which thread decompresses a request whose extents are known.
 //!
-//! The rules are those of the kernel's `sync_decompress`; the caller is described by the
-//! [`ReadContext`] of its [`Request`], never inferred from the thread.
+//! The rules are those of the kernel's `sync_decompress`. The [`ReadContext`] of a [`Request`]
+//! describes the caller, which is never inferred from the thread.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -17,22 +17,22 @@ use crate::request::budget::{ReadContext, Request, Share};
 use crate::request::missing::Missing;
 use crate::{Error, FileFault};
 
-/// Read-ahead of at most this many bytes is decompressed by the reader under `sync_decompress=on`,
-/// as in the kernel.
+/// Maximum length of read-ahead that the reader itself decompresses under `sync_decompress=on`, as
+/// in the kernel.
 const SMALL_READAHEAD: usize = 12 << 10;
 
-/// Least work per CPU, in bytes of LZ4 output, before another one is woken: 256 KiB take about 70
+/// Minimum work per CPU, in bytes of LZ4 output, before another CPU is woken: 256 KiB take about 70
 /// us to decode, twice the cost of a wake-up across CPUs.
 const WORTH_SHARING: u64 = 256 << 10;
-/// The corresponding limit while the CPUs are contended. Then no CPU is idle: a helper preempts a
-/// program, and its wake-up may be delayed. That pays off only for milliseconds of work.
+/// The corresponding minimum while the CPUs are contended. As no CPU is idle then, a helper
+/// preempts a program, and its wake-up may be delayed. That pays off only for milliseconds of work.
 const WORTH_SHARING_CONTENDED: u64 = 4 << 20;
 
-/// Workers, and the state of the CPUs that they would help on.
+/// Workers that may help, and the state of their CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Help<'a> {
     pub workers: &'a Workers,
-    /// Whether other programs keep the CPUs busy, and how many threads of the engine do so.
+    /// Whether other programs keep the CPUs busy, and how many of the engine's threads are running.
     pub contention: &'a CpuContention,
     pub policy: SyncDecompress,
 }
@@ -52,16 +52,16 @@ pub(crate) fn reader_decompresses(
     }
 }
 
-/// Runs, claimed one after another by the participating threads.
+/// Runs that the participating threads claim one after another.
 struct Work<'s, 'p, 'a> {
     file: File<'s>,
-    /// Set at start. The request, for the threads that help.
+    /// Set at start. The request's share for helping threads.
     share: Share<'s>,
-    /// Set at start. `next` assigns them; each mutex is locked by the thread that got its index.
+    /// Set at start. `next` assigns the runs; the thread that receives an index locks that mutex.
     runs: Vec<PiMutex<&'p mut [Segment<'a>]>>,
     /// Atomic. Index of the next run.
     next: AtomicUsize,
-    /// Atomic. A run failed: the others are not started.
+    /// Atomic. Whether a run failed, so that no further run is started.
     failed: AtomicBool,
     /// Guarded by its own lock. The first error.
     error: PiMutex<Option<Error>>,
@@ -79,8 +79,7 @@ impl Work<'_, '_, '_> {
         }
     }
 
-    /// Fills runs until none is left. Waits at the end for pclusters that other readers are
-    /// decoding.
+    /// Fills runs until none are left, then waits for pclusters that other readers are decoding.
     fn take_part(&self, request: &Request<'_>) {
         let file = self.file;
         let reader = FileReader { file, request };
@@ -95,7 +94,7 @@ impl Work<'_, '_, '_> {
         }
     }
 
-    /// Fills a run; false if another reader is decoding part of it.
+    /// Fills a run; false if another reader is decoding a part of it.
     fn run(&self, reader: FileReader<'_>, run: &PiMutex<&mut [Segment<'_>]>, wait: bool) -> bool {
         if self.failed.load(Ordering::Relaxed) {
             return true;
@@ -109,10 +108,10 @@ impl Work<'_, '_, '_> {
         })
     }
 
-    /// Success only if every segment was filled: a thread that panicked leaves no error, and the
+    /// Success only if every segment was filled: a thread that panics leaves no error, and the
     /// reader's buffer may contain bytes of an older reply.
     fn outcome(self, request: &Request<'_>) -> Result<(), Error> {
-        // The error says that something is missing, and the request notes what.
+        // The error only says that bytes are missing; the request records which.
         let _ = request.need(self.missing.into_inner());
         if let Some(error) = self.error.into_inner() {
             return Err(error);
@@ -159,7 +158,7 @@ pub(crate) fn decompress_here(
 }
 
 /// Calls `work` on the calling thread, and `help` on workers of these CPUs. Returns once no thread
-/// is inside either; a worker that has not begun by then never does.
+/// is inside either function; a worker that has not begun by then never will.
 fn spread(
     workers: &Workers,
     cpus: impl Iterator<Item = Option<usize>>,
@@ -178,7 +177,7 @@ fn spread(
     });
 }
 
-/// Makes a worker fill the segments and waits for it.
+/// Has a worker fill the segments, and waits for it.
 pub(crate) fn decompress_on_worker(
     reader: FileReader<'_>,
     segments: &mut [Segment<'_>],
@@ -200,7 +199,7 @@ pub(crate) fn decompress_on_worker(
             let _ = done.send(());
         });
         workers.queue(Some(rustix::thread::sched_getcpu()), job);
-        // An error means that the job was dropped or panicked: this thread then does the work.
+        // An error means that the job was dropped or panicked, so this thread does the work.
         if finished.recv().is_err() {
             work.take_part(reader.request);
         }
@@ -221,7 +220,7 @@ fn plan<'s, 'p, 'a>(reader: FileReader<'s>, segments: &'p mut [Segment<'a>]) -> 
 }
 
 /// Idle workers of other CPUs, limited by the amount of work and the number of free CPUs. Threads
-/// of an unbound pool have no CPU; the first free one takes the job.
+/// of an unbound pool have no CPU; the first free thread takes the job.
 fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     let Help {
         workers,
@@ -232,7 +231,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     if most == 0 {
         return Vec::new();
     }
-    // Including the caller: each keeps a CPU busy.
+    // This includes the caller: each busy thread occupies a CPU.
     let busy = contention.busy_threads();
     if workers.mode() == Mode::Unbound {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -244,7 +243,7 @@ fn helpers(help: Help<'_>, cost: u64, runs: usize) -> Vec<Option<usize>> {
     idle.map(Some).collect()
 }
 
-/// The number of helpers that there is enough work for.
+/// The number of helpers for which there is enough work.
 fn worth_helpers(contended: bool, cost: u64, runs: usize) -> usize {
     let worth = match contended {
         true => WORTH_SHARING_CONTENDED,
@@ -266,7 +265,7 @@ mod tests {
     const WAITED_FOR: ReadContext = ReadContext::Reader { readahead: false };
     const AHEAD: ReadContext = ReadContext::Reader { readahead: true };
 
-    /// Panics on the decoding thread.
+    /// A page cache that panics on the decoding thread.
     #[derive(Debug)]
     struct Broken;
 
@@ -310,7 +309,7 @@ mod tests {
     fn context_and_policy_decide_which_thread_decompresses() {
         use SyncDecompress::{Auto, Off, On};
         for (policy, context, bytes, here) in [
-            // A worker never passes the work on.
+            // A worker never passes its work on.
             (Off, ReadContext::Worker, 1 << 20, true),
             (Off, WAITED_FOR, 1, false),
             (Auto, WAITED_FOR, 1 << 20, true),

@@ -1,8 +1,8 @@
 //! The page that a pcluster shares with the next one.
 //!
 //! Pclusters end in the middle of pages. Such a page can only be stored together with the first
-//! bytes of the next pcluster. If it were left out, the read that requests it later would cause
-//! both to be decoded again.
+//! bytes of the next pcluster. Otherwise, the read that requests the page later would have to
+//! decode both pclusters again.
 
 use erofs_format::{Algorithm, Coding, ExtentKind, Pcluster};
 
@@ -13,8 +13,8 @@ use crate::read::segment::Segment;
 const PAGE: u64 = 4096;
 
 impl FileReader<'_> {
-    /// Whether the segment has a page of which the pcluster has all bytes. If it has none, the
-    /// pages around it were most likely stored with an earlier read.
+    /// Whether the segment needs a page that lies entirely within its pcluster. If not, the pages
+    /// around it were most likely stored by an earlier read.
     pub(crate) fn has_own_page(&self, segment: &Segment<'_>) -> bool {
         let end = segment.logical + segment.pcluster.decoded_length;
         let own_end = match end >= self.inode.size {
@@ -27,8 +27,9 @@ impl FileReader<'_> {
         from.max(own.start) < to.min(own.end)
     }
 
-    /// The pcluster after that of `segment`, and how many of its bytes fill the page that they
-    /// share; `None` if the reader gets that page itself, or if those bytes would cost too much.
+    /// The pcluster after that of `segment`, and how many of its bytes fill the page that the two
+    /// share. `None` if the reader itself receives that page, or if those bytes would cost too
+    /// much.
     pub(crate) fn shared_with_next(&self, segment: &Segment<'_>) -> Option<(Pcluster, usize)> {
         let end = segment.logical + segment.pcluster.decoded_length;
         let page_end = end.next_multiple_of(PAGE).min(self.inode.size);

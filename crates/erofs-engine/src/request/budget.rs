@@ -1,17 +1,17 @@
 //! One request of a caller, and its budget: a limit on its work, whatever the image contains.
 //!
-//! Everything that a request does gets the [`Request`]. Reads of metadata are charged as steps, and
-//! decoders by their bytes, wherever they happen: the content of a directory may be mapped by
-//! tables in the metabox, which is decoded in turn. A thread that decodes for another thread's
-//! request has a separate request, with a budget of the same size (`Share`). A caller's own work in
-//! the middle of a request, such as the callback of a listing that reads each file, does not count
-//! (`outside`).
+//! All code that works for a request receives the [`Request`]. Reads of metadata are charged as
+//! steps, and decoders by their bytes, wherever they occur: tables in the metabox may map the
+//! content of a directory, and the metabox is decoded in turn. A thread that decodes for another
+//! thread's request has a separate request, with a budget of the same size (`Share`). A caller's
+//! own work in the middle of a request, such as the callback of a listing that reads each file,
+//! does not count (`outside`).
 //!
-//! No clock is read. In its course a request passes these marks:
-//! 1. It becomes *long*: its thread has normal priority from then on.
-//! 2. It becomes *heavy*, beyond what a valid image causes: only one at a time, so that other
-//!    requests find a thread.
-//! 3. It ends.
+//! Budgets never read a clock. A request passes these stages:
+//! 1. It becomes *long*, and from then on its thread has normal priority.
+//! 2. It becomes *heavy*, which no valid image causes: only one heavy request is served at a time,
+//!    so that threads remain for other requests.
+//! 3. It is aborted.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,9 +19,10 @@ use std::io;
 use crate::request::control::Control;
 use crate::request::missing::Missing;
 
-/// Reads of metadata and blocks of directories.
+/// Maximum number of reads of metadata and blocks of directories.
 pub const MAX_STEPS: u64 = 1 << 18;
-/// Bytes fetched and decoded: a read of 1 MiB has at most two partial pclusters, 26 MiB in total.
+/// Maximum number of bytes fetched and decoded. A read of 1 MiB has at most two partial pclusters,
+/// 26 MiB in total.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Cost at which a request becomes long, in bytes of LZ4 output: 9 ms. A read of 1 MiB with LZ4
@@ -39,7 +40,7 @@ pub enum Exceeded {
     /// Too many bytes.
     #[error("the request needs more than {MAX_BYTES} fetched and decoded bytes")]
     Bytes,
-    /// Another request is using more than half of its budget.
+    /// Another request is already using more than half of its budget.
     #[error("another expensive request is already running")]
     Busy,
     /// The engine is shutting down.
@@ -48,13 +49,13 @@ pub enum Exceeded {
 }
 
 impl Exceeded {
-    /// Whether it is a limit that the same request would exceed again.
+    /// Whether the same request would exceed this limit again.
     pub(crate) fn is_limit(self) -> bool {
         matches!(self, Exceeded::Steps | Exceeded::Bytes)
     }
 }
 
-/// Limits of a request.
+/// The budget of a request.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     steps: u64,
@@ -72,7 +73,7 @@ impl Limits {
     }
 }
 
-/// The calling thread.
+/// The kind of thread that makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadContext {
     /// A worker, which decompresses its own requests.
@@ -94,14 +95,14 @@ struct Spent {
     turn: Turn,
 }
 
-/// Whether a request may be heavy.
+/// Whether a request may become heavy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Not reached yet.
+    /// The request is not heavy.
     Open,
-    /// It is the one heavy request.
+    /// The request is the only heavy one.
     Taken,
-    /// It works for another thread's request.
+    /// The request works for another thread's request.
     Helps,
 }
 
@@ -160,7 +161,7 @@ impl Spent {
         Ok(())
     }
 
-    /// Called before other requests of this thread: they are not long, and may be heavy.
+    /// Called before this thread's other requests, which are not long and may become heavy.
     fn pause(&mut self, control: &Control) {
         if self.is_long() {
             cpu_workers::raise();
@@ -171,7 +172,7 @@ impl Spent {
         }
     }
 
-    /// Called after [`pause`](Self::pause). The next step of a heavy request takes its turn again.
+    /// Called after [`pause`](Self::pause). A heavy request takes its turn again in its next step.
     fn resume(&self) {
         if self.is_long() {
             cpu_workers::lower();
@@ -183,7 +184,7 @@ impl Spent {
         self.pause(control);
     }
 
-    /// Whether it has used more than half of its budget.
+    /// Whether the request has used more than half of its budget.
     fn is_heavy(&self) -> bool {
         self.steps > self.limits.steps / 2 || self.bytes > self.limits.bytes / 2
     }
@@ -193,13 +194,13 @@ impl Spent {
     }
 }
 
-/// One request of a caller, on the thread that serves it: what kind of thread that is, whether it
-/// may wait for a network, what it lacks, and the budget of the current call.
+/// One request of a caller, on the thread that serves it: the kind of thread, whether it may wait
+/// for a network, which bytes it lacks, and the budget of the current call.
 #[derive(Debug)]
 pub struct Request<'e> {
     control: &'e Control,
     context: ReadContext,
-    /// Spent by the call under way.
+    /// The budget spent by the current call.
     spent: RefCell<Option<Spent>>,
     /// `None` if the request waits for networks.
     missing: RefCell<Option<Missing>>,
@@ -216,22 +217,22 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Makes reads fail rather than wait for a network, and note what they lack.
+    /// Makes reads fail and record what they lack, instead of waiting for a network.
     #[must_use]
     pub fn without_waiting(self) -> Self {
         self.missing.replace(Some(Missing::default()));
         self
     }
 
-    /// The data that it lacks, if any: in that case the results of all of its calls must be
-    /// dropped.
+    /// The data that the request lacks, if any: in that case the results of all of its calls must
+    /// be dropped.
     pub fn missing(&self) -> Option<Missing> {
         let mut missing = self.missing.borrow_mut();
         let missing = missing.as_mut().map(std::mem::take);
         missing.filter(|missing| !missing.is_empty())
     }
 
-    /// Whether it lacks something.
+    /// Whether the request lacks data.
     pub fn lacks(&self) -> bool {
         let missing = self.missing.borrow();
         missing.as_ref().is_some_and(|missing| !missing.is_empty())
@@ -245,7 +246,7 @@ impl<'e> Request<'e> {
         self.context
     }
 
-    /// Waits for all these bytes at once, which are not cached, or notes that they are missing.
+    /// Waits for all of these uncached bytes together, or records that they are missing.
     pub(crate) fn need(&self, missing: Missing) -> io::Result<()> {
         if missing.is_empty() {
             return Ok(());
@@ -259,7 +260,7 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Begins a call for `length` bytes of content, or 0 for metadata. A call inside another one is
+    /// Begins a call for `length` bytes of content, or 0 for metadata. A call inside another is
     /// part of it.
     pub(crate) fn begin(&self, length: u64) -> Scope<'_> {
         let mut spent = self.spent.borrow_mut();
@@ -273,7 +274,7 @@ impl<'e> Request<'e> {
         }
     }
 
-    /// Begins a call for an inode that had a heavy one: it takes the turn at once.
+    /// Begins a call for an inode that had a heavy one: it takes the turn immediately.
     pub(crate) fn begin_heavy(&self, length: u64) -> Scope<'_> {
         let scope = self.begin(length);
         // A refusal is remembered, and ends the call at its first step.
@@ -281,8 +282,8 @@ impl<'e> Request<'e> {
         scope
     }
 
-    /// Runs a caller's code in the middle of a call: calls that it makes have their own budgets,
-    /// and fail on their own.
+    /// Runs a caller's code in the middle of a call. Calls made by that code have their own budgets
+    /// and errors.
     pub(crate) fn outside<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut spent = self.spent.take();
         if let Some(spent) = &mut spent {
@@ -292,7 +293,7 @@ impl<'e> Request<'e> {
         work()
     }
 
-    /// The share for a thread that works for this request.
+    /// The share for a thread that helps this request.
     pub(crate) fn share(&self) -> Share<'e> {
         Share {
             limits: self.spent.borrow().as_ref().map(|spent| spent.limits),
@@ -314,12 +315,12 @@ impl<'e> Request<'e> {
         self.spent.borrow().as_ref().is_some_and(Spent::is_heavy)
     }
 
-    /// Charges a read of metadata, if a call is under way.
+    /// Charges a read of metadata, if a call is in progress.
     pub(crate) fn step(&self) -> Result<(), Exceeded> {
         self.with(Spent::step)
     }
 
-    /// Charges bytes that are fetched: copying takes as long as decoding the same number.
+    /// Charges fetched bytes, because copying takes as long as decoding the same number.
     pub(crate) fn charge(&self, bytes: u64) -> Result<(), Exceeded> {
         self.charge_decoding(bytes, bytes)
     }
@@ -357,7 +358,7 @@ impl Drop for Request<'_> {
     }
 }
 
-/// A call of a request, until dropped.
+/// A call of a request, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scope<'r> {
     request: &'r Request<'r>,
@@ -365,7 +366,7 @@ pub(crate) struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// Whether it is not part of another call.
+    /// Whether the call is not part of another.
     pub(crate) fn is_outermost(&self) -> bool {
         self.outermost
     }
@@ -376,7 +377,7 @@ impl Scope<'_> {
             (spent.steps, spent.bytes) = (0, 0);
             Ok(())
         });
-        // A limit that was exceeded stays exceeded.
+        // A limit once exceeded stays exceeded.
         renewed.unwrap_or(());
     }
 }
@@ -401,7 +402,7 @@ impl Drop for Paused<'_> {
     }
 }
 
-/// A request, for a thread that works for it.
+/// A request's share for a thread that helps it.
 #[derive(Debug)]
 pub(crate) struct Share<'e> {
     limits: Option<Limits>,
@@ -410,8 +411,7 @@ pub(crate) struct Share<'e> {
 }
 
 impl<'e> Share<'e> {
-    /// Called on the thread that works for the request; the original request gets what this one
-    /// lacks.
+    /// Called on the helping thread; the original request later receives what this one lacks.
     pub(crate) fn enter(&self) -> Request<'e> {
         let request = Request::new(self.control, ReadContext::Worker);
         let spent = self.limits;

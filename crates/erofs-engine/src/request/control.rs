@@ -7,9 +7,9 @@ use serde::Serialize;
 /// Shared by all requests of an engine. All fields are atomic.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// The engine is shutting down: requests end with EINTR.
+    /// Whether the engine is shutting down, so that requests end with EINTR.
     closing: AtomicBool,
-    /// A heavy request is being served.
+    /// Whether a heavy request is being served.
     heavy: AtomicBool,
     peaks: Peaks,
 }
@@ -45,7 +45,7 @@ impl Control {
         self.heavy.store(false, Ordering::Relaxed);
     }
 
-    /// Records what one request used. Most requests only read the peaks.
+    /// Records what one request used. Most requests only read the peaks, which saves a write.
     pub(crate) fn record(&self, steps: u64, bytes: u64, long: bool) {
         for (peak, taken) in [(&self.peaks.steps, steps), (&self.peaks.bytes, bytes)] {
             if taken > peak.load(Ordering::Relaxed) {

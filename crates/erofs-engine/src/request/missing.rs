@@ -1,4 +1,4 @@
-//! Stored bytes that a request lacks because they are on a network.
+//! Stored bytes that a request lacks because they have to come over a network.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use remote_image::message::RANGES;
 use remote_image::{Class, RemoteFile};
 
-/// A reader that was killed is noticed within this time.
+/// Maximum delay until the end of a killed reader is noticed.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Bytes that a request lacks.
@@ -18,7 +18,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether the request was complete.
+    /// Whether nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -36,13 +36,13 @@ impl Missing {
             .find(|(other, _)| Arc::ptr_eq(other, file));
         match known {
             Some((_, ranges)) if ranges.len() < RANGES => ranges.push(range),
-            // The request is repeated once others have arrived.
+            // The request will be repeated once other bytes have arrived.
             Some(_) => {}
             None => self.files.push((Arc::clone(file), vec![range])),
         }
     }
 
-    /// Waits until all of it has been fetched. `is_wanted` is called about every 100 ms.
+    /// Waits until all missing bytes have been fetched. `is_wanted` is called about every 100 ms.
     ///
     /// # Errors
     /// Errors of the network, on one line, after the time limit; `Interrupted` if the bytes are no

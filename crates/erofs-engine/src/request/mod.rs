@@ -14,28 +14,28 @@ use crate::layers::number::ImageNames;
 use crate::request::control::Control;
 use budget::{Exceeded, ReadContext, Request, Scope};
 
-/// Remembered requests that exceeded their budget, and inodes that had heavy ones.
+/// Number of requests remembered that exceeded their budget, and of inodes that had heavy ones.
 const REMEMBERED: u64 = 1024;
 
 /// Identity of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RequestKey {
-    /// An inode itself.
+    /// Reading the inode itself.
     Inode(Nid),
-    /// Names of a directory.
+    /// Looking up names in a directory.
     Lookup(Nid),
-    /// The entries of a directory from a position on.
+    /// Listing a directory from a position on.
     List(Nid, u64),
-    /// Content from a byte on.
+    /// Reading content from a byte on.
     Read(Nid, u64),
-    /// Extended attributes.
+    /// Reading extended attributes.
     Xattrs(Nid),
-    /// The extent of a byte.
+    /// Finding the extent of a byte.
     Extent(Nid, u64),
 }
 
 impl RequestKey {
-    /// The inode it concerns.
+    /// The inode that the request concerns.
     pub(crate) fn nid(self) -> Nid {
         match self {
             RequestKey::Inode(nid)
@@ -54,11 +54,11 @@ pub(crate) struct Requests {
     /// The images' paths, for messages.
     pub(crate) images: ImageNames,
     pub(crate) control: Control,
-    /// Created by the first heavy request; a valid image has none.
+    /// Created by the first heavy request, which a valid image never causes.
     remembered: OnceLock<Remembered>,
 }
 
-/// Requests of a hostile image that took too much.
+/// Requests of a hostile image that took too much work.
 #[derive(Debug)]
 struct Remembered {
     /// Limits that requests exceeded, and would exceed again if repeated.
@@ -89,7 +89,7 @@ impl Requests {
     }
 
     /// Runs a call for `length` bytes of content, or 0 for metadata. A call that exceeded its
-    /// budget fails at once when repeated; a call for an inode that had a heavy one fails while
+    /// budget fails immediately when repeated. A call for an inode that had a heavy one fails while
     /// another heavy one is served.
     pub(crate) fn run<R>(
         &self,
@@ -109,7 +109,7 @@ impl Requests {
             None => request.begin(length),
         };
         let result = work(&scope);
-        // A part of a request, such as an inode of a listing, is not to blame for the whole.
+        // A part of a request, such as an inode of a listing, is not blamed for the whole.
         let is_whole = scope.is_outermost();
         if is_whole && request.is_heavy() {
             self.remembered().heavy.put(nid, (), 1);

@@ -169,7 +169,7 @@ fn an_empty_buffer_is_a_buffer() {
 
 #[test]
 fn all_memory_of_a_buffer_is_there_before_it_is_handed_out() {
-    // Touching a buffer afterwards causes no faults, wherever it came from.
+    // Touching a buffer afterwards causes no faults, whatever its origin.
     let pool = pool(4);
     for count in [4, 64] {
         let mut buffer = pool.alloc(pages(count)).unwrap();
@@ -182,7 +182,7 @@ fn all_memory_of_a_buffer_is_there_before_it_is_handed_out() {
     }
 }
 
-/// Minor faults of this thread.
+/// Number of this thread's minor faults.
 fn faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields = stat.rsplit_once(')').unwrap().1;

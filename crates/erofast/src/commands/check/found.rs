@@ -11,14 +11,15 @@ use super::report::{FAULTS, Fault};
 /// Results of all threads.
 #[derive(Debug)]
 pub struct Found {
-    /// Guarded by its own lock. By position in the walk; for a file, only the first fault by
-    /// offset.
+    /// Guarded by its own lock. Faults by position in the walk and offset; of each file, only the
+    /// one at the lowest offset.
     faults: Mutex<BTreeMap<(usize, u64), Vec<Fault>>>,
-    /// Guarded by its own lock. Files with a fault: the rest of them is not read.
+    /// Guarded by its own lock. Offsets of the faults in broken files, by position in the walk; the
+    /// rest of such a file is not read.
     broken: Mutex<HashMap<usize, u64>>,
     /// Guarded by its own lock. Files that match the manifest.
     matched: Mutex<u64>,
-    /// Atomic. Number of faults kept, including others.
+    /// Atomic. Number of faults kept.
     kept: AtomicUsize,
     pub left_out: AtomicU64,
     /// Bytes read without a fault.
@@ -45,7 +46,7 @@ impl Found {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a fault of a name or a directory; one position may have several.
+    /// Adds a fault of a name or a directory; one position may have several faults.
     pub fn add(&self, order: usize, fault: Fault) {
         self.insert((order, 0), fault);
     }

@@ -7,24 +7,23 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// A SHA-256 sum.
+/// The SHA-256 sum of a file.
 pub type Sum = [u8; 32];
 
 /// The expected content of an image's files: sums by path, without a leading slash or `./`.
 pub type Manifest = BTreeMap<Vec<u8>, Sum>;
 
-/// Bytes in the longest line: a path four times the limit of a system call, all of it escaped, and
-/// the sum. Anything longer, such as `/dev/zero`, is not a line of a manifest.
+/// Maximum length of a line in bytes: room for a fully escaped path of four times the limit of a
+/// system call, and the sum. Longer input, such as `/dev/zero`, is not a manifest.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Bytes in the longest manifest: ten million files. A pipe may never end.
+/// Maximum size of a manifest in bytes, enough for ten million files: a pipe may never end.
 const LONGEST: u64 = 1 << 30;
 
 /// Reads a manifest, line by line.
 ///
 /// # Errors
-/// One line with the position of the first line that is invalid, or that names a file a second time
-/// with another sum.
+/// Names the first line that is not valid, or that repeats a file with a different sum.
 pub fn read(path: &Path) -> anyhow::Result<Manifest> {
     let named = || path.display().to_string();
     let mut text = BufReader::new(File::open(path).with_context(named)?).take(LONGEST);

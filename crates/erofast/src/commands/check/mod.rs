@@ -1,7 +1,7 @@
 //! `erofast check`: reads everything, lists each fault once, compares with a manifest.
 //!
 //! One thread walks the tree and divides each file into parts; the others read them. Holes are not
-//! read. A file listed in the manifest goes to one reader as a whole, since a sum takes its bytes
+//! read. A file listed in the manifest goes to one reader as a whole, because a sum needs its bytes
 //! in order.
 
 mod found;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::name::EntryPath;
 
-/// Faults that are kept in memory and listed, and the same number of oddities.
+/// Maximum number of faults, and of oddities, that are kept in memory and listed.
 pub const FAULTS: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {
@@ -20,7 +20,7 @@ pub struct Report {
     pub files: u64,
     /// Bytes of correct content, including holes.
     pub bytes: u64,
-    /// The part of them in holes: stored nowhere, so there was nothing to read.
+    /// How many of these bytes are in holes, which are not stored and were not read.
     pub hole_bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
@@ -32,12 +32,12 @@ pub struct Report {
     /// Faults and oddities that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Present with `--manifest`.
+    /// The comparison, with `--manifest`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Compared>,
 }
 
-/// Comparison of an image with a manifest. Differences are among the faults.
+/// Comparison of an image with a manifest. Differences are listed as faults.
 #[derive(Debug, Default, Serialize)]
 pub struct Compared {
     /// Files that the manifest lists.
@@ -91,7 +91,7 @@ pub fn print(report: &Report, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The number of entries and bytes, and what is wrong with them.
+/// Formats the number of entries and bytes, and the number of faults.
 fn summary(report: &Report) -> String {
     let entries = [
         units::count(report.files, "file"),

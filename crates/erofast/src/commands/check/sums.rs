@@ -24,11 +24,11 @@ pub struct Whole {
     pub path: Arc<[u8]>,
     pub inode: Arc<Inode>,
     pub expected: Sum,
-    /// Its bytes count: they are not also read under another name.
+    /// Whether its bytes are counted: false if another name of the file counts them.
     pub counts: bool,
 }
 
-/// A reader's part: reads a whole file and compares its sum.
+/// Reads a whole file and compares its sum.
 pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Found) {
     let Whole {
         order,
@@ -59,7 +59,7 @@ pub fn compare(engine: &Engine, whole: &Whole, buffer: &mut Vec<u8>, found: &Fou
     found.add(*order, Fault::new(path, inode.nid, what));
 }
 
-/// Hashes one part: its offset and length, or its offset and the fault.
+/// Hashes one part and returns its offset and length, or its offset and the fault.
 fn hash(
     engine: &Engine,
     inode: &Inode,

@@ -21,19 +21,19 @@ use crate::parts::{self, Parts};
 use crate::text;
 use crate::tree::{self, Visit};
 
-/// Most inodes whose names are counted.
+/// Maximum number of inodes whose names are counted.
 const LINKS: usize = 1 << 18;
-/// Blocks of an unsorted directory that are compared to find its names.
+/// Maximum number of blocks compared to look up names in an unsorted directory.
 const COMPARED: u64 = 1 << 16;
 
 /// How to treat the content of regular files.
 #[derive(Debug)]
 pub enum Content {
-    /// Only its location is checked.
+    /// Check only where it is stored.
     Map,
-    /// It is read.
+    /// Read it.
     Read,
-    /// It is read and compared with the digest in the extended attribute of this name.
+    /// Read it and compare it with the digest in the extended attribute of this name.
     Digest(Vec<u8>),
 }
 
@@ -44,7 +44,7 @@ pub struct Walk<'a> {
     found: &'a Found,
     content: &'a Content,
     pub report: Report,
-    /// Sums of files not yet found.
+    /// Sums of listed files that have not been found yet.
     manifest: Option<Manifest>,
     /// Names found for each inode that is not a directory, and its link count.
     links: HashMap<Nid, (u32, u32, Box<[u8]>)>,
@@ -253,13 +253,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks that every listed name can be looked up. A lookup in an unsorted directory compares
-    /// all of its entries: for such a directory only the first names are looked up.
+    /// all of its entries, so only the first names of such a directory are looked up.
     fn lookups(&mut self, path: &[u8], inode: &Arc<Inode>) {
         let blocks =
             inode.size / u64::from(self.engine.image_of(inode.nid).superblock().block_size) + 1;
         let (mut compared, mut out_of_order) = (0, false);
         let mut listing = Listing::new(inode.clone());
-        // The walk reports what cannot be listed.
+        // The walk itself reports entries that cannot be listed.
         while let Some(item) = listing.next(self.engine) {
             let Ok(name) = item else { continue };
             out_of_order |= !name.in_order;
@@ -308,7 +308,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// With several images, upper layers may hide names.
+    /// Reports link counts that differ from the number of names, except with several images, whose
+    /// upper layers may hide names.
     fn count_links(&mut self) {
         if self.engine.image_count() > 1 {
             return;
@@ -329,7 +330,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Passes a file to a reader if the manifest lists its name. Returns whether its content needs
-    /// nothing else.
+    /// no further check.
     fn compare(&mut self, path: &[u8], inode: &Arc<Inode>, first: bool) -> anyhow::Result<bool> {
         let Some(manifest) = &mut self.manifest else {
             return Ok(false);

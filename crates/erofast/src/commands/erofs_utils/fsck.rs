@@ -18,7 +18,7 @@ use crate::commands::extract::{self, Keep, Replace};
 use crate::commands::info::each_extent;
 use crate::tree::{self, Visit};
 
-/// Levels of messages.
+/// The message levels that include warnings, and the outcome.
 const WARNINGS: u8 = 2;
 const OUTCOME: u8 = 3;
 
@@ -72,7 +72,7 @@ fn refuse_without_directory(args: &FsckArgs, directory: Option<&Path>) -> anyhow
     Err(Usage(needs.to_owned()).into())
 }
 
-/// Faults are errors, oddities warnings.
+/// Reports faults as errors, and oddities as warnings.
 fn check(args: &FsckArgs, engine: &Engine, start: &Arc<Inode>) -> anyhow::Result<bool> {
     let content = if args.xattr_inode_digest {
         let name = engine.image().digest_xattr();
@@ -93,8 +93,8 @@ fn check(args: &FsckArgs, engine: &Engine, start: &Arc<Inode>) -> anyhow::Result
     Ok(report.faults.is_empty())
 }
 
-/// Extracts: a start that is not a directory becomes `place` itself; for a directory, its content
-/// goes there.
+/// Extracts to `place`: the contents of a directory go into it, and any other start is extracted as
+/// `place` itself.
 fn extract(
     args: &FsckArgs,
     engine: &Arc<Engine>,
@@ -162,14 +162,14 @@ fn ratio(engine: &Engine, start: &Arc<Inode>, extracted: bool) -> anyhow::Result
     Ok(percent(stored, content))
 }
 
-/// Holes in uncompressed data count too, and a fragment after a pcluster counts as much as that
-/// pcluster, as in 1.9.4.
+/// As in erofs-utils 1.9.4, holes in uncompressed data count too, and a fragment after a pcluster
+/// counts as much as that pcluster.
 fn stored_bytes(engine: &Engine, inode: &Inode) -> u64 {
     if !inode.is_compressed() {
         return inode.size;
     }
     let (mut sum, mut last) = (0, 0);
-    // Extents that cannot be mapped do not occur in a good image.
+    // In a valid image, every extent can be mapped.
     let _ = each_extent(engine, inode, |extent| {
         match &extent.kind {
             ExtentKind::Compressed(pcluster) => last = u64::from(pcluster.length),

@@ -100,7 +100,7 @@ fn layout(inode: &Inode) -> u8 {
     }
 }
 
-/// A header of 12 bytes, and 4 for each count beyond the first.
+/// Bytes of the attributes: a header of 12 bytes, and 4 for each count beyond the first.
 fn xattr_size(inode: &Inode) -> u32 {
     match inode.xattr_icount {
         0 => 0,
@@ -112,7 +112,7 @@ fn list(engine: &Engine, inode: &Inode, out: &mut impl Write) -> anyhow::Result<
     outln!("\n       NID TYPE  FILENAME");
     let mut written = Ok(());
     engine.read_dir_strict(inode, 0, &mut |entry| {
-        // An inode that the image leaves out is not listed.
+        // A `.` entry that the image does not store is not listed.
         written = match entry {
             Ok(entry) if entry.name == b"." && inode.dot_omitted => Ok(()),
             Ok(entry) => {
@@ -144,7 +144,7 @@ fn extents(engine: &Engine, inode: &Inode) -> anyhow::Result<usize> {
     printed.map(|()| count)
 }
 
-/// The extents in the sense of erofs-utils: individual chunks, and whole blocks.
+/// The extents as erofs-utils counts them: individual chunks, and whole blocks.
 fn pieces(superblock: &Superblock, inode: &Inode, extent: &Extent) -> Vec<Extent> {
     let block = u64::from(superblock.block_size);
     let end = match inode.layout() {

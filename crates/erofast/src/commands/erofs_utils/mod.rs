@@ -1,6 +1,6 @@
-//! `fsck.erofs` and `dump.erofs`: the program under names of erofs-utils. Options, exit statuses
-//! and the lines that scripts read are those of version 1.9; checking and extracting are this
-//! program's own.
+//! `fsck.erofs` and `dump.erofs`: this program under the names of two erofs-utils programs.
+//! Options, exit statuses and the lines that scripts read are those of version 1.9; checking and
+//! extracting are this program's own.
 
 mod dump;
 mod fsck;
@@ -25,7 +25,7 @@ const FAILED: u8 = 1;
 const INVALID: u8 = 256_u16.wrapping_sub(22) as u8;
 const IO: u8 = 256_u16.wrapping_sub(5) as u8;
 
-/// Runs the program of erofs-utils whose name this process has; none if it has another name.
+/// Runs the erofs-utils program that this process is named after; `None` if it has another name.
 pub fn run(name: &OsStr) -> Option<ExitCode> {
     let ended = match Path::new(name).file_name()?.as_bytes() {
         b"fsck.erofs" => parse().and_then(|args| fsck::run(&args)),
@@ -45,7 +45,7 @@ pub fn run(name: &OsStr) -> Option<ExitCode> {
     Some(ExitCode::from(status))
 }
 
-/// The exit status: dump.erofs returns a negative error number, of which eight bits remain.
+/// The exit status. dump.erofs returns a negative error number, of which eight bits remain.
 fn status(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<Error>() {
         Some(error) => 0_i32.wrapping_sub(error.errno()) as u8,

@@ -51,7 +51,7 @@ pub fn shown(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// `part` as a percentage of `whole`. C prints 0 of 0 with a sign.
+/// `part` as a percentage of `whole`. For 0 of 0, C prints NaN with a sign.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (0, 0) => "-nan".to_owned(),

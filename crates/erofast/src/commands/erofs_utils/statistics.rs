@@ -15,7 +15,7 @@ const ENDS: [&str; 9] = [
 /// Size classes: files of less than 1 KiB, 2 KiB, and so on to 32 MiB; and larger ones.
 const SIZES: usize = 17;
 
-/// The counts; every name of an inode counts.
+/// Counts of names: an inode with several names counts once for each.
 #[derive(Default)]
 struct Statistics {
     files: u64,
@@ -29,7 +29,7 @@ struct Statistics {
     ends: [u64; ENDS.len() + 1],
 }
 
-/// Counts and prints.
+/// Counts all names and prints the statistics.
 pub fn print(engine: &Engine) -> anyhow::Result<()> {
     let mut sums = Statistics::default();
     tree::walk(engine, &engine.inode(engine.root())?, &mut |visit| {
@@ -58,7 +58,7 @@ impl Statistics {
         self.sizes[size_class(inode.size)] += 1;
         let dot = path.iter().rposition(|&byte| byte == b'.' || byte == b'/');
         let end = dot.filter(|&at| path[at] == b'.').map(|at| &path[at..]);
-        // A prefix of an ending, as in `a.t`, counts as the first ending that begins with it.
+        // A prefix of an ending, as in `a.t`, counts as the first ending that it begins.
         let known = |end: &[u8]| {
             ENDS.iter()
                 .position(|known| known.as_bytes().starts_with(end))
@@ -138,8 +138,8 @@ impl Statistics {
     }
 }
 
-/// The index of a size class. Each class ends at twice the KiB of the one before; the first is
-/// below one.
+/// The index of a size class. Each class reaches to twice the size of the previous one; the first
+/// holds files below 1 KiB.
 fn size_class(bytes: u64) -> usize {
     let kib = bytes >> 10;
     ((u64::BITS - kib.leading_zeros()) as usize).min(SIZES - 1)

@@ -1,4 +1,4 @@
-//! `dump.erofs -s`: the superblock.
+//! `dump.erofs -s`: prints the superblock.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use erofs_engine::erofs_format::{Algorithm, Image};
 use crate::commands::info::uuid;
 use crate::text;
 
-/// `COMPR_CFGS` of `feature_incompat`.
+/// The bit `COMPR_CFGS` of `feature_incompat`.
 const CONFIGS: u32 = 0x2;
 
 /// Names of `feature_compat`, by bit.
@@ -37,7 +37,7 @@ const INCOMPATIBLE: [(&str, u32, (u32, u32)); 11] = [
     ("metabox", 0x100, (6, 17)),
 ];
 
-/// Names of codecs with their Linux versions, likewise.
+/// Names of codecs, with the Linux versions that introduced them.
 const CODECS: [(Algorithm, (u32, u32)); 3] = [
     (Algorithm::Lzma, (5, 16)),
     (Algorithm::Deflate, (6, 6)),

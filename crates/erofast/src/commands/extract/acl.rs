@@ -6,8 +6,8 @@
 const VERSION: u32 = 2;
 const ENTRY: usize = 8;
 
-/// The key of a pax record and its text, for an attribute that holds an ACL. None: it is stored
-/// like any other attribute.
+/// The key and text of the pax record for an attribute that holds an ACL; `None` for an attribute
+/// that is stored like any other.
 pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     let key = match name {
         b"system.posix_acl_access" => "SCHILY.acl.access",
@@ -26,8 +26,8 @@ fn text(value: &[u8]) -> Option<String> {
     Some(entries?.join(","))
 }
 
-/// `TAG:NAME:rwx`. The ID replaces the name, and is repeated after the permissions, where star puts
-/// it: libarchive looks there, and GNU tar leaves it out.
+/// `TAG:NAME:rwx`. The ID replaces the name and is repeated after the permissions, as star does;
+/// libarchive reads it there, and GNU tar omits it.
 fn entry(bytes: &[u8]) -> Option<String> {
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let id = u32::from_le_bytes(*bytes.last_chunk()?);

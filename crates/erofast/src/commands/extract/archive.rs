@@ -10,14 +10,13 @@ use erofs_engine::erofs_format::FileType;
 use super::journal::Journal;
 use super::tar;
 
-/// Omitted members that are remembered. A link to one beyond this limit leads nowhere in the
-/// archive.
+/// Maximum number of omitted members that are remembered. A link to any other leads nowhere.
 const MISSING: usize = 10_000;
 
 /// One item of the stream.
 #[derive(Debug)]
 pub enum Item {
-    /// A member begins.
+    /// The start of a member.
     Member {
         path: Vec<u8>,
         header: Vec<u8>,
@@ -44,7 +43,7 @@ pub enum Item {
 struct Current {
     path: Vec<u8>,
     file_type: FileType,
-    /// Not written yet: a file whose first part cannot be read is left out.
+    /// The header, until it is written: a file whose first part cannot be read is left out.
     header: Option<Vec<u8>>,
     size: u64,
     /// Bytes of content still to come.
@@ -52,17 +51,17 @@ struct Current {
     failed: bool,
 }
 
-/// The writing end.
+/// The writing end of a stream.
 pub struct Archive<'a, W> {
     out: W,
     journal: &'a Journal,
     current: Option<Current>,
-    /// Members that were left out: links to them are left out too.
+    /// Members that were left out, with all links to them.
     missing: HashSet<Vec<u8>>,
 }
 
 impl<'a, W: Write> Archive<'a, W> {
-    /// An empty archive.
+    /// Creates an empty archive.
     pub fn new(out: W, journal: &'a Journal) -> Self {
         Self {
             out,
@@ -154,7 +153,8 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// Completes a member: fills it with zeros to its size if it broke off, and to a whole block.
+    /// Completes a member: pads a truncated one with zeros to its size, and every member to a whole
+    /// block.
     fn end_member(&mut self) -> io::Result<()> {
         let Some(mut current) = self.current.take() else {
             return Ok(());

@@ -2,9 +2,9 @@
 //!
 //! 1. One thread walks the tree and creates the directories; everything else goes to the writers.
 //! 2. The writers end after the walk; then all files are complete.
-//! 3. Hard links are created, since their first names exist now.
-//! 4. The directories get their metadata, deepest first: from here on they may forbid writing, and
-//!    their times stay.
+//! 3. Hard links are created: their first names now exist.
+//! 4. The directories receive their metadata, deepest first. Nothing is written into them any more,
+//!    so they may be read-only, and their times persist.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -70,7 +70,7 @@ pub fn run(job: &Job, target: &Target, journal: &Journal) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A writer: works until there is nothing left.
+/// Runs a writer until no work is left.
 fn write<'a>(mut writer: Writer<'a>, queue: &Queue<'a>) {
     let mut taken = Vec::new().into_iter();
     while let Some(work) = queue.next(&mut taken) {
@@ -142,7 +142,7 @@ fn finish_directory(
 ) -> anyhow::Result<()> {
     let inode = &*engine.inode(nid)?;
     let directory = target.open_directory(path)?;
-    // An entry whose xattrs cannot be read still gets the rest.
+    // An entry whose xattrs cannot be read still gets its other metadata.
     let xattrs = engine.xattrs(&engine.waiting(), inode);
     let known = xattrs.as_deref().unwrap_or_default();
     let handle = Handle::Open(directory.as_fd());

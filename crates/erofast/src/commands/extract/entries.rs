@@ -13,7 +13,7 @@ use crate::tree::{self, Visit};
 /// An entry to create.
 #[derive(Debug)]
 pub enum Step {
-    /// A directory, followed by its contents. Its path is remembered, unless there are too many.
+    /// A directory, followed by its contents. It has an ID unless too many paths are remembered.
     Directory(Vec<u8>, Arc<Inode>, Option<PathId>),
     /// A file, or anything else that has no entries.
     Leaf(Vec<u8>, Arc<Inode>),
@@ -21,7 +21,7 @@ pub enum Step {
     Link {
         /// The name to create.
         path: PathId,
-        /// The name that is found first.
+        /// The name found first.
         first: PathId,
         inode: Arc<Inode>,
     },
@@ -30,7 +30,7 @@ pub enum Step {
 /// Whether to continue with the contents of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Continue.
+    /// Continue with the contents.
     Continue,
     /// The directory does not exist.
     SkipContent,
@@ -81,8 +81,8 @@ pub fn walk(
         if path.is_empty() {
             path = job.name.clone();
         }
-        // A second name of an inode whose link count is one becomes a copy. So does one if there
-        // are more names than are remembered.
+        // A second name becomes a copy if the inode's link count is one, or if too many names are
+        // remembered.
         let id = match inode.nlink > 1 {
             true => paths.add(&path, false),
             false => None,
@@ -106,8 +106,8 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
             .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Whether each component of a path is a name and nothing else. The format allows no other names;
-/// the check does not rely on that.
+/// Whether each component of a path is a name and nothing else. The format allows no other names,
+/// but this check does not rely on the format.
 pub fn is_plain(path: &[u8]) -> bool {
     !path.contains(&0)
         && path

@@ -10,7 +10,7 @@ use erofs_engine::erofs_format::Inode;
 #[derive(Debug)]
 pub struct Job {
     pub engine: Arc<Engine>,
-    /// Where the tree begins.
+    /// The inode at which the tree begins.
     pub start: Arc<Inode>,
     /// Name of the start if it is not a directory; otherwise empty, since it becomes the target
     /// itself.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::name::EntryPath;
 use crate::text;
 
-/// Written to by all threads.
+/// Counters and failures, which all threads add to.
 #[derive(Debug)]
 pub struct Journal {
     /// Guarded by its own lock. The content of `--json`, except for the bytes.
@@ -24,9 +24,9 @@ pub struct Journal {
 /// The JSON output of `extract`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Regular files; additional names of one are hard links.
+    /// Regular files; further names of a file count as hard links.
     pub files: u64,
-    /// Bytes of their content, including holes.
+    /// Bytes of content of regular files, including holes.
     pub bytes: u64,
     pub directories: u64,
     pub symlinks: u64,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub not_kept: BTreeMap<String, NotKept>,
 }
 
-/// Most failures kept in memory.
+/// Maximum number of failures kept in memory.
 const FAILURES: usize = 10_000;
 
 fn is_zero(count: &u64) -> bool {
@@ -56,13 +56,13 @@ pub struct Failure {
     error: String,
 }
 
-/// One kind of loss.
+/// One kind of lost metadata.
 #[derive(Clone, Debug, Serialize)]
 pub struct NotKept {
     entries: u64,
-    /// The first of them.
+    /// The first entry affected.
     first: String,
-    /// Its reason.
+    /// The error for that entry.
     error: String,
 }
 

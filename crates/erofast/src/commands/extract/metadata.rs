@@ -12,7 +12,7 @@ use rustix::io::{Errno, Result};
 use super::journal::Journal;
 use super::target::Keep;
 
-/// Setuid and setgid.
+/// The setuid and setgid bits.
 const SET_ID: u16 = 0o6000;
 
 /// A handle on something that was created.
@@ -20,7 +20,7 @@ const SET_ID: u16 = 0o6000;
 pub enum Handle<'a> {
     /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// A descriptor that only denotes it (`O_PATH`): symlinks, devices and the like.
+    /// An `O_PATH` descriptor, for symlinks, devices and the like.
     StandIn(BorrowedFd<'a>),
 }
 
@@ -118,7 +118,7 @@ fn kept(handle: Handle<'_>, time: Timespec) -> Result<()> {
     Err(Errno::RANGE)
 }
 
-/// Sets owner and group; only the group if that alone is allowed.
+/// Sets owner and group, or only the group if the owner may not be changed.
 fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
     // The system call takes -1 to mean "unchanged".
     if inode.uid == u32::MAX || inode.gid == u32::MAX {
@@ -130,7 +130,7 @@ fn own(handle: Handle<'_>, inode: &Inode) -> Result<()> {
     })
 }
 
-/// The permissions. Set-user-ID and set-group-ID bits are dropped if the owner could not be set.
+/// Returns the permissions, without the setuid and setgid bits if the owner could not be set.
 fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> u16 {
     let mut mode = inode.mode & 0o7777;
     if let Err(error) = owned
@@ -143,7 +143,7 @@ fn mode(inode: &Inode, owned: Result<()>, path: &[u8], journal: &Journal) -> u16
     mode
 }
 
-/// `security. xattrs` and the like.
+/// The namespace of an attribute in words, such as `security. xattrs`.
 fn xattr_kind(name: &[u8]) -> String {
     let end = name.iter().position(|&byte| byte == b'.');
     let namespace = end.map_or(name, |end| &name[..=end]);

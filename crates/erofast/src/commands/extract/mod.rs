@@ -74,7 +74,7 @@ fn job_of(args: &ExtractArgs, engine: &Arc<Engine>) -> anyhow::Result<Job> {
 }
 
 /// Creates the job, with one thread per CPU if no number is given. A start that is not a directory
-/// gets `name`.
+/// is extracted as `name`.
 pub fn job(
     engine: Arc<Engine>,
     start: Arc<Inode>,
@@ -101,8 +101,8 @@ fn to_stream(job: &Job) -> anyhow::Result<Summary> {
     Ok(journal.finish())
 }
 
-/// Extracts into a directory. Ctrl-C ends that in an orderly way; a truncated stream is its
-/// reader's concern.
+/// Extracts into a directory. Ctrl-C ends the extraction in an orderly way; a tar stream just
+/// breaks off.
 pub fn to_directory(
     job: &Job,
     directory: &Path,

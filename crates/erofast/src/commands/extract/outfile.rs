@@ -29,9 +29,9 @@ pub struct OutFile<'a> {
     inode: Arc<Inode>,
     /// Guarded by its own lock. Parts that no thread has started.
     parts: Mutex<Parts<'a>>,
-    /// Created by the first thread that needs it, which leaves it empty if that fails.
+    /// Created by the first thread that needs it; `None` if that failed.
     made: OnceLock<Option<CreatedFile>>,
-    /// Atomic. It will be removed; the reason was already reported.
+    /// Atomic. The file will be removed; the reason has been reported.
     failed: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ impl<'a> OutFile<'a> {
         }
     }
 
-    /// The next part to write; none if all are taken, or if more is not worth the time.
+    /// The next part to write; none if all are taken, or if the file has failed.
     fn next_part(&self) -> Option<Part> {
         if self.has_failed() {
             return None;
@@ -66,7 +66,7 @@ impl<'a> OutFile<'a> {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Gives up the file, which will be removed, since the extraction ends.
+    /// Abandons the file, which will be removed, because the extraction is ending.
     fn abandon(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl<'a> OutFile<'a> {
     }
 }
 
-/// One thread's writer.
+/// A writer, used by one thread.
 #[derive(Debug)]
 pub struct Writer<'a> {
     engine: &'a Engine,
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes parts of a file until all are taken. Several threads may do so at once.
+    /// Writes parts of a file until all are taken. Several threads may write one file.
     pub fn write(&mut self, file: &OutFile<'_>) {
         while let Some(part) = file.next_part() {
             if self.stop.is_set() {
@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Ends the extraction, or just this file.
+    /// Handles an error: ends the extraction, or gives up just this file.
     fn failed(&self, file: &OutFile<'_>, error: anyhow::Error) {
         match self.stop.takes(&error) {
             true => file.abandon(),
@@ -167,8 +167,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the file itself. A big one gets its whole size at once, so that anything not written
-    /// is a hole. A small one gets its size with its last byte.
+    /// Returns the created file. A big file gets its full size immediately, so unwritten ranges are
+    /// holes; a small one gets its size with its last byte.
     fn made<'f>(&self, file: &'f OutFile<'_>) -> Option<&'f CreatedFile> {
         let make = || {
             let xattrs = self.engine.xattrs(&self.engine.waiting(), &file.inode)?;
@@ -250,8 +250,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes everything but long runs of zeros, with as few calls as possible. Returns where the
-/// writing ended, which is `offset` if there were only zeros.
+/// Writes everything but long runs of zeros, with as few calls as possible. Returns the end of the
+/// data written, or `offset` if there were only zeros.
 fn write_data(file: &File, data: &[u8], offset: u64) -> io::Result<u64> {
     let mut end = offset;
     for range in runs(data) {

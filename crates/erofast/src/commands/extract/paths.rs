@@ -1,6 +1,6 @@
 //! Paths that are needed later, as a tree: a directory is stored once for all its entries.
 
-/// Most paths, and most bytes of names, that are remembered.
+/// Maximum number of remembered paths, and of bytes in their names.
 const PATHS: usize = 2 << 20;
 const BYTES: usize = 64 << 20;
 
@@ -58,7 +58,7 @@ impl Paths {
         Some(id)
     }
 
-    /// The whole path.
+    /// Returns the whole path.
     pub fn path(&self, id: PathId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut next = Some(id);

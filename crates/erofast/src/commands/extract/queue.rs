@@ -1,8 +1,8 @@
 //! The work queue of the writers.
 //!
-//! Each writer takes small files in batches, and big ones singly, as long as there are any: two
-//! threads that write to one file wait for each other in the kernel. At the end they help with
-//! unfinished big files.
+//! Each writer takes small files in batches and big ones singly, because two threads that write to
+//! one file wait for each other in the kernel. Once none are left, the writers help with unfinished
+//! big files.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec;
@@ -14,10 +14,10 @@ use super::outfile::OutFile;
 use crate::batch::BatchReceiver;
 use crate::parts::PART;
 
-/// Something to create that is not a directory: its path, and its inode.
+/// The path and inode of an entry to create, other than a directory.
 pub type Leaf = (Vec<u8>, Arc<Inode>);
 
-/// Whether several threads may write the file, which is then sent in a batch of its own.
+/// Whether several threads may write the file, which is then sent in a separate batch.
 pub fn is_big(inode: &Inode) -> bool {
     inode.file_type() == FileType::Regular && inode.size > PART
 }
@@ -25,7 +25,7 @@ pub fn is_big(inode: &Inode) -> bool {
 /// Work for one writer.
 #[derive(Debug)]
 pub enum Work<'a> {
-    /// A file; others may write it too.
+    /// A file, which other writers may also be writing.
     File(Arc<OutFile<'a>>),
     /// A symlink, device node, FIFO or socket.
     Node(Vec<u8>, Arc<Inode>),
@@ -45,7 +45,7 @@ pub struct Queue<'a> {
 pub type Taken = vec::IntoIter<Leaf>;
 
 impl<'a> Queue<'a> {
-    /// A queue for what the walk sends.
+    /// A queue of the leaves that the walk sends.
     pub fn new(engine: &'a Engine, leaves: BatchReceiver<Leaf>) -> Self {
         Self {
             engine,

@@ -12,7 +12,7 @@ use super::tar::BLOCK;
 
 /// Holes shorter than this are written as zeros.
 const HOLE: u64 = 64 << 10;
-/// Most holes that are left out; the map is kept in memory.
+/// Maximum number of holes left out: the map is kept in memory.
 const HOLES: usize = 1 << 16;
 
 /// A segment of a file that is written, or the fault that replaces it.
@@ -56,7 +56,7 @@ fn left_out(hole: &Range<u64>, holes: &mut usize) -> Range<u64> {
     inner
 }
 
-/// Merges adjacent holes.
+/// Merges adjacent holes of a file.
 fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
     let mut parts = parts.peekable();
     std::iter::from_fn(move || {
@@ -74,14 +74,14 @@ fn merged(parts: Parts<'_>) -> impl Iterator<Item = Part> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Map {
     data: Vec<Range<u64>>,
-    /// Where the file, or what is known of it, ends.
+    /// Where the file, or its readable part, ends.
     end: u64,
     has_holes: bool,
 }
 
 impl Map {
-    /// Creates it from the parts of a file of this size. Everything after a fault is a hole: a
-    /// broken file may claim more than any disk holds.
+    /// Creates a map from the parts of a file of `size` bytes. Everything after a fault is a hole:
+    /// a broken file may claim more than any disk holds.
     pub fn of(parts: Parts<'_>, size: u64) -> Self {
         let (mut map, mut holes) = (Self::default(), 0);
         for part in merged(parts) {
@@ -113,17 +113,17 @@ impl Map {
         }
     }
 
-    /// Whether something is left out.
+    /// Whether the map leaves out any hole.
     pub fn has_holes(&self) -> bool {
         self.has_holes
     }
 
-    /// Bytes of data.
+    /// Number of bytes of data.
     pub fn data_bytes(&self) -> u64 {
         self.data.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The text before the data. The last line says where a trailing hole ends.
+    /// The map as text, which precedes the data. Its last line says where a trailing hole ends.
     pub fn text(&self, size: u64) -> Vec<u8> {
         let end = match self.data.last() {
             Some(last) if last.end == size => None,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by all threads.
+/// Whether and why an extraction must stop; shared by all threads.
 #[derive(Debug)]
 pub struct Stop<'a> {
     /// Set by Ctrl-C.
@@ -42,8 +42,8 @@ impl<'a> Stop<'a> {
     }
 
     /// # Errors
-    /// The reason why the extraction must stop. Everything written so far is complete except
-    /// directories, which get their metadata last.
+    /// Why the extraction must stop. Everything written so far is complete except directories,
+    /// which receive their metadata last.
     pub fn check(&self) -> anyhow::Result<()> {
         let why = match self.full.get() {
             Some(error) => error,

@@ -23,9 +23,9 @@ use super::tar::{self, Kind};
 use crate::batch::threads;
 use crate::parts::Parts;
 
-/// Most parts decoded ahead of their turn, per reader: they are kept in memory.
+/// Maximum number of parts per reader that are decoded ahead of their turn and kept in memory.
 const AHEAD: usize = 4;
-/// Most data of a file in a stream, without its holes: a larger claim is refused.
+/// Maximum bytes of a file's data in a stream, without holes; a file that claims more is refused.
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A range of a file for one of the readers.
@@ -65,7 +65,7 @@ pub fn run(job: &Job, journal: &Journal) -> anyhow::Result<()> {
     })
 }
 
-/// A reader: takes orders until there are no more.
+/// Runs a reader until there are no more orders.
 fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
     loop {
         let next = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -77,7 +77,7 @@ fn read(engine: &Engine, orders: &Mutex<Receiver<Order>>) {
         } = order;
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let result = engine.read_at(&engine.waiting(), &inode, range.start, &mut bytes);
-        // No thread waits for it if the stream was closed.
+        // If the stream was closed, no thread waits for the answer.
         let _ = answer.send(result.map(|_| bytes));
     }
 }
@@ -125,7 +125,7 @@ fn send(items: &SyncSender<Item>, item: Item) -> anyhow::Result<()> {
     items.send(item).map_err(closed)
 }
 
-/// The beginning of a member; none for kinds that tar cannot hold.
+/// The beginning of a member; none for file types that tar cannot represent.
 fn member(
     engine: &Engine,
     (step, map): (&Step, &Map),

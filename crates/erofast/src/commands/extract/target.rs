@@ -26,24 +26,24 @@ const UNFINISHED_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// xattrs that children inherit, or that were inherited.
 const ACLS: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
 
-/// The handling of existing entries that have a name of the image.
+/// How to handle existing entries that share a name with the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
-    /// They are in the way; the directory must be empty.
+    /// Existing entries are errors; the directory must be empty.
     Nothing,
-    /// They are replaced.
+    /// Existing entries are replaced.
     Everything,
-    /// They are replaced, except files that an earlier run finished.
+    /// Existing entries are replaced, except files that an earlier run finished.
     Unfinished,
-    /// Directories are filled; any other entry is in the way.
+    /// Existing directories are filled; any other existing entry is an error.
     Files,
 }
 
-/// The metadata that entries get, apart from their times.
+/// The metadata that entries receive, apart from their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     pub owner: bool,
-    /// Bits of the permissions.
+    /// Mask of the permission bits that entries receive.
     pub permissions: u16,
     pub xattrs: bool,
 }
@@ -62,13 +62,13 @@ pub struct Target {
     root: OwnedFd,
     replace: Replace,
     pub keep: Keep,
-    /// New files get an ACL from the directory.
+    /// Whether new files inherit an ACL from the directory.
     inherits: bool,
 }
 
 impl Target {
-    /// Opens the directory, or creates it. A directory that is not empty is accepted only with
-    /// permission to replace.
+    /// Opens the directory, or creates it. A directory that is not empty is accepted only if
+    /// `replace` allows it.
     pub fn open(path: &Path, replace: Replace, keep: Keep) -> anyhow::Result<Self> {
         let shown = || path.display().to_string();
         match std::fs::create_dir(path) {
@@ -105,7 +105,8 @@ impl Target {
         matches!(self.replace, Replace::Everything | Replace::Unfinished)
     }
 
-    /// Whether an earlier run finished this file: it gets its time once it is complete.
+    /// Whether an earlier run finished this file: a finished file has the time that the image
+    /// records.
     pub fn keeps(&self, path: &[u8], inode: &Inode) -> bool {
         if self.replace != Replace::Unfinished || inode.file_type() != FileType::Regular {
             return false;
@@ -141,7 +142,7 @@ impl Target {
             }
         }
         let directory = self.open_directory(path)?;
-        // A user who does not own it may still be allowed to write into it.
+        // A user who does not own the directory may still be allowed to write into it.
         let _ = rustix::fs::fchmod(&directory, UNFINISHED_DIRECTORY);
         for name in ACLS {
             let _ = rustix::fs::fremovexattr(&directory, name);
@@ -161,7 +162,7 @@ impl Target {
     pub fn make_file(&self, path: &[u8]) -> io::Result<File> {
         let file = self.make_empty_file(path)?;
         if self.inherits {
-            // It has none if the directory's was removed meanwhile.
+            // The file has no ACL if the directory's was removed meanwhile.
             let _ = rustix::fs::fremovexattr(&file, ACLS[0]);
         }
         Ok(file.into())
@@ -209,10 +210,10 @@ impl Target {
         self.replacing(&parent, name, make)
     }
 
-    /// A descriptor that denotes what is at `path`, even a symlink.
+    /// A descriptor that denotes the entry at `path`, even if it is a symlink.
     pub fn stand_in(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let (parent, name) = self.parent(path)?;
-        // With these two flags even RESOLVE_NO_SYMLINKS lets a symlink denote itself.
+        // With these two flags, even RESOLVE_NO_SYMLINKS permits opening a symlink itself.
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         Ok(beneath(&parent, name, flags, Mode::empty())?)
     }
@@ -223,7 +224,7 @@ impl Target {
         Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
     }
 
-    /// Creates something; an existing entry at its path is removed first if that is wanted.
+    /// Creates an entry, after removing an existing one at its path if `replace` says so.
     fn replacing<T>(
         &self,
         parent: &OwnedFd,
@@ -275,7 +276,8 @@ fn outside() -> io::Error {
     io::Error::other("the name leads out of its directory")
 }
 
-/// Opens what is at `path` below a directory, without leaving it or following a symlink.
+/// Opens the entry at `path` below a directory, without leaving the directory or following a
+/// symlink.
 fn beneath(
     directory: &OwnedFd,
     path: &[u8],

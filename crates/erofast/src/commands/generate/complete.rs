@@ -1,6 +1,6 @@
-//! Completions for a shell: clap_complete's engine knows the flag table, and this module adds the
-//! mount options after `-o` and the mount points; `inside` has the paths inside images. File names
-//! are left to the shell, which knows its own quoting: it completes them if nothing is offered.
+//! Completions for a shell. clap_complete's engine knows the flag table; this module adds mount
+//! options after `-o` and mount points, and `inside` adds paths inside images. File names are left
+//! to the shell, which knows its own quoting and completes them if nothing is offered.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
     let Some((last, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Ok(Vec::new());
     };
-    // For an option with two names the engine offers one: the short one after a dash.
+    // Of an option's two names the engine offers only one, the short one after a dash.
     let typed: &[&OsStr] = match last.as_encoded_bytes() {
         b"-" => &["--".as_ref(), "-".as_ref()],
         _ => &[last],
@@ -51,7 +51,7 @@ pub fn offered(words: &[OsString]) -> std::io::Result<Vec<(String, String)>> {
         )?);
     }
     let is_option = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
-    // The engine offers options even if none was begun, so that a Tab would insert one.
+    // The engine offers options even before a dash is typed, and a Tab would insert one.
     let wanted = |offer: &&CompletionCandidate| {
         !offer.is_hide_set() && (is_option(last) || !is_option(offer.get_value()))
     };
@@ -82,7 +82,7 @@ fn command(program: &OsStr) -> Command {
     }
 }
 
-/// Without file names.
+/// Leaves file names to the shell.
 fn of_shell(command: Command) -> Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.value_hint(ValueHint::Other),
@@ -133,7 +133,7 @@ fn mount_points(typed: &OsStr) -> Vec<CompletionCandidate> {
     places.map(CompletionCandidate::new).collect()
 }
 
-/// The options after the last comma.
+/// Candidates for the option after the last comma.
 fn mount_options(typed: &OsStr) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else {
         return Vec::new();

@@ -25,10 +25,10 @@ const ARGUMENTS: [(&str, &str); 4] = [
     ("extract", "path"),
 ];
 
-/// The corresponding argument of programs that are a separate command.
+/// The corresponding argument of programs without subcommands.
 const ARGUMENT: &str = "path";
 
-/// Most directory entries examined: a Tab must be answered at once.
+/// Maximum number of directory entries examined, so that a Tab is answered quickly.
 const MOST: usize = 20_000;
 
 /// Adds the completion to a command line that begins with these words.
@@ -59,7 +59,7 @@ pub fn with_paths(command: Command, before: &[OsString]) -> Command {
     }
 }
 
-/// Programs whose launches were learned of the image.
+/// Adds the programs whose launches were learned from the image.
 fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     let Some(("remove", matches)) = matches.subcommand() else {
         return command;
@@ -83,7 +83,7 @@ fn with_programs(command: Command, matches: &ArgMatches) -> Command {
     })
 }
 
-/// The named image, unless it is at a URL: a Tab queries no server.
+/// The named image, unless it is at a URL: completion queries no server.
 fn image(matches: &ArgMatches) -> Option<ImageArgs> {
     let mut args = ImageArgs::from_arg_matches(matches).ok()?;
     if remote::url(&args.image).is_some() {
@@ -93,7 +93,7 @@ fn image(matches: &ArgMatches) -> Option<ImageArgs> {
     Some(args)
 }
 
-/// The shell has not expanded a `~` yet when it asks.
+/// When the shell asks for completions, it has not yet expanded a `~`.
 fn with_home(path: &Path) -> PathBuf {
     let below = path.strip_prefix("~").ok();
     let home = below.and_then(|below| Some(Path::new(&std::env::var_os("HOME")?).join(below)));

@@ -13,13 +13,13 @@ use erofast_cli::{Outcome, stdout};
 
 use crate::cli::{CompleteArgs, CompletionsArgs, ManArgs};
 
-/// `erofast completions SHELL`
+/// Runs `erofast completions SHELL`.
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
     stdout().write_all(complete::script(args.shell).as_bytes())?;
     Ok(Outcome::Fine)
 }
 
-/// `erofast complete -- WORDS`, which the completion scripts call.
+/// Runs `erofast complete -- WORDS`, which the completion scripts call.
 pub fn complete(args: &CompleteArgs) -> anyhow::Result<Outcome> {
     for (word, meaning) in complete::offered(&args.words)? {
         outln!("{word}\t{meaning}");
@@ -27,7 +27,8 @@ pub fn complete(args: &CompleteArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// `erofast man DIRECTORY`: each page in the directory of its section, as man(1) expects it.
+/// Runs `erofast man DIRECTORY`, which writes each page into the directory of its section, as
+/// man(1) expects.
 pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
     let directory = &args.directory;
     let write = || -> io::Result<usize> {

@@ -1,5 +1,5 @@
-//! The man pages. clap_mangen writes what the flag table contains; mount options, examples and the
-//! common parts are Markdown, like docs/tuning.md, which becomes erofast(7).
+//! The man pages. clap_mangen formats the flag table; mount options, examples and the common parts
+//! are Markdown, like docs/tuning.md, which becomes erofast(7).
 
 use std::io;
 use std::time::SystemTime;
@@ -63,7 +63,7 @@ pub struct File {
     pub text: String,
 }
 
-/// All pages.
+/// Creates all pages.
 pub fn all() -> io::Result<Vec<File>> {
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
@@ -73,7 +73,7 @@ pub fn all() -> io::Result<Vec<File>> {
     let helper = helper + &see_also(&["erofast(1)", "erofast(7)", "fstab(5)", "mount(8)"]);
     pages.push(page(HelperArgs::command(), 8, &helper)?);
     for old in [FsckArgs::command(), DumpArgs::command()] {
-        // Without the first word the names are those of the erofs-utils pages.
+        // Without their first word, the names are those of the erofs-utils pages.
         let name = format!("erofast-{}", old.get_name());
         pages.push(page(old.display_name(name), 1, &see_also(&["erofast(1)"]))?);
     }
@@ -161,7 +161,7 @@ fn manual(section: u8) -> &'static str {
 fn tidy(text: &str) -> String {
     let preamble = Roff::new().render();
     let text = text.replace(&preamble, "");
-    // Written by clap_mangen above possible values: a break before and after an empty line.
+    // Above possible values, clap_mangen writes a break before and after an empty line.
     let text = text.replace(".br\n\n.br\n", ".sp\n");
     let text = text
         .replace('`', r"\(ga")
@@ -170,7 +170,7 @@ fn tidy(text: &str) -> String {
     preamble + &text
 }
 
-/// The date from `SOURCE_DATE_EPOCH`, so that the same source gives the same page, or else today's.
+/// The date from `SOURCE_DATE_EPOCH`, for reproducible pages, or else today's.
 fn date() -> String {
     let of_source = std::env::var("SOURCE_DATE_EPOCH").ok();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -9,7 +9,7 @@ use erofs_mount::KNOWN;
 use super::{complete, pages};
 use crate::cli::{Cli, HelperArgs};
 
-/// A command of the parser, and its name including those above it.
+/// A command of the parser, with its full name including parent commands.
 type Named = (Vec<String>, Command);
 
 /// All user-visible commands of the parser, including the outermost.
@@ -146,7 +146,7 @@ fn every_command_and_option_is_offered() {
                 "{path:?}: {commands:?}"
             );
         }
-        // No option, not even its dash, is offered before one is typed.
+        // No option, not even a dash, is offered before a dash is typed.
         assert!(
             !commands.iter().any(|word| word.starts_with('-')),
             "{path:?}: {commands:?}"
@@ -213,7 +213,7 @@ fn the_columns_of_the_mount_options_stand_in_line() {
     }
 }
 
-/// Has every page read by a program, which prints something only for faults.
+/// Runs a program that prints only faults over every page.
 fn read_by(program: &str, arguments: &[&str]) {
     for (name, text) in man() {
         let file = tempfile::NamedTempFile::new().expect("a file");

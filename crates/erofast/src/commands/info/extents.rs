@@ -1,4 +1,4 @@
-//! Where the bytes of a file are, and whose bytes are in a block.
+//! Where a file's bytes are stored, and which files own the bytes of a block.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::name::EntryPath;
 use crate::tree::{self, Visit};
 use crate::{glob, text};
 
-/// Most extents examined in a file: 500 GB in pclusters of 64 KiB.
+/// Maximum number of extents examined in a file, enough for 256 GiB in extents of 64 KiB.
 const EXTENTS: usize = 1 << 22;
-/// Most extents in a JSON list, which is kept in memory.
+/// Maximum number of extents in a JSON list, which is kept in memory.
 const ROWS: usize = 1 << 20;
-/// Most owners listed for a block.
+/// Maximum number of owners listed for a block.
 const OWNERS: usize = 10_000;
 
-/// One extent, as it is printed.
+/// One extent, as printed.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// First byte in the file, and the number of bytes.
@@ -33,7 +33,7 @@ pub struct Row {
     physical: Option<u64>,
     /// Bytes stored there.
     stored: u64,
-    /// They are in the decoded metabox or in the packed inode.
+    /// Where the bytes are if not on a device: in the decoded metabox or in the packed inode.
     #[serde(skip_serializing_if = "Option::is_none")]
     inside: Option<&'static str>,
 }
@@ -70,7 +70,7 @@ impl From<&Extent> for Row {
 }
 
 impl Row {
-    /// The bytes of the image itself that it occupies.
+    /// The range of the image itself that the extent occupies.
     fn on_image(&self) -> Option<Range<u64>> {
         if self.device != Some(0) || self.inside.is_some() {
             return None;
@@ -118,7 +118,7 @@ pub fn each(
     Ok(())
 }
 
-/// `info --extents PATH`
+/// Runs `info --extents PATH`.
 pub fn list(engine: &Engine, path: &[u8], json: bool) -> anyhow::Result<()> {
     let (path, inode) = glob::resolve(engine, path, false)?;
     let path = text::name(&path);
@@ -186,10 +186,10 @@ fn has_data(inode: &Inode) -> bool {
     )
 }
 
-/// An owner of bytes in a block.
+/// A file or structure that owns bytes in a block.
 #[derive(Debug, Serialize)]
 struct Owner {
-    /// `superblock`, `inode` or `data`.
+    /// The kind of owner: `superblock`, `inode` or `data`.
     what: &'static str,
     #[serde(flatten)]
     path: Option<EntryPath>,
@@ -208,7 +208,7 @@ struct Block {
     owners: Vec<Owner>,
 }
 
-/// `info --block N`: whose bytes are in a block of the image itself.
+/// Runs `info --block N`, which finds the owners of the bytes in a block of the image itself.
 pub fn block(engine: &Engine, number: u64, json: bool) -> anyhow::Result<()> {
     let superblock = engine.image().superblock();
     let size = u64::from(superblock.block_size);
@@ -309,7 +309,7 @@ impl Block {
             });
         };
         if engine.numbers().image(inode.nid) > 0 {
-            // It is in a lower image.
+            // The inode is in a lower image.
             return;
         }
         let superblock = engine.image().superblock();

@@ -39,7 +39,7 @@ struct Report {
     extra_devices: u16,
     /// Bytes of the image and its extra devices, and of the images below.
     image_bytes: u64,
-    /// If several images make up one tree: all of them, the top one first.
+    /// All images if several make up one tree, the top one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     layers: Vec<Layer>,
     /// The part that is missing from a truncated image.
@@ -54,13 +54,13 @@ struct Report {
     layouts: BTreeMap<&'static str, u64>,
     /// The kinds of extents in regular files.
     extents: BTreeMap<String, Extents>,
-    /// The distribution of sizes and ratios over them.
+    /// Distribution of sizes and ratios of regular files.
     files: Spread,
     /// Files with broken extents, and unreadable entries: `check` names them.
     unreadable: u64,
 }
 
-/// One of several images.
+/// One of several images of a tree.
 #[derive(Debug, Serialize)]
 struct Layer {
     image: String,
@@ -89,7 +89,7 @@ struct Extents {
     count: u64,
     /// Bytes in the image; a pcluster shared by several extents counts for each of them.
     stored_bytes: u64,
-    /// Bytes of files.
+    /// Bytes of content in these extents.
     bytes: u64,
 }
 

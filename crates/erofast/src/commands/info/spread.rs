@@ -20,7 +20,7 @@ const SIZES: [u64; 8] = [
 ];
 /// Number of name endings shown.
 const ENDINGS: usize = 12;
-/// Endings that are counted separately.
+/// Maximum number of endings counted separately.
 const KNOWN_ENDINGS: usize = 4096;
 /// Longest ending; a longer one is a name with a dot in it.
 const ENDING_MAX: usize = 10;
@@ -44,7 +44,7 @@ impl Sums {
 /// Statistics of all regular files, hard links counted once.
 #[derive(Debug, Default, Serialize)]
 pub struct Spread {
-    /// By size: each range with its upper bound, which is none for the last one.
+    /// By size: each range with its upper bound, or none for the last range.
     pub sizes: Vec<(Option<u64>, Sums)>,
     /// Compressed files by the ratio of stored to content bytes: up to 10 %, up to 20 % and so on;
     /// the last range is for files that did not shrink.
@@ -128,7 +128,7 @@ fn ending(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|&byte| byte == b'.');
     match dot {
-        // A leading dot hides a file, and a number after it is a version.
+        // A leading dot marks a hidden file, and a number after a dot is a version.
         Some(dot) if dot > 0 && (2..=ENDING_MAX).contains(&(name.len() - dot)) => {
             let ending = &name[dot..];
             if ending[1..].iter().all(u8::is_ascii_digit) {

@@ -14,20 +14,21 @@ use rustix::fs::OFlags;
 
 use crate::cli::{OpeningArgs, allow_many_files};
 
-/// Printed for an image that has none.
+/// Printed for an image without profiles.
 pub(super) const NONE: &str = "no launches have been learned";
 
-/// Profiles, or the reason why a file has none.
+/// Files with their profiles, or the reason why a file has none.
 pub(super) type Files = Vec<(PathBuf, anyhow::Result<Learned>)>;
 
-/// The profiles that mounts have learned, of one image or of all, or why a file has none.
+/// The profiles that mounts have learned, from one image or from all.
 pub(super) fn files(of: Option<&ImageIdentity>) -> anyhow::Result<Files> {
     let folder = erofs_mount::profile_folder()?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).into_iter().flatten() {
         let path = entry.with_context(|| folder.display().to_string())?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Others write here at the same time, and not only such files.
+        // Other processes write into this directory at the same time, including other kinds of
+        // files.
         let is_one = of.is_none_or(|image| image.is_named_by(&name));
         if !is_one || !name.ends_with(".profile") || path.symlink_metadata().is_err() {
             continue;
@@ -55,8 +56,8 @@ pub(super) fn named(
     Ok((image, files))
 }
 
-/// The profile at a path, or those learned of the image there: mounts with `subdir=` have their
-/// own.
+/// The profile at a path, or all profiles learned from the image there: mounts with `subdir=` have
+/// their own.
 pub(super) fn learned_of(
     path: &Path,
     opening: &OpeningArgs,
@@ -91,7 +92,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// A profile learned here.
+    /// Creates the entry for a profile that was learned here.
     pub(super) fn here((path, learned): (PathBuf, anyhow::Result<Learned>)) -> Self {
         Self {
             origin: is_ours(&path).then_some("here"),
@@ -135,7 +136,7 @@ pub(super) fn travelling_of(image: &Path, opening: &OpeningArgs) -> anyhow::Resu
     Ok(found)
 }
 
-/// Whether its folder and suffix are those of a learned profile.
+/// Whether a path has the folder and suffix of a learned profile.
 pub(super) fn is_ours(path: &Path) -> bool {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     let ours = erofs_mount::profile_folder().ok();
@@ -191,7 +192,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Learned> {
     Ok(learned)
 }
 
-/// The only one of them, which the operation named `takes` needs.
+/// The only profile found; the operation named `takes` needs exactly one.
 pub(super) fn only(
     mut found: Files,
     shown: &str,
@@ -206,8 +207,8 @@ pub(super) fn only(
     Ok(found.remove(0))
 }
 
-/// Replaces a file atomically, keeping its mode; the path may be a symlink to it. If it is not a
-/// regular file, it is written to.
+/// Replaces a file atomically, keeping its mode; the path may be a symlink to it. A file that is
+/// not regular is written in place.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if path.as_os_str() == "-" {
         return erofast_cli::stdout().write_all(bytes);
@@ -222,7 +223,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(&temporary)?;
     let written = file.write_all(bytes).and_then(|()| match &before {
         Some(before) => {
-            // Only root can do that.
+            // Only root can change the owner.
             let _ = chown(&temporary, Some(before.uid()), Some(before.gid()));
             fs::set_permissions(&temporary, before.permissions())
         }

@@ -52,7 +52,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
         outln!("no launches have been learned in {}", folder.display());
     }
     let (mut images, mut outcome) = (Vec::new(), Outcome::Fine);
-    // This is not a fault: mounts write them again.
+    // Profiles of other versions are not faults: mounts replace them.
     let mut of_other_versions = Vec::new();
     for Found {
         path,
@@ -104,7 +104,7 @@ pub fn list(args: &ProfileListArgs) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Prints one line, however many there are.
+/// Prints one line about profiles of other versions, however many there are.
 fn note_other_versions(found: &[(PathBuf, anyhow::Error)]) {
     match found {
         [] => {}
@@ -163,7 +163,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     let mut files = Vec::new();
     for (file, learned) in found {
         let learned = match learned {
-            // Whatever it contains, it is ours.
+            // Whatever the file contains, a mount wrote it.
             Err(_) if args.programs.is_empty() && is_ours(&file) => Learned {
                 image,
                 ..Learned::default()
@@ -184,7 +184,7 @@ pub fn remove(args: &ProfileRemoveArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Programs as `profile list` names them, from a profile or from those learned of an image.
+/// Programs as `profile list` names them, from a profile or from those learned from an image.
 pub fn programs(path: &Path, opening: &OpeningArgs) -> anyhow::Result<Vec<String>> {
     let mut programs = Vec::new();
     for (_, learned) in learned_of(path, opening)?.1 {
@@ -208,7 +208,7 @@ fn remove_from(file: &Path, learned: &mut Learned, programs: &[String]) -> io::R
     }
 }
 
-/// Files of decoded bytes of an image beside its profile, and their sizes.
+/// Files beside a profile that hold decoded bytes of the image, with their sizes.
 fn kept(profile: &Path, image: Option<&ImageIdentity>) -> Vec<(PathBuf, u64)> {
     let folder = profile.parent().unwrap_or(profile).join(".");
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -297,7 +297,7 @@ fn print_paths(profile: &Profile, end: u8) -> io::Result<()> {
     out.flush()
 }
 
-/// Files, and the number of bytes that were read of each.
+/// Files, each with the number of bytes read from it.
 fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u64)> {
     let mut bytes: HashMap<&RecordedFile, u64> = HashMap::new();
     for (file, range) in profile.ranges() {
@@ -307,7 +307,7 @@ fn files_with_bytes(profile: &Profile) -> impl Iterator<Item = (&RecordedFile, u
     files.map(move |file| (file, bytes.get(file).copied().unwrap_or(0)))
 }
 
-/// Counts the root too, which is always listed.
+/// Number of directories listed, including the root, which always is.
 fn listed_directories(profile: &Profile) -> usize {
     let directories = profile.directories.iter();
     let listed = directories.filter(|directory| directory.listed_ms.is_some());

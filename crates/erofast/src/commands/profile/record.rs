@@ -1,7 +1,7 @@
 //! `profile record`: runs a command from an image, and records what it reads.
 //!
 //! The image is mounted in a mount namespace that only this process and its children have. No other
-//! program sees the mount, and nothing of it is left, however this process ends.
+//! program sees the mount, and it disappears however this process ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -90,7 +90,7 @@ pub fn record(args: &ProfileRecordArgs) -> anyhow::Result<Outcome> {
     finish(programs, &output)
 }
 
-/// Writes the profile, and says where.
+/// Writes the profile and prints where it is.
 fn finish(programs: Vec<Program>, output: &PathBuf) -> anyhow::Result<Outcome> {
     let outcome = write(programs, Some(output))?;
     if output.as_os_str() != "-" {
@@ -179,7 +179,7 @@ impl Run {
         self.folder.path().join("mount")
     }
 
-    /// Runs the command to its end, which a signal to this process brings forward.
+    /// Runs the command until it ends; a signal to this process ends it early.
     fn command(&self, args: &ProfileRecordArgs, ending: &Ending) -> anyhow::Result<ExitStatus> {
         let point = self.point();
         let mut command = match args.root {
@@ -205,13 +205,13 @@ impl Run {
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
         if !ending.wait_for(&ended) {
-            // A signal from the terminal has reached it already.
+            // A signal from the terminal has already reached the command.
             let _ = kill_process(pid, Signal::TERM);
         }
         child.wait().with_context(|| name.to_string())
     }
 
-    /// Whether the mount lasts for long although it is at no path.
+    /// Whether the mount persists although it is no longer at any path.
     fn outlives(&self) -> bool {
         let ended = pidfd_open(self.helper, PidfdFlags::empty());
         ended.is_ok_and(|ended| {
@@ -221,11 +221,12 @@ impl Run {
         })
     }
 
-    /// Unmounts, and reads what was recorded.
+    /// Unmounts, and reads the recorded profile.
     fn end(self) -> anyhow::Result<Vec<Program>> {
         let point = self.point();
         let in_use = || unmount(&point, UnmountFlags::empty()) == Err(Errno::BUSY);
-        // Used by something mounted in it, or by background processes that the command has left.
+        // The mount is in use by a mount inside it, or by background processes that the command
+        // left behind.
         if in_use() && (unmount(&point, UnmountFlags::DETACH).is_err() || self.outlives()) {
             let _ = kill_process(self.helper, Signal::TERM);
         }
@@ -240,7 +241,7 @@ impl Run {
 
 /// Runs in the process that mounts and serves.
 fn serve(request: &MountRequest, parent: Pid) -> i32 {
-    // A command that is killed leaves no mount behind.
+    // If the command is killed, it leaves no mount behind.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     if rustix::process::getppid() != Some(parent) {
         return 1;
@@ -258,7 +259,7 @@ fn serve(request: &MountRequest, parent: Pid) -> i32 {
     }
 }
 
-/// Binds the directories that many programs need, as far as the image has places for them.
+/// Binds the directories that many programs need, if the image has places for them.
 fn bind_system(root: &Path) {
     for name in OF_SYSTEM {
         let _ = mount_bind_recursive(Path::new("/").join(name), root.join(name));
@@ -291,7 +292,7 @@ impl Ending {
         Ok(Self(came))
     }
 
-    /// Ends this process as the signal would have, if one arrived.
+    /// If a signal arrived, ends this process as that signal would have.
     fn obey(&self) {
         let came = i32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0);
         if came != 0 {
@@ -299,7 +300,8 @@ impl Ending {
         }
     }
 
-    /// Waits until it is readable or its other end is closed; returns false if a signal came first.
+    /// Waits until the descriptor is readable or its other end is closed; returns false if a signal
+    /// arrived first.
     fn wait_for(&self, descriptor: impl AsFd) -> bool {
         while self.0.load(Ordering::Relaxed) == 0 {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! Profiles that travel with an image: made from what was learned here, and merged.
+//! Profiles that travel with an image: exported from those learned here, and merged.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub fn export(args: &ProfileExportArgs) -> anyhow::Result<Outcome> {
     let (_, found) = named(&args.profile, &args.opening)?;
     let (_, learned) = only(found, &shown, "only one profile can be exported")?;
     let mut programs = learned?.programs;
-    // One that is being learned again has none yet.
+    // A profile that is being learned again has no windows yet.
     programs.retain(|program| !program.profile.windows.is_empty());
     ensure!(!programs.is_empty(), "{shown}: {NONE}");
     let known = |path: &String| programs.iter().any(|program| path_of(program) == *path);
@@ -54,8 +54,8 @@ pub(super) fn join(programs: &mut Vec<Program>, others: Vec<Program>) {
     }
 }
 
-/// Writes the profile that travels with the image; a program for which there is no room is named,
-/// which counts as a failure.
+/// Writes the profile that travels with the image. Programs that do not fit are named, and count as
+/// a failure.
 pub(super) fn write(programs: Vec<Program>, output: Option<&PathBuf>) -> anyhow::Result<Outcome> {
     let (text, left) = Learned::travelling(programs);
     let path = output.map_or(Path::new("-"), PathBuf::as_path);

@@ -18,7 +18,7 @@ impl Histogram {
         Self(buckets.into_iter().flatten().filter_map(pair).collect())
     }
 
-    /// The counts since `before`.
+    /// Subtracts the counts of `before`.
     pub fn since(mut self, before: &Self) -> Self {
         for (n, times) in &mut self.0 {
             let known = before.0.iter().find(|(other, _)| other == n);

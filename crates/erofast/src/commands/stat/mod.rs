@@ -41,12 +41,12 @@ pub fn run(args: &StatArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::of(!mounts.into_iter().flatten().any(has_failed)))
 }
 
-/// A file in a mount stands for the mount.
+/// Maps a file in a mount to the mount.
 fn of_file(place: PathBuf) -> PathBuf {
     erofs_mount::mountpoint_of(&place).unwrap_or(place)
 }
 
-/// Named as in the mount table, each once.
+/// Mount points as the mount table spells them, each once.
 fn each_once(named: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     for place in named.into_iter().map(of_file) {
@@ -63,7 +63,7 @@ fn has_failed(mount: &Value) -> bool {
     !mount["error"].is_null() && mount["private"] != true
 }
 
-/// A page with all mounts, whatever their state; faults are reported on standard error.
+/// Prints a page with all mounts, whatever their state; faults are reported on standard error.
 fn prometheus(places: &[PathBuf]) -> anyhow::Result<Outcome> {
     let mounts = match places {
         [place] => vec![match (
@@ -104,7 +104,7 @@ fn counters_of(places: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
         .collect())
 }
 
-/// The counters, or why there are none, with the mount point from the mount table.
+/// The counters or the error, with the mount point as the mount table spells it.
 fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> Value {
     let mut counters = answer.unwrap_or_else(|error| {
         let is_private = matches!(error, erofs_mount::Error::Private { .. });
@@ -117,8 +117,8 @@ fn with_mountpoint(place: &Path, answer: Result<Value, erofs_mount::Error>) -> V
     counters
 }
 
-/// Formats them as text; with the counters `before`, rates are those in between. The server of
-/// another user may answer with terminal control sequences.
+/// Formats the counters as text; given earlier ones as `before`, rates cover the time in between.
+/// Another user's server may answer with terminal control sequences.
 fn shown(now: &Value, before: Option<&Value>) -> String {
     let page = match now["mounts"].as_array() {
         Some(mounts) if mounts.is_empty() => none(),
@@ -146,7 +146,7 @@ fn none() -> String {
     }
 }
 
-/// Prints the page repeatedly; its rates are those since the previous page. Ends with the mount.
+/// Prints the page repeatedly, with rates since the previous page, until the mount ends.
 fn watch(places: &[PathBuf], mut before: Value, period: Duration) -> anyhow::Result<Outcome> {
     let terminal = io::stdout().is_terminal();
     let mut page = shown(&before, None);

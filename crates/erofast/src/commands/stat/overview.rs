@@ -1,4 +1,4 @@
-//! All mounts, one line each.
+//! Prints all mounts, one line each.
 
 use erofast_cli::units;
 use erofs_mount::text;
@@ -18,7 +18,7 @@ const HEADER: [&str; COLUMNS] = [
 
 const COLUMNS: usize = 7;
 
-/// The first column that is left empty for a mount without an answer.
+/// The first column that is empty for a mount without an answer.
 const UP: usize = 3;
 
 /// A table of a non-empty `{"mounts": [...]}`; rates are relative to `before`, or to the beginning
@@ -35,7 +35,7 @@ pub fn overview(now: &Value, before: Option<&Value>) -> String {
         let before = before.and_then(|before| of(before, mount));
         rows.push(row(mount, before.as_ref().unwrap_or(&Value::Null)));
     }
-    // No column has the reason why a mount does not answer.
+    // The reason why a mount does not answer fits in no column.
     let tabular = |column: usize| {
         let of_table = move |row: &&[String; COLUMNS]| column == 0 || !row[UP].is_empty();
         rows.iter().filter(of_table)

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::histogram::Histogram;
 
-/// A page from the answer of `stat`; with the answer `before`, rates and times are those in
-/// between, otherwise those since the mount began.
+/// Formats an answer of `stat` as a page. Given an earlier answer as `before`, rates and times
+/// cover the time in between, otherwise the time since the mount began.
 pub fn page(now: &Value, before: Option<&Value>) -> String {
     let page = Page {
         now,
@@ -74,7 +74,7 @@ const STATE: &[Line] = lines! {
          {/cache/hits+/cache/misses:lookup} hit";
 };
 
-/// Lines for one URL.
+/// Lines about a URL.
 const REMOTE: &[Line] = lines! {
     "remote" if "/url":
         "{/fetched_bytes} fetched in {/round_trips:round trip}, {/cached_bytes} of {/bytes} cached";
@@ -104,8 +104,8 @@ fn lines(lines: &[Line], value: &Value) -> String {
         .collect()
 }
 
-/// Text with figures: `{place}` in the unit that its name implies, `{place:noun}` with what it
-/// counts, `{place+place:noun}` a sum, `{place%place}` the first one's share of both.
+/// Fills in figures: `{place}` in the unit that its name implies, `{place:noun}` with the noun that
+/// it counts, `{place+place:noun}` a sum, `{place%place}` the share of the first in both.
 fn fill(text: &str, value: &Value) -> String {
     let mut parts = text.split('{');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -138,7 +138,7 @@ fn line(label: &str, text: &str) -> String {
     format!("{label:<11}{text}\n")
 }
 
-/// Knowledge from launches, and the reading ahead for them; empty with `profile=off`.
+/// Launches learned, and the read-ahead for them; empty with `profile=off`.
 fn profile(report: &Value) -> String {
     let Some(state) = report["state"].as_str() else {
         return String::new();
@@ -193,10 +193,10 @@ fn profile(report: &Value) -> String {
     line("profile", &text) + &shown.collect::<String>()
 }
 
-/// Most programs shown.
+/// Maximum number of programs shown.
 const MOST_PROGRAMS: usize = 5;
 
-/// With fewer times, the 99th percentile is just the longest.
+/// With fewer times than this, the 99th percentile is just the longest.
 const FEW: u64 = 100;
 
 fn percent(part: u64, whole: u64) -> String {
@@ -214,7 +214,7 @@ impl Page<'_> {
             .saturating_sub(number(self.before, pointer))
     }
 
-    /// [`more`](Self::more), in seconds.
+    /// Increase since the previous page, or since the mount began, in seconds.
     fn seconds(&self) -> f64 {
         let uptime = |value: &Value| value["uptime_s"].as_f64().unwrap_or(0.0);
         (uptime(self.now) - uptime(self.before)).max(0.001)
@@ -231,7 +231,7 @@ impl Page<'_> {
             (Some(true), _) => "sandboxed",
             _ => "not sandboxed",
         };
-        // Version 1.0.0 does not report it.
+        // Version 1.0.0 does not report its version.
         let version = match self.now["version"].is_string() {
             true => "version {/version}, ",
             false => "",

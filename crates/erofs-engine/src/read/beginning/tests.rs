@@ -7,7 +7,7 @@ use crate::{Engine, EngineOptions, PageCacheWriter, Remainder, WorkersMode};
 
 const PAGE: usize = 4096;
 
-/// A reader at random places.
+/// A page cache that reports random reads.
 #[derive(Debug)]
 struct Random;
 

@@ -7,7 +7,7 @@ use erofs_format::{ExtentKind, Inode, Nid};
 use super::PAGE;
 use crate::{Engine, EngineOptions, PageCacheWriter, ReadContext, Remainder};
 
-/// The beginning of bytes in a file, and the bytes.
+/// The offset of bytes in a file, and the bytes.
 type Stretch = (u64, Vec<u8>);
 
 /// The stretches that were stored.
@@ -31,7 +31,7 @@ struct Fixture {
     engine: Arc<Engine>,
     file: Arc<Inode>,
     content: Vec<u8>,
-    /// The places of the file's pclusters.
+    /// The file ranges of its pclusters.
     extents: Vec<Range<u64>>,
     stored: Stored,
 }

@@ -24,11 +24,11 @@ fn steps_and_bytes_of_nested_requests_add_up() {
         assert_eq!(request.step(), Ok(()));
     }
     assert_eq!(request.step(), Err(Exceeded::Steps));
-    // Nothing continues after that.
+    // Nothing continues after the limit.
     assert_eq!(request.charge(1), Err(Exceeded::Steps));
 }
 
-/// A caller that reads files while it lists their directory.
+/// Imitates a caller that reads files while it lists their directory.
 #[test]
 fn what_a_caller_does_in_the_middle_of_a_request_is_no_part_of_it() {
     let control = Control::default();
@@ -39,7 +39,7 @@ fn what_a_caller_does_in_the_middle_of_a_request_is_no_part_of_it() {
         request.outside(|| {
             let read = request.begin(0);
             assert!(read.is_outermost());
-            // It may itself be heavy, and what it exceeds is its own.
+            // The inner call may itself be heavy, and has its own limits.
             assert_eq!(request.charge(MAX_BYTES), Ok(()));
             assert_eq!(request.charge(1), Err(Exceeded::Bytes));
         });
@@ -87,7 +87,7 @@ fn closing_ends_a_request_and_all_later_ones() {
     assert_eq!(request.charge(1), Ok(()));
     control.close();
     assert_eq!(request.charge(1), Err(Exceeded::Closed));
-    // A listing that is found one entry at a time ends too.
+    // A listing in parts, one entry at a time, ends too.
     scope.renew();
     assert_eq!(request.charge(1), Err(Exceeded::Closed));
     drop(scope);
@@ -95,7 +95,7 @@ fn closing_ends_a_request_and_all_later_ones() {
     assert_eq!(request.step(), Err(Exceeded::Closed));
 }
 
-/// 1 MiB of MicroLZMA takes 14 ms; with LZ4 the time is negligible.
+/// 1 MiB of MicroLZMA takes 14 ms to decode; with LZ4 the time is negligible.
 #[test]
 fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
     for (cost, long) in [(26 << 20, 0), (50 << 20, 1)] {
@@ -110,7 +110,7 @@ fn a_request_is_long_once_it_is_to_cost_more_than_any_of_lz4() {
     }
 }
 
-/// Beyond half of the budget, which no valid image reaches.
+/// Heavy means beyond half of the budget, which no valid image reaches.
 #[test]
 fn one_heavy_request_is_served_at_a_time() {
     let (control, heavy) = (Control::default(), MAX_BYTES / 2 + 1);
