@@ -27,7 +27,7 @@ pub(crate) fn present(
             Err(error) => return Err(error),
         }
     }
-    // If none can, the image is the reason, and the last engine of the list describes it best.
+    // If none can, the image is to blame, and the error of the last engine describes it best.
     if engines.is_empty() {
         let none = || LabError::Usage("no engine was given".into());
         return Err(failed.pop().unwrap_or_else(none));

@@ -15,7 +15,7 @@ use crate::table::Table;
 /// The report of `lab hotplug`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotplugReport {
-    /// The counts of the events.
+    /// The counts of all cycles.
     #[serde(flatten)]
     pub counts: HotplugCounts,
     /// The worker of the CPU was pinned to it again after every cycle; none if the engine has no
@@ -33,13 +33,13 @@ pub struct HotplugReport {
     pub readers: usize,
     /// How long the kernel took to take the CPU offline.
     pub offline_us: Option<Summary>,
-    /// How long it took to bring it online.
+    /// How long the kernel took to take the CPU online.
     pub online_us: Option<Summary>,
-    /// Time from then until the worker was pinned to it.
+    /// Time from the CPU's return until its worker was pinned to it.
     pub pin_us: Option<Summary>,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
-    /// Where this ran.
+    /// The environment of the run.
     pub environment: Environment,
 }
 

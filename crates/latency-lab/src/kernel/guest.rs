@@ -49,13 +49,13 @@ pub fn run_guest() -> Result<()> {
         Err(error) => GuestMessage::Error(error.to_string()).print(),
     }
     rustix::fs::sync();
-    // The console is a serial line: its buffer drains after the write has returned.
+    // The console is a serial line, whose buffer drains after the write has returned.
     std::thread::sleep(Duration::from_millis(500));
     let _ = reboot(RebootCommand::PowerOff);
     Ok(())
 }
 
-/// The host sends one word: stop.
+/// Waits for the only word that the host sends: stop.
 fn listen() {
     for line in io::stdin().lock().lines().map_while(io::Result::ok) {
         if line.trim() == "stop" {

@@ -1,5 +1,5 @@
-//! The module for the running kernel, to get per-CPU threads on a distribution's kernel without
-//! building one.
+//! Builds the module for the running kernel: per-CPU threads on a distribution's kernel, without
+//! building a kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
