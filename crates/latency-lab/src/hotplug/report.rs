@@ -1,4 +1,4 @@
-//! The report of a hotplug experiment: the contract's JSON, with additional fields.
+//! The report of a hotplug experiment. Its JSON is described in docs/schemas.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct HotplugReport {
     pub readers: usize,
     /// How long the kernel took to take the CPU offline.
     pub offline_us: Option<Summary>,
-    /// How long the kernel took to take the CPU online.
+    /// How long the kernel took to bring the CPU online.
     pub online_us: Option<Summary>,
     /// Time from the CPU's return until its worker was pinned to it.
     pub pin_us: Option<Summary>,

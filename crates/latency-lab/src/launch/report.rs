@@ -1,4 +1,4 @@
-//! The report of a launch experiment: the contract's JSON, with additional fields.
+//! The report of a launch experiment. Its JSON is described in docs/schemas.
 
 use std::collections::BTreeMap;
 
