@@ -202,7 +202,7 @@ fn runs_of_different_commands_do_not_compare_and_other_settings_are_named() {
     assert_eq!(diff["notices"], json!(notices));
 }
 
-/// Such a report with other launch times for the second engine.
+/// The report of [`launches`] with other launch times for the second engine.
 fn with_times(times: impl Fn(u32) -> u32) -> Value {
     let mut report = launches(true, "6.18");
     for k in 0..20 {

@@ -94,7 +94,7 @@ pub enum Kind {
         function: Name,
         kthread: bool,
     },
-    /// The worker ends it: `..._execute_end`. Older kernels do not record the function.
+    /// The worker ends an item: `..._execute_end`. Older kernels do not record the function.
     WorkEnd {
         work: u64,
         function: Option<Name>,
@@ -161,7 +161,8 @@ impl TaskState {
     pub const SLEEPING: Self = Self(1);
     /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
-    /// Sleeping without work, which no load average counts: a kworker between its items.
+    /// Sleeping without work, as a kworker between items; the load average does not count such
+    /// threads.
     pub const IDLE: Self = Self(0x80);
 
     /// Converts the field's raw value; a bit above the reported ones is the preemption mark.

@@ -17,7 +17,7 @@ pub fn scheduler_settings() -> SchedulerSettings {
     }
 }
 
-/// Whether it is built in and not disabled by the boot parameter; without that, it is on.
+/// Whether proxy execution is built in and not disabled by its boot parameter; the default is on.
 fn proxy_execution() -> Option<bool> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let config = read(&format!("/boot/config-{}", release.trim())).unwrap_or_default();

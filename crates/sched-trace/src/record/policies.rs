@@ -52,7 +52,7 @@ impl Noted {
             }
             let at_end = policy(&format!("/proc/{pid}/stat"));
             thread.policy = match (before.and_then(|(_, policy)| *policy), at_end) {
-                // It is unknown when it changed.
+                // It is unknown when the policy changed.
                 (Some(before), Some(now)) if before != now => None,
                 (before, now) => now
                     .or(before)
