@@ -1,4 +1,4 @@
-//! Mount points: what is mounted where, and unmounting it.
+//! The table of mounts, and unmounting.
 
 use std::fs;
 use std::path::{Path, PathBuf};

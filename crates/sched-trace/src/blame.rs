@@ -22,7 +22,8 @@ const ENQUEUED_NS: u64 = 100_000;
 pub struct Behind {
     /// Runs on the CPUs where the thread was queued, clipped to its wait.
     pub runs: Vec<Run>,
-    /// Time for which such a CPU was idle but did not run the thread yet: the cost of waking up.
+    /// Time for which a CPU where the thread was queued was idle but did not run it yet: the cost
+    /// of waking up.
     pub idle_ns: u64,
     /// Time for which the trace does not show what ran, or where the thread was queued.
     pub unknown_ns: u64,

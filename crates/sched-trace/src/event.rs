@@ -22,11 +22,12 @@ pub struct Event {
 /// A thread as an event describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Task {
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
-    /// Its ID; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not name.
+    /// ID of the thread; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not
+    /// name.
     pub pid: i32,
-    /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
     pub prio: i32,
 }
 
@@ -55,8 +56,8 @@ pub enum Interrupt {
     Softirq(u32),
 }
 
-/// The kind of an event. Work items are identified by the address of their struct, which is only an
-/// identity; `kthread` is true for those of a kthread_worker.
+/// The kind of an event. Work items are identified by the addresses of their structs, which are
+/// never dereferenced; `kthread` is true for items of a kthread_worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]

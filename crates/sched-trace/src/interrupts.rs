@@ -116,7 +116,7 @@ impl Interrupts {
     }
 }
 
-/// Begins an interruption; returns the part of the one that it interrupts.
+/// Begins an interruption; returns the part of the interruption that it interrupts, if any.
 fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let part = stack.last_mut().map(|(since, source, goes_on)| {
         let part = (*since, *source, *goes_on);

@@ -72,7 +72,7 @@ pub enum Notice {
     },
     /// The recorder lists CPUs that wrote no event.
     SilentCpus {
-        /// Their numbers.
+        /// Numbers of these CPUs.
         cpus: Vec<u32>,
     },
     /// Lines of text that are neither events nor comments.

@@ -103,7 +103,8 @@ impl fmt::Display for SchedulerSettings {
     }
 }
 
-/// The preemption mode in the version of a kernel. None and voluntary are not mentioned there.
+/// The preemption mode in the version of a kernel, which does not mention the modes none and
+/// voluntary.
 fn built_preemption(version: &str) -> Option<&'static str> {
     let words = || version.split_whitespace();
     let known = [

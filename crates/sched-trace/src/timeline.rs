@@ -216,8 +216,8 @@ impl Timeline {
     }
 
     /// Ends a run. A switch names the previous thread, of which a CPU's first run knows only the
-    /// pid. If the thread that leaves is not the one that was switched in last, the kernel omitted
-    /// a switch, before which the leaving thread cannot have been woken.
+    /// pid. If another thread was switched in last, the kernel omitted the switch to the thread
+    /// that leaves, which cannot have run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
         let runs = self.cpus.entry(event.cpu).or_default();
         let alone = runs.len() == 1 && !task.comm.is_empty();

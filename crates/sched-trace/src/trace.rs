@@ -37,11 +37,11 @@ pub struct Trace {
 /// Knowledge about a thread in addition to its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Thread {
-    /// Its latest name.
+    /// Latest name of the thread.
     pub comm: Comm,
     /// The process it belongs to; 0 if unknown.
     pub tgid: i32,
-    /// Its scheduling policy, if `record` saw only one.
+    /// Scheduling policy of the thread, if `record` saw only one.
     pub policy: Option<Policy>,
 }
 

@@ -69,24 +69,24 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It sent a request to a FUSE mount.
+    /// The thread sent a request to a FUSE mount.
     Asks {
         /// The operation, by its number in the FUSE protocol.
         opcode: u32,
     },
-    /// It queued the work item of the chain.
+    /// The thread queued the work item of the chain.
     Queues {
         /// Work queue and function.
         work: String,
     },
-    /// It slept uninterruptibly, if the trace names the function.
+    /// The thread slept uninterruptibly, if the trace names the function.
     Sleeps {
         /// The kernel function.
         function: String,
         /// Whether it waited for a device.
         io_wait: bool,
     },
-    /// It woke the next thread.
+    /// The thread woke the next thread.
     Wakes {
         /// The CPU on which it ran.
         cpu: u32,
@@ -99,7 +99,7 @@ pub enum Action {
         /// item), and its interruptions.
         doing: Vec<Doing>,
     },
-    /// It waited for a CPU after a wake-up or a preemption.
+    /// The thread waited for a CPU after a wake-up or a preemption.
     Waits {
         /// The CPU on which it finally ran.
         cpu: u32,

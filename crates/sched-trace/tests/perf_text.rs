@@ -1,4 +1,5 @@
-//! perf's output for a recording, thread by thread, and what it counts differently from us.
+//! perf's output for a recording, thread by thread, and the differences between its counts and
+//! ours.
 
 use sched_trace::latency::Wait;
 use sched_trace::{Kind, TaskState, Trace, Wake};

@@ -52,8 +52,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         interrupts: true,
         ..RecordOptions::default()
     };
-    // From here on Ctrl-C ends the recording rather than this program, and what was recorded is
-    // written.
+    // From here on Ctrl-C ends the recording rather than this program, which then writes the trace.
     let interrupt = Interrupt::watch()?;
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {

@@ -36,7 +36,7 @@ pub enum Engine {
 /// A module file and how to load it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
     /// The file, uncompressed.
     pub path: PathBuf,

@@ -11,9 +11,9 @@ use crate::{Result, mounts};
 /// The image of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Image {
-    /// Its path as given.
+    /// The path as given.
     pub path: String,
-    /// Its size.
+    /// Size of the image.
     pub bytes: u64,
     /// SHA-256 of the whole file.
     pub sha256: String,

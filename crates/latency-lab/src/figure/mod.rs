@@ -10,12 +10,12 @@ pub(crate) use words::{amount, count, judged, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 
-/// One measured quantity, or one test.
+/// A measured quantity, or a test.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     /// "launch time".
     pub(crate) name: String,
-    /// Its subject, if the name alone does not say it.
+    /// The subject of the figure, if the name alone does not say it.
     pub(crate) of: &'static str,
     /// Unit of the samples.
     pub(crate) unit: String,

@@ -1,5 +1,5 @@
-//! The CPU that goes offline and online. It comes back online when this is dropped and when the lab
-//! is killed.
+//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped and when the
+//! lab is killed.
 
 use std::fs;
 use std::os::unix::process::CommandExt;

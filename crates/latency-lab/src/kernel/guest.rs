@@ -1,6 +1,6 @@
 //! The guest: this program, as the first process of the machine, runs the launch experiment.
 //!
-//! It reports with lines on the console ([`GuestMessage`]) and writes its result to a disk.
+//! The guest reports with lines on the console ([`GuestMessage`]) and writes its result to a disk.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};

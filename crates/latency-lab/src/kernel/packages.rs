@@ -122,7 +122,7 @@ unpacked build/source "$apt"/source/*.deb
 /// The kernel of the fetched packages.
 #[derive(Debug, Clone)]
 pub(super) struct Packages {
-    /// Its CPU.
+    /// The kernel's CPU architecture.
     pub(super) arch: Arch,
     /// "6.12.95+deb12-cloud-amd64"
     pub(super) release: String,

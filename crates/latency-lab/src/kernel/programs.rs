@@ -49,8 +49,8 @@ impl Programs {
     }
 }
 
-/// Finds a program by the name that `make static` gives it or, in the directory of `--programs`, by
-/// its installed name. Elsewhere the installed name is that of a program for this machine.
+/// Finds a program by the name that `make static` gives it or, if `--programs` names the directory,
+/// by its installed name. Without that option, the installed program is for this machine.
 fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result<PathBuf> {
     let cpu = options.arch.cpu();
     let mut names = vec![format!("{name}-{cpu}")];

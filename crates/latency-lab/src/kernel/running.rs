@@ -1,5 +1,5 @@
-//! Builds the module for the running kernel: per-CPU threads on a distribution's kernel, without
-//! building a kernel.
+//! Builds the module for the running kernel, which adds per-CPU threads to a distribution's kernel
+//! without building a whole kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -86,7 +86,7 @@ pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
     output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }
 
-/// One line about the first of these programs that is not installed.
+/// Fails, with one line, if one of these programs is not installed.
 pub(super) fn need(programs: &[(&str, &str)]) -> Result<()> {
     match programs
         .iter()

@@ -229,8 +229,8 @@ impl Launch {
         )
     }
 
-    /// Whether an unrelated program or mount used the CPU. A command may need any kernel thread:
-    /// for reclaim, file systems or mounts.
+    /// Whether a run is unrelated to the launch. A command may need any kernel thread (for reclaim,
+    /// file systems or mounts), so for commands only the runs of other programs are.
     fn is_foreign(&self, ran: Ran) -> bool {
         match self.waiting {
             Waiting::Program => ran.owner == Owner::Other,

@@ -1,5 +1,5 @@
 //! One launch: preparation, fresh mount, recorder on, the program from start to end, recorder off,
-//! unmount. For a command of `lab run`, nothing is mounted.
+//! unmount. A command of `lab run` needs no mount.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -47,7 +47,7 @@ pub struct Outliers {
 /// Launches that count only for their time, and are in no figure of scheduling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
-    /// Their number.
+    /// Number of these launches.
     pub launches: usize,
     /// The fault in the recording of the first such launch.
     pub reason: String,

@@ -13,10 +13,10 @@ use crate::figure;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
-/// One of the sides that are compared.
+/// A side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its name in reports.
+    /// Name of the side in reports.
     pub name: String,
     /// The engine mounted for it, if any.
     pub engine: Option<Engine>,

@@ -65,7 +65,8 @@ pub struct Spent {
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Time of the launches themselves, and what others may take of it: unavailable to the load.
+    /// Time of the launches themselves, and the part of it that others may take: unavailable to the
+    /// load.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }

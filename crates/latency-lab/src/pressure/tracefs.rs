@@ -8,7 +8,7 @@ use crate::mounts::is_mounted;
 /// The usual mount point in distributions.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// Access to tracefs; unmounts what it mounted when dropped.
+/// Access to tracefs. When dropped, unmounts what was mounted for it.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     ours: bool,

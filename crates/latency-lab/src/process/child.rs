@@ -39,7 +39,7 @@ pub(crate) struct Child {
 pub(crate) enum End {
     /// The child ended.
     Exited(ExitStatus),
-    /// It is still running.
+    /// The child is still running.
     TimedOut,
     /// The user asked to stop.
     Interrupted,

@@ -17,7 +17,7 @@ use crate::table::Table;
 /// Identifies a recording and says how it was made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recording {
-    /// Its file.
+    /// The recording's file.
     pub file: String,
     /// The file's format.
     pub format: &'static str,

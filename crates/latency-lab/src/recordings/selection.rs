@@ -1,4 +1,4 @@
-//! Two recordings, and the selection of what to compare.
+//! Two recordings, and what to compare in them.
 
 use sched_trace::Trace;
 use sched_trace::latency::GroupBy;

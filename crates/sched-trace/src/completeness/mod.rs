@@ -127,7 +127,7 @@ pub fn of(trace: &Trace) -> Completeness {
     found
 }
 
-/// Separates contradictions that are explained without a gap in the trace from the others.
+/// Separates contradictions that can be explained without a gap in the trace from the others.
 ///
 /// A gap contradicts several threads, or breaks a chain of switches. A single missing event
 /// contradicts only one thread: the kernel did not write it, or a recorder omits single ones.

@@ -330,7 +330,7 @@ impl Machine {
             }
             State::Unknown => self.dropped += 1,
             State::Sleeping => *self.unexplained.entry((self.part, pid)).or_default() += 1,
-            // Its switch-out was lost with other events.
+            // The thread's switch-out was lost with other events.
             State::Running => {}
         }
     }

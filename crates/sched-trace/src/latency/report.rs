@@ -143,9 +143,9 @@ pub struct WorkRun {
     pub function: Name,
     /// The work queue, if known; for a kthread_worker the name of its threads.
     pub workqueue: Option<Name>,
-    /// It was executed by a kthread_worker, not by a work queue.
+    /// Whether a kthread_worker executed the item, rather than a work queue.
     pub kthread: bool,
-    /// It was executed by a softirq, which interrupted the thread: that thread is not the item's
-    /// worker.
+    /// Whether a softirq executed the item. The softirq interrupted the thread, which is then not
+    /// the item's worker.
     pub softirq: bool,
 }

@@ -107,7 +107,7 @@ impl Works {
         self.softirqs.contains(&function) || self.ends && inside()
     }
 
-    /// Notes that an item starts; `run` lacks what the queueing event adds.
+    /// Notes that an item starts; `run` lacks the data of the queueing event.
     pub fn start(&mut self, work: u64, runner: Runner, mut run: WorkRun) {
         let queued = self.queued.remove(&work);
         if let Some(queued) = queued.filter(|queued| queued.function == run.function) {

@@ -143,7 +143,7 @@ impl Bundles {
     }
 }
 
-/// The kernel's name of a `FtraceClock`; Perfetto omits the one it prefers.
+/// The kernel's name of a `FtraceClock`; Perfetto omits the clock that it prefers.
 fn clock(number: u64) -> &'static str {
     ["boot", "", "global", "local", "mono_raw"]
         .get(number as usize)

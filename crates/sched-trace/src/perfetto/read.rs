@@ -1,5 +1,5 @@
-//! Reads Perfetto's format packet by packet: memory holds one packet, and what has been collected
-//! so far.
+//! Reads Perfetto's format packet by packet: memory holds only one packet and what has been
+//! collected so far.
 
 use super::bundle::Bundles;
 use super::compact::Sink;

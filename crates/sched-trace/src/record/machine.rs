@@ -54,8 +54,8 @@ fn dynamic() -> Option<String> {
     chosen(&debugfs("sched/preempt")?)
 }
 
-/// The time that a thread runs before another one of its priority gets the CPU, in nanoseconds, if
-/// the kernel schedules by slices (EEVDF).
+/// How long a thread runs before another of the same priority gets the CPU, in nanoseconds, if the
+/// kernel schedules by slices (EEVDF).
 pub fn base_slice_ns() -> Option<u64> {
     debugfs("sched/base_slice_ns")?.trim().parse().ok()
 }

@@ -260,7 +260,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
 
 #[test]
 fn the_policy_of_a_thread_that_is_gone_at_the_end_is_known() {
-    // It sleeps until it gets input, and lives until its input is closed.
+    // The program sleeps until it gets input, and lives until its input is closed.
     let idler = Command::new("chrt")
         .args(["-i", "0", "sh", "-c", "while read line; do :; done"])
         .stdin(std::process::Stdio::piped())

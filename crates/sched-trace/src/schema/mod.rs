@@ -1,7 +1,7 @@
 //! The events that are read: their names and fields in the kernel, in its text and in Perfetto.
 //!
-//! All readers fill the same [`Values`], from which [`kind`] makes an event; the writer of
-//! Perfetto's format gets them from [`values`].
+//! All readers fill the same [`Values`], from which [`kind`] makes an event. The writer of
+//! Perfetto's format takes them from [`values`].
 
 mod events;
 

@@ -25,8 +25,8 @@ enum Outcome {
     Valid,
 }
 
-/// Reads a recording, and compares every row that is called valid with the true values: returns
-/// those that are wrong, in words.
+/// Reads a recording, and compares every row that the report calls valid with the true values.
+/// Returns descriptions of the rows that are wrong.
 fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
     let file = Cursor::new(bytes);
     let Ok(trace) = read(file, Path::new("mutated"), &ReadOptions::default()) else {

@@ -485,7 +485,7 @@ fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner(
     // The trace lacks the switch that ended the idle task at 300 us, ...
     let daemon = "100 lab S program; 200 program S idle; 300 worker S idle; 400 rustc S fio";
     assert_eq!(left(daemon, false), (2, 1));
-    // ... and here the one of a kworker that decompressed.
+    // ... and here the switch to a kworker that decompressed.
     let kworker = "100 lab S idle; 200 idle wakes worker;
         300 worker starts z_erofs_decompressqueue_work; 400 worker S idle";
     assert_eq!(left(kworker, true), (1, 1));

@@ -29,8 +29,8 @@ fn waits_belong_to_the_item_that_starts_next_or_is_executed() {
         &trace(TWO_ITEMS),
         &[
             (erofs, "erofs_worker", [20.0, 20.0, 22.0, 38.0], 1),
-            // It waited inside the item, which was queued before the trace; a later event names its
-            // queue.
+            // The worker waited inside the item, which was queued before the trace; a later event
+            // names its queue.
             ("vmstat_update", "mm_percpu_wq", [7.0, 0.0, 0.0, 17.0], 1),
         ],
     );
