@@ -13,7 +13,7 @@ use crate::statistics::{Comparison, Modes, Summary, modes};
 pub struct DiffReport {
     /// The experiment that made both.
     pub kind: &'static str,
-    /// Both reports are valid.
+    /// Whether both reports are valid.
     pub valid: bool,
     /// Which reports are not valid, if any.
     pub not_valid_because: Vec<String>,

@@ -109,12 +109,12 @@ pub struct Gathered<S> {
     pub kept: Vec<Vec<Kept<S>>>,
     /// The discarded measurements, per engine.
     pub thrown_away: Vec<Vec<Thrown>>,
-    /// The user asked to stop before the end.
+    /// Whether the user asked to stop before the end.
     pub interrupted: bool,
     /// Number of rounds that count; fewer than planned if time ran out.
     pub rounds: usize,
-    /// Every measurement was spoilt until no engine had repeats left, so the remaining rounds were
-    /// skipped.
+    /// Whether the remaining rounds were skipped, because every measurement was spoilt until no
+    /// engine had repeats left.
     pub hopeless: bool,
 }
 

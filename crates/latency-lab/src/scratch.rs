@@ -76,7 +76,7 @@ fn make(parent: &Path) -> io::Result<Scratch> {
     let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
     fs::DirBuilder::new().mode(0o755).create(&unlocked)?;
     let directory = File::open(&unlocked)?;
-    // If the filesystem has no locks, orphans are not removed either.
+    // If the filesystem has no locks, orphans are not removed.
     let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
     // The directory gets its name only once it is locked, so no other run takes it for an orphan.
     if let Err(reason) = fs::rename(&unlocked, &path) {

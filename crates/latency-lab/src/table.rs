@@ -16,9 +16,9 @@ pub(crate) struct Table {
     /// Heads of the columns, except the column of names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
-    /// The rows correspond to the rows of the charts, and have their colours.
+    /// Whether the rows are those of the charts, and have their colours.
     pub(crate) keyed: bool,
-    /// The cells are words.
+    /// Whether the cells are words.
     pub(crate) words: bool,
     /// Text below it, or empty.
     pub(crate) note: String,

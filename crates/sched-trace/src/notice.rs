@@ -40,7 +40,7 @@ pub enum Notice {
         from_ns: u64,
         /// Time until which all CPUs have events.
         until_ns: u64,
-        /// The figures cover only this time.
+        /// Whether the figures cover only this time.
         dropped: bool,
     },
     /// Another recording begins within the trace.

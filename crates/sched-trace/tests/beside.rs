@@ -166,7 +166,8 @@ impl Table {
     }
 }
 
-/// Missing switches, by the threads that left without having entered, or the reverse.
+/// Missing switches by thread: the thread left a CPU without having entered it, or entered one and
+/// did not leave.
 fn missing(trace: &Trace) -> HashMap<i32, u64> {
     let (mut current, mut missing) = (HashMap::new(), HashMap::new());
     for (_, cpu, prev, _, next) in switches(trace) {
@@ -374,8 +375,8 @@ fn beside_text(table: &Table, title: &str, trace: &Trace, rows: &BTreeMap<String
 /// A version of perf.
 struct Reader<'a> {
     name: &'a str,
-    /// 6.1: `latency` uses no `sched_waking`, and takes a preempted thread (R+) for a sleeping one;
-    /// `timehist` has no delay after preemptions.
+    /// Whether this is perf 6.1, whose `latency` uses no `sched_waking` and takes a preempted
+    /// thread (R+) for a sleeping one, and whose `timehist` has no delay after preemptions.
     is_old: bool,
 }
 

@@ -97,7 +97,7 @@ pub struct HotplugCounts {
     pub wrong_bytes: u64,
     /// The slowest read.
     pub slowest_us: f64,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
     /// The first failure.
     pub first_fault: Option<String>,

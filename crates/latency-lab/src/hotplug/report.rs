@@ -21,7 +21,7 @@ pub struct HotplugReport {
     /// The worker of the CPU was pinned to it again after every cycle; none if the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
-    /// All cycles were completed, and nothing was lost, wrong or left unpinned.
+    /// Whether all cycles were completed, and nothing was lost, wrong or left unpinned.
     pub valid: bool,
     /// The engine under test.
     pub engine: String,

@@ -261,7 +261,7 @@ const KVM_BROKEN: &str = "KVM internal error";
 #[derive(Default)]
 struct GuestState {
     up: bool,
-    /// The launches have begun: from now on the guest can be asked to stop.
+    /// Whether the launches have begun; from then on the guest can be asked to stop.
     measures: bool,
     done: bool,
     error: Option<String>,

@@ -15,7 +15,7 @@ use crate::{LabError, Result};
 pub(super) struct Programs {
     pub(super) lab: PathBuf,
     pub(super) erofast: PathBuf,
-    /// The programs are for another CPU, and static.
+    /// Whether the programs are for another CPU, and therefore static.
     pub(super) foreign: bool,
 }
 
@@ -74,8 +74,8 @@ const PROGRAM_HEADER: usize = 56;
 /// Type of the program header that has the path of a loader.
 const PT_INTERP: u32 = 3;
 
-/// Checks that a program is for this CPU and, if it is foreign, that it is static, since its
-/// libraries are not looked for.
+/// Checks that a program is for this CPU and, if it is not the host's, that it is static: the
+/// libraries of a foreign program are not looked for.
 fn check(path: &Path, arch: Arch, foreign: bool) -> Result<()> {
     let wrong = |what: &str| {
         let path = path.display();

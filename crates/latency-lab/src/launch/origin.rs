@@ -36,11 +36,11 @@ pub(super) struct Mounts {
     device: Option<u32>,
     /// Block devices of other mounts.
     others: BTreeSet<u32>,
-    /// Some other mounts are file-backed.
+    /// Whether any other mount is file-backed.
     files: bool,
     /// How many mounts the machine had made when we last looked for others.
     made: Option<u64>,
-    /// More mounts were made in between, which may be gone.
+    /// Whether more mounts were made in between, which may be gone.
     more: bool,
 }
 
@@ -135,7 +135,7 @@ pub(super) enum Queuer {
 /// The origins of all items that decompressed.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// The measured mount was alone.
+    /// Whether the measured mount was alone.
     alone: bool,
     /// Origin of each item, by time and thread of its queueing.
     queued: HashMap<(u64, i32), Origin>,
@@ -266,7 +266,8 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            // A completion may have interrupted the program: of a disk, or of a mount that is gone.
+            // The program may have been interrupted by the completion of a disk, or of a mount that
+            // is gone.
             (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
             (None, None, Stranger, Other),

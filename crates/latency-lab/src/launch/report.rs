@@ -51,7 +51,8 @@ pub struct TimesAlone {
     pub launches: usize,
     /// The fault in the recording of the first such launch.
     pub reason: String,
-    /// There are too many of them: the other launches' scheduling figures are not used either.
+    /// Whether there are too many of them: then the other launches' scheduling figures are not used
+    /// either.
     pub too_many: bool,
 }
 
@@ -145,7 +146,7 @@ pub struct LaunchReport {
     pub valid: bool,
     /// If not valid, the reasons.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples so far.
+    /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
     /// The launched command, with `{}` for the mount point; with several commands, each row has its
     /// own.
@@ -154,7 +155,7 @@ pub struct LaunchReport {
     pub prepare: Option<String>,
     /// The program's working directory, unless it is the root directory.
     pub chdir: Option<String>,
-    /// The mount was the program's root directory.
+    /// Whether the mount was the program's root directory.
     pub root: bool,
     /// Warm-up launches per engine.
     pub warm_ups: usize,

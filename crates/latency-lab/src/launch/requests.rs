@@ -22,7 +22,7 @@ const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 struct Request {
     sent_ns: u64,
     done_ns: u64,
-    /// The daemon's own client sent it, and the program did not wait for it.
+    /// Whether the daemon's own client sent it and the program did not wait for it.
     ahead: bool,
 }
 

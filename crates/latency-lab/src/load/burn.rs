@@ -58,7 +58,7 @@ impl Moment {
     }
 }
 
-/// Seconds of all CPUs together, and reads, in one or many windows.
+/// Times in seconds, summed over all CPUs, and reads, in one or more windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
     pub(crate) total: f64,

@@ -34,7 +34,7 @@ pub struct PressureReport {
     /// If not valid, the reasons.
     #[serde(default)]
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
     /// Why reclaim could not be counted.
     pub reclaims_unknown: Option<String>,

@@ -61,7 +61,7 @@ pub struct ReadReport {
     pub iterations: usize,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
     /// The environment of the run.
     pub environment: Environment,

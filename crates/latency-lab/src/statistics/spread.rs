@@ -20,7 +20,7 @@ pub(super) struct Spread {
     /// The interval that contains `average` with a probability of 95 %.
     pub(super) interval: Option<Interval>,
     pub(super) p90: Option<f64>,
-    /// All samples of both sides are zero.
+    /// Whether all samples of both sides are zero.
     nothing: bool,
 }
 

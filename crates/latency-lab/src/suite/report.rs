@@ -26,7 +26,7 @@ pub struct SuiteReport {
     pub valid: bool,
     /// If not valid, the reasons, row by row.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples so far.
+    /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
     /// Engines and parts that this machine lacks.
     pub left_out: Vec<String>,

@@ -74,8 +74,8 @@ pub struct Completeness {
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// The recorder counted the events of all CPUs and lost none: any that are missing were not
-    /// written by the kernel.
+    /// Whether the recorder counted the events of all CPUs and lost none: the kernel did not write
+    /// any that are missing.
     pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,

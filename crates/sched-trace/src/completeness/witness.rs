@@ -115,8 +115,8 @@ struct Thread {
     cpu: Option<u32>,
     /// The time since which the state is known.
     at_ns: u64,
-    /// A wake-up of the running thread has begun: if the thread sleeps now, that may or may not
-    /// wake it.
+    /// Whether a wake-up of the running thread has begun. If the thread sleeps now, the wake-up may
+    /// or may not wake it.
     waker: bool,
 }
 
@@ -126,8 +126,8 @@ struct Cpu {
     current: i32,
     /// Time of the CPU's last event.
     at_ns: u64,
-    /// That thread has since entered another CPU. Its switch away from here is missing, unless the
-    /// next one shows that the kernel omitted it.
+    /// Whether that thread has since entered another CPU. Its switch away from here is then
+    /// missing, unless the next switch shows that the kernel omitted it.
     left_unseen: bool,
 }
 

@@ -89,7 +89,7 @@ struct Machine {
     cut: u64,
     /// Number of recordings that ended within the trace.
     part: usize,
-    /// The trace has `sched_wakeup` and `sched_waking`.
+    /// Whether the trace has `sched_wakeup`, and whether it has `sched_waking`.
     wakes: bool,
     wakings: bool,
 }

@@ -116,7 +116,7 @@ impl Report {
         sum
     }
 
-    /// Missing events of the threads that have waits the filter accepts, or a name it accepts.
+    /// Missing events of the threads that the filter accepts, by one of their waits or by name.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
         self.missing(self.concerned(filter))
     }

@@ -6,7 +6,7 @@ pub(super) struct Head<'a> {
     pub process: Option<i32>,
     pub cpu: u32,
     pub time: &'a str,
-    /// The line was printed by perf.
+    /// Whether perf printed the line.
     pub is_perf: bool,
     pub event: &'a str,
     pub fields: &'a str,
