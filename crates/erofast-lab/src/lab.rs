@@ -24,7 +24,7 @@ use latency_lab::{Report, Reports};
 
 use crate::progress::Shown;
 
-/// `erofast lab launch`
+/// Runs `erofast lab launch`.
 pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     let options = LaunchOptions {
         image: args.image.clone(),
@@ -41,7 +41,7 @@ pub fn launch(args: &LabLaunchArgs) -> anyhow::Result<Outcome> {
     launched(&options, &args.rounds)
 }
 
-/// `erofast lab run`
+/// Runs `erofast lab run`.
 pub fn run(args: &LabRunArgs) -> anyhow::Result<Outcome> {
     let scans = args.scans.iter().map(|scan| Ok(scan.parse()?));
     let scans = scans.collect::<anyhow::Result<Vec<Scan>>>()?;
@@ -92,7 +92,7 @@ fn end(report: Report, output: &LabOutputArgs, details: bool) -> anyhow::Result<
     Ok(outcome(output.json, &report.faults()))
 }
 
-/// `erofast lab report`
+/// Runs `erofast lab report`.
 pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
     let reports = Reports::read(&args.files)?;
     write(args.html.as_deref(), || reports.to_html())?;
@@ -106,7 +106,7 @@ pub fn report(args: &LabReportArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// `erofast lab read`
+/// Runs `erofast lab read`.
 pub fn read(args: &LabReadArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let mut options = ReadOptions {
@@ -142,7 +142,7 @@ fn is_test(name: &str) -> bool {
     Test::all().iter().any(|test| test.word() == name)
 }
 
-/// `erofast lab suite`
+/// Runs `erofast lab suite`.
 pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = SuiteOptions {
@@ -159,7 +159,7 @@ pub fn suite(args: &LabSuiteArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// `erofast lab diff`
+/// Runs `erofast lab diff`.
 pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     let report = diff::run(&args.old, &args.new)?;
     match args.json {
@@ -169,7 +169,7 @@ pub fn diff(args: &LabDiffArgs) -> anyhow::Result<Outcome> {
     Ok(outcome(args.json, &report.not_valid_because))
 }
 
-/// `erofast lab pressure`
+/// Runs `erofast lab pressure`.
 pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = PressureOptions {
@@ -188,7 +188,7 @@ pub fn pressure(args: &LabPressureArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// `erofast lab hotplug`
+/// Runs `erofast lab hotplug`.
 pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let options = HotplugOptions {
@@ -205,7 +205,7 @@ pub fn hotplug(args: &LabHotplugArgs) -> anyhow::Result<Outcome> {
     end(report, &args.output, true)
 }
 
-/// `erofast lab kernel`
+/// Runs `erofast lab kernel`.
 pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     writable([&args.output.html])?;
     let arch = match &args.arch {
@@ -244,7 +244,7 @@ pub fn kernel(args: &LabKernelArgs) -> anyhow::Result<Outcome> {
     end(Report::Launch(Box::new(report)), &args.output, args.details)
 }
 
-/// `erofast lab guest`
+/// Runs `erofast lab guest`.
 pub fn guest() -> anyhow::Result<Outcome> {
     kernel::run_guest()?;
     Ok(Outcome::Fine)
@@ -255,7 +255,7 @@ fn engines(args: &LabEngineArgs) -> anyhow::Result<Vec<Engine>> {
     names.map(|name| Ok(name.parse()?)).collect()
 }
 
-/// Refuses a report that cannot be written before the run rather than after it.
+/// Fails before the run rather than after it if a report cannot be written.
 fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow::Result<()> {
     paths
         .into_iter()
@@ -263,7 +263,7 @@ fn writable<'a>(paths: impl IntoIterator<Item = &'a Option<PathBuf>>) -> anyhow:
         .try_for_each(|path| writable_file(path))
 }
 
-/// Checks one file in the same way, and leaves it as it was.
+/// Checks that a file can be written, and leaves it as it was.
 pub fn writable_file(path: &Path) -> anyhow::Result<()> {
     let is_new = !path.try_exists().unwrap_or(true);
     File::options()
@@ -282,7 +282,8 @@ fn write(path: Option<&Path>, content: impl Fn() -> String) -> anyhow::Result<()
     std::fs::write(path, content()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A table contains the reasons, and JSON goes to a program.
+/// The outcome of a run. A table shows the faults itself; for JSON, which goes to a program, they
+/// are printed as a note.
 pub fn outcome(json: bool, faults: &[String]) -> Outcome {
     if json && !faults.is_empty() {
         note(format_args!("the run is not valid: {}", faults.join("; ")));

@@ -1,6 +1,6 @@
 //! The `erofast-lab` command, which `erofast lab` and `erofast trace` start.
 #![forbid(unsafe_code)]
-// They panic if the stream cannot be written.
+// These macros panic if the stream cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 #[macro_use(outln)]

@@ -24,7 +24,7 @@ struct Lines {
 }
 
 impl Shown {
-    /// Progress of which nothing is shown yet.
+    /// Begins to show progress; nothing is printed yet.
     pub fn begin() -> Self {
         let lines = || Lines {
             phase: String::new(),

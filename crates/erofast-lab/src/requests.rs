@@ -13,13 +13,13 @@ use erofs_mount::{FSTYPE, Span, take_spans};
 use latency_lab::{Mount, mountinfo};
 use sched_trace::{Kind, Slice, Trace};
 
-/// Well within the ten seconds.
+/// Interval of the queries, well within the ten seconds.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long to wait for the last answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Row of the trace for the time between a program's request and a thread's taking it.
+/// Track of the time from a program's request until a thread takes it.
 const WAITING: &str = "requests waiting";
-/// Row for the serving of requests, with the parts of the work inside.
+/// Track of the serving of requests, with the parts of the work inside.
 const SERVING: &str = "requests";
 
 /// A thread that queries the mounts.

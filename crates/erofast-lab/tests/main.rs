@@ -1,6 +1,6 @@
-//! The program, run the way a user runs it.
+//! Tests the program, run as a user runs it.
 //!
-//! One executable: separate ones would each have to be linked.
+//! All tests are in one executable, because separate ones would each have to be linked.
 
 #[path = "../../erofast/tests/common/failure.rs"]
 mod failure;

@@ -7,9 +7,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A CPU on which threads run in turn for 50 us each, every 4 ms. Each runs as long after its
-/// wake-up as given, within a tenth. Thirty times `seconds` such turns make up a second of the
-/// recording.
+/// A recording of one CPU for `seconds`: every 4 ms the threads run in turn, for 50 us each. After
+/// its wake-up, each thread waits for the given time, within a tenth.
 fn recording(threads: &[(&str, u32)], seconds: u32, seed: u32) -> String {
     let mut out = String::new();
     let (mut random, mut lines) = (seed, 0);

@@ -71,7 +71,7 @@ fn the_table_fits_in_100_columns() {
 #[test]
 fn an_invalid_trace_prints_its_figures_and_exits_with_1() {
     let lost = format!("CPU:0 [LOST 3 EVENTS]\n{TRACE}");
-    // A switch from a thread that never got onto a CPU.
+    // The last switch is from a thread that never entered a CPU.
     let (head, last) = TRACE.trim_end().rsplit_once('\n').unwrap();
     let missing = format!("{head}\n{}\n", last.replace("prev_pid=1", "prev_pid=4"));
     for (trace, reason) in [(lost, "3 events were lost"), (missing, "are missing")] {
@@ -131,7 +131,7 @@ fn rows_have_a_validity_of_their_own() {
         (valid(2), valid(3), &json["valid"]),
         (true.into(), false.into(), &true.into())
     );
-    // On its own it is not valid either, and neither is its page.
+    // Selected alone, c is not valid either, and neither is its page.
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("c.html");
     let page = page.to_str().unwrap();
@@ -365,7 +365,7 @@ fn rows_are_sorted_limited_and_selected() {
     assert_eq!(rows(&["--to", "+0.000014"]), ["b:2"]);
     let wrong = run(TRACE, &["--from", "yesterday"]);
     assert_eq!(wrong.status.code(), Some(2));
-    // Meant as a time after the beginning.
+    // These were meant as times after the beginning.
     for times in [["--from", "5"], ["--from", "0.5"], ["--to", "0.5"]] {
         let wrong = run(TRACE, &times);
         let errors = String::from_utf8_lossy(&wrong.stderr).into_owned();

@@ -1,5 +1,5 @@
 //! A recording shows the requests of a mount on separate tracks. Needs root, tracefs and /dev/fuse;
-//! says what it skips.
+//! prints what it skips.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ impl Drop for Mount {
     }
 }
 
-/// It starts the program under test, which is beside it.
+/// The command `erofast`, which starts the program under test beside it.
 fn erofast() -> Command {
     Command::new(Path::new(env!("CARGO_BIN_EXE_erofast-lab")).with_file_name("erofast"))
 }
@@ -188,7 +188,7 @@ fn a_recording_has_the_requests_of_a_mount_with_what_was_done_for_them() {
             "{shown:?}"
         );
     }
-    // The recorder's own queries are not among them, and no reply to one.
+    // Neither the recorder's own queries nor replies to them are among the slices.
     assert!(
         !shown.iter().any(|slice| slice.name.starts_with("getxattr")),
         "{shown:?}"

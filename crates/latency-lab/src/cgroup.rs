@@ -27,7 +27,8 @@ impl Hierarchy {
         Hierarchy::of(mounts, found, cgroup(groups, str::is_empty)?)
     }
 
-    /// A container sees only part of the hierarchy.
+    /// Finds the mounted hierarchy, and our group in it: a container sees only part of the
+    /// hierarchy.
     fn of(mounts: &str, found: impl Fn(&Mount<'_>) -> bool, group: &str) -> Option<Hierarchy> {
         let mount = mounts.lines().filter_map(Mount::parse).find(found)?;
         let below = Path::new(group).strip_prefix(mount.root).ok();

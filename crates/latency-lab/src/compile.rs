@@ -1,6 +1,6 @@
-//! The compilation that experiments launch: a C compiler proper that checks a small program.
+//! The compilation that experiments launch: cc1, the C compiler proper, checks a small program.
 
-/// Needs no header: the compiler proper, run alone, opens none of its own.
+/// The source of the program. It includes no header, so that cc1 opens none.
 pub(crate) const SOURCE: &str = "typedef unsigned long size_t;
 struct list { struct list *next; size_t length; };
 static size_t total(const struct list *list) {
@@ -23,10 +23,10 @@ pub(crate) fn command(compiler: &str) -> Vec<String> {
     let words = [
         compiler,
         "-quiet",
-        // Not even stdc-predef.h, which it includes by default.
+        // Leaves out even stdc-predef.h, which cc1 includes by default.
         "-nostdinc",
         "-fsyntax-only",
-        // Otherwise it opens program.s in its directory, which is not writable.
+        // Otherwise cc1 opens program.s in its directory, which is not writable.
         "-o",
         "-",
         "/program.c",

@@ -13,7 +13,7 @@ use crate::statistics::{Comparison, Modes, Summary, modes};
 pub struct DiffReport {
     /// The experiment that made both.
     pub kind: &'static str,
-    /// Both reports are valid.
+    /// Whether both reports are valid.
     pub valid: bool,
     /// Which reports are not valid, if any.
     pub not_valid_because: Vec<String>,
@@ -44,10 +44,10 @@ pub struct DiffRow {
     pub old_summary: Option<Summary>,
     /// Summary of the new report's samples.
     pub new_summary: Option<Summary>,
-    /// The two groups of the old report's samples, if they fall in two: one number describes
-    /// neither.
+    /// The two groups of the old report's samples, if they fall into two, which no single number
+    /// describes.
     pub old_modes: Option<Modes>,
-    /// The two groups of the new report's samples, if they fall in two.
+    /// The two groups of the new report's samples, if they fall into two.
     pub new_modes: Option<Modes>,
     /// The new report compared with the old one.
     pub comparison: Comparison,

@@ -19,7 +19,8 @@ pub(crate) use group::Quota;
 pub use image::Image;
 use machine::line;
 
-/// Per cent of the CPU time. If a hypervisor takes more, the figures depend on it.
+/// Limit of the CPU time that a hypervisor may take, in per cent: beyond it, the figures depend on
+/// the hypervisor.
 const MOST_STEAL: f64 = 10.0;
 
 /// The machine, its settings, the programs and the image.
@@ -42,7 +43,7 @@ pub struct Environment {
     /// "disabled", or "enabled" with the name of the scheduler that a program has loaded; none if
     /// the kernel has no sched_ext.
     pub sched_ext: Option<String>,
-    /// How long a thread runs before another one of its priority gets the CPU (EEVDF).
+    /// How long a thread runs before another of the same priority gets the CPU (EEVDF).
     pub base_slice_ns: Option<u64>,
     /// The kernel's mitigation for each vulnerability of the CPU.
     #[serde(default)]
@@ -75,18 +76,18 @@ pub struct Environment {
     pub cgroup_cpu: Option<String>,
     /// The cgroup's real-time budget, if the kernel has RT_GROUP_SCHED.
     pub cgroup_rt_runtime_us: Option<i64>,
-    /// How much of each `cgroup_period_us` it may use, by the strictest quota of the group and
-    /// those above it; none without a quota.
+    /// How much of each `cgroup_period_us` the cgroup may use, by the strictest quota of the group
+    /// and its ancestors; none without a quota.
     pub cgroup_quota_us: Option<i64>,
     /// The period of `cgroup_quota_us`.
     pub cgroup_period_us: Option<i64>,
-    /// How long that quota stopped threads during the run, summed over all CPUs.
+    /// How long this quota throttled threads during the run, summed over all CPUs.
     pub cgroup_throttled_us: Option<u64>,
     /// Averages over 1, 5 and 15 minutes, before the run's own load.
     pub load_average: Option<String>,
     /// Memory of the machine, in KiB.
     pub memory_kib: Option<u64>,
-    /// Available memory.
+    /// Available memory, in KiB.
     pub memory_available_kib: Option<u64>,
     /// Whether the kernel offers FUSE over io_uring.
     pub fuse_uring_enabled: Option<String>,
@@ -98,7 +99,7 @@ pub struct Environment {
     /// CPU time at the beginning of the run.
     #[serde(skip)]
     begun: Option<Machine>,
-    /// The quota, and how long it had already stopped threads at the beginning.
+    /// The quota, and how long it had throttled threads before the run.
     #[serde(skip)]
     quota: Option<(Quota, u64)>,
 }
@@ -113,7 +114,7 @@ impl Environment {
         })
     }
 
-    /// The environment if no image is measured.
+    /// The environment of a run that measures no image.
     pub(crate) fn here() -> Environment {
         let quota = Quota::find();
         let scheduler = sched_trace::record::scheduler_settings();
@@ -173,8 +174,8 @@ impl Environment {
         }
     }
 
-    /// Why the figures are invalid, if a hypervisor took too much of the CPU time in the run, or in
-    /// the measured parts of it.
+    /// Why the figures are invalid, if a hypervisor took too much of the CPU time of the run, or of
+    /// the measured parts of the run.
     pub(crate) fn steal_fault(&self, measured: Option<f64>) -> Option<String> {
         let shares = [measured, self.cpu_steal_share].into_iter().flatten();
         let percent = shares.fold(0.0, f64::max) * 100.0;
@@ -192,7 +193,7 @@ impl Environment {
         list.trim().split(',').map(count).sum()
     }
 
-    /// Machine, settings and date, on a line that stays with a table.
+    /// Machine, settings and date in one line, to be quoted with a table.
     pub fn line(&self) -> String {
         let release = self.kernel.split(' ').next().unwrap_or_default();
         let autogroup = self.sched_autogroup_enabled.map(|on| on != 0);
@@ -238,7 +239,7 @@ fn number(path: &str) -> Option<i64> {
     line(path)?.parse().ok()
 }
 
-/// The path in the cpu controller of version 1, or else in version 2.
+/// The path of our group in the cpu controller of version 1, or else in version 2.
 fn cpu_cgroup() -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let first = cgroup(&groups, |list| list.split(',').any(|name| name == "cpu"));

@@ -57,11 +57,11 @@ pub enum LabError {
     /// The recorder failed.
     #[error("recording the scheduler: {0}")]
     Recorder(String),
-    /// An image, or a machine with the kernel's variants, could not be made or run, or lacks the
+    /// An image, or the machine of `lab kernel`, could not be made or run, or the image lacks the
     /// program.
     #[error("{0}")]
     Preparation(String),
-    /// The user may not do this.
+    /// The user lacks a required privilege.
     #[error("{0}")]
     Privilege(String),
     /// Usage error: nothing was started.
@@ -77,7 +77,7 @@ pub enum LabError {
     },
 }
 
-/// An error unless the user is root.
+/// Returns an error unless the user is root.
 pub(crate) fn need_root(what: &str) -> Result<(), LabError> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),

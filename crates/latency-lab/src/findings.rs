@@ -1,5 +1,5 @@
-//! The common parts of every experiment's report, and its text. Text, page and exports are made
-//! from this alone.
+//! The parts that the reports of all experiments share, and their text. Text, page and exports are
+//! made from these parts alone.
 
 use crate::environment::Environment;
 use crate::figure::{Figure, tally};
@@ -14,27 +14,27 @@ pub(crate) struct Findings {
     pub(crate) title: &'static str,
     /// A description of the measurement, without machine and date.
     pub(crate) about: String,
-    /// Where it ran.
+    /// The environment of the run.
     pub(crate) environment: Option<Environment>,
-    /// Why the figures must not be used; empty if they may.
+    /// Why the figures must not be used; empty if the run is valid.
     pub(crate) faults: Vec<String>,
     /// Differences between the compared reports, in their subjects and environments.
     pub(crate) differences: Vec<String>,
     /// The conclusion of the run; without one, the verdicts are counted.
     pub(crate) conclusion: Option<String>,
-    /// The answer.
+    /// The tables that answer the experiment's question.
     pub(crate) summary: Vec<Table>,
-    /// Row by row; empty if the report has no samples.
+    /// The measured figures, each with its rows; empty if the report has no samples.
     pub(crate) figures: Vec<Figure>,
     /// Tables that explain the answer.
     pub(crate) details: Vec<Table>,
-    /// Limits of the figures.
+    /// Notes on the limits of the figures.
     pub(crate) notes: Vec<String>,
     /// An explanation of the tables.
     pub(crate) legend: String,
-    /// Further charts of the page.
+    /// Additional charts for the page.
     pub(crate) drawings: String,
-    /// Further parts of the page that are opened on demand, each with its subject.
+    /// Tables that the page shows on demand, each with its subject.
     pub(crate) appendix: Vec<(String, Table)>,
 }
 
@@ -81,7 +81,7 @@ impl Findings {
         format!("{head}More figures{details}: --details.\n{end}")
     }
 
-    /// Everything as text.
+    /// The whole report as text.
     pub(crate) fn table(&self) -> String {
         let mut out = self.head();
         for figure in self.figures.iter().filter(|_| !self.details.is_empty()) {
@@ -116,7 +116,7 @@ impl Findings {
 
     /// Faults, conclusion and answer.
     fn head(&self) -> String {
-        // Above the tables, so that they are quoted with them.
+        // Faults precede the tables, so that they are quoted with the tables.
         let signs = std::iter::once("NOT VALID: ").chain(std::iter::repeat("           "));
         let faults = self.faults.iter().zip(signs);
         let mut out: String = faults
@@ -138,7 +138,7 @@ impl Findings {
         out + if groups.is_empty() { "" } else { "\n" } + &groups
     }
 
-    /// A line for each row whose samples fall in two groups.
+    /// A line for each row whose samples fall into two groups.
     pub(crate) fn groups(&self) -> impl Iterator<Item = String> {
         self.figures.iter().flat_map(Figure::groups)
     }

@@ -6,16 +6,16 @@
 //! * [`launch`]: cold launches of a real program from each engine's mount
 //! * [`read`]: throughput and latency of reading
 //! * [`suite`]: several programs and trees in one run, one row each
-//! * [`diff`]: two reports of different days or devices
-//! * [`recordings`]: comparing two recordings of the scheduler: which threads wait more
-//! * [`report`]: the page and the tables of any report, later and elsewhere
+//! * [`diff`]: compares two reports of different days or devices
+//! * [`recordings`]: compares two recordings of the scheduler: which threads wait more
+//! * [`report`]: page and tables of a stored report, which may come from another machine
 //! * [`pressure`]: launching while memory is short
 //! * [`hotplug`]: reading while a CPU goes away and comes back
-//! * [`kernel`]: the launches with the kernel's own variants, in an emulated machine
+//! * [`kernel`]: launches with the variants of the kernel's own EROFS, in an emulated machine
 //! * [`engine`]: what can be mounted, and how
-//! * [`load`]: keeps the machine busy meanwhile
-//! * [`schedule`]: the order of measurements; uses no time and no processes, so it is tested with a
-//!   mock
+//! * [`load`]: keeps the machine busy during the measurements
+//! * [`schedule`]: the order of measurements; needs neither clock nor processes, so a mock can test
+//!   it
 //! * [`statistics`]: from samples to "faster", "slower" or "no difference"
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Mount points: what is mounted where, and unmounting it.
+//! The table of mounts, and unmounting.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// None if it is not such a line.
+    /// Parses a line of mountinfo; none if it is not one.
     pub fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(2);
@@ -56,8 +56,8 @@ pub fn mountinfo() -> String {
     String::from_utf8_lossy(&table).into_owned()
 }
 
-/// How many mounts the machine has made, in all namespaces (Linux 6.8 and later, as root): each
-/// gets the next number. The query itself makes one, which is counted.
+/// How many mounts the machine has made, in all namespaces: each mount gets the next number (Linux
+/// 6.8 and later, as root). The query itself makes a mount, which is counted.
 pub(crate) fn made() -> Option<u64> {
     /// `STATX_MNT_ID_UNIQUE`.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -68,7 +68,7 @@ pub(crate) fn made() -> Option<u64> {
     is_unique.then_some(found.stx_mnt_id)
 }
 
-/// Whether something is mounted exactly there.
+/// Whether something is mounted exactly at `point`.
 pub(crate) fn is_mounted(point: &Path) -> bool {
     let table = mountinfo();
     let mut mounts = table.lines().filter_map(Mount::parse);
@@ -88,12 +88,12 @@ pub(crate) fn filesystem(path: &Path) -> Option<String> {
     let (path, table) = (path.canonicalize().ok()?, mountinfo());
     let mounts = table.lines().filter_map(Mount::parse);
     let mounts = mounts.filter(|mount| path.starts_with(&mount.point));
-    // The last of those with the longest path: mounts cover those before them.
+    // The last of the mounts with the longest path: later mounts cover earlier ones.
     let mount = mounts.max_by_key(|mount| mount.point.as_os_str().len())?;
     Some(format!("{} on {}", mount.kind, mount.source))
 }
 
-/// Undoes the kernel's escapes; that of the backslash comes last.
+/// Decodes the kernel's escapes, that of the backslash last.
 fn unescape(field: &str) -> String {
     let escapes = [
         ("040", " "),
@@ -109,8 +109,8 @@ fn unescape(field: &str) -> String {
         })
 }
 
-/// Unmounts; waits a while for a busy mount. A mount that stays busy is detached, so that nothing
-/// stays mounted, and that is reported.
+/// Unmounts; waits a while for a busy mount. If the mount stays busy, detaches it, so that nothing
+/// stays mounted, and reports that.
 pub(crate) fn unmount_within_timeout(point: &Path) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {

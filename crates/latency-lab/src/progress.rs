@@ -1,6 +1,6 @@
 //! Progress of an experiment.
 
-/// The command draws progress bars with it; tests stay silent.
+/// Receives progress. The command draws progress bars with it; tests stay silent.
 pub trait Progress {
     /// A phase of `total` steps begins.
     fn begin(&mut self, _phase: &str, _total: u64) {}

@@ -1,5 +1,5 @@
-//! The order of measurements: engines interleaved in an order drawn for each round, warm-ups
-//! first, spoilt measurements repeated within a budget. It uses no time and no processes.
+//! The order of measurements: each round measures the engines in a random order. Warm-ups come
+//! first, and spoilt measurements are repeated within a budget. Needs neither clock nor processes.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub trait Executor {
     fn measure(&mut self, engine: usize) -> Result<Outcome<Self::Sample>>;
     /// The engine's name, for messages.
     fn name(&self, engine: usize) -> String;
-    /// Whether time is over; called before each counted round except the first.
+    /// Whether the time limit has passed; called before each counted round except the first.
     fn time_is_over(&self) -> bool {
         false
     }
@@ -28,10 +28,10 @@ pub trait Executor {
 pub enum Outcome<S> {
     /// A measurement that counts.
     Good(S),
-    /// It does not count; if its figures are at least correct (the machine was busy with something
-    /// else), the sample may be used once the budget is exhausted.
+    /// A measurement that does not count. If its figures are at least correct (the machine was busy
+    /// with something else), the sample may be used once the budget is exhausted.
     Spoilt(Thrown, Option<S>),
-    /// The user asked to stop in the middle of it.
+    /// The user asked to stop during the measurement.
     Interrupted,
 }
 
@@ -45,7 +45,7 @@ pub struct Thrown {
     pub time_us: f64,
 }
 
-/// The form in reports; older ones have only the reason.
+/// How reports store a [`Thrown`]; older reports have only the reason.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredThrown {
@@ -69,8 +69,8 @@ impl fmt::Display for Thrown {
     }
 }
 
-/// How many measurements of an engine are repeated if they are spoilt. Few: slow ones are spoilt
-/// more often than fast ones, and a sample without them is biased.
+/// How many spoilt measurements of an engine are repeated. Only a few: slow measurements are spoilt
+/// more often than fast ones, so a sample without them is biased.
 pub fn repeats(iterations: usize) -> usize {
     (iterations / 4).max(5)
 }
@@ -82,7 +82,7 @@ pub struct Plan {
     pub engines: usize,
     /// Measurements that count, per engine.
     pub iterations: usize,
-    /// Measurements before them that do not, per engine.
+    /// Warm-up measurements per engine; they do not count.
     pub warm_ups: usize,
     /// How many spoilt measurements of each engine may be repeated.
     pub repeats: usize,
@@ -95,7 +95,8 @@ pub struct Plan {
 pub struct Kept<S> {
     /// The round it belongs to, from 0.
     pub iteration: usize,
-    /// Spoilt, but kept because the budget of repeats was exhausted: the run is not valid.
+    /// Why the measurement was spoilt, if it was kept only because the budget of repeats was
+    /// exhausted; then the run is not valid.
     pub spoilt: Option<String>,
     /// The measured sample.
     pub sample: S,
@@ -108,16 +109,17 @@ pub struct Gathered<S> {
     pub kept: Vec<Vec<Kept<S>>>,
     /// The discarded measurements, per engine.
     pub thrown_away: Vec<Vec<Thrown>>,
-    /// The user asked to stop before the end.
+    /// Whether the user asked to stop before the end.
     pub interrupted: bool,
-    /// Rounds that count: fewer than planned if time was over.
+    /// Number of rounds that count; fewer than planned if time ran out.
     pub rounds: usize,
-    /// Every measurement was spoilt until no engine had repeats left, so the rest was left out.
+    /// Whether the remaining rounds were skipped, because every measurement was spoilt until no
+    /// engine had repeats left.
     pub hopeless: bool,
 }
 
 impl<S> Gathered<S> {
-    /// Whether every engine has all its samples, and none of them is spoilt.
+    /// Whether every engine has all its samples and none is spoilt.
     pub fn is_whole(&self) -> bool {
         !self.interrupted
             && self
@@ -185,13 +187,13 @@ struct Run<S> {
 }
 
 impl<S> Run<S> {
-    /// No engine has a good measurement, or any repeats left.
+    /// Whether no engine has a good measurement or any repeats left.
     fn is_hopeless(&self) -> bool {
         let mut kept = self.gathered.kept.iter().flatten();
         self.repeats_left.iter().all(|&left| left == 0) && kept.all(|kept| kept.spoilt.is_some())
     }
 
-    /// Measures one place of the plan until it is good, or until the budget is exhausted.
+    /// Repeats one measurement of the plan until it is good or the budget is exhausted.
     fn one<X: Executor<Sample = S>>(
         &mut self,
         executor: &mut X,
@@ -215,7 +217,7 @@ impl<S> Run<S> {
         }
     }
 
-    /// Returns true if the place needs no further measurement.
+    /// Records an outcome; returns true if the measurement need not be repeated.
     fn settle(&mut self, engine: usize, iteration: Option<usize>, outcome: Outcome<S>) -> bool {
         let Some(iteration) = iteration else {
             self.gathered.interrupted |= matches!(outcome, Outcome::Interrupted);
@@ -369,7 +371,7 @@ mod tests {
 
     #[test]
     fn repeats_end_and_what_is_kept_then_makes_the_run_invalid() {
-        // One engine is measured in quiet times only.
+        // One engine is measured only in quiet times.
         let (asked, gathered) = run(&PLAN, |engine, count| match engine {
             0 => good(engine, count),
             _ => spoilt("busy", Some(1.0)),
@@ -382,7 +384,7 @@ mod tests {
     #[test]
     fn a_run_whose_measurements_are_all_spoilt_ends_with_the_repeats() {
         let (asked, gathered) = run(&PLAN, |_, _| spoilt("busy", Some(1.0)));
-        // A warm-up, the repeats, and one that is kept.
+        // Per engine: a warm-up, the repeats, and one measurement that is kept.
         assert_eq!(asked.len(), 3 * (1 + 5 + 1));
         assert!(gathered.kept.iter().all(|kept| kept.len() == 1));
         assert!(!gathered.is_whole() && gathered.hopeless);
@@ -428,7 +430,7 @@ mod tests {
 
     #[test]
     fn when_time_is_over_whole_rounds_stay_and_the_run_is_whole() {
-        // Three warm-ups and three rounds of three; time is over in the third.
+        // Three warm-ups and three rounds of three; time runs out in the third.
         for (most, rounds) in [(11, 3), (0, 1), (1000, 20)] {
             let (_, gathered) = run_for(most, &PLAN, good);
             assert_eq!(gathered.rounds, rounds);
@@ -441,8 +443,8 @@ mod tests {
     fn an_engine_against_itself_is_quiet_in_nineteen_runs_of_twenty() {
         let claims = (0..20).filter(|&seed| {
             let mut random = Rng::with_seed(1000 + seed);
-            // Long-tailed, drifting, and with spells: part of what affects one launch also affects
-            // the next.
+            // The samples are long-tailed, drift, and come in spells: part of what affects one
+            // launch also affects the next.
             let mut spell = 0.0;
             let plan = Plan {
                 engines: 2,
@@ -462,8 +464,8 @@ mod tests {
 
     #[test]
     fn a_drift_of_the_machine_hits_all_engines_alike() {
-        // Each measurement is slower than the one before it: since they are interleaved, no engine
-        // gains.
+        // Each measurement is slower than the one before. No engine gains from that, because the
+        // engines are interleaved.
         let iterations = 50;
         let (_, gathered) = run(&Plan { iterations, ..PLAN }, good);
         for engine in [1, 2] {

@@ -1,8 +1,7 @@
 //! A private directory for mount points and load files, removed when dropped.
 //!
-//! A run that was killed leaves its directory behind; the next run removes it. Each directory is
-//! locked by its owner while that runs, which works across PID namespaces and needs no process
-//! table.
+//! A killed run leaves its directory behind; the next run removes it. Each run locks its directory,
+//! which works across PID namespaces and needs no process table.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -32,10 +31,10 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A new directory that only we may write to, below `parent`. Directories of dead runs are
-    /// removed, both there and where the load writes.
+    /// Creates a directory below `parent` that only we may write to. Also removes directories of
+    /// dead runs, both there and where the load writes.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
-        // Canonical, as the kernel names mount points there.
+        // Canonical, as the kernel lists mount points.
         let parent = &parent.canonicalize().doing("opening", parent)?;
         remove_orphans(parent);
         remove_orphans(Path::new(ON_DISK));
@@ -55,7 +54,7 @@ impl Scratch {
     }
 }
 
-/// Number of names that are tried: another user may have created directories with the first ones.
+/// Number of names to try: another user may have created directories with the first ones.
 const NAMES: u32 = 1000;
 
 fn is_taken(reason: &io::Error) -> bool {
@@ -77,9 +76,9 @@ fn make(parent: &Path) -> io::Result<Scratch> {
     let (path, unlocked) = (parent.join(&name), parent.join(format!(".{name}")));
     fs::DirBuilder::new().mode(0o755).create(&unlocked)?;
     let directory = File::open(&unlocked)?;
-    // On a filesystem without locks, orphans are not removed either.
+    // If the filesystem has no locks, orphans are not removed.
     let _ = flock(&directory, FlockOperation::NonBlockingLockExclusive);
-    // No other run sees it before it is locked.
+    // The directory gets its name only once it is locked, so no other run takes it for an orphan.
     if let Err(reason) = fs::rename(&unlocked, &path) {
         let _ = fs::remove_dir(&unlocked);
         return Err(reason);
@@ -110,14 +109,15 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// Whether a name is one of [`Scratch::new`]'s: a user may keep other files beside them.
+/// Whether [`Scratch::new`] could have made this name: users may keep other files in the same
+/// place.
 fn is_name(name: &OsStr) -> bool {
     let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
     numbers.is_some_and(|(pid, count)| pid.parse::<u32>().and(count.parse::<u32>()).is_ok())
 }
 
-/// Removes it and its mounts; false if it stays.
+/// Removes a directory and the mounts in it; false if the directory stays.
 fn remove(path: &Path) -> bool {
     let points = mounts::below(path);
     let unmounted = points
@@ -128,7 +128,7 @@ fn remove(path: &Path) -> bool {
     mounts::below(path).is_empty() && fs::remove_dir_all(path).is_ok()
 }
 
-/// Whether a directory is ours, and its run is dead. If another user has put something there, it is
+/// Whether a directory is ours and its run is dead. Anything that another user has put there is
 /// neither followed nor waited for, and stays.
 fn is_orphan(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

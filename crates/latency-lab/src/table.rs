@@ -1,10 +1,10 @@
-//! A table that is shown alike on terminals, pages and in documentation.
+//! A table that looks the same on terminals, on pages and in documentation.
 
 use std::fmt::Write;
 
 use crate::html::{escape, style};
 
-/// Longer names get a separate line.
+/// Longer names get a line of their own.
 const NAME: usize = 40;
 
 /// Rows with names; on a terminal, figures are right-aligned in their columns and words
@@ -16,9 +16,9 @@ pub(crate) struct Table {
     /// Heads of the columns, except the column of names.
     pub(crate) heads: Vec<String>,
     pub(crate) rows: Vec<(String, Vec<String>)>,
-    /// The rows correspond to the rows of the charts, and have their colours.
+    /// Whether the rows are those of the charts, and have their colours.
     pub(crate) keyed: bool,
-    /// The cells are words.
+    /// Whether the cells are words.
     pub(crate) words: bool,
     /// Text below it, or empty.
     pub(crate) note: String,
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Formats it as HTML, below a caption that stays with it, without the title.
+    /// Formats the table as HTML, below a caption that stays with the table, without the title.
     pub(crate) fn html(&self, caption: &str) -> String {
         let [words, figure] = [(self.words, "words"), (self.keyed, " figure")]
             .map(|(is, class)| if is { class } else { "" });
@@ -165,7 +165,7 @@ impl Table {
         format!("<td{class}>{}</td>", escape(cell).replace(" us", " µs"))
     }
 
-    /// Formats it for a page of documentation.
+    /// Formats the table as Markdown, for documentation.
     pub(crate) fn markdown(&self) -> String {
         let line = |name: &str, cells: &[String]| {
             let cells = cells.iter().map(|cell| format!(" {} |", plain(cell)));

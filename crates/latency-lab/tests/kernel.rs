@@ -1,5 +1,6 @@
-//! The kernel's variants in a real machine: needs a network and EROFAST_LAB_KERNEL=DIR, where DIR
-//! keeps packages and modules for the next run. It takes minutes, so it only runs on request.
+//! Tests the kernel's variants in a real machine. Needs a network and EROFAST_LAB_KERNEL=DIR, where
+//! DIR keeps packages and modules for the next run. The test takes minutes, so it only runs on
+//! request.
 
 use std::path::PathBuf;
 

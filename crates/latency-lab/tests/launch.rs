@@ -1,5 +1,5 @@
-//! The real launch experiment. Tests skip if root, tracefs or the kernel's EROFS is missing. No
-//! time is judged here, only that the request was carried out, counted and undone.
+//! Tests the real launch experiment; skips if root, tracefs or the kernel's EROFS is missing. No
+//! times are judged here, only that a request was carried out, counted and undone.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use latency_lab::launch::{LaunchOptions, LaunchReport, run};
 use latency_lab::load::{LoadChoice, missing_fio};
 use latency_lab::{LabError, Progress, Silent};
 
-/// Whether this is root, and a recorder starts.
+/// Whether this process is root and can start a recorder.
 fn can_run() -> bool {
     if !rustix::process::geteuid().is_root() {
         skipped("needs root");
@@ -38,7 +38,7 @@ fn options(engines: &[&str], script: &str) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share their machine with a build: judging other programs is not their purpose.
+        // Tests share the machine with a build, and judging other programs is not their purpose.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }
@@ -80,7 +80,7 @@ fn run_or_skip(options: &LaunchOptions) -> Option<LaunchReport> {
     }
 }
 
-/// Whether the kernel wrote all switches; prints a line if not.
+/// Whether the kernel wrote all switches; prints a line if it did not.
 fn tells_all_switches(report: &LaunchReport) -> bool {
     let unwritten = |reason: &&String| reason.contains("did not record");
     let mut lines = report.not_valid_because.iter().chain(&report.notices);
@@ -94,7 +94,7 @@ fn tells_all_switches(report: &LaunchReport) -> bool {
 #[test]
 fn kernel_launches_are_counted_and_nothing_is_left() {
     let _alone = alone();
-    // find's own braces must not be taken for the mount point's.
+    // find's own braces must not be taken for the mount point.
     let script = "cat $(find \"$0\" -type f) > /dev/null";
     if !can_run() {
         return;
@@ -125,7 +125,7 @@ fn kernel_launches_are_counted_and_nothing_is_left() {
     }
     crate::common::schema::check("lab-launch", &json);
     // A worker that is still running takes the next item without a wake-up, so one launch may have
-    // none. From a cached file, the reader may decompress everything itself.
+    // no wake-ups. The reader of a cached file may decompress everything itself.
     let [over_loop, _] = &report.engines[..] else {
         panic!("two engines");
     };
@@ -187,8 +187,8 @@ fn a_daemon_that_is_killed_is_one_clear_line_and_nothing_is_left() {
     if !can_run() {
         return;
     }
-    // The program kills the daemon of the mount it runs from, which it finds by the mount point
-    // among its arguments.
+    // The program kills the daemon of the mount that it runs from. It recognises the daemon by the
+    // mount point among its arguments.
     let killer = "for p in /proc/[0-9]*; do \
          if [ \"$(cat $p/comm)\" = erofsfuse ] && tr '\\0' '\\n' < $p/cmdline | grep -qx \"$0\"; then \
          kill -9 ${p#/proc/}; while [ -e $p ] && ! grep -q ') Z' $p/stat; do :; done; fi; done 2>/dev/null; exit 0";
@@ -287,8 +287,8 @@ impl Drop for Place {
     }
 }
 
-/// An EROFS image of this program, which compresses to some hundred pclusters; a reason if it
-/// cannot be made.
+/// An EROFS image of this program, which compresses to some hundred pclusters; the error is a
+/// reason to skip.
 fn large_image(place: &Path) -> Result<PathBuf, String> {
     let (tree, image) = (place.join("tree"), place.join("image"));
     let copied = std::fs::create_dir(&tree)
@@ -303,14 +303,15 @@ fn large_image(place: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Repeatedly mounts an image and reads it, until dropped. After each pass the file `passed`
-/// exists.
+/// Repeatedly mounts an image and reads it, until dropped. Each pass ends by creating the file
+/// `passed`.
 struct SecondMount {
     reader: Child,
     end: PathBuf,
 }
 
-/// $1 is the image, $2 the mount point, $3 the file that reports a pass, $4 one that ends it.
+/// $1 is the image, $2 the mount point, $3 the file that reports a pass, $4 the file that ends the
+/// loop.
 const READER: &str = "
     until [ -e \"$4\" ]; do
         device=$(losetup -f --show -r \"$1\") && mount -t erofs -o ro \"$device\" \"$2\" || exit 1
@@ -351,7 +352,8 @@ fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
         Err(reason) => return skipped(reason),
     };
     let passed = place.0.join("passed");
-    // A launch lasts until the second mount was read twice, so once from beginning to end.
+    // A launch lasts until the second mount was read twice, hence at least once from beginning to
+    // end.
     let script = "cat \"$0\"/file > /dev/null
         for pass in 1 2; do rm -f PASSED; until [ -e PASSED ]; do sleep 0.01; done; done";
     let script = script.replace("PASSED", &passed.display().to_string());
@@ -418,7 +420,7 @@ fn what_the_kernel_decompresses_for_a_second_mount_changes_no_count() {
     nothing_is_left();
 }
 
-/// Stops the run as Ctrl-C does once launches are being measured.
+/// Stops the run, as Ctrl-C does, once launches are being measured.
 struct CtrlC;
 
 impl Progress for CtrlC {
@@ -459,7 +461,7 @@ fn the_load_burns_and_is_gone_afterwards() {
     }
     let loaded = LaunchOptions {
         load: LoadChoice::Fio,
-        // Long enough for the load to get a CPU beside others.
+        // Long enough for the load to get CPU time beside other programs.
         ..options(&["kernel-loop"], "sleep 2")
     };
     match run_or_skip(&loaded) {

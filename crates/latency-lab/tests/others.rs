@@ -1,4 +1,5 @@
-//! The real read and hotplug experiments, over the kernel's own EROFS. Tests skip if it is missing.
+//! Tests the real read and hotplug experiments, over the kernel's own EROFS; skips if it is
+//! missing.
 
 use crate::common::{alone, image, skipped};
 use latency_lab::hotplug::{HotplugOptions, run as hotplug};
@@ -40,7 +41,8 @@ fn every_test_gives_its_samples_in_the_words_of_the_contract() {
 #[test]
 fn a_cpu_goes_and_comes_back_and_nothing_is_lost() {
     let _alone = alone();
-    // Other tests may have threads on the CPU that goes offline: only when enabled.
+    // Other tests may have threads on the CPU that goes offline, so this one runs only when
+    // enabled.
     if std::env::var_os("EROFAST_TEST_HOTPLUG").is_none() {
         return skipped("takes a CPU offline; set EROFAST_TEST_HOTPLUG=1");
     }

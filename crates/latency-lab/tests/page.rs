@@ -1,8 +1,8 @@
-//! The page of a launch experiment in a real browser: nothing overflows on a phone or a large
-//! screen, it follows the browser's choice of light or dark, and it fetches nothing. Needs
-//! chromium; prints a line if it is missing.
+//! The page of a launch experiment in a real browser. Nothing overflows on a phone or a large
+//! screen, the page follows the browser's choice of light or dark, and it fetches nothing. Needs
+//! chromium; skips with a line if it is missing.
 //!
-//! With EROFAST_PAGE_SHOTS=DIR it saves screenshots there.
+//! With EROFAST_PAGE_SHOTS=DIR, screenshots are saved there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,7 +27,7 @@ const NARROW: u32 = 380;
 /// Width of a desktop window.
 const WIDE: u32 = 1100;
 
-/// Far longer than a browser takes.
+/// Time limit of the browser, far longer than it takes.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn browser() -> Option<PathBuf> {
@@ -38,9 +38,8 @@ fn browser() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A directory that is removed with the test, used exclusively: processes left by a launch are
-/// looked for among the children of this process, and a browser and `fio --version` are such
-/// children.
+/// A directory that is removed with the test, and a lock: a launch looks for left-over processes
+/// among the children of this process, and a browser and `fio --version` are such children.
 struct Place(
     PathBuf,
     #[expect(dead_code, reason = "held while the test runs")] MutexGuard<'static, ()>,
@@ -274,7 +273,7 @@ fn wait(child: &mut Child) {
     }
 }
 
-/// A page that shows the report in a frame of this width and records what it finds: how wide the
+/// A page that shows the report in a frame of this width and records its findings: how wide the
 /// content is, which elements stick out (those inside scrolling boxes may, except the shifts),
 /// which points of a chart a name covers, and the background colour.
 fn probe(page: &Path, width: u32) -> String {
@@ -341,7 +340,7 @@ fn probe_in(
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap_or_else(|e| panic!("{e}: {json}"))
 }
 
-/// Blink's own numbers for the two: 0 is dark, 1 is light.
+/// Blink's numbers for the two schemes: 0 is dark, 1 is light.
 fn scheme(dark: bool) -> String {
     format!("--blink-settings=preferredColorScheme={}", u8::from(!dark))
 }
@@ -412,8 +411,8 @@ fn the_page_fits_a_telephone_follows_light_and_dark_and_fetches_nothing() {
                 found["width"].as_u64().unwrap() <= u64::from(width),
                 "{found}"
             );
-            // All shifts, three charts for each of three quantities, two launches of each of four
-            // engines.
+            // The chart of all shifts, three charts for each of three quantities, and two launches
+            // of each of four engines.
             assert_eq!(found["figures"], 1 + 9 + 8);
         }
         assert_ne!(light["ground"], dark["ground"]);
@@ -438,7 +437,7 @@ fn reports_fit_their_schemas() {
     crate::common::schema::check("lab-kernel", &json(&report));
 }
 
-/// A URL is among the engines.
+/// One engine is a URL.
 #[test]
 fn a_fetched_image_has_the_time_from_the_mount_on_bytes_and_round_trips() {
     let place = Place::new();
@@ -651,10 +650,10 @@ fn the_page_of_a_report_is_that_of_its_json() {
         sched_latency_us: f64::NAN,
         ..Sample::default()
     };
-    // Figures that follow from the samples, as in a run.
+    // The figures are computed from the samples, as in a run.
     let of_run = Report::from_json(whole(&report).to_json().as_bytes()).unwrap();
     let read = Report::from_json(of_run.to_json().as_bytes()).unwrap();
-    // The numbers inside may differ in their last digit.
+    // The numbers inside the script may differ in their last digit.
     let page = |html: String| html.split("<script").next().map(str::to_owned);
     assert!(page(read.to_html()) == page(of_run.to_html()));
     assert!(
@@ -674,13 +673,13 @@ fn the_drawing_stands_alone_in_light_and_dark_and_says_what_it_is_of() {
     let svg = report.to_svg();
     assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
     assert!(svg.contains("prefers-color-scheme: dark"));
-    // Four engines in two charts, one of which had no waits in its own threads.
+    // Four engines in two charts; one engine had no waits in its own threads.
     assert_eq!(svg.matches("<path class=\"line").count(), 7);
     assert!(
         svg.contains("kernel-loop: decompresses in the program&#39;s own thread"),
         "{svg}"
     );
-    // Two lines of two names, in the same columns.
+    // The legend has two lines of two names, in the same columns.
     let column = |x: u32| {
         svg.matches(&format!("<text class=\"name\" x=\"{x}\""))
             .count()

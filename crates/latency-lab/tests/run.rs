@@ -1,5 +1,5 @@
-//! Runs `lab run` for real: commands side by side, without image and mount. Tests are skipped if
-//! root or tracefs is missing. No times are judged here, only invariants of any machine.
+//! Runs `lab run` for real: commands side by side, without image and mount; skips if root or
+//! tracefs is missing. No times are judged here, only invariants of any machine.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -21,13 +21,13 @@ fn options(line: &[&str], names: &[&str], scans: &[&str]) -> LaunchOptions {
         iterations: 2,
         load: LoadChoice::None,
         timeout: Duration::from_secs(60),
-        // Tests share their machine with a build.
+        // Tests share the machine with a build.
         foreign_limit: 1.0,
         ..LaunchOptions::default()
     }
 }
 
-/// None if this machine cannot record, or its kernel omitted switches.
+/// The report; none if this machine cannot record, or if its kernel omitted switches.
 fn report(options: &LaunchOptions) -> Option<LaunchReport> {
     let report = match run(options, &mut Silent) {
         Err(error @ (LabError::Privilege(_) | LabError::Recorder(_))) => {
@@ -61,7 +61,7 @@ fn commands_have_times_waits_and_cpu_time_without_an_image() {
         assert!(sample.launch_us >= 100_000.0 && sample.program_blocked_us >= 90_000.0);
         assert!(sample.cpu_us > 0.0 && sample.cpu_us < sample.launch_us);
     }
-    // Only its own CPU time and its waits determine how long it lasts.
+    // The program's duration consists only of its own CPU time and its waits.
     for sample in &busy.samples {
         let waits = sample.sched_latency_us + sample.program_blocked_us;
         assert!(sample.cpu_us > 0.0 && sample.cpu_us + waits > 0.5 * sample.launch_us);

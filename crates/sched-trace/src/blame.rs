@@ -9,26 +9,27 @@ use crate::timeline::{Item, Run, Timeline};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
-/// If a real-time thread waits behind one normal thread for longer than this, the cause is not the
-/// usual cost of a preemption.
+/// If a real-time thread waits behind one normal thread for longer than this, more than the usual
+/// cost of a preemption is involved.
 const HELD_UP_NS: u64 = 1_000_000;
 
-/// A switch this long after a wake-up no longer races with it: the waiting thread is on the run
-/// queue.
+/// A switch this long after a wake-up no longer races with the wake-up: the waiting thread is on
+/// the run queue.
 const ENQUEUED_NS: u64 = 100_000;
 
 /// The activity of the CPUs while a thread waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behind {
-    /// Runs on the CPUs where it was queued, clipped to its wait.
+    /// Runs on the CPUs where the thread was queued, clipped to its wait.
     pub runs: Vec<Run>,
-    /// Time for which such a CPU was idle but did not run the thread yet: the cost of waking up.
+    /// Time for which a CPU where the thread was queued was idle but did not run it yet: the cost
+    /// of waking up.
     pub idle_ns: u64,
     /// Time for which the trace does not show what ran, or where the thread was queued.
     pub unknown_ns: u64,
     /// The longest time for which another CPU was idle in the meantime.
     pub idle_elsewhere_ns: u64,
-    /// Why it was not moved.
+    /// Why the thread was not moved.
     pub why: Why,
 }
 
@@ -36,25 +37,26 @@ pub struct Behind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// It was eventually moved.
+    /// The thread was eventually moved.
     Moved,
     /// No other CPU was idle for long enough to matter.
     AllBusy,
-    /// It is bound to its CPU, as far as the trace shows: it never ran on another one.
+    /// The thread is bound to its CPU, as far as the trace shows: it never ran on another one.
     Pinned,
-    /// It is real-time, and the scheduler switched to a normal thread while it waited: the
+    /// The thread is real-time, and the scheduler switched to a normal thread while it waited: the
     /// real-time budget of its CPU or cgroup was exhausted, or normal threads got the share that
     /// the deadline server reserves for them (Linux 6.12). The trace does not distinguish these.
     Throttled,
-    /// It was runnable, and its CPU was idle: the quota of its cgroup was exhausted (`cpu.max`).
+    /// The thread was runnable and its CPU was idle: the quota of its cgroup was exhausted
+    /// (`cpu.max`).
     Quota,
-    /// The CPU mostly ran the owner of a mutex on which a more urgent thread was blocked, in whose
-    /// turn it may have run (proxy execution).
+    /// The CPU mostly ran the owner of a mutex. A more urgent thread was blocked on the mutex, and
+    /// the owner may have run in its turn (proxy execution).
     Donated,
-    /// It is real-time, and one normal thread kept the CPU: code that cannot be preempted (the
-    /// trace does not distinguish this from an exhausted budget).
+    /// The thread is real-time, and one normal thread kept the CPU, because its code could not be
+    /// preempted. The trace does not distinguish this from an exhausted budget.
     NotPreempted,
-    /// Another CPU was idle, but the scheduler did not move it.
+    /// Another CPU was idle, but the scheduler did not move the thread.
     NotMoved,
 }
 
@@ -63,13 +65,13 @@ pub enum Why {
 pub struct Blame {
     /// Number of waits.
     pub waits: u64,
-    /// Their sum.
+    /// Total length of the waits.
     pub total_us: f64,
     /// The part spent behind threads; longest first.
     pub behind: Vec<Blocker>,
     /// The part spent on an idle CPU that was about to run the waiting thread.
     pub idle_us: f64,
-    /// The part of `idle_us` in which the quota of the thread's cgroup was used up.
+    /// The part of `idle_us` in which the quota of the thread's cgroup was exhausted.
     pub quota_us: f64,
     /// The part for which the trace does not show what ran.
     pub unknown_us: f64,
@@ -80,16 +82,17 @@ pub struct Blame {
 /// Threads of one name and priority that others waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Blocker {
-    /// The threads' name.
+    /// Name of the threads.
     pub comm: Comm,
-    /// Their priority as the kernel traces it.
+    /// Priority as the kernel traces it.
     pub prio: i32,
-    /// Their policy, if `record` noted it.
+    /// Policy of the threads, if `record` noted it.
     pub policy: Option<Policy>,
-    /// The work item that they executed meanwhile: a kworker's name does not identify its work.
+    /// The work item that the threads executed meanwhile: a kworker's name does not identify its
+    /// work.
     #[serde(skip)]
     pub item: Option<Item>,
-    /// Total time spent waiting behind them.
+    /// Total time spent waiting behind these threads.
     pub total_us: f64,
     /// Number of waits.
     pub waits: u64,
@@ -102,7 +105,7 @@ pub struct Reason {
     pub why: Why,
     /// Number of waits.
     pub waits: u64,
-    /// Their sum.
+    /// Total length of the waits.
     pub total_us: f64,
 }
 
@@ -128,7 +131,7 @@ impl Timeline {
         let idle_elsewhere_ns = self.idle_elsewhere(wait, &own);
         Behind {
             why: match idle_ns {
-                // An idle CPU runs any thread it may run at once.
+                // An idle CPU immediately runs any thread that it may run.
                 idle if idle > HELD_UP_NS && idle > wait.length_ns() / 2 => Why::Quota,
                 _ if lent > wait.length_ns() / 2 => Why::Donated,
                 _ => self.why(wait, &runs, own.len() > 1, idle_elsewhere_ns),
@@ -265,7 +268,8 @@ mod tests {
 
     #[test]
     fn each_part_of_a_wait_is_charged_once() {
-        // A trace; total, idle and unknown time of thread 3; and the threads it waited behind.
+        // Each case has a trace; total, idle and unknown time of thread 3; and the threads behind
+        // which it waited.
         type Parts = &'static [(&'static str, f64)];
         let cases: [(&str, [f64; 3], Parts); 5] = [
             (
@@ -279,19 +283,19 @@ mod tests {
                 [30.0, 0.0, 0.0],
                 &[("t1", 30.0)],
             ),
-            // Migrated from CPU 0 to CPU 1: charged to each in turn, ...
+            // Thread 3 migrates from CPU 0 to CPU 1: the wait is charged to each in turn, ...
             (
                 "0 0 0 S 1; 0 1 0 S 2; 10 0 0 waking 3; 50 1 2 migrate 3 0 1; 70 1 2 R+ 3",
                 [60.0, 0.0, 0.0],
                 &[("t1", 40.0), ("t2", 20.0)],
             ),
-            // ... and unknown where migrations are not recorded.
+            // ... but is unknown if migrations are not recorded.
             (
                 "0 0 0 S 1; 0 1 0 S 2; 10 0 0 waking 3; 70 1 2 R+ 3",
                 [60.0, 0.0, 60.0],
                 &[],
             ),
-            // A damaged number of a CPU.
+            // The number of a CPU is damaged.
             (
                 "0 4294967295 1 waking 3 4294967295; 5 4294967295 1 S 3",
                 [5.0, 0.0, 0.0],
@@ -325,7 +329,7 @@ mod tests {
         let found = blame.behind.iter().map(|b| (b.comm.to_string(), b.policy));
         let expected = [
             ("t1", Some(Policy::Idle)),
-            // Another policy by the time it was noted.
+            // The policy had changed by the time it was noted.
             ("t2", None),
             ("t4", Some(Policy::Fifo)),
         ];
@@ -366,7 +370,7 @@ mod tests {
                 3,
                 Why::Moved,
             ),
-            // Runnable for 80 ms on an idle CPU.
+            // Thread 3 is runnable for 80 ms on an idle CPU.
             ("0 0 3 R 0; 80000 0 0 R 3; 80010 0 3 S 0", 3, Why::Quota),
             // Only a switch to a normal thread shows that a real-time one was throttled.
             (

@@ -13,8 +13,9 @@ pub struct Claims {
     pub cpus: BTreeSet<u32>,
     /// CPUs whose events the recorder counted, with none missing.
     pub counted: BTreeSet<u32>,
-    /// The recorder silently omits a wake-up or a migration now and then, for example one that
-    /// occurs while it writes another event (perf): a single missing one proves nothing.
+    /// Whether the recorder silently omits a wake-up or a migration now and then (perf), for
+    /// example one that occurs while it writes another event. If so, a single missing event proves
+    /// nothing.
     pub skips_some: bool,
 }
 

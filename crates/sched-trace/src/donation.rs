@@ -1,10 +1,10 @@
 //! Proxy execution: a thread that is blocked on a mutex stays on the run queue, and the mutex's
 //! owner runs in its turn.
 //!
-//! `sched_switch` shows the blocked thread as sleeping and the owner with its own priority, so that
-//! no event says in whose turn a thread runs. Two things show it afterwards. The owner is the
-//! thread that wakes the blocked one. And the kernel moves a blocked thread to the CPU of the owner
-//! without an event: its wake-up then names that CPU, and `sched_migrate_task` its return.
+//! `sched_switch` shows the blocked thread as sleeping and the owner with its own priority, so no
+//! event says in whose turn a thread runs. Later events reveal it. The owner is the thread that
+//! wakes the blocked one. The kernel moves a blocked thread to the owner's CPU without an event:
+//! the blocked thread's wake-up then names that CPU, and `sched_migrate_task` reports its return.
 
 use crate::interrupts::Interrupts;
 use crate::{Kind, SchedulerSettings, TaskState, Trace, Wake};
@@ -21,12 +21,12 @@ struct Place {
     /// The CPU on which it ran last, or whose run queue it was moved to since.
     cpu: u32,
     blocked: bool,
-    /// The CPU of the owner, where its wake-up found it.
+    /// The owner's CPU, where the thread's wake-up found it.
     lent_to: Option<u32>,
 }
 
-/// Removes the returns of blocked threads from the CPUs of owners, and has their wake-ups name the
-/// CPU where they blocked: no thread was moved.
+/// Removes the returns of blocked threads from the CPUs of owners, and makes their wake-ups name
+/// the CPU where they blocked: these threads never ran elsewhere.
 pub(crate) fn remove_returns(trace: &mut Trace) {
     if !donates(trace) {
         return;
@@ -82,8 +82,8 @@ pub(crate) fn remove_returns(trace: &mut Trace) {
     });
 }
 
-/// An uninterruptible sleep that another thread ended: if it was for a mutex, that thread was the
-/// owner, and ran in the sleeper's turns too.
+/// An uninterruptible sleep that another thread ended. If the sleep was for a mutex, that thread
+/// was the owner, and also ran in the sleeper's turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Donation {
     pub(crate) start_ns: u64,
@@ -139,8 +139,8 @@ mod tests {
     use crate::script::{rename, trace};
     use crate::timeline::Timeline;
 
-    /// 4, which is real-time, blocks on CPU 1 and is moved to CPU 0, where 1 owns the mutex; 5,
-    /// which is real-time too, waits behind 1; then 4 returns.
+    /// Thread 4, which is real-time, blocks on CPU 1 and is moved to CPU 0, where thread 1 owns the
+    /// mutex. Thread 5, which is real-time too, waits behind thread 1; then thread 4 returns.
     const LENT: &str = "0 0 0 R 1; 5 1 0 R 4; 10 1 4 D 0; 20 0 0 waking 5; 4000 0 1 waking 4 0;
         4001 0 1 migrate 4 0 1; 4002 1 0 R 4; 4010 0 1 R+ 5; 5000 0 5 S 1; 6000 0 1 S 0";
 

@@ -32,7 +32,7 @@ pub enum Error {
     /// The command to record could not be started.
     #[error("{command}: {source}")]
     Command {
-        /// Its name.
+        /// Name of the command.
         command: String,
         /// The system's error.
         source: io::Error,
@@ -53,13 +53,13 @@ pub enum Fault {
     /// The system's error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file has none of the known formats; its first bytes.
+    /// The file has none of the known formats; its first bytes are in the text.
     #[error("unknown trace format ({0}); known are Perfetto, perf.data, trace.dat and ftrace text")]
     UnknownFormat(String),
     /// The file has a known format but is damaged, or lacks something necessary.
     #[error("broken {format} trace near byte {offset}: {reason}")]
     Broken {
-        /// Its format.
+        /// Format of the file.
         format: &'static str,
         /// The offset, as far as known.
         offset: u64,
@@ -69,7 +69,7 @@ pub enum Fault {
     /// The file has a known format but contains none of the events that are read.
     #[error("{format} without scheduler events: {record}")]
     NoEvents {
-        /// Its format.
+        /// Format of the file.
         format: &'static str,
         /// How to record a trace of this format that has them.
         record: &'static str,
@@ -95,7 +95,7 @@ impl Fault {
     }
 
     /// Adds the file to the fault. A reason may quote the file; the error stays one line whatever
-    /// it contains.
+    /// the file contains.
     pub(crate) fn at(mut self, path: &Path) -> Error {
         if let Self::Broken { reason, .. } = &mut self {
             *reason = reason.replace(char::is_control, " ");

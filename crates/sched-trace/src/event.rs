@@ -22,11 +22,12 @@ pub struct Event {
 /// A thread as an event describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Task {
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
-    /// Its ID; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not name.
+    /// ID of the thread; 0 is the idle task, [`UNKNOWN_PID`] a thread that the format does not
+    /// name.
     pub pid: i32,
-    /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
     pub prio: i32,
 }
 
@@ -55,8 +56,8 @@ pub enum Interrupt {
     Softirq(u32),
 }
 
-/// The kind of an event. Work items are identified by the address of their struct, which is only an
-/// identity; `kthread` is true for those of a kthread_worker.
+/// The kind of an event. Work items are identified by the addresses of their structs, which are
+/// never dereferenced; `kthread` is true for items of a kthread_worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields carry the kernel's own names")]
@@ -94,7 +95,7 @@ pub enum Kind {
         function: Name,
         kthread: bool,
     },
-    /// The worker ends it: `..._execute_end`. Older kernels do not record the function.
+    /// The worker ends an item: `..._execute_end`. Older kernels do not record the function.
     WorkEnd {
         work: u64,
         function: Option<Name>,
@@ -161,7 +162,8 @@ impl TaskState {
     pub const SLEEPING: Self = Self(1);
     /// Uninterruptible sleep, mostly for a disk.
     pub const UNINTERRUPTIBLE: Self = Self(2);
-    /// Sleeping without work, which no load average counts: a kworker between its items.
+    /// Sleeping without work, as a kworker between items; the load average does not count such
+    /// threads.
     pub const IDLE: Self = Self(0x80);
 
     /// Converts the field's raw value; a bit above the reported ones is the preemption mark.

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Source {
     /// Device or driver with its number, or a softirq.
     pub source: String,
-    /// How often.
+    /// Number of interruptions.
     pub count: u64,
-    /// All of them.
+    /// Total time.
     pub total_us: f64,
     /// The longest part without a further interruption.
     pub longest_us: f64,
@@ -24,13 +24,13 @@ pub struct Source {
 /// A thread that was interrupted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Interrupted {
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
     /// The thread.
     pub pid: i32,
     /// How long it was interrupted.
     pub total_us: f64,
-    /// How long it had a CPU, including that time.
+    /// How long the thread had a CPU, including the time it was interrupted.
     pub ran_us: f64,
 }
 
@@ -39,7 +39,7 @@ pub struct Interrupted {
 pub struct Lost {
     /// False if the trace has no such events; nothing is known then.
     pub recorded: bool,
-    /// All of it.
+    /// Total time.
     pub total_us: f64,
     /// By source, longest first.
     pub sources: Vec<Source>,
@@ -47,8 +47,8 @@ pub struct Lost {
     pub threads: Vec<Interrupted>,
 }
 
-/// The interruptions of the threads that the filter accepts. Threads that execute softirqs instead
-/// of the interrupted ones are doing their own work.
+/// The interruptions of the threads that the filter accepts. Softirqs executed by ksoftirqd do not
+/// count: they are its own work.
 pub fn lost(
     interrupts: &Interrupts,
     timeline: &Timeline,
@@ -122,8 +122,8 @@ mod tests {
         let sources: Vec<_> = sources
             .map(|it| (it.source.as_str(), it.count, it.total_us))
             .collect();
-        // Nobody is interrupted on an idle CPU, and anything without a beginning or an end is
-        // unknown.
+        // No thread is interrupted on an idle CPU, and an interruption without a beginning or an
+        // end is unknown.
         assert_eq!(
             sources,
             [("softirq NET_RX", 1, 24.0), ("eth0 (irq 24)", 2, 8.0)]

@@ -1,8 +1,8 @@
 //! Interrupts and softirqs: time within the slices of threads that was not their own.
 //!
-//! The scheduler charges this time to the thread that runs, and a wait behind that thread is
-//! charged to it as well. Timer and inter-processor interrupts on x86 have no handler in the
-//! kernel's sense, and thus no such event.
+//! The scheduler charges this time to the thread that runs, and waits behind that thread include
+//! it. Timer and inter-processor interrupts on x86 have no handler in the kernel's sense, so they
+//! cause no such event.
 
 use crate::{Interrupt, Kind, Names, Trace};
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +40,7 @@ pub struct Span {
     pub cpu: u32,
     /// The thread that was interrupted.
     pub pid: i32,
-    /// By what.
+    /// What interrupted it.
     pub source: Interrupt,
     /// Whether this is a further part of the previous one.
     pub goes_on: bool,
@@ -56,7 +56,7 @@ impl Span {
 /// All interruptions of a trace.
 #[derive(Debug, Default)]
 pub struct Interrupts {
-    /// By CPU, in order of time.
+    /// Interruptions by CPU, in order of time.
     pub(crate) cpus: BTreeMap<u32, Vec<Span>>,
     /// Whether the trace has such events.
     pub recorded: bool,
@@ -92,7 +92,8 @@ impl Interrupts {
                     let spans = spans.filter(|span| span.length_ns() > 0 && pid > 0);
                     found.cpus.entry(cpu).or_default().extend(spans);
                 }
-                // No thread is switched during an interruption: its end event is missing.
+                // No thread is switched during an interruption, so the event that ended it is
+                // missing.
                 Kind::Switch { .. } => drop(stacks.remove(&cpu)),
                 _ => {}
             }
@@ -115,7 +116,7 @@ impl Interrupts {
     }
 }
 
-/// Begins an interruption; returns the part of the one that it interrupts.
+/// Begins an interruption; returns the part of the interruption that it interrupts, if any.
 fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let part = stack.last_mut().map(|(since, source, goes_on)| {
         let part = (*since, *source, *goes_on);
@@ -126,7 +127,7 @@ fn enter(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Int
     part
 }
 
-/// Ends an interruption; returns its part. Without a beginning in the trace there is none.
+/// Ends an interruption and returns its part; none if the trace lacks its beginning.
 fn leave(stack: &mut Stack, time_ns: u64, source: Interrupt) -> Option<(u64, Interrupt, bool)> {
     let is_it = |(_, begun, _): &(u64, Interrupt, bool)| match (*begun, source) {
         (Interrupt::Handler { irq: a, .. }, Interrupt::Handler { irq: b, .. }) => a == b,

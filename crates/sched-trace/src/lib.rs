@@ -23,7 +23,7 @@
 //!   they slept.
 //! * [`latency`] pairs wake-ups and preemptions with the switches that end them.
 //! * [`completeness`] shows on which CPUs and in which intervals events are missing.
-//! * [`quotas`] shows which control groups were stopped by their quotas.
+//! * [`quotas`] shows which control groups were throttled by their quotas.
 //! * [`timeline`] holds what ran on each CPU; [`blame`] shows which threads others waited behind.
 //! * [`why`] follows the chain of events that a thread waited for.
 //! * [`stats`] summarizes.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Name(u32);
 
 impl Name {
-    /// Its index among the strings of its trace.
+    /// Index of the name among the strings of its trace.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -8,19 +8,19 @@ use std::fmt;
 pub enum Notice {
     /// Records of known events could not be decoded.
     UndecodedRecords {
-        /// The number of them.
+        /// Number of these records.
         count: u64,
     },
     /// Pages of the ring buffer could not be read.
     UnreadPages {
-        /// The number of them.
+        /// Number of these pages.
         count: u64,
-        /// The fault of the first one.
+        /// What is wrong with the first one.
         reason: String,
     },
     /// Work functions appear as addresses.
     UnnamedFunctions {
-        /// Functions without a name.
+        /// Number of functions without a name.
         unnamed: usize,
         /// Number of all functions.
         of: usize,
@@ -40,7 +40,7 @@ pub enum Notice {
         from_ns: u64,
         /// Time until which all CPUs have events.
         until_ns: u64,
-        /// The figures cover only this time.
+        /// Whether the figures cover only this time.
         dropped: bool,
     },
     /// Another recording begins within the trace.
@@ -56,7 +56,7 @@ pub enum Notice {
         count: usize,
         /// Beginning of the first one.
         from_ns: u64,
-        /// Its end.
+        /// End of the first one.
         until_ns: u64,
         /// The evidence.
         reason: String,
@@ -67,17 +67,17 @@ pub enum Notice {
         count: usize,
         /// Beginning of the first time.
         from_ns: u64,
-        /// Its end.
+        /// End of the first time.
         until_ns: u64,
     },
     /// The recorder lists CPUs that wrote no event.
     SilentCpus {
-        /// Their numbers.
+        /// Numbers of these CPUs.
         cpus: Vec<u32>,
     },
     /// Lines of text that are neither events nor comments.
     UnknownLines {
-        /// The number of them.
+        /// Number of these lines.
         count: u64,
         /// The first one.
         first: String,
@@ -90,11 +90,11 @@ pub enum Notice {
     NoWaking,
     /// Switches and wake-ups of all threads are missing, too many for their figures to be valid.
     MissingEvents {
-        /// Number of switches.
+        /// Number of missing switches.
         switches: u64,
         /// Runs after a sleep without a wake-up.
         unexplained: u64,
-        /// Waits of these threads.
+        /// Number of waits of these threads.
         waits: u64,
     },
     /// The kernel lets a blocked thread lend its turn to the owner of the mutex.
@@ -104,7 +104,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Whether it makes all figures invalid.
+    /// Whether the notice makes all figures invalid.
     pub fn spoils_figures(&self) -> bool {
         matches!(
             self,
@@ -115,7 +115,7 @@ impl Notice {
         )
     }
 
-    /// Whether it invalidates figures that are selected by the name of a work function.
+    /// Whether the notice invalidates figures that are selected by the name of a work function.
     pub fn spoils_names(&self) -> bool {
         matches!(self, Self::UnnamedFunctions { .. })
     }

@@ -36,9 +36,9 @@ impl Policy {
         all.into_iter().find(|policy| *policy as u64 == number)
     }
 
-    /// Whether a thread of this policy may have such a priority, as the kernel traces it: if not,
-    /// its policy was different at that time, or the thread has inherited the priority of one that
-    /// waits for its lock.
+    /// Whether a thread of this policy may have such a priority, as the kernel traces it. If not,
+    /// the thread's policy was different at that time, or it has inherited the priority of a thread
+    /// that waits for its lock.
     pub fn fits(self, prio: i32) -> bool {
         let realtime = matches!(self, Self::Fifo | Self::Rr | Self::Deadline);
         realtime == (prio < REALTIME)

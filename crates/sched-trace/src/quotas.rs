@@ -1,7 +1,6 @@
-//! Quotas of control groups (`cpu.max`) that stopped threads during a recording: for how long,
-//! according to the kernel's own accounting. The scheduler's events do not show quotas: a thread
-//! that is stopped looks like one that is preempted, and may come back while others keep its CPU
-//! busy.
+//! Quotas of control groups (`cpu.max`) that throttled threads during a recording, and for how long
+//! by the kernel's own accounting. The scheduler's events do not show quotas: a throttled thread
+//! looks like a preempted one, and may come back while others keep its CPU busy.
 
 use crate::latency::{Filter, Report};
 use crate::stats::us;
@@ -9,31 +8,31 @@ use crate::{Comm, Trace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The track on which `record` notes each thread of a group that was stopped.
+/// The track on which `record` notes each thread of a group that was throttled.
 pub(crate) const TRACK: &str = "CPU quota";
 
 /// A quota, and the threads that it limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quota {
-    /// The group, its quota, and how long it stopped threads.
+    /// The group, its quota, and how long the quota throttled threads.
     pub quota: String,
-    /// The threads of the group that waited for a CPU. Their waits include that time.
+    /// The threads of the group that waited for a CPU. Their waits include the time throttled.
     pub threads: Vec<Bound>,
 }
 
-/// The waits of a thread whose group was stopped.
+/// The waits of a thread whose group was throttled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bound {
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
     /// The thread.
     pub pid: i32,
-    /// Total time that it waited for a CPU.
+    /// Total time that the thread waited for a CPU.
     pub waited_us: f64,
 }
 
-/// The quotas that stopped threads accepted by the filter, each with these threads, those that
-/// waited longest first.
+/// The quotas that throttled threads accepted by the filter, each with these threads, longest wait
+/// first.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> Vec<Quota> {
     let mut waited: BTreeMap<i32, u64> = BTreeMap::new();
     for wait in report.accepted(filter) {

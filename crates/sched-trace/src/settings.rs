@@ -85,8 +85,8 @@ impl SchedulerSettings {
         preemption.chain(autogroup).chain(proxy)
     }
 
-    /// Whether a thread inside the kernel keeps its CPU although a real-time thread waits, until it
-    /// yields by itself; none if that is unknown.
+    /// Whether a thread inside the kernel keeps its CPU until it yields, even if a real-time thread
+    /// waits; none if that is unknown.
     pub fn kernel_keeps_cpu(&self) -> Option<bool> {
         match self.preemption.as_deref()? {
             "none" | "voluntary" => Some(true),
@@ -103,7 +103,8 @@ impl fmt::Display for SchedulerSettings {
     }
 }
 
-/// The preemption mode in the version of a kernel. None and voluntary are not mentioned there.
+/// The preemption mode in the version of a kernel, which does not mention the modes none and
+/// voluntary.
 fn built_preemption(version: &str) -> Option<&'static str> {
     let words = || version.split_whitespace();
     let known = [
@@ -140,7 +141,8 @@ mod tests {
     fn a_kernel_that_donates_is_known_by_its_symbols_and_stays_known() {
         let symbols = "0000000000000000 t schedule\n0000000000000000 d __sched_proxy_exec\n";
         assert!(is_built_with_proxy(symbols.as_bytes()));
-        // As Linux 7.2 lists it; a kernel without the option also has the boot parameter.
+        // The symbol as Linux 7.2 lists it. The boot parameter also exists in kernels without the
+        // option.
         let small = b"ffffffff8128f280 t proxy_resched_idle\n";
         assert!(is_built_with_proxy(small));
         assert!(!is_built_with_proxy(

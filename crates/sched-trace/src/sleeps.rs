@@ -18,7 +18,7 @@ pub struct Sleep {
     pub pid: i32,
     /// The CPU on which it slept.
     pub cpu: u32,
-    /// Where.
+    /// The kernel function in which it slept.
     pub caller: Name,
     /// Whether it waited for a device.
     pub io_wait: bool,
@@ -64,13 +64,13 @@ pub fn sleeps(trace: &Trace) -> Vec<Sleep> {
 pub struct Place {
     /// The function.
     pub function: String,
-    /// How often.
+    /// Number of sleeps.
     pub count: u64,
-    /// How many of them waited for a device.
+    /// How many of the sleeps waited for a device.
     pub io_waits: u64,
-    /// All of them.
+    /// Total time of the sleeps.
     pub total_us: f64,
-    /// The longest.
+    /// The longest sleep.
     pub longest_us: f64,
 }
 

@@ -11,11 +11,11 @@ pub struct Timeline {
     cpus: BTreeMap<u32, Vec<Run>>,
     threads: HashMap<i32, Past>,
     policies: HashMap<i32, Policy>,
-    /// The trace has migrations.
+    /// Whether the trace has migrations.
     migrates: bool,
-    /// By owner, what other threads may have lent to it.
+    /// Turns that other threads may have lent, by the thread that ran in them.
     donations: HashMap<i32, Vec<Donation>>,
-    /// The items of each worker, ordered by time: beginning, end, item.
+    /// The work items of each worker, ordered by time: beginning, end, item.
     items: HashMap<i32, Vec<(u64, u64, Item)>>,
 }
 
@@ -28,9 +28,9 @@ pub struct Run {
     pub end_ns: u64,
     /// The thread; 0 is the idle task.
     pub pid: i32,
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
-    /// Its priority as the kernel traces it.
+    /// Priority of the thread as the kernel traces it.
     pub prio: i32,
     /// The state in which it left the CPU, if the trace shows it.
     pub left: Option<TaskState>,
@@ -82,15 +82,15 @@ impl Run {
 /// The known past of a thread.
 #[derive(Debug, Default)]
 struct Past {
-    /// Its runs, ordered by time: their CPU, and their index there.
+    /// Runs of the thread, ordered by time: the CPU of each, and its index there.
     runs: Vec<(u32, usize)>,
-    /// Ordered by time.
+    /// Migrations of the thread, ordered by time.
     migrations: Vec<Migration>,
-    /// The last time it was woken.
+    /// The last time the thread was woken.
     woken_ns: u64,
 }
 
-/// `sched_migrate_task`.
+/// A `sched_migrate_task` event.
 #[derive(Clone, Copy, Debug)]
 struct Migration {
     time_ns: u64,
@@ -203,8 +203,8 @@ impl Timeline {
         self.threads.entry(pid).or_default()
     }
 
-    /// The thread that writes the first event of a CPU has been running there since the trace
-    /// began.
+    /// Begins the first run on a CPU: the thread that writes a CPU's first event has been running
+    /// there since the trace began.
     fn begin(&mut self, trace: &Trace, cpu: u32, pid: i32, start_ns: u64) {
         let comm = trace.threads.get(&pid).map_or(Comm::default(), |t| t.comm);
         let task = Task {
@@ -215,9 +215,9 @@ impl Timeline {
         self.switch(cpu, Run::begin(start_ns, task));
     }
 
-    /// A switch names the previous thread, of which a CPU's first run knows only the pid. If
-    /// another thread was switched in last, the kernel omitted the switch to this one, which did
-    /// not run before its wake-up.
+    /// Ends a run. A switch names the previous thread, of which a CPU's first run knows only the
+    /// pid. If another thread was switched in last, the kernel omitted the switch to the thread
+    /// that leaves, which cannot have run before its wake-up.
     fn leave(&mut self, event: &Event, task: Task, state: TaskState) {
         let runs = self.cpus.entry(event.cpu).or_default();
         let alone = runs.len() == 1 && !task.comm.is_empty();
@@ -303,8 +303,8 @@ impl Timeline {
         Some(self.run(runs.get(after.checked_sub(1)?)?))
     }
 
-    /// How long a run may have been in turns that threads of at least this priority lent, which are
-    /// more urgent than the one that ran.
+    /// How much of a run may have been in turns lent by threads that are more urgent than the one
+    /// that ran and have at least this priority.
     pub(crate) fn lent_ns(&self, run: &Run, prio: i32) -> u64 {
         let all = self.donations.get(&run.pid).map_or(&[][..], |all| all);
         let first = all.partition_point(|lent| lent.end_ns <= run.start_ns);

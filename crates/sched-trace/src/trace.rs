@@ -17,7 +17,7 @@ pub struct Trace {
     pub threads: BTreeMap<i32, Thread>,
     /// Slices that a program adds to the kernel's events: requests, phases, launches.
     pub slices: Vec<Slice>,
-    /// The format of the file it was read from; empty for a recording.
+    /// Format of the file that the trace was read from; empty for a recording.
     pub format: &'static str,
     /// The clock of the time stamps, under the kernel's name for it ("mono").
     pub clock: String,
@@ -28,7 +28,7 @@ pub struct Trace {
     pub kernel_version: String,
     /// How far CLOCK_BOOTTIME, Perfetto's clock, is ahead of `clock` if that is "mono".
     pub boot_offset_ns: u64,
-    /// Limits of the figures.
+    /// Notices, including the limits of the figures.
     pub notices: Vec<Notice>,
     /// Claims about the completeness of the events.
     pub claims: Claims,
@@ -37,11 +37,11 @@ pub struct Trace {
 /// Knowledge about a thread in addition to its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Thread {
-    /// Its latest name.
+    /// Latest name of the thread.
     pub comm: Comm,
     /// The process it belongs to; 0 if unknown.
     pub tgid: i32,
-    /// Its scheduling policy, if `record` saw only one.
+    /// Scheduling policy of the thread, if `record` saw only one.
     pub policy: Option<Policy>,
 }
 
@@ -79,7 +79,7 @@ impl Trace {
         self.names.get(name)
     }
 
-    /// Counts events that the trace does not hold. The sum saturates.
+    /// Counts events that the trace lacks. The sum saturates.
     pub(crate) fn lose(&mut self, events: u64) {
         self.lost_events = self.lost_events.saturating_add(events);
     }
@@ -95,8 +95,8 @@ impl Trace {
         });
     }
 
-    /// Makes the sorted trace begin where all CPUs have events; those that `wrapped` accepts have
-    /// overwritten older ones. The rest is complete.
+    /// Makes the sorted trace begin where all CPUs have events: the CPUs that `wrapped` accepts
+    /// have overwritten older ones. What remains is complete.
     pub(crate) fn begin_whole(&mut self, overwritten: u64, wrapped: impl Fn(u32) -> bool) {
         let mut seen = BTreeSet::new();
         let firsts = self.events.iter().filter(|event| seen.insert(event.cpu));
@@ -112,10 +112,10 @@ impl Trace {
         });
     }
 
-    /// Drops everything before a CPU's first event and after its last one, since lines may have
-    /// been cut off. A CPU that was idle at an edge may have been idle for long; it costs at most a
-    /// quarter of the time. No edge may cost half of the events: one thread may have had a CPU for
-    /// itself.
+    /// Drops what precedes some CPU's first event or follows some CPU's last one, since lines may
+    /// have been cut off. A CPU that was idle at an edge may simply have been idle for long, so it
+    /// costs at most a quarter of the time. If more than half of the events would go, nothing is
+    /// dropped: one thread may have had a CPU to itself.
     pub(crate) fn trim(&mut self) {
         /// The CPUs of one recording begin and end within less than this.
         const EDGE_NS: u64 = 10_000_000;
@@ -188,7 +188,7 @@ mod tests {
             (trace.span().unwrap(), trace.notices.len())
         };
         assert_eq!(trimmed(text), ((20_000_000, 40_000_000), 1));
-        // A CPU that was idle for long before its first event and after its last one.
+        // One CPU was idle for long before its first event and after its last one.
         let idle = text
             .replace("20000 1 2 R", "20000 1 0 R")
             .replace("3 R 2", "3 R 0");

@@ -1,8 +1,8 @@
 //! The chain of events that a thread waited for: program -> request -> worker -> reply.
 //!
-//! A chain is followed backwards from the moment when the thread runs again: its own wait for a
-//! CPU, the thread that woke it, that thread's run and its wait, and so on, until the chain reaches
-//! the thread itself, an interrupt, or a thread that was already running when the chain began.
+//! A chain is followed backwards from the moment when the thread runs again: through its own wait
+//! for a CPU, the thread that woke it, that thread's run and wait, and so on. It ends at the thread
+//! itself, at an interrupt, or at a thread that was already running when the chain began.
 
 mod history;
 
@@ -16,7 +16,7 @@ use history::History;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Most steps of a chain; the beginning of a longer one is cut off.
+/// Maximum number of steps of a chain; the beginning of a longer chain is cut off.
 const STEPS: usize = 24;
 
 /// The beginning of a thread's chains.
@@ -25,7 +25,7 @@ const STEPS: usize = 24;
 pub enum Origin {
     /// A request to a FUSE mount (`fuse_request_send`).
     Request,
-    /// The queueing of a work item; for a worker that is woken for it.
+    /// The queueing of a work item, for a worker that is woken to execute it.
     WorkItem,
     /// An uninterruptible sleep, for example a page fault or a read.
     UninterruptibleSleep,
@@ -44,7 +44,7 @@ pub struct Chain {
     pub end_ns: u64,
     /// The thread.
     pub pid: i32,
-    /// Work queue and function of the item that it was woken for.
+    /// Work queue and function of the item that the thread was woken for.
     pub work: Option<String>,
     /// The steps, ordered by time.
     pub steps: Vec<Step>,
@@ -59,7 +59,7 @@ pub struct Step {
     pub end_ns: u64,
     /// The thread; 0 for an interrupt on an idle CPU.
     pub pid: i32,
-    /// Its name.
+    /// Name of the thread.
     pub comm: Comm,
     /// The thread's action.
     pub action: Action,
@@ -69,41 +69,41 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It sent a request to a FUSE mount.
+    /// The thread sent a request to a FUSE mount.
     Asks {
         /// The operation, by its number in the FUSE protocol.
         opcode: u32,
     },
-    /// It queued the work item of the chain.
+    /// The thread queued the work item of the chain.
     Queues {
         /// Work queue and function.
         work: String,
     },
-    /// It slept uninterruptibly, if the trace names the function.
+    /// The thread slept uninterruptibly, if the trace names the function.
     Sleeps {
         /// The kernel function.
         function: String,
         /// Whether it waited for a device.
         io_wait: bool,
     },
-    /// It woke the next thread.
+    /// The thread woke the next thread.
     Wakes {
-        /// The CPU it ran on.
+        /// The CPU on which it ran.
         cpu: u32,
     },
     /// The thread ran.
     Runs {
         /// The CPU.
         cpu: u32,
-        /// The objects of its work, as far as the trace shows: parts of requests, or a work item;
-        /// and its interruptions.
+        /// What the thread worked on, as far as the trace shows (parts of requests, or a work
+        /// item), and its interruptions.
         doing: Vec<Doing>,
     },
-    /// It waited for a CPU after a wake-up or a preemption.
+    /// The thread waited for a CPU after a wake-up or a preemption.
     Waits {
-        /// The CPU it finally ran on.
+        /// The CPU on which it finally ran.
         cpu: u32,
-        /// The CPU it ran on before.
+        /// The CPU on which it ran before.
         last_cpu: Option<u32>,
         /// True after a preemption.
         preempted: bool,
@@ -111,9 +111,9 @@ pub enum Action {
         behind: Option<Comm>,
         /// That thread's priority as the kernel traces it.
         behind_prio: Option<i32>,
-        /// Its policy, if `record` noted it.
+        /// That thread's policy, if `record` noted it.
         behind_policy: Option<Policy>,
-        /// Work queue and function of the item that it executed longest in that time, since a
+        /// Work queue and function of the item that this thread executed longest meanwhile, since a
         /// kworker's name does not identify its work.
         behind_work: Option<String>,
     },
@@ -129,9 +129,9 @@ pub enum Action {
 pub struct Chains {
     /// Number of all chains with the same origin.
     pub of: usize,
-    /// Waits after a preemption. They begin with no wake-up, so no chain leads to them.
+    /// Number of waits after a preemption. They begin without a wake-up, so no chain leads to them.
     pub preemptions: usize,
-    /// The longest, longest first.
+    /// The longest chains, longest first.
     pub longest: Vec<Chain>,
 }
 
@@ -140,7 +140,7 @@ pub struct Chains {
 pub struct Doing {
     /// Name of the slice, work queue and function, or interrupt.
     pub name: String,
-    /// The part of the run that it took.
+    /// How much of the run it took, in microseconds.
     pub us: f64,
     /// For a work item: the thread that queued it.
     pub queued_by: Option<i32>,
@@ -425,9 +425,9 @@ mod tests {
         chains.longest
     }
 
-    /// The program sends a request on CPU 0 at 100 us and wakes the worker, which waits behind fio
-    /// on CPU 1 until 150 us, serves the request, and wakes the program at 900 us; it runs at 920
-    /// us.
+    /// The program sends a request on CPU 0 at 100 us and wakes the worker. The worker waits behind
+    /// fio on CPU 1 until 150 us, serves the request, and wakes the program at 900 us. The program
+    /// runs at 920 us.
     fn request() -> Trace {
         let mut trace = trace(
             "10 0 0 R 20; 20 1 30 S 9; 100 0 20 asks 15; 101 0 20 waking 30 1; 110 0 20 D 9;
@@ -483,7 +483,7 @@ mod tests {
         );
     }
 
-    /// The program queues an item at 20 us and wakes its worker, which runs it from 41 us on.
+    /// The program queues an item at 20 us and wakes its worker, which executes it from 41 us on.
     const ITEM: &str = "10 0 0 R 20; 20 0 20 queue 1 z_erofs_decompressqueue_work erofs_worker;
         21 0 20 waking 30; 30 0 20 D 0; 40 1 0 R 30; 41 1 30 start 1 z_erofs_decompressqueue_work;
         80 1 30 waking 20; 90 0 0 R 20";

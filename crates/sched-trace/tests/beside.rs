@@ -1,9 +1,9 @@
-//! Recordings of this machine, read by us, by perf and by `workqueue_rows.py`, and recordings of
-//! trace-cmd, read by us and by that program from its text: each thread with five or more waits,
-//! and each work function, has the same count, total and maximum within 1 %, or a line says why
-//! not. Records for a while, as root, if PERFS names the programs, `PIECES` times six seconds with
-//! each; a recording with rows that differ for no reason is kept. PERF_DATA compares one file, such
-//! as that, instead.
+//! Compares recordings of this machine as read by us, by perf and by `workqueue_rows.py`, and
+//! recordings of trace-cmd as read by us and, from their text, by that program. Each thread with
+//! five or more waits, and each work function, must have the same count, total and maximum within 1
+//! %, or a known reason for the difference, which is printed. If PERFS names versions of perf, the
+//! test records, as root, `PIECES` times six seconds with each. A recording with rows that differ
+//! for no known reason is kept. PERF_DATA compares a single file, such as a kept one, instead.
 //!
 //! ```sh
 //! PERFS="perf /path/to/another/perf" PIECES=10 cargo test --locked -p sched-trace \
@@ -28,11 +28,11 @@ use std::process::{Command, Stdio};
 /// Threads with fewer waits are not compared.
 const WAITS: u64 = 5;
 
-/// A recording that lacks too much is made again this often.
+/// How often a recording that lacks too much is repeated.
 const TRIES: usize = 5;
 
-/// The load meanwhile: busy threads of four policies, sleepers, a pipe, synchronous writes, short
-/// processes.
+/// The load during recordings: busy threads of four policies, sleepers, a pipe, synchronous writes,
+/// short processes.
 const LOAD: &str = r#"
     every() { timeout 6 "$@" & }
     every sh -c 'while :; do :; done'
@@ -44,10 +44,10 @@ const LOAD: &str = r#"
     every sh -c 'while :; do /bin/true; sleep 0.01; done'
     wait"#;
 
-/// In a separate mount namespace: perf looks for tracefs there.
+/// Runs in a separate mount namespace, because perf looks for tracefs there.
 const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
 
-/// A directory that is removed, unless the test fails.
+/// A directory that is removed unless the test fails.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,7 +64,7 @@ impl Directory {
         command
     }
 
-    /// Runs a program with its output in a file.
+    /// Runs a program, with its output in a file, and returns the output.
     fn run(&self, words: &[&str], output: &str) -> String {
         let path = self.0.join(output);
         let mut command = self.command(words);
@@ -166,7 +166,8 @@ impl Table {
     }
 }
 
-/// Missing switches, by the threads that left without having entered, or the reverse.
+/// Missing switches by thread: the thread left a CPU without having entered it, or entered one and
+/// did not leave.
 fn missing(trace: &Trace) -> HashMap<i32, u64> {
     let (mut current, mut missing) = (HashMap::new(), HashMap::new());
     for (_, cpu, prev, _, next) in switches(trace) {
@@ -202,8 +203,8 @@ struct Perf {
 
 impl Perf {
     fn new<'a>(trace: &Trace, waits: impl Iterator<Item = &'a Wait>, left_out: u64) -> Self {
-        // Woken while it was about to sleep: it is runnable from the switch on, but perf loses the
-        // wake-up.
+        // A thread that is woken while it is about to sleep is runnable from the switch on, but
+        // perf loses the wake-up.
         let left = left(trace);
         let raced = |wait: &Wait| {
             wait.kind == WaitKind::Wakeup && left(wait).is_some_and(|state| !state.is_runnable())
@@ -374,8 +375,8 @@ fn beside_text(table: &Table, title: &str, trace: &Trace, rows: &BTreeMap<String
 /// A version of perf.
 struct Reader<'a> {
     name: &'a str,
-    /// 6.1: `latency` uses no `sched_waking`, and takes a preempted thread (R+) for a sleeping one;
-    /// `timehist` has no delay after preemptions.
+    /// Whether this is perf 6.1, whose `latency` uses no `sched_waking` and takes a preempted
+    /// thread (R+) for a sleeping one, and whose `timehist` has no delay after preemptions.
     is_old: bool,
 }
 
@@ -472,7 +473,7 @@ impl<'a> Reader<'a> {
 
     fn timehist(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let ends = run_ends(trace);
-        // Shorter ones are truncated to 0.
+        // Shorter waits are truncated to 0.
         let shown = |wait: &&Wait| {
             ends(wait).is_some()
                 && wait.length_ns() >= 1000
@@ -495,7 +496,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Compares its text as read by the second program, and `kwork latency`.
+    /// Compares perf's text, as read by the second program, and its `kwork latency`.
     fn others(&self, directory: &Directory, trace: &Trace, report: &Report, table: &Table) {
         let fields = ["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace"];
         self.run(directory, &fields);
@@ -533,7 +534,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Compares the recording with every reader; keeps it if rows differ for no reason.
+/// Compares the recording with every reader; keeps it if rows differ for no known reason.
 fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, table: &Table) {
     let trace = directory.read("perf.data");
     let report = analyse(&trace);
@@ -543,7 +544,7 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, tabl
         report.waits.len()
     );
     let before = table.unexplained();
-    // 6.1 cannot read what 7.2 writes.
+    // perf 6.1 cannot read what perf 7.2 writes.
     for reader in readers.iter().filter(|reader| by_old || !reader.is_old) {
         reader.latency(directory, &trace, &report, table);
         reader.timehist(directory, &trace, &report, table);
@@ -557,8 +558,8 @@ fn beside_perf(directory: &Directory, readers: &[Reader<'_>], by_old: bool, tabl
     }
 }
 
-/// Compares its text of the other tests' recordings: some machines refuse settings that it insists
-/// on.
+/// Compares trace-cmd's text of the other tests' recordings: some machines refuse settings that
+/// trace-cmd insists on.
 fn beside_trace_cmd(directory: &Directory, table: &Table) {
     for name in [
         "trace-cmd-v6.dat",

@@ -1,4 +1,5 @@
-//! A recording of a kernel with proxy execution. Its text says the same (see fixtures/README.md).
+//! Tests a recording of a kernel with proxy execution. Its text says the same (see
+//! fixtures/README.md).
 
 use super::other_tools::Fixture;
 use sched_trace::blame::{Blame, Why, blame};
@@ -6,7 +7,7 @@ use sched_trace::latency::{Wait, WaitKind, analyse};
 use sched_trace::timeline::Timeline;
 use sched_trace::{Kind, SchedulerSettings, Trace};
 
-/// Real-time, and bound to CPU 1.
+/// The thread that waits: real-time, and bound to CPU 1.
 const WAITER: i32 = 53;
 
 fn blamed(trace: &Trace, waits: &[Wait], pid: i32) -> Blame {

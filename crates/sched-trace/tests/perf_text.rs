@@ -1,4 +1,5 @@
-//! perf's output for a recording, thread by thread, and what it counts differently from us.
+//! perf's output for a recording, thread by thread, and the differences between its counts and
+//! ours.
 
 use sched_trace::latency::Wait;
 use sched_trace::{Kind, TaskState, Trace, Wake};
@@ -28,7 +29,7 @@ impl Row {
         self.maximum_ms = self.maximum_ms.max(other.maximum_ms);
     }
 
-    /// Whether it is equal within 1 per cent, plus perf's rounding to microseconds.
+    /// Whether both rows are equal within 1 per cent, plus perf's rounding to microseconds.
     pub fn is_near(self, other: Row) -> bool {
         let near =
             |a: f64, b: f64, rounded: u64| (a - b).abs() <= 0.01 * b.abs() + 0.001 * rounded as f64;
@@ -88,8 +89,8 @@ fn average_row(count: &str, average: &str, maximum: &str) -> Row {
     }
 }
 
-/// Delays by thread, from `perf sched timehist`, which has a line for each run of a thread; those
-/// that waited.
+/// Delays of the threads that waited, from `perf sched timehist`, which prints a line for each run
+/// of a thread.
 pub fn perf_timehist(text: &str) -> Sums {
     let mut delays = Sums::new();
     // "time [cpu] name[tid/pid] wait delay run": names may contain spaces; idle time has no number.
@@ -134,7 +135,7 @@ fn leavings(trace: &Trace) -> BTreeMap<i32, Vec<(u64, TaskState)>> {
     leavings
 }
 
-/// How the run after a wait ended, if it did: `timehist` writes a line then.
+/// How the run after a wait ended, if it did: `timehist` prints a line then.
 pub fn run_ends(trace: &Trace) -> impl Fn(&Wait) -> Option<TaskState> {
     let leavings = leavings(trace);
     move |wait| {

@@ -39,7 +39,7 @@ fn ours(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// `None` without python3.
+/// The second program's rows; `None` without python3.
 fn theirs(text: &str) -> Option<BTreeMap<String, Row>> {
     let mut python = Command::new("python3")
         .arg(fixtures().join("workqueue_rows.py"))

@@ -171,7 +171,7 @@ pub fn elsewhere(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow:
     Ok(())
 }
 
-/// Prints which quotas stopped threads, with the waits that contain that time.
+/// Prints which quotas throttled threads, with the waits that include that time.
 pub fn quotas(trace: &Trace, report: &Report, filter: &Filter<'_>) -> anyhow::Result<()> {
     for quota in sched_trace::quotas::quotas(trace, report, filter) {
         outln!("\nQuota of the group {}.", quota.quota);
@@ -276,8 +276,8 @@ fn waits(count: u64) -> String {
     }
 }
 
-/// Says no more than the trace shows: only some recordings tell whether the kernel can be
-/// preempted.
+/// The reason in words. It says no more than the trace shows: only some recordings reveal whether
+/// the kernel can be preempted.
 fn why(why: Why, kernel_keeps_cpu: Option<bool>) -> &'static str {
     match (why, kernel_keeps_cpu) {
         (Why::Moved, _) => "finally moved to another CPU",

@@ -7,7 +7,7 @@ use latency_lab::recordings::{self, Selection, Source};
 use super::input;
 use super::table::group_by;
 
-/// `erofast trace diff`
+/// Runs `erofast trace diff`.
 pub fn diff(args: &TraceDiffArgs) -> anyhow::Result<Outcome> {
     ensure!(args.top > 0, Usage("--top 0 would compare no rows".into()));
     if let Some(file) = &args.html {

@@ -43,7 +43,7 @@ fn of_buffer(error: sched_trace::Error, kib: usize) -> anyhow::Error {
     }
 }
 
-/// `erofast trace record`
+/// Runs `erofast trace record`.
 pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
     crate::lab::writable_file(&args.output)?;
     let options = RecordOptions {
@@ -52,8 +52,7 @@ pub fn record(args: &TraceRecordArgs) -> anyhow::Result<Outcome> {
         interrupts: true,
         ..RecordOptions::default()
     };
-    // From here on Ctrl-C ends the recording rather than this program, and what was recorded is
-    // written.
+    // From here on Ctrl-C ends the recording rather than this program, which then writes the trace.
     let interrupt = Interrupt::watch()?;
     let watch = MountWatch::begin();
     let (mut trace, outcome) = match args.command.split_first() {
@@ -105,7 +104,7 @@ fn summarize(trace: &Trace, requests: &str, args: &TraceRecordArgs) {
     }
 }
 
-/// `erofast trace latency`
+/// Runs `erofast trace latency`.
 pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     let pattern = args.matching.as_deref().map(input::pattern).transpose()?;
     let trace = input::open(&args.file)?;
@@ -193,7 +192,8 @@ pub fn latency(args: &TraceLatencyArgs) -> anyhow::Result<Outcome> {
     validity(&report, &filter, args)
 }
 
-/// The trace on one line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono, CPUs 0-1".
+/// Describes the trace in one line: "t.dat: trace.dat, 2.034 s from 5.000000 s of the clock mono,
+/// CPUs 0-1".
 fn summary(report: &Report, args: &TraceLatencyArgs) -> String {
     let (first, last) = report.span.unwrap_or_default();
     let clock = match report.clock.as_str() {
@@ -235,8 +235,8 @@ fn source(args: &TraceLatencyArgs) -> String {
     input::name(&args.file)
 }
 
-/// Refuses a time before the trace: `--from 5` of one that begins at 1332 s is all of it, and was
-/// not meant.
+/// Refuses a time before the trace: `--from 5` of a trace that begins at 1332 s would select all of
+/// it, which the user cannot have meant.
 fn in_trace(option: &str, moment: Moment, report: &Report) -> anyhow::Result<()> {
     let Some((first, last)) = report.span else {
         return Ok(());

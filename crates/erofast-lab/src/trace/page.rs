@@ -16,11 +16,11 @@ use super::why;
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;
 const LANE: f64 = 24.0;
-/// The part of the wait's length that is drawn before and after it.
+/// The fraction of the wait's length that is drawn before and after the wait.
 const MARGIN: f64 = 0.15;
 /// Runs narrower than this are merged with the run before them.
 const NARROW: f64 = 0.3;
-/// Width of a letter, for finding out which names fit.
+/// Width of a letter, to decide which names fit.
 const LETTER: f64 = 7.0;
 
 /// The whole page: the threads that ran on each CPU, where the threads of the chain waited, and the

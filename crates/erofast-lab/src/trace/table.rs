@@ -10,7 +10,7 @@ use sched_trace::stats::Summary;
 const NAME: usize = 24;
 const WIDE_NAME: usize = 44;
 
-/// Follows a row that is not valid.
+/// Marks a row that is not valid.
 const INVALID: &str = "!";
 
 /// Prints a row for each thread, thread name or work queue.

@@ -85,8 +85,8 @@ pub fn print(report: &Report, task: &str, chains: &Chains) -> anyhow::Result<Out
     Ok(Outcome::Fine)
 }
 
-/// "; sh:26609 became gzip later": a thread is found by its last name, and a step has the name of
-/// its time.
+/// "; sh:26609 became gzip later": a thread is found by its last name, but a step shows the name it
+/// had at that time.
 fn renamed(report: &Report, chain: &Chain) -> String {
     let last = report.comm(chain.pid);
     let of_thread = chain.steps.iter().filter(|step| step.pid == chain.pid);

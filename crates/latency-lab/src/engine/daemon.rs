@@ -1,4 +1,5 @@
-//! Engines that serve the mount from a process: started in the foreground, watched, ended.
+//! Engines whose mount is served by a process, which is started in the foreground, watched and
+//! ended.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,11 +17,11 @@ use crate::mounts::is_mounted;
 use crate::process::{Child, End, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// A daemon may take long to start under a heavy load.
+/// Time limit for a daemon's start, which may take long under a heavy load.
 const START: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
-/// See [`Ready`].
+/// The option that announces the descriptor of [`Ready`].
 const READY_OPTION: &str = "ready_fd=0";
 
 pub(super) fn mount(
@@ -67,11 +68,11 @@ pub(super) fn mount(
 /// The start-up notification of erofast. A mount is usable slightly earlier, but the rest of the
 /// daemon's start-up would then be measured as if it served the launch.
 ///
-/// It uses a pipe: any user of the machine could write to a named socket.
+/// A pipe carries it, because any user of the machine could write to a named socket.
 struct Ready(OwnedFd);
 
 impl Ready {
-    /// Creates it, together with the end that the daemon writes to: its standard input.
+    /// Creates the pipe; also returns the end that the daemon writes to, as its standard input.
     fn new() -> Result<(Self, OwnedFd)> {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (ours, theirs) = pipe_with(flags).map_err(|errno| LabError::Io {
@@ -86,7 +87,7 @@ impl Ready {
     }
 }
 
-/// `erofast mount` exits with 2 if an option does not exist: also a usage error of the lab.
+/// `erofast mount` exits with 2 if an option does not exist: a usage error of the lab as well.
 fn ended(engine: &Engine, status: ExitStatus, error: LabError) -> LabError {
     match (engine.mount_options(), status.code()) {
         (Some(_), Some(2)) => LabError::Usage(error.to_string()),
@@ -98,7 +99,7 @@ fn last_output(daemon: &Child, status: ExitStatus) -> String {
     let how = End::Exited(status).describe();
     match daemon.last_line() {
         line if line.is_empty() => format!("{how} before it was mounted"),
-        // The name of the program, which the message contains anyway.
+        // The program's name, which the error contains anyway.
         line => line.strip_prefix("erofast: ").unwrap_or(&line).to_owned(),
     }
 }
@@ -123,7 +124,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         command.arg("-f");
     } else {
         command.args(["mount", "-f", "-o", READY_OPTION]);
-        // It belongs to the lab's own supervisor.
+        // NOTIFY_SOCKET belongs to the lab's own supervisor.
         command.env_remove("NOTIFY_SOCKET");
     }
     if let Some(options) = engine.mount_options() {
@@ -133,7 +134,7 @@ fn command(engine: &Engine, site: &Site, point: &Path, web: Option<&Web>) -> Com
         Some(Web { server, cache }) => {
             let mut option = OsString::from("cache_dir=");
             option.push(cache);
-            // A cache that the engine names is warm.
+            // An engine whose options name a cache uses that one, which stays warm.
             if !engine.to_string().contains("cache_dir=") {
                 command.arg("-o").arg(option);
             }
@@ -174,7 +175,7 @@ mod tests {
         );
     }
 
-    /// Other users know the process and can guess numbers.
+    /// Other users can see the process and guess the name of a socket.
     #[test]
     fn nobody_else_can_say_that_a_daemon_is_ready() {
         let scratch = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

@@ -12,7 +12,7 @@ use crate::error::Doing;
 /// Images up to this size are read as a whole; bigger ones are requested by POSIX_FADV_WILLNEED.
 const READ_WHOLE: u64 = 256 << 20;
 
-/// Brings it into the page cache.
+/// Brings the image into the page cache.
 pub(crate) fn warm(image: &Path) -> Result<()> {
     let read = || -> io::Result<()> {
         let mut file = File::open(image)?;
@@ -26,8 +26,8 @@ pub(crate) fn warm(image: &Path) -> Result<()> {
     read().doing("reading", image)
 }
 
-/// Drops it from the page cache: it is written back first, since dirty pages stay. It must not be
-/// mounted.
+/// Drops the image, which must not be mounted, from the page cache. The image is written back
+/// first, since dirty pages stay.
 pub(crate) fn drop_from_cache(image: &Path) -> Result<()> {
     let drop = || -> io::Result<()> {
         let file = File::open(image)?;

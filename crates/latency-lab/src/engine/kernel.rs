@@ -10,8 +10,8 @@ use super::module::LoadedModule;
 use super::{Engine, Module, Mounted, Site};
 use crate::Result;
 
-/// Mounts the file itself. mount(8) of older util-linux silently makes a loop device; mount(2) does
-/// not.
+/// Mounts the file itself with mount(2): mount(8) of an older util-linux silently makes a loop
+/// device.
 pub(super) fn file_backed(engine: &Engine, site: &Site, point: &Path) -> Result<Mounted> {
     mount_erofs(&site.image, point).map_err(|reason| engine.refused(site, reason))?;
     Ok(Mounted::new(engine, point))
@@ -21,12 +21,12 @@ pub(super) fn over_loop(engine: &Engine, site: &Site, point: &Path) -> Result<Mo
     let fault = |reason| engine.refused(site, reason);
     let device = loop_device::attach(&site.image).map_err(fault)?;
     let mounted = mount_erofs(&device, point).map(|()| Mounted::new(engine, point));
-    // Once it is mounted, unmounting detaches it, no matter who unmounts.
+    // Once the device is mounted, any unmount detaches it.
     loop_device::detach(&device)?;
     mounted.map_err(fault)
 }
 
-/// Mounts with a separate module, loaded before and unloaded after.
+/// Mounts with a separate module, which is loaded before the mount and unloaded after the unmount.
 pub(super) fn by_module(
     engine: &Engine,
     module: &Module,

@@ -60,7 +60,7 @@ struct Served {
     file: File,
     length: u64,
     link: Link,
-    /// Time until which the bytes sent so far keep the link busy.
+    /// The time until which the bytes sent so far keep the link busy.
     busy: Mutex<Instant>,
     bytes: AtomicU64,
     round_trips: AtomicU64,
@@ -101,7 +101,7 @@ impl WebServer {
         format!("http://{}/image.erofs", self.address)
     }
 
-    /// The amounts so far.
+    /// The amounts fetched so far.
     pub(super) fn fetched(&self) -> Fetched {
         Fetched {
             bytes: self.served.bytes.load(Ordering::Relaxed),

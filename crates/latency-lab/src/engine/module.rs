@@ -13,7 +13,7 @@ use crate::{LabError, Result};
 
 /// The name of every EROFS module.
 const NAME: &std::ffi::CStr = c"erofs";
-/// Time limit for the last reference, which is dropped shortly after the last unmount.
+/// How long to wait for the last reference, which is dropped shortly after the last unmount.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A loaded module; unloaded when dropped.

@@ -46,8 +46,8 @@ impl Mounted {
         &self.point
     }
 
-    /// The process that serves it, if there is one. A server of erofast is the child of its mount
-    /// helper, which has one thread.
+    /// The process that serves the mount, if any. A server of erofast is the child of its mount
+    /// helper, which has only one thread.
     pub fn daemon(&self) -> Option<u32> {
         let started = self.daemon.as_ref()?.id();
         let serves = |pid: &u32| process_threads(*pid).len() > 1 && name(*pid) == name(started);
@@ -55,7 +55,8 @@ impl Mounted {
         Some(below.find(serves).unwrap_or(started))
     }
 
-    /// The current threads that serve it: those of the daemon, and of the processes it started.
+    /// The current threads that serve the mount: those of the daemon and of the processes it
+    /// started.
     pub fn threads(&self) -> Vec<u32> {
         let Some(daemon) = &self.daemon else {
             return Vec::new();
@@ -64,9 +65,9 @@ impl Mounted {
         processes.flat_map(process_threads).collect()
     }
 
-    /// Waits until all threads that serve it sleep and nothing wakes them: their remaining work for
-    /// the mount would be measured as if it served the launch. Gives up after two seconds. Does not
-    /// wait if the image is being fetched: a launch from a URL includes that.
+    /// Waits until all threads of the daemon sleep and nothing wakes them: work left from mounting
+    /// would be measured as if it served the launch. Gives up after two seconds. Does not wait if
+    /// the image is at a URL, since a launch includes fetching it.
     pub(crate) fn settle(&self) {
         const INTERVAL: Duration = Duration::from_millis(10);
         let deadline = Instant::now() + Duration::from_secs(2);
@@ -84,7 +85,7 @@ impl Mounted {
         }
     }
 
-    /// Returns an error if the process that serves it has ended.
+    /// Returns an error if the process that serves the mount has ended.
     pub fn check(&mut self) -> Result<()> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(());
@@ -100,7 +101,7 @@ impl Mounted {
         }
     }
 
-    /// Unmounts it, and returns the first error.
+    /// Unmounts, and returns the first error.
     pub fn unmount(mut self) -> Result<()> {
         self.release()
     }
@@ -111,7 +112,7 @@ impl Mounted {
         }
         let unmounted = mounts::unmount_within_timeout(&self.point);
         if let Some(mut daemon) = self.daemon.take() {
-            // It exits once its mount is gone; if not, it gets a signal.
+            // The daemon exits once its mount is gone; otherwise it receives a signal.
             let _ = daemon.wait(std::time::Duration::from_secs(5), &Interrupt::never());
             daemon.end();
         }

@@ -36,11 +36,11 @@ pub enum Engine {
 /// A module file and how to load it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
     /// The file, uncompressed.
     pub path: PathBuf,
-    /// In modprobe's syntax: "reserved_pages=64".
+    /// Parameters in modprobe's syntax: "reserved_pages=64".
     pub parameters: String,
 }
 
@@ -87,8 +87,8 @@ impl Engine {
         )
     }
 
-    /// The value of `erofast mount -o`, with the short names of workers expanded. Launches are not
-    /// learned unless that is requested, since each would differ from the previous one.
+    /// The value of `erofast mount -o`, with the short names of workers expanded. Launches are
+    /// learned only on request: otherwise each would differ from the one before.
     pub(crate) fn mount_options(&self) -> Option<String> {
         let (Engine::Erofast { options } | Engine::Url { options }) = self else {
             return None;

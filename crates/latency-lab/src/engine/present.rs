@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{Engine, Site, missing, mount_point};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The engines that can mount the image. An engine that the user named must be able to; if none is
-/// named, those of the default list that cannot are left out, with a notice.
+/// The engines that can mount the image. Engines that the user named must be able to. If none is
+/// named, engines of the default list that cannot are left out, with a notice.
 pub(crate) fn present(
     named: &[Engine],
     site: &Site,
@@ -27,7 +27,7 @@ pub(crate) fn present(
             Err(error) => return Err(error),
         }
     }
-    // If none can, the image is the reason, and the last engine of the list describes it best.
+    // If none can, the image is to blame, and the error of the last engine describes it best.
     if engines.is_empty() {
         let none = || LabError::Usage("no engine was given".into());
         return Err(failed.pop().unwrap_or_else(none));

@@ -1,4 +1,4 @@
-//! Checks for what an engine needs: one line about what is missing, before anything starts.
+//! Checks, before anything starts, for what an engine needs; one line says what is missing.
 
 use std::fs;
 use std::path::Path;

@@ -25,7 +25,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Creates it with the absolute path of the image, for engines that change their directory.
+    /// Creates a site with the absolute path of the image, for engines that change their directory.
     pub(crate) fn new(image: &Path, erofast: &Path) -> Result<Site> {
         let absolute = image.canonicalize();
         Ok(Site {

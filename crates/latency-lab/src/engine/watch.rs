@@ -1,5 +1,5 @@
-//! Whether all mounts of a run are of the same image. A check costs one stat(2); the image is read
-//! again only if it was written to or replaced.
+//! Checks that all mounts of a run are of the same image. A check costs one stat(2); the image is
+//! read again only if it was written to or replaced.
 
 use std::fs::{self, File};
 use std::io;
@@ -60,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// If the image has been another one meanwhile: its SHA-256, or why it has none.
+    /// If the image was replaced meanwhile: the SHA-256 of the other image, or why it has none.
     pub(crate) fn other(&self) -> Option<String> {
         let seen = self.0.as_ref()?.lock();
         seen.unwrap_or_else(PoisonError::into_inner).other.clone()

@@ -1,4 +1,4 @@
-//! The CPU quota of our cgroup: the strictest one of the group and of those above it.
+//! The CPU quota of our cgroup: the strictest quota of the group and its ancestors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,12 +39,12 @@ impl Quota {
         quotas.min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// The number of CPUs that it leaves.
+    /// The number of CPUs that the quota amounts to.
     fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
 
-    /// How long it has stopped threads so far, in microseconds.
+    /// How long the quota has throttled threads so far, in microseconds.
     pub(crate) fn throttled_us(&self) -> Option<u64> {
         let text = fs::read_to_string(self.directory.join("cpu.stat")).ok()?;
         let number = |name: &str| {

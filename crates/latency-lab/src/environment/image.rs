@@ -11,23 +11,23 @@ use crate::{Result, mounts};
 /// The image of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Image {
-    /// Its path as given.
+    /// The path as given.
     pub path: String,
-    /// Its size.
+    /// Size of the image.
     pub bytes: u64,
     /// SHA-256 of the whole file.
     pub sha256: String,
-    /// The file system that contains it, and the device of that: "ext4 on /dev/vda1".
+    /// The file system that contains the image, and its device: "ext4 on /dev/vda1".
     pub filesystem: Option<String>,
-    /// If another image was mounted, or was there at the end of the run, both hashes: the run is
-    /// not valid.
+    /// Both hashes, if another image was mounted or was there at the end of the run; then the run
+    /// is not valid.
     pub changed: Option<String>,
     #[serde(skip)]
     pub(super) watch: Watch,
 }
 
 impl Image {
-    /// Reads it once, which also warms it in the page cache.
+    /// Reads the image once, which also warms it in the page cache.
     pub(super) fn capture(path: &Path) -> Result<Image> {
         let (watch, bytes, sha256) = Watch::begin(path).doing("reading", path)?;
         Ok(Image {
@@ -45,7 +45,7 @@ impl Image {
         self.path.is_empty() && self.sha256.is_empty()
     }
 
-    /// Checks it once more.
+    /// Checks the image once more.
     pub(super) fn ended(self) -> Image {
         self.watch.look();
         Image {

@@ -10,29 +10,29 @@ pub(crate) use words::{amount, count, judged, medians, percent, tally, verdict};
 
 use crate::statistics::{Comparison, Summary, compare};
 
-/// One measured quantity, or one test.
+/// A measured quantity, or a test.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     /// "launch time".
     pub(crate) name: String,
-    /// Its subject, if the name alone does not say it.
+    /// The subject of the figure, if the name alone does not say it.
     pub(crate) of: &'static str,
     /// Unit of the samples.
     pub(crate) unit: String,
-    /// The others are compared with the first one.
+    /// The rows; each is compared with the first one.
     pub(crate) rows: Vec<Row>,
 }
 
-/// An engine, or a way to get buffers.
+/// The samples of an engine, or of a way to get buffers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// In the order of the run; empty if any is unknown.
+    /// Samples in the order of the run; empty if any is unknown.
     pub(crate) samples: Vec<f64>,
     pub(crate) against_first: Option<Comparison>,
 }
 
-/// Rows compared with the first one, where there are samples of both.
+/// Compares each row with the first one, if both have samples.
 pub(crate) fn compared(rows: impl Iterator<Item = (String, Vec<f64>)>) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     for (name, samples) in rows {

@@ -1,4 +1,4 @@
-//! Engines with the same name: each but the first gets a number.
+//! Engines with the same name: all but the first get a number.
 
 /// The place of each name among equal ones, counted from 1.
 pub(crate) fn numbers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<usize> {

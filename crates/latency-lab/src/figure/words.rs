@@ -9,7 +9,8 @@ use crate::table::Table;
 /// A column's name and its figure.
 type Column = (&'static str, fn(&Summary) -> f64);
 
-/// The figures of the patch, starting with the one that shifts are computed from.
+/// The columns of the table in the kernel's patch, starting with the one that shifts are computed
+/// from.
 const FIGURES: [Column; 5] = [
     ("median", |s| s.median),
     ("average", |s| s.average),
@@ -168,7 +169,7 @@ pub(crate) fn tally(figures: &[Figure]) -> String {
     }
 }
 
-/// The claim as a word.
+/// The verdict as a word.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",
@@ -189,15 +190,15 @@ fn interval(comparison: &Comparison, unit: &str) -> Option<String> {
     percent.or(comparison.interval.map(plain))
 }
 
-/// The range that remains possible if nothing is shown. An interval without zero would look like a
-/// claim, and a run that is not valid makes none.
+/// The range that remains possible if no difference is shown. None if it excludes zero: it would
+/// look like a claim, and a run that is not valid makes none.
 fn possible(comparison: &Comparison, unit: &str) -> Option<String> {
     let contains_zero = |it: Interval| it.low <= 0.0 && it.high >= 0.0;
     let of = comparison.interval_percent.or(comparison.interval)?;
     interval(comparison, unit).filter(|_| contains_zero(of))
 }
 
-/// Why sides with the same typical sample are not called equal.
+/// Shifts of average and p90, which are why sides with the same median are not called equal.
 fn hidden(comparison: &Comparison) -> String {
     if !comparison.hides_in_the_shift() {
         return String::new();
@@ -211,7 +212,7 @@ fn hidden(comparison: &Comparison) -> String {
     average + &part("p90", comparison.p90_percent)
 }
 
-/// Explains the rows of [`Figure::claims`]; `first` is the name of the first one.
+/// Explains the rows of [`Figure::claims`]; `first` names the baseline.
 pub(crate) fn medians(figures: &[Figure], first: &str) -> String {
     let mut rows = figures.iter().flat_map(|figure| &figure.rows);
     let sure = (1.0 - LEVEL) * 100.0;

@@ -1,4 +1,4 @@
-//! The CPU that goes offline and online; it is online again after this is dropped, and after the
+//! The CPU that goes offline and online. It comes back online when [`Cpu`] is dropped and when the
 //! lab is killed.
 
 use std::fs;
@@ -16,12 +16,13 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub(super) struct Cpu {
     number: u32,
     switch: PathBuf,
-    /// Takes the CPU online when its standard input ends, at the latest with the lab.
+    /// A process that takes the CPU online when its standard input ends, at the latest with the
+    /// lab.
     keeper: Child,
 }
 
 impl Cpu {
-    /// The requested one, or the last that can go offline and is online now.
+    /// Finds the requested CPU, or the last online CPU that can go offline.
     pub(super) fn find(asked: Option<u32>) -> Result<Cpu> {
         need_root("lab hotplug: taking a CPU offline needs root")?;
         let can_go =

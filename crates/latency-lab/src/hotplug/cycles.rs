@@ -1,4 +1,4 @@
-//! The cycles: offline, wait, online, worker pinned again.
+//! The cycles: the CPU goes offline and comes online, and its worker must be pinned to it again.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,11 +16,12 @@ use crate::load::Load;
 use crate::process::{Child, DaemonMemory};
 use crate::{Interrupt, Progress, Result};
 
-/// The daemon learns of a CPU through an event; under load it may take long to act on it.
+/// How long pinning may take: the daemon learns of a CPU through an event, and reacts late under
+/// load.
 const PIN: Duration = Duration::from_secs(5);
 /// A request that takes longer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Seed of the reads, and of the times in between.
+/// Seed of the reads, and of the pauses.
 const SEED: u64 = 1;
 /// Longest time that the CPU stays offline or online.
 const STAY_MS: usize = 80;
@@ -71,8 +72,8 @@ impl Experiment<'_> {
         mounted.check()?;
         cycled.counts = counts.lock().clone();
         cycled.counts.memory = memory;
-        // A reader that hangs keeps the mount busy; then the mount is detached, which was already
-        // reported.
+        // A reader that hangs keeps the mount busy. The mount is then detached; the hang was
+        // already reported.
         let unmounted = mounted.unmount();
         if hanging == 0 {
             unmounted.map(|()| cycled)
@@ -139,8 +140,8 @@ impl Experiment<'_> {
         let start = Instant::now();
         let mut seen = is_pinned(daemon, cpu.number());
         while seen != Some(true) && start.elapsed() < PIN {
-            // The thread may not exist while its CPU is offline: it counts from the first time it
-            // was seen.
+            // The thread may not exist while its CPU is offline, so its absence counts only after
+            // it was once seen.
             if seen.is_none() && cycled.not_pinned.is_none() && start.elapsed() > PIN / 5 {
                 return;
             }

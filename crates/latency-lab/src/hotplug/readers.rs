@@ -21,12 +21,12 @@ use crate::process::DaemonMemory;
 use crate::read::Content;
 use crate::{Interrupt, LabError, Result};
 
-/// Limit of the bytes kept in memory for comparison.
+/// Limit on the bytes kept in memory for comparison.
 const REFERENCE: u64 = 64 << 20;
 /// Largest read.
 const LONGEST: u64 = 128 << 10;
 
-/// The reference: content of the biggest files.
+/// The reference: the contents of the biggest files.
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     files: Arc<Vec<(PathBuf, Vec<u8>)>>,
@@ -34,7 +34,8 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// Loads it from another engine if one can mount the image, so that a fault of `engine` shows.
+    /// Loads the reference from another engine, if one can mount the image, so that a fault of
+    /// `engine` shows.
     pub(super) fn load(
         site: &Site,
         engine: &Engine,
@@ -83,7 +84,7 @@ fn contents(point: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     parts.into_iter().map(read).collect()
 }
 
-/// Counts of one cycle in which a CPU goes offline and comes back.
+/// Counts of all cycles, in each of which a CPU goes offline and comes back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HotplugCounts {
     /// Completed cycles.
@@ -92,11 +93,11 @@ pub struct HotplugCounts {
     pub requests: u64,
     /// Reads that failed or never returned, and launches that failed.
     pub lost: u64,
-    /// Wrong bytes of all reads together.
+    /// Number of wrong bytes in all reads.
     pub wrong_bytes: u64,
     /// The slowest read.
     pub slowest_us: f64,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
     /// The first failure.
     pub first_fault: Option<String>,

@@ -1,4 +1,4 @@
-//! The report of a hotplug experiment: the contract's JSON, with additional fields.
+//! The report of a hotplug experiment. Its JSON is described in docs/schemas.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ use crate::table::Table;
 /// The report of `lab hotplug`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotplugReport {
-    /// The counts of the events.
+    /// The counts of all cycles.
     #[serde(flatten)]
     pub counts: HotplugCounts,
     /// The worker of the CPU was pinned to it again after every cycle; none if the engine has no
     /// thread of that name.
     pub repinned: Option<bool>,
-    /// All cycles were completed, and nothing was lost, wrong or left unpinned.
+    /// Whether all cycles were completed, and nothing was lost, wrong or left unpinned.
     pub valid: bool,
     /// The engine under test.
     pub engine: String,
@@ -33,13 +33,13 @@ pub struct HotplugReport {
     pub readers: usize,
     /// How long the kernel took to take the CPU offline.
     pub offline_us: Option<Summary>,
-    /// How long it took to bring it online.
+    /// How long the kernel took to bring the CPU online.
     pub online_us: Option<Summary>,
-    /// Time from then until the worker was pinned to it.
+    /// Time from the CPU's return until its worker was pinned to it.
     pub pin_us: Option<Summary>,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
-    /// Where this ran.
+    /// The environment of the run.
     pub environment: Environment,
 }
 

@@ -1,4 +1,4 @@
-//! The page of a report: frame, answer, charts and where it ran; with styles for light and dark,
+//! The page of a report: frame, answer, charts and environment; with styles for light and dark,
 //! wide and narrow, and print.
 
 use std::fmt::Write;
@@ -13,9 +13,9 @@ use crate::figure::{Figure, Row};
 use crate::findings::Findings;
 use crate::table::Table;
 
-/// A whole page around `body`, with the raw report inside for further computing.
+/// A whole page around `body`, with the raw report embedded for further processing.
 pub fn page(title: &str, body: &str, json: &str) -> String {
-    // The element could end early, or a comment begin; in JSON "<" occurs only in strings.
+    // A "<" could end the element or begin a comment; in JSON it occurs only in strings.
     let json = json.replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -33,7 +33,7 @@ pub(crate) fn report(of: &Findings, json: &str) -> String {
     body.extend(of.differences.iter().map(|text| line("soft", text)));
     body += &line("claim", &of.conclusion());
     for (number, table) in of.summary.iter().enumerate() {
-        // Only once: all tables belong to one run.
+        // One caption is enough: all tables belong to one run.
         body += &titled(table, if number == 0 { &caption } else { "" });
     }
     body.extend(of.groups().map(|text| line("soft", &text)));
@@ -155,7 +155,7 @@ fn legend(rows: &[Row]) -> String {
     format!("<p class=\"legend\">{names}</p>\n")
 }
 
-/// Where a report was made: all known fields of its JSON.
+/// The environment of a report: all known fields of its JSON.
 fn environment(environment: &Environment) -> Table {
     let mut rows = Vec::new();
     flatten(

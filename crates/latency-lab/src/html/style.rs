@@ -1,14 +1,14 @@
 //! Colours and styles shared by the page and the drawings.
 
-/// Engines with distinct colours; further ones start over.
+/// Number of distinct colours; further engines reuse them.
 const SERIES: usize = 8;
 
-/// Class of an engine's colour.
+/// CSS class of an engine's colour.
 pub(super) fn series(number: usize) -> String {
     format!("s{}", number % SERIES)
 }
 
-/// The square in the colour of an engine.
+/// A square in the colour of an engine.
 pub(crate) fn key(number: usize) -> String {
     format!("<span class=\"key {}\"></span>", series(number))
 }

@@ -10,7 +10,7 @@ use crate::launch::LaunchReport;
 
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 20.0;
-/// Most engines on one line of the legend.
+/// Maximum number of engines on one line of the legend.
 const KEYS: usize = 3;
 
 impl LaunchReport {
@@ -24,7 +24,7 @@ impl LaunchReport {
 fn drawing(report: &LaunchReport) -> String {
     let lines = remarks(report);
     let legend = report.engines.len().div_ceil(KEYS).max(1);
-    // Lines of equal length: four engines are two and two.
+    // Balances the lines: four engines are two and two.
     let keys = report.engines.len().div_ceil(legend);
     let charts = MARGIN + (legend + 1) as f64 * LINE;
     let below = charts + CDF_HEIGHT + MARGIN;

@@ -102,8 +102,8 @@ fn figure(engine: &EngineReport, number: usize, word: &str, sample: &Sample) -> 
     )
 }
 
-/// Horizontal positions are percentages of the width, which the reader chooses; the text keeps its
-/// size.
+/// Draws a launch. Horizontal positions are percentages of the width, so that the drawing fits any
+/// window while text keeps its size.
 fn drawing(picture: &Picture) -> String {
     let axis = Axis::fit([picture.length_us].into_iter());
     let along = |us: f64| axis.place(us) * 100.0;

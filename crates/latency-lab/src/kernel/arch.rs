@@ -1,11 +1,11 @@
-//! The CPUs that the machine can have, and their names in Debian, GNU and QEMU.
+//! The CPU architectures that the machine can have, and their names in Debian, GNU and QEMU.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{LabError, Result};
 
-/// A CPU of the machine; that of this machine may be another.
+/// The CPU architecture of the machine, which may differ from the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arch {
     /// x86-64.
@@ -17,7 +17,7 @@ pub enum Arch {
 impl Arch {
     const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
 
-    /// The CPU of this machine, if Debian's packages for it are known here.
+    /// The architecture of the host, if its Debian packages are known here.
     pub fn of_this_machine() -> Result<Arch> {
         let known = Arch::ALL.into_iter();
         let mut own = known.filter(|arch| arch.cpu() == std::env::consts::ARCH);
@@ -65,7 +65,7 @@ impl Arch {
         }
     }
 
-    /// The kernel's name of the machine's serial line.
+    /// The kernel's name for the machine's serial line.
     pub(super) fn console(self) -> &'static str {
         match self {
             Arch::Amd64 => "ttyS0",
@@ -82,7 +82,7 @@ impl Arch {
     }
 }
 
-/// Debian's name.
+/// Debian's name of the architecture.
 impl fmt::Display for Arch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {

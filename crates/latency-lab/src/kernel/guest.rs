@@ -1,6 +1,6 @@
 //! The guest: this program, as the first process of the machine, runs the launch experiment.
 //!
-//! It reports with lines on the console ([`GuestMessage`]) and writes its result to a disk.
+//! The guest reports with lines on the console ([`GuestMessage`]) and writes its result to a disk.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, Read};
@@ -49,13 +49,13 @@ pub fn run_guest() -> Result<()> {
         Err(error) => GuestMessage::Error(error.to_string()).print(),
     }
     rustix::fs::sync();
-    // The console is a serial line: its buffer drains after the write has returned.
+    // The console is a serial line, whose buffer drains after the write has returned.
     std::thread::sleep(Duration::from_millis(500));
     let _ = reboot(RebootCommand::PowerOff);
     Ok(())
 }
 
-/// The host sends one word: stop.
+/// Waits for the only word that the host sends: stop.
 fn listen() {
     for line in io::stdin().lock().lines().map_while(io::Result::ok) {
         if line.trim() == "stop" {

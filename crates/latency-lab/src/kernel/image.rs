@@ -55,7 +55,7 @@ pub(super) fn take_or_make(
 
 /// cc1 of the newest available compiler.
 fn compiler(arch: Arch, root: &Path) -> Result<String> {
-    // GCC 14 of Debian has it in the second.
+    // Debian's GCC 14 has cc1 in the second directory.
     let triplet = arch.triplet();
     let directories = ["lib", "libexec"].map(|name| format!("/usr/{name}/gcc/{triplet}"));
     let inside = |directory: &String| {

@@ -1,5 +1,4 @@
-//! The contents that the machine boots: a kernel, and an archive in memory that contains all of its
-//! files.
+//! The files that the machine boots from: a kernel, and an initramfs that contains everything else.
 
 use std::fs;
 use std::process::Command;
@@ -21,10 +20,10 @@ pub(super) struct Boot {
     pub(super) memory_mib: u64,
 }
 
-/// The host's part of the tree: our own programs, each followed by its name there, with the host's
-/// libraries in their usual places, since the programs start themselves again. The loader lists the
-/// libraries instead of starting the program, whichever loader it is. Programs for another CPU have
-/// none ($FOREIGN).
+/// The host's part of the tree: our own programs, each argument followed by its path in the tree.
+/// The host's libraries go to their usual places, since the programs execute themselves again. With
+/// LD_TRACE_LOADED_OBJECTS, any loader lists the libraries instead of starting the program.
+/// Programs for another CPU ($FOREIGN) are static.
 const OWN: &str = r#"
 rm -rf tree
 mkdir -p tree
@@ -141,7 +140,7 @@ pub(super) fn make(
     })
 }
 
-/// The kernel, as the sandbox sees it: since 6.17 the packages have it beside its modules.
+/// Path of the kernel inside the sandbox. Since 6.17, packages have the kernel beside its modules.
 fn kernel(packages: &Packages, work: &Work) -> Result<String> {
     let release = &packages.release;
     let places = [

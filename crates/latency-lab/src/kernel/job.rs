@@ -21,7 +21,7 @@ pub(super) const JOB: &str = "/job.json";
 pub(super) const MODULES: &str = "/modules";
 /// Names of the modules to load first, one per line.
 pub(super) const ORDER: &str = "/modules/order";
-/// Arguments that this program, `erofast-lab`, gets there.
+/// Arguments of this program, `erofast-lab`, in the machine.
 pub(super) const GUEST: [&str; 2] = ["lab", "guest"];
 /// A separate filesystem, which the packages' programs see too.
 pub(super) const IMAGE_DIRECTORY: &str = "/image";
@@ -33,13 +33,13 @@ pub(super) const READER_DISK: &str = "/dev/vda";
 /// Engines of erofast in addition to the kernel's variants, one for each transport.
 const DEVICE: &str = "erofast:percpu,hipri,io_uring=off";
 const RING: &str = "erofast:percpu,hipri,io_uring=on";
-/// An emulated machine is about twenty times slower than the one it runs on.
+/// Time limit of a launch: an emulated machine is about twenty times slower than its host.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The measurement that the machine makes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// Of the program that made the job: no other reads it.
+    /// Version of the program that made the job; programs of other versions refuse it.
     pub(super) version: String,
     /// Length of the image, which the disk rounds up.
     pub(super) image_bytes: u64,
@@ -98,7 +98,7 @@ impl Job {
         }
     }
 
-    /// Removes io_uring: the guest's kernel does not have FUSE over io_uring.
+    /// Removes the engine that needs io_uring: the guest's kernel does not have FUSE over io_uring.
     pub(super) fn leave_out_io_uring(&mut self) {
         self.launch
             .engines

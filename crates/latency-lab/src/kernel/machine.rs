@@ -20,14 +20,14 @@ use crate::process::{Child, End};
 use crate::{Interrupt, LabError, Progress, Result};
 
 /// Size of the disk for the load's random reader: a sparse file on the host, which the guest cannot
-/// tell.
+/// recognise as sparse.
 const READER_BYTES: u64 = 500 << 20;
 /// Room for the report.
 const RESULT_BYTES: u64 = 64 << 20;
-/// Time from QEMU's start to the guest's first message, with KVM (which hangs if it is broken) and
-/// emulated.
+/// Time limits from QEMU's start to the guest's first message: with KVM, which hangs if it is
+/// broken, and with emulation.
 const UP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
-/// Time from the request to stop until the report of the measurements.
+/// Time limit from the request to stop until the report has arrived.
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
@@ -46,7 +46,7 @@ pub(super) struct Machine<'a> {
 enum Failed {
     /// No message from the guest: another accelerator may work.
     Silent(String),
-    /// QEMU itself died before the first message: it may work if started again.
+    /// QEMU itself died before the first message: another start may work.
     Crashed(String),
     /// A permanent failure.
     Error(LabError),
@@ -257,11 +257,11 @@ impl Machine<'_> {
 /// QEMU prints this if KVM cannot continue; then the machine hangs.
 const KVM_BROKEN: &str = "KVM internal error";
 
-/// The guest's reports so far.
+/// What the guest has reported so far.
 #[derive(Default)]
 struct GuestState {
     up: bool,
-    /// The launches have begun: from now on it can be asked to stop.
+    /// Whether the launches have begun; from then on the guest can be asked to stop.
     measures: bool,
     done: bool,
     error: Option<String>,

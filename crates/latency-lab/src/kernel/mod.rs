@@ -1,14 +1,19 @@
-//! Compares the kernel's own variants of EROFS in a dedicated machine: the patch's experiment
-//! without building a kernel.
+//! Compares the kernel's own variants of EROFS in a dedicated machine. This repeats the experiment
+//! of the kernel patch that added per-CPU threads, without building a kernel.
 //!
-//! Stages, each of which is kept in the work directory for the next run if the user keeps that:
-//! `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
-//! unpacks them below a separate directory (nothing is installed, and no package's scripts run);
-//! what runs in the machine, whose CPU may be another ([`Arch`]), has a root of its own there;
-//! `programs` finds erofast for that CPU; `module` builds `fs/erofs` alone, once for each variant;
-//! `initramfs` packs what the machine needs; `machine` boots it and listens; `guest` is this same
-//! program inside, which runs the launch experiment of [`crate::launch`] with one engine for each
-//! variant.
+//! Each stage leaves its result in the work directory; if the user keeps that, the next run reuses
+//! the results:
+//!
+//! * `packages` fetches the distribution's kernel, its headers and source, a compiler and QEMU, and
+//!   unpacks them below a separate directory. Nothing is installed, and no package's scripts run.
+//!   Packages whose programs run in the machine, whose CPU may differ ([`Arch`]), have a root
+//!   directory of their own there.
+//! * `programs` finds erofast for that CPU.
+//! * `module` builds `fs/erofs` alone, once for each variant.
+//! * `initramfs` packs what the machine needs.
+//! * `machine` boots it and listens.
+//! * `guest` is this same program inside the machine. It runs the launch experiment of
+//!   [`crate::launch`] with one engine for each variant.
 
 mod arch;
 mod guest;
@@ -42,7 +47,7 @@ use programs::Programs;
 use sandbox::Sandbox;
 use work::Work;
 
-/// How long the machine may take.
+/// Time limit of the machine.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Runs the experiment.

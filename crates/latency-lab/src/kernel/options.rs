@@ -9,7 +9,7 @@ use crate::launch::names_mount;
 use crate::load::LoadChoice;
 use crate::{LabError, Result};
 
-/// Most CPUs of the machine: an emulated one does not use more.
+/// Maximum number of CPUs of the machine: emulation does not use more.
 const CPUS: usize = 16;
 
 /// One experiment with the kernel's variants.
@@ -19,7 +19,8 @@ pub struct KernelOptions {
     pub arch: Arch,
     /// The `erofast` binary, which runs in the machine beside this program.
     pub erofast: PathBuf,
-    /// A directory with the programs for the machine, if they are not these two.
+    /// A directory with the programs for the machine, if it is not to run `erofast` and this
+    /// program.
     pub programs: Option<PathBuf>,
     /// The image to launch from; by default one that is made from the fetched compiler.
     pub image: Option<PathBuf>,
@@ -45,7 +46,7 @@ pub struct KernelOptions {
     pub mirror: String,
     /// The suite of the kernel and of QEMU, such as "bookworm-backports" or "trixie".
     pub suite: String,
-    /// How long new launches may begin in the machine; those of the last round end later.
+    /// How long the machine may begin new launches; the last round ends later.
     pub time: Duration,
 }
 
@@ -67,8 +68,8 @@ impl Default for KernelOptions {
             work: None,
             mirror: "http://deb.debian.org/debian".into(),
             suite: "bookworm-backports".into(),
-            // Fetching, building, starting and the last round come on top: a quarter of an hour in
-            // total.
+            // With fetching, building, booting and the last round, a run takes a quarter of an hour
+            // in total.
             time: Duration::from_secs(9 * 60),
         }
     }

@@ -12,15 +12,15 @@ use crate::{Interrupt, LabError, Progress, Result};
 
 /// Keys that sign every suite.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Packages for building a module, with their dependencies, beside the compiler.
+/// Packages for building a module, with their dependencies, in addition to the compiler.
 const TO_BUILD: &str = "bash coreutils dash findutils grep gzip make mawk sed tar xz-utils zlib1g";
-/// Additional packages for making the machine, beside QEMU.
+/// Packages for making the machine, in addition to QEMU.
 const TO_MAKE: &str = "busybox-static erofs-utils kmod";
-/// Packages of which programs run in the machine, beside the compiler that is launched there.
+/// Packages whose programs run in the machine, in addition to the compiler that is launched there.
 const TO_RUN: &str = "busybox-static fio mount";
 
-/// A backports suite is listed together with the suite it is for. Only the host's settings for
-/// proxies and for the dates of mirrors apply, and no others.
+/// Writes apt's sources and settings. A backports suite is listed together with its base suite. Of
+/// the host's settings, only proxies, retries and the checks of mirrors' dates apply.
 const SETTINGS: &str = r#"
 mkdir -p lists/partial archives/partial etc/preferences.d
 : > status
@@ -58,11 +58,12 @@ const UPDATE: &str = "apt-get update -qq -o APT::Update::Error-Mode=any";
 /// The newest kernel in the flavour for virtual machines.
 const NEWEST: &str = r#"apt-cache show --no-all-versions "linux-image-cloud-$ARCH:$ARCH""#;
 
-/// What the kernel's headers depend on, as packages of this machine where they are programs: the
-/// compiler that the kernel was built with ("gcc-12", since 7.0 "gcc-14-for-host"), as a compiler
-/// for the kernel's CPU, and the kernel's tools. apt would take both for the kernel's CPU. Since
-/// 6.17 the image and its modules are in packages that the kernel's depends on. Packages for the
-/// machine are in a directory of their own; if they are for the same CPU, most are in both.
+/// Fetches the packages. The kernel's headers depend on the compiler that built the kernel
+/// ("gcc-12", since 7.0 "gcc-14-for-host") and on the kernel's tools. apt would fetch both for the
+/// kernel's CPU; they are fetched for this machine instead, the compiler as one that compiles for
+/// the kernel's CPU. Since 6.17 the image and its modules are in packages that the kernel's package
+/// depends on. Packages for the machine are in a directory of their own; if the CPU is the same,
+/// most are in both.
 const FETCH: &str = r#"
 depends() {
     apt-cache show --no-all-versions "$1:$ARCH" | sed -n 's/^Depends: //p' |
@@ -93,9 +94,9 @@ fetch $TOOLS $tools "$compiler"
 (cd source && apt-get download -qq "$SOURCE=$VERSION")
 "#;
 
-/// Packages expect the links of a merged /usr; update-alternatives would make the link of awk.
-/// Files that an earlier run left with another kernel would mix with this one. A link to a
-/// directory must stay one, which dpkg-deb -x does not ensure.
+/// Unpacks the packages. They expect the links of a merged /usr, and update-alternatives would make
+/// the link of awk. Files of another kernel, left by an earlier run, would mix with this one's. A
+/// link to a directory must stay a link, which dpkg-deb -x does not ensure.
 const UNPACK: &str = r#"
 merged() { for name; do mkdir -p "usr/$name"; ln -s "usr/$name" "$name"; done; }
 unpack() { for package; do dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink; done; }
@@ -121,7 +122,7 @@ unpacked build/source "$apt"/source/*.deb
 /// The kernel of the fetched packages.
 #[derive(Debug, Clone)]
 pub(super) struct Packages {
-    /// Its CPU.
+    /// The kernel's CPU architecture.
     pub(super) arch: Arch,
     /// "6.12.95+deb12-cloud-amd64"
     pub(super) release: String,
@@ -196,7 +197,7 @@ impl Packages {
     }
 }
 
-/// A script in apt's directory.
+/// A command that runs a script in apt's directory.
 fn command(
     apt: &PathBuf,
     options: &KernelOptions,

@@ -15,12 +15,12 @@ use crate::{LabError, Result};
 pub(super) struct Programs {
     pub(super) lab: PathBuf,
     pub(super) erofast: PathBuf,
-    /// They are for another CPU, and have no libraries.
+    /// Whether the programs are for another CPU, and therefore static.
     pub(super) foreign: bool,
 }
 
 impl Programs {
-    /// This program and the `erofast` beside it, or those in `--programs` or for another CPU.
+    /// This program and the `erofast` beside it, or those of `--programs` or for another CPU.
     pub(super) fn find(options: &KernelOptions) -> Result<Programs> {
         let foreign = options.arch != Arch::of_this_machine()?;
         let own = std::env::current_exe().doing("looking for", "this program")?;
@@ -49,8 +49,8 @@ impl Programs {
     }
 }
 
-/// The program as `make static` names it, or as it is called where it is installed. Without
-/// `--programs` the second name is that of a program for this machine.
+/// Finds a program by the name that `make static` gives it or, if `--programs` names the directory,
+/// by its installed name. Without that option, the installed program is for this machine.
 fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result<PathBuf> {
     let cpu = options.arch.cpu();
     let mut names = vec![format!("{name}-{cpu}")];
@@ -69,13 +69,13 @@ fn in_directory(directory: &Path, name: &str, options: &KernelOptions) -> Result
     })
 }
 
-/// Size of a program header.
+/// Size of a program header of ELF.
 const PROGRAM_HEADER: usize = 56;
-/// The kind of the one with the path of a loader.
+/// Type of the program header that has the path of a loader.
 const PT_INTERP: u32 = 3;
 
-/// Checks that a program is for this CPU and, if it cannot be started here, that it is static: its
-/// libraries are then not looked for.
+/// Checks that a program is for this CPU and, if it is not the host's, that it is static: the
+/// libraries of a foreign program are not looked for.
 fn check(path: &Path, arch: Arch, foreign: bool) -> Result<()> {
     let wrong = |what: &str| {
         let path = path.display();

@@ -1,5 +1,5 @@
-//! The module for the running kernel, to get per-CPU threads on a distribution's kernel without
-//! building one.
+//! Builds the module for the running kernel, which adds per-CPU threads to a distribution's kernel
+//! without building a whole kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Runs programs of the fetched packages, with these as their root directory.
+//! Runs programs of the fetched packages, with the unpacked packages as their root directory.
 //!
-//! They run in a separate mount namespace: the devices they need exist for them alone, and when the
-//! last of them ends for whatever reason, the mounts go with it. Without root, a user namespace is
-//! used too.
+//! The programs run in a separate mount namespace, where only they see the devices they need.
+//! Whatever ends the last of them, the mounts disappear with the namespace. Without root, a user
+//! namespace is used too.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::process::{Child, in_path, output};
 use crate::{Interrupt, LabError, Result};
 
-/// No single step of the preparation takes longer.
+/// Time limit of a single step of the preparation.
 const LONGEST: Duration = Duration::from_secs(1800);
 /// Runs inside the new namespace; its arguments are the root, then the program.
 const ENTER: &str = r#"mount --rbind /dev "$0/dev" && exec chroot "$0" "$@""#;
 
-/// Shell functions that copy a program of packages with its loader and libraries, whose CPU may be
-/// another: `take ROOT FILE TO`, with the CPU's name in $TRIPLET.
+/// Shell functions: `take ROOT FILE TO` copies a program of the packages with its loader and
+/// libraries. The program may be for another CPU, which $TRIPLET names.
 pub(super) const TAKE: &str = r#"
 needed() {
     "$TRIPLET-readelf" -ld "$1" 2>/dev/null |
@@ -38,7 +38,7 @@ take() {
 }
 "#;
 
-/// Starts programs inside.
+/// Starts programs in the root directory of the packages.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     root: PathBuf,
@@ -49,7 +49,7 @@ impl Sandbox {
         Sandbox { root }
     }
 
-    /// A program inside; add arguments as usual.
+    /// A command that runs a program in the sandbox; add arguments as usual.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("unshare");
         if !rustix::process::geteuid().is_root() {
@@ -66,7 +66,7 @@ impl Sandbox {
         command
     }
 
-    /// Runs a shell script inside to its end.
+    /// Runs a shell script in the sandbox and waits for its end.
     pub(super) fn shell(&self, what: &str, script: &str, interrupt: &Interrupt) -> Result<()> {
         finish(
             what,
@@ -76,7 +76,7 @@ impl Sandbox {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub(super) fn finish(what: &str, command: &mut Command, interrupt: &Interrupt) -> Result<()> {
     Child::finish(what, command, LONGEST, interrupt)
 }
@@ -86,7 +86,7 @@ pub(super) fn printed(what: &str, command: &mut Command) -> Result<String> {
     output(command).map_err(|why| LabError::Preparation(format!("{what}: {why}")))
 }
 
-/// One line about the first of these programs that is not installed.
+/// Fails, with one line, if one of these programs is not installed.
 pub(super) fn need(programs: &[(&str, &str)]) -> Result<()> {
     match programs
         .iter()

@@ -14,7 +14,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them, starting with the base of the comparison.
+    /// All variants, starting with the baseline of the comparison.
     pub const ALL: [Variant; 3] = [Variant::Workqueue, Variant::Kthread, Variant::KthreadHipri];
 
     /// The configuration options that are enabled in addition to the distribution's.
@@ -29,7 +29,7 @@ impl Variant {
         }
     }
 
-    /// Name of the file that its module is kept in.
+    /// Name of the file that holds the module.
     pub(super) fn file(self) -> String {
         format!("erofs-{}.ko", self.to_string().replace(',', "-"))
     }

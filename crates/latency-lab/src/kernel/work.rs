@@ -56,7 +56,7 @@ impl Work {
         self.root().join("build").join(name)
     }
 
-    /// Whether a stage was finished: it leaves a mark, so that a later run does not repeat it.
+    /// Whether a stage has finished: it leaves a mark, so that a later run does not repeat it.
     pub(super) fn is_done(&self, stage: &str, content: &str) -> bool {
         fs::read_to_string(self.path.join(format!("done-{stage}")))
             .is_ok_and(|mark| mark == content)

@@ -105,7 +105,7 @@ impl LaunchReport {
                 |engine| losses(engine, |sample| &sample.slept_in),
             ),
         ];
-        // Commands all have the same one.
+        // All commands have the same source.
         if self.experiment == Experiment::Launch {
             tables.push(lines("queue delay", |engine| engine.queue_source.clone()));
         }
@@ -133,7 +133,7 @@ impl LaunchReport {
         self.engines.iter().map(table).collect()
     }
 
-    /// Says whether launches are shorter.
+    /// A sentence on whether launches are shorter.
     fn sentence(&self) -> String {
         let launch = &self.figures()[0];
         let from = match self.experiment {
@@ -204,7 +204,7 @@ impl LaunchReport {
         Table::words("the run", rows)
     }
 
-    /// The parts of the scheduling latency, and the figures that are not part of it.
+    /// The parts of the scheduling latency, and figures that are not part of it.
     fn parts(&self) -> Table {
         let title = "averages per launch; shares of all CPUs' time within the launches";
         let heads = [
@@ -236,7 +236,7 @@ impl LaunchReport {
         table
     }
 
-    /// The time of the program's first thread off the CPU, and the activity of all its threads.
+    /// How long the program's first thread was off the CPU, and the activity of all its threads.
     fn program(&self) -> Table {
         let title = "the program, averages per launch: its first thread; all its threads";
         let heads = [
@@ -269,8 +269,8 @@ impl LaunchReport {
         table
     }
 
-    /// The figure of waits that every engine has: if one decompresses in the program's own thread,
-    /// those of the program.
+    /// The figure of waits that every engine has: that of the program, if one of the engines
+    /// decompresses in the program's own thread.
     fn waits(&self) -> &'static str {
         if self.experiment == Experiment::Run {
             return "waits for a CPU";

@@ -1,20 +1,21 @@
 //! Attribution: derives the sample of a launch from its trace.
 //!
-//! Two figures of waiting, each with the same definition for every engine:
+//! Two figures measure waiting, each with the same definition for every engine:
 //!
-//! * **narrow**, the patch's: the waits for a CPU of the threads that decompressed. In the kernel
-//!   these are the kworkers while they run `z_erofs_decompressqueue_work`, and the `erofs_worker/N`
-//!   kthreads if the kernel has them, as far as they work for the measured mount (`origin.rs`). For
-//!   a daemon they are all threads of its processes, including those that started during the
-//!   launch, except where they read ahead of the program (`requests.rs`). An engine that
-//!   decompresses in the program's own thread has none.
-//! * **whole path**: the time for which the program's first thread was off the CPU, blocked (from a
-//!   page fault or read to the data, whatever did the work: kworkers of a loop device, softirqs, a
-//!   daemon, a disk) or preempted. This is the delay that the user sees, whichever thread
+//! * **Scheduling latency**, the figure of the kernel patch: how long the threads that decompressed
+//!   waited for a CPU. In the kernel these threads are the kworkers while they run
+//!   `z_erofs_decompressqueue_work`, and the `erofs_worker/N` kthreads if the kernel has them, as
+//!   far as they work for the measured mount (`origin.rs`). For a daemon they are all threads of
+//!   its processes, including those that started during the launch, except where they read ahead of
+//!   the program (`requests.rs`). An engine that decompresses in the program's own thread has no
+//!   such waits.
+//! * **Whole path**: how long the program's first thread was off the CPU, blocked or preempted.
+//!   Blocked means from a page fault or read to the data, whatever did the work: kworkers of a loop
+//!   device, softirqs, a daemon, a disk. This is the delay that the user sees, whichever thread
 //!   decompresses.
 //!
-//! A command without a mount (`lab run`) decompresses nothing: its narrow figure contains the waits
-//! of all its own threads.
+//! A command without a mount (`lab run`) decompresses nothing: its scheduling latency consists of
+//! the waits of all its own threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -35,7 +36,7 @@ use super::sample::{Sample, ThreadWaits};
 
 /// The name of the kernel's per-CPU threads, before the CPU number.
 const KTHREAD: &[u8] = b"erofs_worker/";
-/// Bound on the lab's own wait for a CPU, by which its time stamp of the end may be late.
+/// Limit on the lab's own wait for a CPU, by which its time stamp of the end may be late.
 const LATE_NS: u64 = 100_000_000;
 
 /// One launch with its trace.
@@ -101,8 +102,8 @@ impl Launch {
         }
     }
 
-    /// Why the launch does not count, if the kernel decompressed for other mounts meanwhile and it
-    /// is unknown for which.
+    /// Why the launch does not count, if the kernel may also have decompressed for other mounts and
+    /// the trace does not show which work was whose.
     pub(super) fn mixed_up(&self) -> Option<String> {
         let items = self
             .report
@@ -194,8 +195,8 @@ impl Launch {
         self.owners.get(&pid) == Some(&Owner::Program)
     }
 
-    /// The CPU time of the launch; missing switches count for the threads that the figures are
-    /// based on.
+    /// The CPU time of the launch. Missing switches are counted for the threads that the figures
+    /// are based on.
     pub(super) fn cpu_time(&self) -> CpuTime {
         let counted: BTreeSet<i32> = self.counted().map(|wait| wait.pid).collect();
         // A worker that lacks every switch-in event has no wait at all.
@@ -226,8 +227,8 @@ impl Launch {
         )
     }
 
-    /// Whether the run is foreign: any kernel thread may work for a command: reclaim, file systems,
-    /// mounts.
+    /// Whether a run is unrelated to the launch. A command may need any kernel thread (for reclaim,
+    /// file systems or mounts), so for commands only the runs of other programs are.
     fn is_foreign(&self, ran: Ran) -> bool {
         match self.waiting {
             Waiting::Program => ran.owner == Owner::Other,
@@ -259,7 +260,8 @@ impl Launch {
         self.owners.get(&pid).copied().unwrap_or(Owner::Other)
     }
 
-    /// A kernel thread that waited to decompress belongs to the engine for the whole launch.
+    /// The owner of a thread. A kernel thread that waited to decompress belongs to the engine for
+    /// the whole launch.
     fn owner(&self, pid: i32, counted: &[&Wait]) -> Owner {
         match self.known_owner(pid) {
             Owner::Kernel if counted.iter().any(|wait| wait.pid == pid) => Owner::Engine,
@@ -267,8 +269,8 @@ impl Launch {
         }
     }
 
-    /// The waits of the narrow figure. A thread that is still waiting when the recording ends has
-    /// waited at least until then.
+    /// The waits that make up the scheduling latency. A thread that is still waiting when the
+    /// recording ends has waited at least until then.
     fn counted(&self) -> impl Iterator<Item = &Wait> {
         let waits = self.report.waits.iter().chain(&self.report.unfinished);
         waits.filter(|wait| self.counts(wait))
@@ -282,7 +284,8 @@ impl Launch {
             Waiting::Kernel => {
                 let function = wait.function.map_or("", |name| self.report.names.get(name));
                 let kthread = self.owners.get(&wait.pid) == Some(&Owner::Kernel);
-                // Workers of daemons other than the kernel's mount have the same names.
+                // Workers of daemons have the same names; only those of the kernel's mount count
+                // here.
                 let decompresses = function.starts_with(DECOMPRESS)
                     || kthread && wait.comm.as_bytes().starts_with(KTHREAD);
                 decompresses && self.origins.of_item(self.work_of(wait)) != Origin::Other
@@ -296,7 +299,7 @@ impl Launch {
         self.owners.get(&wait.pid) == Some(&Owner::Engine)
     }
 
-    /// Waits of the daemon's threads that the program did not wait for, if the kernel shows them.
+    /// Waits of the daemon's threads that the program did not wait for, if the trace shows them.
     fn ahead_us(&self) -> Option<f64> {
         let waits = self.report.waits.iter().chain(&self.report.unfinished);
         let ahead = waits.filter(|wait| {
@@ -308,7 +311,7 @@ impl Launch {
         is_known.then(|| us(ahead.map(Wait::length_ns).sum::<u64>()))
     }
 
-    /// The item during which its worker waited, or else the next one that the worker started.
+    /// The work item during which its worker waited, or else the next one that the worker started.
     fn work_of(&self, wait: &Wait) -> Option<&WorkRun> {
         let works = self.works.get(&wait.pid)?;
         let work = |at: usize| works.get(at).map(|&index| &self.report.works[index]);
@@ -325,7 +328,7 @@ impl Launch {
         self.report.names.get(work.function).starts_with(DECOMPRESS)
     }
 
-    /// Whether it did so during the launch.
+    /// Whether a work item decompressed during the launch, for any mount.
     fn decompressed(&self, work: &WorkRun) -> bool {
         self.waiting == Waiting::Kernel
             && self.window().contains(&work.start_ns)
@@ -365,8 +368,8 @@ impl Launch {
     }
 }
 
-/// When the program really ended: the last switch of its last thread, including processes that it
-/// left behind. The lab itself sees that only once it gets a CPU.
+/// When the program really ended: at the last switch of its last thread, including processes that
+/// it left behind. The lab itself notices the end only once it gets a CPU.
 fn exit_time(
     trace: &Trace,
     program: i32,

@@ -34,7 +34,7 @@ pub(super) fn build(
         )
     });
     let mut kept = gathered.kept;
-    // The engines are followed by the same engines without the recorder.
+    // After the engines come the same engines without the recorder.
     let twins = kept.split_off(launcher.sides.len());
     let mut engines: Vec<EngineReport> = Vec::new();
     for (number, kept) in kept.into_iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn build(
     report
 }
 
-/// Says for how many launches only the time counts.
+/// A notice of how many launches count only for their time.
 fn times_alone(engine: &EngineReport) -> Option<String> {
     let alone = engine.times_alone.as_ref()?;
     let others = match alone.too_many {
@@ -123,7 +123,7 @@ fn queue_source(side: &Side) -> &'static str {
     }
 }
 
-/// Each notice of the recorder once.
+/// Each notice of the recorder, once.
 fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
     let notices = launcher.trace_notices.iter();
     let texts: BTreeSet<&String> = notices.map(|notice| &notice.text).collect();
@@ -133,8 +133,8 @@ fn trace_notices(launcher: &Launcher<'_>) -> Vec<String> {
         .collect()
 }
 
-/// If an engine leaves the load less than this fraction of what another engine leaves it, it gains
-/// at the load's expense.
+/// An engine gains at the load's expense if the load gets less than this fraction of what it gets
+/// beside another engine.
 const STARVES: f64 = 0.8;
 
 fn starved(engines: &[EngineReport]) -> Vec<String> {
@@ -162,7 +162,7 @@ fn starved(engines: &[EngineReport]) -> Vec<String> {
     engines.iter().filter(starves).map(line).collect()
 }
 
-/// Every reason why the run is not valid.
+/// All reasons why the run is not valid.
 fn faults(
     environment: &Environment,
     launcher: &Launcher<'_>,

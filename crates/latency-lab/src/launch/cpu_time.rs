@@ -1,5 +1,5 @@
-//! How the CPUs spent the time of one launch, and when its program was off the CPU. Nothing outside
-//! the launch counts.
+//! How the CPUs spent the time of one launch, and when its program was off the CPU. Only time
+//! within the launch counts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use super::owner::Owner;
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Foreign {
     pub(super) total_us: f64,
-    /// The one that ran longest: the name of a program, or [`OTHER_MOUNT`].
+    /// The largest part: the name of a program, or [`OTHER_MOUNT`].
     pub(super) most: String,
 }
 
-/// Stands for kernel workers that work for mounts that are not measured.
+/// Stands for kernel workers that decompress for mounts that are not measured.
 pub(super) const OTHER_MOUNT: &str = "the kernel for another EROFS mount";
 
 /// The CPU time of a launch.
@@ -29,7 +29,7 @@ pub(super) struct CpuTime {
     pub(super) foreign: Foreign,
     /// Time that the program's first thread slept: from blocking to running again.
     pub(super) program_blocked_us: f64,
-    /// Time that it was runnable but did not run.
+    /// Time that this thread was runnable but did not run.
     pub(super) program_preempted_us: f64,
     /// Switches out of the selected threads.
     pub(super) left: u64,
@@ -45,7 +45,7 @@ pub(super) struct Ran {
     pub(super) cpu: u32,
 }
 
-/// For which threads missing switches are counted, which runs are foreign, and for how many
+/// Decides for which threads missing switches are counted, which runs are foreign, and for how many
 /// nanoseconds a run decompressed for mounts that are not measured.
 pub(super) struct Judges<'a> {
     pub(super) switches: &'a dyn Fn(i32) -> bool,

@@ -1,6 +1,6 @@
-//! Time that the program's threads lost to what no run queue shows: interrupts and softirqs within
-//! their slices, and uninterruptible sleeps by kernel function, if the kernel writes these
-//! (`sched_blocked_reason` of Android's kernels).
+//! Time that the program's threads lost where no run queue shows it: in interrupts and softirqs
+//! within their slices, and in uninterruptible sleeps by kernel function, if the kernel traces
+//! these (`sched_blocked_reason` of Android's kernels).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,11 +20,11 @@ use super::owner::Owner;
 pub struct Loss {
     /// "virtio0-input.0 (irq 24)", "softirq NET_RX", or the function.
     pub name: String,
-    /// How often.
+    /// How often it happened.
     pub count: u64,
     /// Total time.
     pub total_us: f64,
-    /// The longest.
+    /// The longest loss.
     pub longest_us: f64,
 }
 
@@ -71,7 +71,7 @@ impl Elsewhere {
         }
     }
 
-    /// All interrupts.
+    /// Time lost to all interrupts.
     pub(super) fn interrupted_us(&self) -> f64 {
         // An empty sum is -0.
         self.interrupts.iter().map(|it| it.total_us).sum::<f64>() + 0.0

@@ -1,5 +1,5 @@
 //! One launch: preparation, fresh mount, recorder on, the program from start to end, recorder off,
-//! unmount. For a command of `lab run`, nothing is mounted.
+//! unmount. A command of `lab run` needs no mount.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::process::{Child, End, Orphans, allowed_cpus, kernel_threads, process_
 use crate::schedule::{Executor, Outcome, Thrown};
 use crate::{Interrupt, LabError, Result};
 
-/// Less CPU time of unrelated programs than this spoils no launch: for example a timer, or a
+/// Unrelated programs that use less CPU time than this spoil no launch: examples are a timer and a
 /// periodic check of a daemon.
 const FOREIGN_FLOOR_US: f64 = 500.0;
 
@@ -62,8 +62,7 @@ pub(super) struct TraceNotice {
     pub(super) spoils: bool,
 }
 
-/// The state that a launch needs: a mount, if there is one, and the microseconds until it was ready
-/// for use.
+/// What a launch needs: a mount, if any, and the microseconds until it was ready for use.
 struct Ready {
     mounted: Option<Mounted>,
     threads: Threads,
@@ -75,7 +74,7 @@ impl Ready {
         self.mounted.as_ref().map(Mounted::point)
     }
 
-    /// A program does not start from a mount whose daemon is dead: report the daemon, not the
+    /// A program cannot start from a mount whose daemon is dead: reports the daemon, not the
     /// program.
     fn check(&mut self) -> Result<()> {
         self.mounted.as_mut().map_or(Ok(()), Mounted::check)
@@ -113,9 +112,9 @@ impl<'a> Launcher<'a> {
         let record = RecordOptions {
             buffer_kib_per_cpu: BUFFER_KIB,
             drain: Drain::AtStop,
-            // They distinguish the mounts that the kernel decompresses for.
+            // Block events show which mount the kernel decompresses for.
             blocks: sides.iter().any(is_kernel),
-            // They distinguish the requests of the program from those of a daemon.
+            // Request events separate the program's requests from those of a daemon.
             requests: sides.iter().any(is_daemon),
             interrupts: true,
         };
@@ -188,7 +187,8 @@ impl<'a> Launcher<'a> {
         }
         if let Some(mounted) = mounted {
             threads.engine.extend(mounted.threads());
-            // A mount that came during the launch counts, and one that went has already been seen.
+            // This finds a mount that appeared during the launch; those that have gone were seen
+            // before.
             threads.mounts.look();
             mounted.unmount()?;
         }
@@ -234,7 +234,7 @@ impl<'a> Launcher<'a> {
         Ok(Outcome::Good(sample))
     }
 
-    /// Launches with the recorder off: only the time is known.
+    /// Launches with the recorder off: only the launch time is known.
     fn launch_unrecorded(&mut self, side: usize) -> Result<Outcome<Sample>> {
         // Prepared as for a recorded launch.
         let mut ready = self.ready(side)?;
@@ -262,8 +262,8 @@ impl<'a> Launcher<'a> {
         child.judge(end, self.engine_name(side), program)
     }
 
-    /// The owners of threads before the launch. Threads that start later belong to their parents'
-    /// owner.
+    /// The owners of threads before the launch. A thread that starts later belongs to the owner of
+    /// its parent.
     fn threads(&self, waiting: Waiting) -> Threads {
         let load = self.load.as_ref().map(Load::processes).unwrap_or_default();
         Threads {
@@ -276,8 +276,8 @@ impl<'a> Launcher<'a> {
         }
     }
 
-    /// Counts the load's CPU time of a launch, using the trace, which is more exact than clock
-    /// ticks and shows which time was the launch's own.
+    /// Counts the load's CPU time of a launch from the trace, which is more exact than clock ticks
+    /// and separates the launch's own time.
     fn count_load(&mut self, spent: Option<Spent>, time: Option<&CpuTime>) {
         let Some((load, mut spent)) = self.load.as_mut().zip(spent) else {
             return;
@@ -288,8 +288,7 @@ impl<'a> Launcher<'a> {
             spent.total = time.by_owner_us.values().sum::<f64>() / 1e6;
             spent.load = seconds(Owner::Load);
             spent.busy = spent.total - idle;
-            // CPU time that other programs may use during a valid launch is not demanded of the
-            // load.
+            // The load need not use CPU time that other programs may use during a valid launch.
             let tolerated = self.options.foreign_limit * spent.total;
             let excess = (seconds(Owner::Other) - tolerated).max(0.0);
             spent.own = spent.busy - spent.load - excess;
@@ -304,7 +303,7 @@ impl<'a> Launcher<'a> {
     ) -> Result<(Run, Trace, Option<Spent>, Option<u64>)> {
         let before = self.quota.as_ref().and_then(Quota::throttled_us);
         self.recorder.resume().map_err(recorder_fault)?;
-        // Around the launch alone, without the recorder's work before and after it.
+        // The window covers only the launch, not the recorder's work before and after it.
         let window = self.load.as_ref().and_then(Load::window);
         let run = self.run_program(side, point);
         let spent = self.load.as_ref().and_then(|load| load.since(window));
@@ -406,13 +405,13 @@ impl Executor for Launcher<'_> {
             Some(twin) => self.launch_unrecorded(twin),
         };
         match launched {
-            // A failure after a request to stop is not the engine's.
+            // After a request to stop, a failure is not the engine's fault.
             Err(_) if self.interrupt.asked() => Ok(Outcome::Interrupted),
             other => other,
         }
     }
 
-    /// Sides without the recorder follow those with it.
+    /// Sides without the recorder follow those with the recorder.
     fn name(&self, side: usize) -> String {
         let names: Vec<&str> = self.sides.iter().map(|it| it.name.as_str()).collect();
         let at = side % names.len();
@@ -440,14 +439,14 @@ fn is_daemon(side: &Side) -> bool {
     side.engine.is_some() && !is_kernel(side)
 }
 
-/// Raises this thread above the load while it exists, so that it notices the end of the program
-/// soon. The program has already been started and does not inherit the priority.
+/// While it exists, raises this thread above the load, so that it notices the end of the program
+/// soon. The program has already started and does not inherit the priority.
 struct Urgency(Option<i32>);
 
 impl Urgency {
     fn begin() -> Urgency {
         let before = getpriority_process(None).ok();
-        // Refused without privileges: in that case the time stamps are slightly late.
+        // Without privileges this is refused; then the time stamps are slightly late.
         Urgency(before.filter(|_| setpriority_process(None, -20).is_ok()))
     }
 }
@@ -460,8 +459,8 @@ impl Drop for Urgency {
     }
 }
 
-/// Describes how much other programs and mounts took of a launch's `cpu_us`, if that is more than
-/// `limit`.
+/// Describes the CPU time that other programs and mounts used during a launch of `cpu_us`, if their
+/// fraction exceeds `limit`.
 fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     let share = foreign.total_us / cpu_us.max(1.0);
     (share > limit && foreign.total_us > FOREIGN_FLOOR_US).then(|| {
@@ -473,14 +472,14 @@ fn disturbed(cpu_us: f64, foreign: &Foreign, limit: f64) -> Option<String> {
     })
 }
 
-/// Whether a notice invalidates figures: unnamed work functions cannot be distinguished from that
-/// of EROFS. A daemon has none.
+/// Whether a notice invalidates figures. Unnamed work functions cannot be told from that of EROFS,
+/// which matters only if the kernel decompresses.
 fn spoils(notice: &Notice, in_kernel: bool) -> bool {
     notice.spoils_figures() || in_kernel && notice.spoils_names()
 }
 
-/// Some kernels omit switches. Only a few may be missing for the threads that the figures are based
-/// on.
+/// Some kernels omit switches. Among the threads that the figures are based on, only a few may be
+/// missing.
 fn missing_switches(time: &CpuTime) -> Option<String> {
     let (missing, all) = (time.not_entered, time.left);
     (missing * 100 > all).then(|| {

@@ -86,7 +86,7 @@ shift               from the first command to this one within the rounds of the 
                     inconclusive.
 ";
 
-/// Above this fraction, stolen time makes figures of one run hard to compare with those of another.
+/// If stolen time exceeds this fraction, figures of different runs are hard to compare.
 const STOLEN: f64 = 0.05;
 
 pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
@@ -132,7 +132,7 @@ pub(super) fn notices(report: &LaunchReport) -> Vec<String> {
     notices
 }
 
-/// The kernel's decompression for other mounts.
+/// A notice that the kernel also decompressed for other mounts.
 fn others(engine: &EngineReport) -> Option<String> {
     let items: u64 = engine.samples.iter().map(|sample| sample.other_works).sum();
     (items > 0).then(|| {

@@ -19,11 +19,11 @@ pub enum Experiment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
-    /// Its subject, if the name alone does not say it.
+    /// The subject of the figure, if the name alone does not say it.
     pub(super) of: &'static str,
     pub(super) unit: &'static str,
     pub(super) value: fn(&Sample) -> f64,
-    /// Its field in [`Against`](super::Against), if it is compared.
+    /// The figure's field in [`Against`](super::Against), if it is compared.
     pub(super) field: &'static str,
 }
 

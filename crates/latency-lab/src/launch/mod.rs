@@ -1,5 +1,5 @@
-//! Launches of one program from each engine's mount, under load: the patch's experiment.
-//! Alternatively of several commands (`lab run`): the same rounds without image and mount.
+//! Launches one program from each engine's mount, under load: the experiment of the kernel patch.
+//! `lab run` launches several commands in the same rounds, without image and mount.
 //!
 //! **Cold** means that every launch has a new mount: new inodes, no dentries, no decompressed pages
 //! and no workers with state of the previous launch. The **image** stays warm in the page cache on
@@ -8,8 +8,8 @@
 //! each launch. Files outside the image (a dynamic loader, the lab itself) are equally warm for all
 //! engines.
 //!
-//! The ladder of [`run`]: options, engines tried, environment, load, recorder, launches. Everything
-//! is undone in reverse order by dropping, whether the run succeeds, fails or ends by Ctrl-C.
+//! [`run`] takes these steps: options, trying the engines, environment, load, recorder, launches.
+//! Each is undone by dropping, in reverse order, whether the run succeeds, fails or ends by Ctrl-C.
 
 mod answer;
 mod attribute;
@@ -113,7 +113,7 @@ pub fn run(options: &LaunchOptions, progress: &mut dyn Progress) -> Result<Launc
     ))
 }
 
-/// The engines that can mount the image, which contains the program, with the command launched from
+/// The engines that can mount the image and find the program in it, with the command launched from
 /// each; and the engines of the default list that are left out.
 fn engines(
     options: &LaunchOptions,

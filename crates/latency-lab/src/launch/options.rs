@@ -21,7 +21,8 @@ use crate::{LabError, Result};
 /// One launch experiment: a program from the mounts of engines, or commands without any mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchOptions {
-    /// The commands to compare, each with the first one. There is then no image and no engine.
+    /// The commands to compare, each with the first one. If there are any, no image and no engine
+    /// is used.
     pub commands: Vec<Side>,
     /// Whether a command that fails counts as well.
     pub ignore_failure: bool,
@@ -55,7 +56,7 @@ pub struct LaunchOptions {
     pub scratch: Option<PathBuf>,
     /// A disk that the load's random reader reads instead of a file.
     pub load_disk: Option<PathBuf>,
-    /// The command line that repeats the run, unless it is that of this process.
+    /// The command line that repeats the run, if not that of this process.
     pub repeat_with: Option<String>,
     /// Lines for the reader of the report, in addition to those of the run itself.
     pub notices: Vec<String>,
@@ -66,7 +67,7 @@ pub struct LaunchOptions {
     /// Also launch each engine without the recorder, equally often, to measure the cost of
     /// recording.
     pub overhead: bool,
-    /// Only launch times matter: switches that the kernel did not write spoil nothing.
+    /// Only launch times matter: switches missing from the trace spoil nothing.
     pub times_only: bool,
     /// Seed of the order of launches.
     pub seed: u64,
@@ -165,8 +166,8 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether a launch counts if only its time is known: an idle machine's kernel may omit
-    /// switches, and without load the time is what matters.
+    /// Whether a launch counts if only its time is known. It does without load: an idle machine's
+    /// kernel may omit switches, and only the time matters there.
     pub(super) fn counts_times(&self) -> bool {
         self.times_only || self.load == LoadChoice::None
     }
@@ -201,7 +202,7 @@ impl LaunchOptions {
         self.root || self.directory.iter().any(names_mount) || self.command.iter().any(names_mount)
     }
 
-    /// The program's working directory; none stands for that of the lab.
+    /// The program's working directory; none for that of the lab.
     pub(super) fn directory_at(&self, point: Option<&Path>) -> Result<Option<PathBuf>> {
         let Some(directory) = &self.directory else {
             return Ok(point.map(|_| "/".into()));
@@ -225,7 +226,7 @@ impl LaunchOptions {
         Ok(site)
     }
 
-    /// The commands that are launched from each of these engines.
+    /// Pairs each of these engines with the command.
     pub(super) fn sides(&self, engines: Vec<Engine>) -> Vec<Side> {
         let side = |engine: Engine| Side {
             name: engine.to_string(),
@@ -236,7 +237,7 @@ impl LaunchOptions {
         engines.into_iter().map(side).collect()
     }
 
-    /// The command of a side, with the mount point if it has one.
+    /// The command line of a side, with the mount point if it has one.
     pub(super) fn command_at(&self, side: &Side, point: Option<&Path>) -> Vec<OsString> {
         match point {
             Some(point) => command_at(&side.command, self.root, point),
@@ -245,7 +246,7 @@ impl LaunchOptions {
     }
 }
 
-/// Before anything is started.
+/// Checks, before anything is started, that the program exists.
 fn is_installed(side: &Side) -> Result<()> {
     let program = side.command[0].to_string_lossy();
     match is_no_program(&program) {
@@ -256,7 +257,8 @@ fn is_installed(side: &Side) -> Result<()> {
     }
 }
 
-/// Whether a word is the name of a program that is not there. A path may be made by a preparation.
+/// Whether a word is the name of a program that is not installed. A path does not count: a
+/// preparation may create it.
 fn is_no_program(word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     word.chars().all(is_name) && in_path(word).is_none()
@@ -276,8 +278,7 @@ fn is_directory(path: &Path) -> Result<()> {
     Err(LabError::Usage(format!("--chdir {path}: not a directory")))
 }
 
-/// The command with its mount point: `{}` anywhere in a word; with `root`, that is the root
-/// directory.
+/// The command line, with `{}` replaced by the mount point or, with `root`, by the root directory.
 pub(crate) fn command_at(command: &[OsString], root: bool, point: &Path) -> Vec<OsString> {
     let stands_for = if root {
         OsStr::new("")

@@ -1,15 +1,14 @@
-//! For which mount the kernel decompresses: all EROFS mounts share its work queue and its threads.
+//! Finds the mount for which the kernel decompresses: all EROFS mounts share its work queue and its
+//! threads.
 //!
-//! A work item for a mount on a block device is queued when the last read from the device
-//! completes, by the function that the completion calls: right after `block_rq_complete` (or
-//! `block_bio_complete`) for that device, on the same CPU, whichever thread was interrupted. For a
-//! file-backed mount, the reading thread queues it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to
-//! 6.18).
+//! For a mount on a block device, the function that completes the last read from the device queues
+//! the work item: right after `block_rq_complete` (or `block_bio_complete`) for that device, on the
+//! same CPU, whichever thread was interrupted. For a file-backed mount, the reading thread queues
+//! it (fs/erofs/zdata.c and fileio.c, Linux 6.12 to 6.18).
 //!
-//! That no other mount exists before and after a launch does not prove that the measured one was
-//! alone: another one may come and go in between. The number of mounts made on the machine reveals
-//! that, and so does an item queued for a device or by a thread that does not belong to the
-//! measured mount.
+//! Even if no other mount exists before and after a launch, another one may come and go in between.
+//! Two facts reveal that: the number of mounts made on the machine, and an item queued for a device
+//! or by a thread that does not belong to the measured mount.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -20,14 +19,14 @@ use sched_trace::{Kind, Trace};
 
 use crate::mounts::{Mount, made, mountinfo};
 
-/// The work function of fs/erofs for work queues; that for kthreads has the same prefix.
+/// The work function of fs/erofs for work queues; the function for kthreads has the same prefix.
 pub(super) const DECOMPRESS: &str = "z_erofs_decompressqueue";
 
-/// Time from the completion of a read to queueing the work: some microseconds, unless a hypervisor
-/// takes the CPU.
+/// Most time from the completion of a read to queueing the work. It takes some microseconds, unless
+/// a hypervisor takes the CPU.
 const SOON_NS: u64 = 1_000_000;
 
-/// Lists all mounts of the machine, whatever their namespaces: fs/erofs/sysfs.c.
+/// Lists the EROFS mounts of all namespaces (fs/erofs/sysfs.c).
 const ALL: &str = "/sys/fs/erofs";
 
 /// The kernel's mount that is measured, and other mounts.
@@ -35,13 +34,13 @@ const ALL: &str = "/sys/fs/erofs";
 pub(super) struct Mounts {
     /// The device of the measured mount; none if it is file-backed.
     device: Option<u32>,
-    /// Block devices of others.
+    /// Block devices of other mounts.
     others: BTreeSet<u32>,
-    /// Some others are file-backed.
+    /// Whether any other mount is file-backed.
     files: bool,
-    /// How many mounts the machine had made when the others were last looked for.
+    /// How many mounts the machine had made when we last looked for others.
     made: Option<u64>,
-    /// It made more in between, which may be gone.
+    /// Whether more mounts were made in between, which may be gone.
     more: bool,
 }
 
@@ -93,14 +92,14 @@ impl Mounts {
         self.more |= last.is_some_and(|last| self.made != Some(last + 1));
     }
 
-    /// Whether no other mount was seen, and none can have come and gone.
+    /// Whether no other mount was seen and none can have come and gone.
     fn are_alone(&self) -> bool {
         self.others.is_empty() && !self.files && !self.more
     }
 }
 
 /// The numbers of a block device: its own and, for a partition, that of the disk, which completes
-/// its requests.
+/// the partition's requests.
 fn devices(link: &Path) -> Vec<u32> {
     let number = |directory: PathBuf| {
         let text = fs::read_to_string(directory.join("dev")).ok()?;
@@ -136,7 +135,7 @@ pub(super) enum Queuer {
 /// The origins of all items that decompressed.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
-    /// The measured mount was alone.
+    /// Whether the measured mount was alone.
     alone: bool,
     /// Origin of each item, by time and thread of its queueing.
     queued: HashMap<(u64, i32), Origin>,
@@ -165,7 +164,7 @@ impl Origins {
     }
 }
 
-/// How a decompressing item was queued.
+/// How a decompressing work item was queued.
 struct Item {
     /// Time, and thread.
     key: (u64, i32),
@@ -210,7 +209,7 @@ impl Mounts {
             (Some(done), Some(own), _) if done == own => Some(Origin::Measured),
             (Some(_), Some(_), _) => Some(Origin::Other),
             (Some(done), None, _) if self.others.contains(&done) => Some(Origin::Other),
-            // The program, or a completion that interrupted it.
+            // The program queued it, or a completion that interrupted the program.
             (Some(_), None, Queuer::Program) => None,
             // Reads of a file are not queued by completions.
             (Some(_), None, _) => Some(Origin::Other),
@@ -223,7 +222,7 @@ impl Mounts {
         match (self.shown(item), self.device, item.queuer) {
             (Some(shown), ..) => shown,
             _ if alone => Origin::Measured,
-            // Not a completion for a mount: a thread that reads from a file.
+            // No completion: the thread reads from a file.
             (None, None, Queuer::Stranger) => Origin::Other,
             (None, Some(_), Queuer::Stranger | Queuer::Program) => Origin::Other,
             (None, ..) => Origin::Unknown,
@@ -267,7 +266,7 @@ mod tests {
             (Some(LOOP), None, Program, Other),
             (Some(LOOP), None, Kernel, Unknown),
             (None, None, Program, Measured),
-            // The completion may have interrupted the program: that of a disk, or of a mount that
+            // The program may have been interrupted by the completion of a disk, or of a mount that
             // is gone.
             (None, Some(disk), Program, Unknown),
             (None, Some(LOOP | 1), Program, Other),
@@ -322,7 +321,7 @@ mod tests {
             },
             ..queued(time_ns, cpu, 0)
         };
-        // In the idle task, in the program, and by no known thread.
+        // Completions in the idle task, in the program, and in an unknown thread.
         let in_program = [done(1000, 0), queued(1500, 0, 20)];
         let in_idle = [done(2000, 1), queued(2500, 1, 0)];
         let unknown = queued(9_000_000, 0, 0);

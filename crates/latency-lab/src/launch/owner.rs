@@ -35,7 +35,7 @@ pub(super) enum Waiting {
     /// A daemon's threads.
     #[default]
     Daemon,
-    /// The program's own threads: nothing is mounted for it.
+    /// The program's own threads, because nothing is mounted for it.
     Program,
 }
 
@@ -46,15 +46,15 @@ pub(super) struct Threads {
     pub(super) load: Vec<u32>,
     pub(super) kernel: Vec<u32>,
     pub(super) engine: Vec<u32>,
-    /// The threads whose waits are the scheduling latency.
+    /// Selects the threads whose waits are the scheduling latency.
     pub(super) waiting: Waiting,
-    /// Mounts that it may also decompress for.
+    /// Mounts that the kernel may also decompress for.
     pub(super) mounts: Mounts,
     /// The CPUs on which the program may run.
     pub(super) cpus: BTreeSet<u32>,
 }
 
-/// Known threads, and every thread that one of them created during the trace.
+/// The owners of known threads, and of every thread that one of them created during the trace.
 pub(super) fn owners(trace: &Trace, threads: &Threads, program: i32) -> HashMap<i32, Owner> {
     let mut owners = HashMap::from([(0, Owner::Idle)]);
     let groups = [

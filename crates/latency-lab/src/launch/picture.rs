@@ -25,7 +25,7 @@ pub struct Stretch {
     pub from_us: f64,
     /// End.
     pub to_us: f64,
-    /// The owner of the threads that ran longest in it.
+    /// The owner of the threads that ran longest in the interval.
     pub owner: Owner,
 }
 
@@ -42,10 +42,10 @@ pub struct Waited {
     pub comm: String,
 }
 
-/// The threads that ran on a CPU.
+/// What ran on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: u32,
     /// Consecutive intervals; the CPU was idle between them.
     pub ran: Vec<Stretch>,
@@ -54,7 +54,7 @@ pub struct Lane {
 /// One launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Its duration.
+    /// Duration of the launch.
     pub length_us: f64,
     /// One lane per CPU.
     pub cpus: Vec<Lane>,
@@ -68,14 +68,14 @@ impl Picture {
     }
 }
 
-/// Time waited behind threads of one name and priority.
+/// Time spent waiting behind threads of one name and priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blocked {
-    /// Their name.
+    /// Name of these threads.
     pub comm: String,
     /// The priority as the kernel traces it.
     pub priority: i32,
-    /// Total time spent waiting behind them.
+    /// Total time spent waiting behind these threads.
     pub total_us: f64,
 }
 
@@ -89,9 +89,9 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// The threads behind which all of `waits` were spent, longest first. Time on an idle CPU that was
-/// about to run the waiting thread is "idle CPU waking up", unless the quota of its cgroup kept it
-/// from running; time that the trace does not explain is "unknown".
+/// The threads behind which the time of `waits` was spent, longest first. An idle CPU that was
+/// about to run the waiting thread is "idle CPU waking up", unless the quota of the thread's cgroup
+/// kept it from running; time that the trace does not explain is "unknown".
 pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     let blame = blame(timeline, waits.iter().copied());
     let threads = blame.behind.iter().map(|blocker| Blocked {
@@ -112,7 +112,7 @@ pub(super) fn behind(timeline: &Timeline, waits: &[&Wait]) -> Vec<Blocked> {
     summed(threads.chain(others))
 }
 
-/// A sum for each name and priority, longest first.
+/// Adds up the times by name and priority, longest first.
 pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
     let mut sums: BTreeMap<(String, i32), f64> = BTreeMap::new();
     for blocked in all.filter(|blocked| blocked.total_us > 0.0) {
@@ -128,7 +128,7 @@ pub(super) fn summed(all: impl Iterator<Item = Blocked>) -> Vec<Blocked> {
     all
 }
 
-/// One name for threads whose names differ only in a number.
+/// The common name of threads whose names differ only in a number.
 pub(super) fn common_name(comm: &str) -> &str {
     if comm.starts_with("kworker/") {
         "kworker"
@@ -166,7 +166,7 @@ pub(super) fn picture(
     }
 }
 
-/// Merges equal neighbours.
+/// Builds the lane of a CPU, merging equal neighbours.
 fn lane(
     timeline: &Timeline,
     cpu: u32,

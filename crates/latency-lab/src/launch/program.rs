@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::owner::Owner;
 
-/// The times of all threads of the program together, within the launch.
+/// The times of all threads of the program, added up, within the launch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Times {
     /// Time from the start of an uninterruptible sleep to running again.
@@ -79,11 +79,11 @@ impl QueueWaits {
     }
 }
 
-/// Items of the program.
+/// The work items of the program.
 pub(super) struct Items<'a>(Vec<&'a WorkRun>);
 
-/// The items queued by threads of the program, and those queued by their workers while executing
-/// these, as far as `counts` accepts them.
+/// Collects the items queued by threads of the program, and those that workers queued while
+/// executing such items, if `counts` accepts them.
 pub(super) fn items<'a>(
     works: &'a [WorkRun],
     is_program: &dyn Fn(i32) -> bool,
@@ -181,10 +181,10 @@ mod tests {
     fn items_that_the_programs_items_queue_are_the_programs() {
         let works = [
             work((10, 20), 15, 40, 30),
-            // By the worker of the first item: within the item, and after it.
+            // Queued by the worker of the first item: within the item, and after it.
             work((20, 30), 50, 60, 31),
             work((45, 30), 70, 80, 31),
-            // By the worker of the second item.
+            // Queued by the worker of the second item.
             work((55, 31), 90, 95, 32),
             work((12, 50), 100, 110, 33),
         ];

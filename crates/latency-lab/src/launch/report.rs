@@ -1,4 +1,4 @@
-//! The report of a launch experiment: the contract's JSON, with additional fields.
+//! The report of a launch experiment. Its JSON is described in docs/schemas.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub struct RecordingCost {
     pub without_us: Option<Summary>,
     /// Launch time with the recorder.
     pub with_us: Option<Summary>,
-    /// The latter compared with the former.
+    /// The times with the recorder compared with those without.
     pub comparison: Comparison,
     /// Launch times without the recorder.
     pub samples_without_us: Vec<f64>,
@@ -44,30 +44,30 @@ pub struct Outliers {
     pub launch: Vec<usize>,
 }
 
-/// Launches that count for the time alone, and are in no figure of scheduling.
+/// Launches that count only for their time, and are in no figure of scheduling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesAlone {
-    /// Their number.
+    /// Number of these launches.
     pub launches: usize,
-    /// The fault of the first launch's recording.
+    /// The fault in the recording of the first such launch.
     pub reason: String,
-    /// They are too many: the others' scheduling figures are not used either.
+    /// Whether there are too many of them: then the other launches' scheduling figures are not used
+    /// either.
     pub too_many: bool,
 }
 
 /// Figures and samples of one engine, or of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// The engine as requested, or a command's name, which is the command itself unless it was
-    /// given one.
+    /// The engine as requested, or the name of a command; an unnamed command is its own name.
     pub engine: String,
-    /// The launched command, in an experiment with several commands.
+    /// The launched command, if several commands are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The command line for the shell before each launch, in such an experiment.
+    /// The shell command line run before each launch, if several commands are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// Its number among the engines of this name, from 1 on.
+    /// Number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// Every launch that counts.
@@ -77,27 +77,27 @@ pub struct EngineReport {
     pub sched_latency_us: Option<Summary>,
     /// Summary of the launch times; none if no launch counts.
     pub launch_us: Option<Summary>,
-    /// One part of the scheduling latency.
+    /// The part of the scheduling latency after wake-ups.
     pub wakeup_us: Option<Summary>,
-    /// The other part of the scheduling latency.
+    /// The part of the scheduling latency after preemptions.
     pub preempted_us: Option<Summary>,
-    /// Not part of the scheduling latency.
+    /// Queue delay, which is not part of the scheduling latency.
     pub queue_us: Option<Summary>,
     /// Waits for reads ahead, not part of the scheduling latency either.
     #[serde(default)]
     pub ahead_us: Option<Summary>,
     /// The source of the queue delay, or why there is none.
     pub queue_source: String,
-    /// The program's first thread off the CPU, blocked and preempted: the whole path.
+    /// Time that the program's first thread was off the CPU, blocked or preempted: the whole path.
     pub program_off_cpu_us: Option<Summary>,
     /// CPU time of the program's threads; reports of early versions lack this and the following
     /// fields.
     #[serde(default)]
     pub cpu_us: Option<Summary>,
-    /// Interrupts and softirqs within it.
+    /// Time of interrupts and softirqs within `cpu_us`.
     #[serde(default)]
     pub interrupted_us: Option<Summary>,
-    /// How long a CPU quota stopped threads, if there is one.
+    /// How long a CPU quota throttled threads, if there is one.
     #[serde(default)]
     pub throttled_us: Option<Summary>,
     /// Time that the program's first thread was asleep.
@@ -112,20 +112,20 @@ pub struct EngineReport {
     /// CPU time of the load within the launches, as a fraction of all CPUs' time; none without
     /// load.
     pub load_share: Option<f64>,
-    /// Time in which CPUs were idle within the launches, as a fraction of all CPUs' time.
+    /// Idle time of all CPUs within the launches, as a fraction of all CPUs' time.
     pub idle_share: Option<f64>,
-    /// The two groups that launch times fall in, if they do.
+    /// The two groups that launch times fall into, if they do.
     pub launch_modes: Option<Modes>,
-    /// The two groups that scheduling latencies fall in, if they do.
+    /// The two groups that scheduling latencies fall into, if they do.
     pub sched_latency_modes: Option<Modes>,
-    /// Compared with the first engine; none for the first.
+    /// Comparison with the first engine; none for the first.
     pub against_first: Option<Against>,
     /// The cost of recording a launch, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingCost>,
     /// Outliers, which are reported but not dropped.
     pub outliers: Outliers,
-    /// The launches that are left out of all figures but the time.
+    /// The launches that count only for their time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_alone: Option<TimesAlone>,
     /// Discarded launches, with reason and duration.
@@ -135,7 +135,7 @@ pub struct EngineReport {
 /// The report of `lab launch` or `lab run`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LaunchReport {
-    /// Which experiment this is; reports of early versions are of `lab launch`.
+    /// Which experiment this is; reports of early versions are all of `lab launch`.
     #[serde(default)]
     pub experiment: Experiment,
     /// Launches per engine: as many as requested, or as time allowed.
@@ -146,16 +146,16 @@ pub struct LaunchReport {
     pub valid: bool,
     /// If not valid, the reasons.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples so far.
+    /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
     /// The launched command, with `{}` for the mount point; with several commands, each row has its
     /// own.
     pub command: Vec<String>,
-    /// The command line for the shell before each launch.
+    /// The shell command line run before each launch.
     pub prepare: Option<String>,
     /// The program's working directory, unless it is the root directory.
     pub chdir: Option<String>,
-    /// The mount was the program's root directory.
+    /// Whether the mount was the program's root directory.
     pub root: bool,
     /// Warm-up launches per engine.
     pub warm_ups: usize,
@@ -166,7 +166,7 @@ pub struct LaunchReport {
     pub repeat: Option<String>,
     /// The meaning of "cold" in this run.
     pub cold: String,
-    /// Where this ran.
+    /// The environment of the run.
     pub environment: Environment,
     /// Whether the load reached its share of CPU time.
     pub load_seen: Option<LoadReport>,
@@ -174,35 +174,36 @@ pub struct LaunchReport {
     pub left_out: Vec<String>,
     /// The engines in the order requested, or the commands of an experiment with several.
     pub engines: Vec<EngineReport>,
-    /// Limits of the figures.
+    /// Notices, including the limits of the figures.
     pub notices: Vec<String>,
     /// The machine that `lab kernel` created; only in its reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
 }
 
-/// A virtual machine.
+/// The virtual machine of `lab kernel`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its name and version.
+    /// QEMU's name and version.
     pub qemu: String,
-    /// Its CPU, as Debian names it; empty in reports before 1.1, all of which are of amd64.
+    /// The CPU architecture, as Debian names it; empty in reports before 1.1, which are all of
+    /// amd64.
     #[serde(default)]
     pub arch: String,
     /// "kvm" or "tcg", which is emulation.
     pub accelerator: String,
-    /// If so, its times can only be compared with each other.
+    /// Whether it is emulated: then its times can only be compared with each other.
     pub emulated: bool,
-    /// Release of its kernel.
+    /// Release of the machine's kernel.
     pub kernel: String,
     /// Version of the kernel's package.
     pub kernel_package: String,
-    /// Number of its CPUs.
+    /// Number of the machine's CPUs.
     pub cpus: usize,
 }
 
 impl EngineReport {
-    /// A report with only launches, for [`LaunchReport::compute`].
+    /// An engine's report with only launches, for [`LaunchReport::compute`].
     pub(super) fn of(engine: String, kept: Vec<Kept<Sample>>) -> EngineReport {
         let sample = |kept: Kept<Sample>| Sample {
             iteration: kept.iteration,
@@ -216,7 +217,8 @@ impl EngineReport {
         }
     }
 
-    /// Computes everything that follows from the samples, compared with those of the first engine.
+    /// Computes everything that follows from the samples, and compares them with those of the first
+    /// engine.
     fn compute(&mut self, first: Option<&EngineReport>, measures: &[&Measure]) {
         let samples = &self.samples;
         let column = |of| column(samples, of);
@@ -255,8 +257,8 @@ impl EngineReport {
         }
     }
 
-    /// The load's share and the idle share of the time of `cpus` within the launches. Reports of
-    /// early versions lack the times.
+    /// Computes the load's share and the idle share of the time of `cpus` within the launches.
+    /// Reports of early versions lack these times.
     fn share_time(&mut self, cpus: usize, loaded: bool) {
         let traced = self.traced();
         let known = traced.iter().any(|it| it.load_us + it.idle_us > 0.0);
@@ -265,14 +267,14 @@ impl EngineReport {
         self.load_share = self.load_share.filter(|_| loaded);
     }
 
-    /// Its name, with its number unless it is the first one of this name.
+    /// The engine's name, with its number unless it is the first one of this name.
     pub(crate) fn label(&self) -> String {
         label(&self.engine, self.number)
     }
 }
 
 impl RecordingCost {
-    /// A report with only launches without the recorder, for [`RecordingCost::compute`].
+    /// The cost with only launches without the recorder, for [`RecordingCost::compute`].
     pub(super) fn of(samples_without_us: Vec<f64>) -> RecordingCost {
         RecordingCost {
             without_us: None,
@@ -289,10 +291,11 @@ impl RecordingCost {
     }
 }
 
-/// At most one launch in this many may lack a figure: the rest of fewer is a biased selection.
+/// At most one launch in this many may lack a figure: otherwise the remaining launches are a biased
+/// selection.
 const LEFT_OUT: usize = 4;
 
-/// The places of the launches for which a figure is known; none if it is unknown for too many.
+/// Indices of the launches for which a figure is known; none if it is unknown for too many.
 fn known(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<usize> {
     let is_known = |at: &usize| !of(&samples[*at]).is_nan();
     let known: Vec<usize> = (0..samples.len()).filter(is_known).collect();
@@ -308,7 +311,7 @@ fn column(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<f64> {
     known.map(|at| of(&samples[at])).collect()
 }
 
-/// The figure of every launch for which it is known, with its round.
+/// A figure of every launch for which it is known, with the launch's round.
 fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
     let known = known(samples, of).into_iter();
     known
@@ -316,7 +319,7 @@ fn in_rounds(samples: &[Sample], of: fn(&Sample) -> f64) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// The launches of which the recordings lack too many switches.
+/// The launches whose recordings lack too many switches.
 fn times_alone(samples: &[Sample]) -> Option<TimesAlone> {
     let mut reasons = samples.iter().filter_map(|it| it.switches_missing.as_ref());
     let reason = reasons.next()?.clone();
@@ -327,14 +330,14 @@ fn times_alone(samples: &[Sample]) -> Option<TimesAlone> {
     })
 }
 
-/// A figure compared with the first engine's, over the rounds in which both are known.
+/// Compares a figure with the first engine's, over the rounds in which both are known.
 fn against(first: &EngineReport, samples: &[Sample], measure: &Measure) -> Option<Comparison> {
     let sides = [&first.samples[..], samples].map(|side| in_rounds(side, measure.value));
     let known = sides.iter().all(|side| !side.is_empty());
     (measure.field == TIME || known).then(|| compare_rounds(&sides[0], &sides[1]))
 }
 
-/// Why an engine's launches are not valid: what spoilt each of them.
+/// Reasons why an engine's launches are not valid: what spoilt each of them.
 pub(super) fn spoilt<'a>(
     name: &str,
     launches: impl ExactSizeIterator<Item = Option<&'a String>>,
@@ -352,7 +355,7 @@ pub(super) fn spoilt<'a>(
     ))
 }
 
-/// Why a run is not valid, apart from its launches.
+/// Reasons why a run is not valid, apart from its launches.
 pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Vec<String> {
     let failed = load.and_then(|load| load.failed_because.as_ref());
     let faults = [
@@ -363,7 +366,7 @@ pub(super) fn around(environment: &Environment, load: Option<&LoadReport>) -> Ve
     faults.into_iter().flatten().collect()
 }
 
-/// CPU time of all launches, as a fraction of all CPUs' time.
+/// A CPU time of all launches, as a fraction of all CPUs' time.
 fn share(samples: &[&Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f64> {
     let length = samples.iter().map(|sample| sample.launch_us);
     let all = length.sum::<f64>() * cpus as f64;
@@ -372,7 +375,7 @@ fn share(samples: &[&Sample], cpus: usize, time: fn(&Sample) -> f64) -> Option<f
 }
 
 impl LaunchReport {
-    /// Numbers the engines, and computes all figures and verdicts from the samples: nothing else in
+    /// Numbers the engines, and computes all figures and verdicts from the samples; nothing else in
     /// a stored report is trusted.
     pub(crate) fn compute(&mut self) {
         let cpus = self.environment.allowed();
@@ -395,7 +398,7 @@ impl LaunchReport {
         correct(comparisons.collect());
     }
 
-    /// Launches of each engine: those that were made and, if more were wanted, that number too.
+    /// The number of launches of each engine and, if more were planned, that number too.
     pub(crate) fn launches(&self) -> String {
         let samples = |engine: &EngineReport| engine.samples.len();
         let made = self.engines.iter().map(samples).max().unwrap_or(0);
@@ -428,7 +431,7 @@ impl LaunchReport {
         uneven.chain(spoilt).chain(around).collect()
     }
 
-    /// The figures, starting with the launch time: that is what a user waits for.
+    /// The figures, starting with the launch time, which is what a user waits for.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let row = |measure: &Measure, engine: &EngineReport| Row {
             name: engine.label(),
@@ -464,7 +467,7 @@ impl EngineReport {
         known.map(|at| &self.samples[at]).collect()
     }
 
-    /// A sum over these launches as the average of one.
+    /// The average per launch of a sum over these launches.
     fn per_launch(&self, sum: f64) -> f64 {
         sum / self.traced().len().max(1) as f64
     }
@@ -490,7 +493,7 @@ impl EngineReport {
         groups
     }
 
-    /// Losses of a launch by name, longest first: their number and the times are averages.
+    /// Losses by name, longest first: averages per launch of their number and times.
     pub(crate) fn losses(&self, of: fn(&Sample) -> &[Loss]) -> Vec<(f64, Loss)> {
         let sums = elsewhere::summed(self.traced().into_iter().flat_map(of));
         let average = |loss: Loss| {
@@ -503,8 +506,8 @@ impl EngineReport {
         sums.into_iter().map(average).collect()
     }
 
-    /// The work items of a launch by work queue, longest delay first: their number and the delays
-    /// are averages.
+    /// The work items by work queue, longest delay first: averages per launch of their number and
+    /// delays.
     pub(crate) fn by_workqueue(&self) -> Vec<(f64, QueueWaits)> {
         let mut queues: BTreeMap<(&str, &str), QueueWaits> = BTreeMap::new();
         for queue in self.traced().into_iter().flat_map(|it| &it.by_workqueue) {
@@ -526,8 +529,7 @@ impl EngineReport {
         all
     }
 
-    /// The threads behind which the waits of a launch were spent, averaged over launches, longest
-    /// first.
+    /// The threads behind which waits were spent, longest first: averages per launch.
     pub fn behind(&self) -> Vec<Blocked> {
         let all = self.traced().into_iter().flat_map(|it| &it.behind);
         let mut sums = summed(all.cloned());

@@ -1,11 +1,11 @@
-//! Waits of a FUSE daemon's threads that no program waited for: a daemon may read its own mount
-//! ahead of a launch, by a process that is a client like any other (the companion of erofast, which
-//! is known by its name, since it may start and end without any request).
+//! Waits of a FUSE daemon's threads that no program waited for. A daemon may read its own mount
+//! ahead of a launch, through a process that is a client like any other: the companion of erofast,
+//! which is recognised by its name, since it may start and end without sending any request.
 //!
-//! Linux 6.10 and later write which thread sends a request, and which one answers it
-//! (`fuse_request_send`, `fuse_request_end`). A thread that is woken to serve requests of the
-//! daemon's own client alone serves nobody who waits, unless its answer wakes the program, which
-//! then slept until a page that was being read ahead was there.
+//! Linux 6.10 and later trace which thread sends a request and which one answers it
+//! (`fuse_request_send`, `fuse_request_end`). A thread that is woken only to serve the daemon's own
+//! client does not delay the program, unless its answer wakes the program, which had been sleeping
+//! until a page being read ahead arrived.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +22,11 @@ const COMPANION: [&[u8]; 2] = [b"erofs_companion", b"erofs_replay/"];
 struct Request {
     sent_ns: u64,
     done_ns: u64,
-    /// The daemon's client sent it, and the program did not wait for it.
+    /// Whether the daemon's own client sent it and the program did not wait for it.
     ahead: bool,
 }
 
-/// An answer, and time and thread of the sending of its request, if the trace has it.
+/// An answer, with time and thread of the request's sending, if the trace has it.
 struct Answer {
     server: i32,
     done_ns: u64,
@@ -36,11 +36,11 @@ struct Answer {
 /// The requests that the measured daemon answered.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// By the thread that answered, ordered by time.
+    /// Requests by the thread that answered, ordered by time.
     answered: HashMap<i32, Vec<Request>>,
     /// Threads of the daemon's processes that are clients of a mount.
     clients: HashSet<i32>,
-    /// Waits of these clients that the program waited for, by thread and end.
+    /// Those waits of these clients that the program waited for, by thread and end.
     awaited: HashSet<(i32, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl Requests {
         }
         let servers: HashSet<i32> = answers.iter().map(|answer| answer.server).collect();
         let senders = answers.iter().filter_map(|answer| answer.sent);
-        // A server that sends has made room in the kernel's queue for a request of somebody else.
+        // A server that sends has only made room in the kernel's queue for somebody else's request.
         let is_client = |pid: &i32| owner(*pid) == Owner::Engine && !servers.contains(pid);
         let senders = senders.map(|(_, pid)| pid).filter(is_client).collect();
         let mut clients = processes(senders, &servers, report, owner);
@@ -97,17 +97,17 @@ impl Requests {
         found
     }
 
-    /// Whether the kernel wrote who sends and who answers.
+    /// Whether the trace shows who sends and who answers.
     fn are_known(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    /// Whether waits for reads ahead can be told from others.
+    /// Whether waits for read-ahead can be told from others.
     pub(super) fn show_ahead(&self) -> bool {
         self.are_known() || !self.clients.is_empty()
     }
 
-    /// The program was woken: by an answer, if a server woke it.
+    /// Notes that the program was woken, by an answer if a server woke it.
     fn was_awaited(&mut self, wait: &Wait) {
         if let Some(all) = self.answered.get_mut(&wait.caused_by) {
             let next = all.partition_point(|request| request.done_ns <= wait.start_ns);
@@ -117,8 +117,8 @@ impl Requests {
         }
     }
 
-    /// The program was woken by a client, which held what the program needed: a name being looked
-    /// up, or a page for which no request was sent yet.
+    /// Notes that the program was woken by a client that held what the program needed: a name being
+    /// looked up, or a page for which no request had been sent yet.
     fn was_awaited_from_client(&mut self, wait: &Wait, report: &Report) {
         if self.clients.contains(&wait.caused_by) {
             let waits = report.waits.iter().filter(|it| it.pid == wait.caused_by);
@@ -130,7 +130,7 @@ impl Requests {
         }
     }
 
-    /// Whether a thread of the daemon waited for requests of the daemon's own client alone.
+    /// Whether a thread of the daemon waited only on behalf of the daemon's own client.
     pub(super) fn is_ahead(&self, wait: &Wait) -> bool {
         if self.clients.contains(&wait.pid) {
             return !self.awaited.contains(&(wait.pid, wait.end_ns));
@@ -141,7 +141,7 @@ impl Requests {
         let own = self.serves_ahead(wait.pid, wait.end_ns);
         let waker = match wait.kind {
             WaitKind::Preempted => None,
-            // It may help the thread that woke it.
+            // A thread woken by a server may be helping it.
             WaitKind::Wakeup if self.answered.contains_key(&wait.caused_by) => {
                 self.serves_ahead(wait.caused_by, wait.start_ns)
             }
@@ -155,8 +155,8 @@ impl Requests {
         }
     }
 
-    /// Whether all requests that a thread has yet to answer at some time are ahead; none if it has
-    /// no requests to answer.
+    /// Whether all requests that a thread has yet to answer at this time are for read-ahead; none
+    /// if there are none.
     fn serves_ahead(&self, server: i32, at_ns: u64) -> Option<bool> {
         let all = self.answered.get(&server)?;
         let first = all.partition_point(|request| request.done_ns <= at_ns);
@@ -197,7 +197,7 @@ fn companions(trace: &Trace, report: &Report, owner: &dyn Fn(i32) -> Owner) -> H
     found
 }
 
-/// These threads, and all others of their processes, unless these serve as well.
+/// These threads, and all others of the same processes, unless the processes also serve.
 fn processes(
     threads: HashSet<i32>,
     servers: &HashSet<i32>,

@@ -8,8 +8,8 @@ use super::picture::{Blocked, Picture};
 use super::program::QueueWaits;
 use crate::engine::Fetched;
 
-/// One launch, in microseconds and counts. Times other than the launch's own are NaN, which is null
-/// in JSON, if `switches_missing` says that they are unknown.
+/// One launch, in microseconds and counts. If `switches_missing` is set, all times but the launch's
+/// own are unknown: NaN, which is null in JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
@@ -28,13 +28,13 @@ pub struct Sample {
     /// never added to the scheduling latency. None for FUSE mounts: their requests queue in the
     /// kernel, which does not trace when a daemon takes one.
     pub queue_us: Option<f64>,
-    /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for; not
-    /// part of the scheduling latency. If the kernel does not trace requests to FUSE mounts, only
-    /// those of a companion; None without one.
+    /// Waits of a daemon's threads for its own read-ahead, which the program did not wait for. They
+    /// are not part of the scheduling latency. If the kernel does not trace requests to FUSE
+    /// mounts, only those of a companion are known; None without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_us: Option<f64>,
-    /// Time that the program's first thread slept: from blocking in a page fault, a read or a wait
-    /// of its own to running again, whichever threads served it.
+    /// Time that the program's first thread slept: from blocking (in a page fault, a read or a wait
+    /// of its own) to running again, whichever threads served it.
     #[serde(deserialize_with = "or_unknown")]
     pub program_blocked_us: f64,
     /// Time that the program's first thread was runnable but did not run.
@@ -46,53 +46,57 @@ pub struct Sample {
     /// The interrupts and softirqs within `cpu_us`.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub interrupted_us: f64,
-    /// They by source, longest first.
+    /// Interrupts and softirqs by source, longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Loss>,
-    /// How long the quota of the lab's cgroup, or of one above it, stopped threads during the
+    /// How long the quota of the lab's cgroup or of an ancestor throttled threads during the
     /// launch, summed over all CPUs. None without a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_us: Option<f64>,
     /// Uninterruptible sleeps of the program's threads by kernel function, longest first, if the
-    /// kernel writes it.
+    /// kernel traces them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slept_in: Vec<Loss>,
     /// Total time that the program's threads were in uninterruptible sleep.
     #[serde(default = "unknown", deserialize_with = "or_unknown")]
     pub uninterruptible_us: f64,
-    /// How often one of them was preempted while still runnable; unknown if the times are.
+    /// How often a thread of the program was preempted while still runnable; unknown if the times
+    /// are.
     pub preemptions: Option<u64>,
-    /// How often one of them was moved to another CPU.
+    /// How often a thread of the program was moved to another CPU.
     pub migrations: Option<u64>,
-    /// Work items that the kernel's workers executed for them.
+    /// Work items that the kernel's workers executed for the program.
     pub by_workqueue: Vec<QueueWaits>,
     /// CPU time of the load within the launch, summed over all CPUs.
     #[serde(deserialize_with = "or_unknown")]
     pub load_us: f64,
-    /// Time in which CPUs were idle within the launch.
+    /// Idle time of all CPUs within the launch.
     #[serde(deserialize_with = "or_unknown")]
     pub idle_us: f64,
-    /// How often those threads were woken.
+    /// How often the threads that decompressed were woken.
     pub wakeups: u64,
-    /// How many such threads waited at least once.
+    /// How many threads that decompressed waited at least once.
     pub threads: u64,
-    /// Waits among them that had not ended with the recording: they lasted longer than counted.
+    /// Waits that had not ended when the recording did: they lasted longer than counted.
     pub unfinished: u64,
-    /// Their waits, thread by thread.
+    /// Waits that the scheduling latency consists of, thread by thread.
     pub by_thread: Vec<ThreadWaits>,
-    /// The threads behind which those waits were spent, longest first.
+    /// The threads behind which these waits were spent, longest first.
     pub behind: Vec<Blocked>,
-    /// Launch time by two readings of the lab's own clock, including its own wait for a CPU.
+    /// Launch time from two readings of the lab's own clock, including the lab's own wait for a
+    /// CPU.
     pub seen_us: f64,
     /// Time from starting to mount until programs can use the mount.
     pub mount_us: f64,
     /// Amounts fetched until the end of the launch, if the image is at a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Fetched>,
-    /// Its timeline; kept only for the launch with the median scheduling latency and the worst one.
+    /// The launch's timeline; kept only for the launch with the median scheduling latency and the
+    /// worst one.
     #[serde(rename = "timeline", skip_serializing_if = "Picture::is_empty")]
     pub picture: Picture,
-    /// The file with its trace, in Perfetto's format; for the same two launches, if it was kept.
+    /// The file with the launch's trace, in Perfetto's format; only for the same two launches, if
+    /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// Work items that decompressed; in-kernel engines only.
@@ -101,13 +105,13 @@ pub struct Sample {
     pub other_works: u64,
     /// CPU time of unrelated programs, and of the kernel for other mounts of EROFS.
     pub foreign_us: f64,
-    /// The round it was measured in.
+    /// The round in which the launch was measured.
     pub iteration: usize,
-    /// The kernel omitted so many switches that only the launch time is known: every other figure
-    /// leaves this launch out.
+    /// Set if the kernel omitted so many switches that only the launch time is known: no other
+    /// figure includes this launch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_missing: Option<String>,
-    /// Why it should not count, if so. A run with such samples is not valid.
+    /// Why the launch should not count, if so. A run with such samples is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spoilt: Option<String>,
 }
@@ -117,7 +121,7 @@ fn or_unknown<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// A part of the scheduling latency that is missing in a file.
+/// The value of a part of the scheduling latency that a file lacks.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -168,7 +172,7 @@ impl Sample {
         self.queue_us.unwrap_or(f64::NAN)
     }
 
-    /// How long a quota stopped threads; NaN without one.
+    /// How long a quota throttled threads; NaN without one.
     pub(super) fn throttled_us(&self) -> f64 {
         self.throttled_us.unwrap_or(f64::NAN)
     }
@@ -178,7 +182,7 @@ impl Sample {
         self.ahead_us.unwrap_or(f64::NAN)
     }
 
-    /// Time of the mount and its first launch.
+    /// Time from starting to mount to the end of the first launch.
     pub fn ready_us(&self) -> f64 {
         self.mount_us + self.launch_us
     }
@@ -196,7 +200,7 @@ impl Sample {
             .map_or(f64::NAN, |fetched| fetched.round_trips as f64)
     }
 
-    /// The whole path: the program's first thread off the CPU, blocked and preempted.
+    /// Time that the program's first thread was off the CPU, blocked or preempted: the whole path.
     pub fn program_off_cpu_us(&self) -> f64 {
         self.program_blocked_us + self.program_preempted_us
     }
@@ -205,15 +209,15 @@ impl Sample {
 /// The waits of one thread within one launch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadWaits {
-    /// Its name.
+    /// Name of the thread.
     pub comm: String,
-    /// As the kernel traces it: 120 is nice 0, 100 is nice -20, below 100 is real-time.
+    /// Priority as the kernel traces it: 120 is nice 0, 100 is nice -20, below 100 is real-time.
     pub priority: i32,
-    /// How often it was woken.
+    /// How often the thread was woken.
     pub wakeups: u64,
-    /// Sum of its waits, after wake-ups and after preemptions.
+    /// Sum of the thread's waits, after wake-ups and after preemptions.
     pub total_us: f64,
-    /// The longest of them.
+    /// The longest wait.
     pub longest_us: f64,
 }
 

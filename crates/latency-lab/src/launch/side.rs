@@ -1,5 +1,5 @@
-//! The sides of each round: a program from an engine's mount, or one of several commands, which a
-//! parameter multiplies.
+//! The sides of each round: a program launched from the mounts of engines, or several commands,
+//! which parameters multiply.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,10 +13,10 @@ use crate::figure;
 use crate::shell::quote;
 use crate::{LabError, Result};
 
-/// One of the sides that are compared.
+/// A side of the comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its name in reports.
+    /// Name of the side in reports.
     pub name: String,
     /// The engine mounted for it, if any.
     pub engine: Option<Engine>,
@@ -26,14 +26,14 @@ pub struct Side {
     pub prepare: Option<OsString>,
 }
 
-/// A parameter: `{NAME}` in commands stands for one value after another.
+/// A parameter: `{NAME}` in commands stands for each of its values in turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
     name: String,
     values: Vec<String>,
 }
 
-/// The most rows that make a useful report.
+/// The most rows that a useful report can have.
 const MOST: usize = 64;
 
 fn wrong<T>(text: impl std::fmt::Display) -> Result<T> {
@@ -145,10 +145,10 @@ pub fn commands(
     }
 }
 
-/// A value for each parameter, with its placeholder.
+/// A value for each parameter, each with its placeholder.
 type Values = Vec<(String, String)>;
 
-/// Every combination of the parameters' values; one without values if there are no parameters.
+/// Every combination of the parameters' values; a single empty one if there are no parameters.
 fn combinations(scans: &[Scan]) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for scan in scans {
@@ -156,7 +156,7 @@ fn combinations(scans: &[Scan]) -> Vec<Values> {
             let value = |value: &String| [&values[..], &[(scan.place(), value.clone())]].concat();
             scan.values.iter().map(value).collect::<Vec<Values>>()
         };
-        // Enough for it to be refused.
+        // One more than allowed is enough to refuse the list.
         all = all.iter().take(MOST + 1).flat_map(with).collect();
     }
     all
@@ -172,7 +172,7 @@ fn name(given: Option<&str>, command: &[OsString], values: &Values, commands: us
     let line = || {
         let words = command.iter().map(|word| word.to_string_lossy());
         match command {
-            // As it was written.
+            // A shell command line stays as it was written.
             [_] => words.collect(),
             _ => words.map(|it| quote(&it)).collect::<Vec<_>>().join(" "),
         }
@@ -208,7 +208,7 @@ fn contains(word: &OsStr, text: &str) -> bool {
     parts.any(|part| part == text.as_bytes())
 }
 
-/// The word with the value in each of its places.
+/// The word with every placeholder replaced by the value.
 fn filled(word: OsString, (place, value): &(String, String)) -> OsString {
     let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(at) = rest

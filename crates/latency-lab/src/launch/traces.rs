@@ -1,5 +1,5 @@
-//! Traces of launches that the user keeps: those of each engine's median launch and of the worst
-//! one, which are known at the end. The others, and those of a run that fails, are removed.
+//! Traces of launches that the user keeps: those of each engine's median launch and worst launch,
+//! which are known only at the end. All others, and those of a run that fails, are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::sample::Sample;
 use crate::error::Doing;
 use crate::{LabError, Result};
 
-/// The most letters of the engine or command in a file name.
+/// The most letters of an engine or command in a file name.
 const NAME: usize = 60;
 
-/// Removes its files when dropped.
+/// The files of kept traces; removes them when dropped.
 #[derive(Debug)]
 pub(super) struct Traces {
     directory: PathBuf,
@@ -27,7 +27,7 @@ impl Traces {
         Ok(Traces { directory, files })
     }
 
-    /// Writes the trace of a launch from this engine; returns the file.
+    /// Writes the trace of a launch from this engine; returns the file's path.
     pub(super) fn add(&mut self, engine: &str, trace: &Trace) -> Result<String> {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         // A command may be longer than a file name.
@@ -43,7 +43,7 @@ impl Traces {
         Ok(file.to_string_lossy().into_owned())
     }
 
-    /// Leaves the files of these samples where they are.
+    /// Keeps the files of these samples.
     pub(super) fn keep<'a>(mut self, samples: impl Iterator<Item = &'a Sample>) {
         let kept: Vec<&Path> = samples
             .filter_map(|it| it.trace.as_deref())

@@ -4,16 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::{Machine, cpu_ticks, machine_ticks, number_in, ticks_per_second};
 
-/// A load that reaches less than this fraction of its share does not count as one.
+/// A load that reaches less than this fraction of its share does not count.
 const ENOUGH: f64 = 0.9;
-/// Nor does one that gets less than this fraction of the CPU time it requests, regardless of the
-/// launches.
+/// A load also does not count if it gets less than this fraction of the CPU time it requests,
+/// regardless of the launches.
 const LEAST: f64 = 0.5;
-/// A direct reader that waits for a disk, and for CPUs shared with the jobs, is faster than this.
+/// A direct reader makes more reads than this even if it waits for a disk and shares CPUs with the
+/// jobs.
 const READS_PER_SECOND: f64 = 10.0;
-/// No time was counted.
+/// The error if no time was counted.
 const SPOILT: &str = "every launch was spoilt";
-/// Clock ticks are counted at different moments: up to this, a share above 1 is not an error.
+/// Largest plausible share: clock ticks are counted at different moments, so a share may slightly
+/// exceed 1.
 const PLAUSIBLE: f64 = 1.1;
 
 /// The number of read calls that a process made.
@@ -38,7 +40,7 @@ impl Moment {
         })
     }
 
-    /// The time spent since `before`; none if it is unknown. All time except the load's counts as
+    /// The time spent since `before`; none if it is unknown. Time that is not the load's counts as
     /// the lab's.
     pub(crate) fn since(self, before: Moment) -> Option<Spent> {
         let machine = self.machine.since(&before.machine)?;
@@ -56,14 +58,15 @@ impl Moment {
     }
 }
 
-/// Seconds of all CPUs together, and reads, in one or many windows.
+/// Times in seconds, summed over all CPUs, and reads, in one or more windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spent {
     pub(crate) total: f64,
     pub(crate) busy: f64,
     pub(crate) stolen: f64,
     pub(crate) load: f64,
-    /// Time of the launches themselves, and what others may take of them: unavailable to the load.
+    /// Time of the launches themselves, and the part of it that others may take: unavailable to the
+    /// load.
     pub(crate) own: f64,
     pub(crate) reads: u64,
 }
@@ -89,7 +92,7 @@ impl Spent {
         self.share(self.load) >= ENOUGH * wanted * left && self.total > 0.0
     }
 
-    /// Why this was not the requested load, if so.
+    /// The reason why this was not the requested load, if so.
     fn fault(&self, wanted: f64, cpus: usize) -> Option<String> {
         let (load, percent) = (self.share(self.load), |share: f64| share * 100.0);
         let reads = self.reads as f64 / self.seconds(cpus);
@@ -129,7 +132,7 @@ impl Spent {
         self.counted(profile, jobs, self.fault(wanted(jobs, cpus), cpus), cpus)
     }
 
-    /// The report for a load that only has to run.
+    /// The report of a load that only has to run.
     pub(super) fn of_line(&self, line: &str, cpus: usize) -> LoadReport {
         let fault = (self.total <= 0.0).then(|| SPOILT.to_owned());
         self.counted(line.into(), 0, fault, cpus)
@@ -177,7 +180,7 @@ pub struct LoadReport {
     pub failed_because: Option<String>,
     /// CPU time of fio's processes, as a fraction of all CPUs' time.
     pub load_cpu_share: f64,
-    /// Time in which CPUs were not idle, as a fraction of all CPUs' time.
+    /// Time in which CPUs were busy, as a fraction of all CPUs' time.
     pub busy_cpu_share: f64,
     /// Time stolen by a hypervisor.
     pub stolen_cpu_share: f64,
@@ -189,7 +192,7 @@ pub struct LoadReport {
 mod tests {
     use super::*;
 
-    /// The times spent during ten seconds of CPU time.
+    /// The times spent in ten seconds of CPU time.
     fn spent(load: f64, own: f64, idle: f64) -> Spent {
         Spent {
             total: 10.0,
@@ -215,7 +218,7 @@ mod tests {
         };
         for (spent, reason) in [
             (spent(5.5, 0.5, 4.0), "did not use the rest"),
-            // Other programs use 2.5 of 10 seconds.
+            // Other programs use 2.5 of the 10 seconds.
             (spent(7.0, 0.5, 0.0), "fio took 70 % of the CPU time"),
             (
                 spent(1.4, 8.6, 0.0),

@@ -1,4 +1,4 @@
-//! The file that the random reader of the load reads: really written, on a real disk.
+//! The file that the load's random reader reads: actually written, to a real disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use crate::error::Doing;
 use crate::scratch::Scratch;
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// The profile of the blog post: a 500 MB file.
+/// Size of the file: 500 MB, as in the load of the blog post.
 pub(super) const BYTES: u64 = 500 << 20;
 const PIECE: usize = 1 << 20;
 /// Space left free in addition to the file, so that the disk does not run full.
 const SPARE: u64 = 64 << 20;
-/// f_type of tmpfs and ramfs, from linux/magic.h: they have no disk behind them, so there are no
-/// direct reads to wait for.
+/// f_type of tmpfs and ramfs, from linux/magic.h. No disk is behind them, so a direct reader would
+/// never wait.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The file, and its directory, which is removed unless it should be kept.
+/// The file and its directory, which is removed unless it is to be kept.
 #[derive(Debug)]
 pub(super) struct LoadFile {
     pub(super) path: PathBuf,
@@ -56,7 +56,7 @@ pub(super) fn make(
     Ok(file)
 }
 
-/// A disk of at least [`BYTES`], which is read directly.
+/// Uses a disk of at least [`BYTES`], which is read directly.
 pub(super) fn disk(path: &Path) -> LoadFile {
     LoadFile {
         path: path.to_owned(),
@@ -114,7 +114,7 @@ fn write(path: &Path, interrupt: &Interrupt, progress: &mut dyn Progress) -> io:
     settle(&file)
 }
 
-/// Writes it to the disk and drops it from the page cache.
+/// Writes the file to the disk and drops it from the page cache.
 fn settle(file: &File) -> io::Result<()> {
     file.sync_all()?;
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;

@@ -12,11 +12,12 @@ use super::running::Load;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Progress, Result};
 
-/// Eight jobs on two CPUs; other machines get as many per CPU.
+/// Eight jobs on two CPUs; other machines get the same number per CPU.
 const JOBS_PER_CPU: usize = 4;
-/// fio sorts its first arrays and opens its file within seconds, even on a busy machine.
+/// Time limit for fio's start: it sorts its first arrays and opens its file within seconds, even on
+/// a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Long enough to measure a share in clock ticks of 10 ms.
+/// Interval of checks: long enough to measure a share in clock ticks of 10 ms.
 const POLL: Duration = Duration::from_millis(400);
 
 /// Why fio cannot run this load; none if it can.
@@ -32,7 +33,7 @@ pub fn missing_fio() -> Option<LabError> {
     (!help.contains("cpumode")).then(|| LabError::Load(too_old.into()))
 }
 
-/// Starts it, and waits until it reaches its share.
+/// Starts fio, and waits until it reaches its share.
 pub(super) fn start(
     file: LoadFile,
     interrupt: &Interrupt,
@@ -82,7 +83,7 @@ fn wait_until_it_burns(
 
 fn command(file: &Path, burners: usize) -> Command {
     let mut command = tool("fio");
-    // Its jobs end with it.
+    // fio's jobs end with it.
     end_with_parent(&mut command);
     command.args([
         "--output=/dev/null",
@@ -109,7 +110,7 @@ fn command(file: &Path, burners: usize) -> Command {
         format!("--size={}", file::BYTES),
         format!("--filename={}", file.display()),
     ]);
-    // fio leaves state files in its directory when it is killed.
+    // A killed fio leaves state files in its directory.
     command.arg("--readonly");
     command.current_dir(file.parent().unwrap_or(Path::new("/")));
     command
@@ -123,7 +124,7 @@ mod tests {
     use std::fs::File;
     use std::io::{BufRead, BufReader};
 
-    /// Runs the lab in a separate process: its load runs until that is killed.
+    /// Makes the test run the lab in a separate process, which is then killed.
     const KILLED: &str = "EROFAST_TEST_IS_KILLED";
 
     fn be_killed() {
@@ -161,7 +162,7 @@ mod tests {
         family.extend(fio);
         lab.kill().unwrap();
         lab.wait().unwrap();
-        // No command line for a process that has ended but was not waited for.
+        // A process that has ended but was not waited for has no command line.
         let is_fio = |pid: &u32| {
             let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
             words.is_ok_and(|words| words.contains("--cpumode=qsort"))
@@ -171,7 +172,7 @@ mod tests {
             assert!(Instant::now() < deadline, "{family:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The next one removes what the lab left.
+        // The next scratch directory removes what the lab left.
         drop(Scratch::new(Path::new(ON_DISK)));
     }
 }

@@ -27,7 +27,7 @@ enum Work {
         burners: usize,
         _file: LoadFile,
     },
-    /// A shell command line, with whatever it starts.
+    /// A shell command line, with all processes that it starts.
     Line(String),
 }
 
@@ -64,7 +64,7 @@ impl Load {
         count
     }
 
-    /// Fails if it has ended.
+    /// Returns an error if the load has ended.
     pub fn check(&mut self) -> Result<()> {
         let Some(status) = self.child.ended()? else {
             return Ok(());
@@ -77,7 +77,7 @@ impl Load {
         Err(LabError::Load(format!("{name} ended: {status}{why}")))
     }
 
-    /// All its processes.
+    /// All processes of the load.
     pub fn processes(&self) -> Vec<u32> {
         let below = match &self.work {
             Work::Fio { jobs, .. } => jobs.clone(),
@@ -98,7 +98,7 @@ impl Load {
         }
     }
 
-    /// The time spent since `window`.
+    /// The time spent since `window` was taken.
     pub(crate) fn since(&self, window: Option<Moment>) -> Option<Spent> {
         self.window()?.since(window?)
     }

@@ -8,13 +8,15 @@ use crate::error::Doing;
 use crate::read::Content;
 use crate::{LabError, Result};
 
-/// All programs together read at least twice the group's limit.
+/// Each program reads this fraction of the group's limit, and all programs together at least twice
+/// the limit.
 const SHARE_OF_LIMIT: u64 = 8;
-/// As many names as fit on a command line everywhere.
+/// Number of file names that fit on a command line everywhere.
 const NAMES: usize = 2000;
 
-/// The files of each program, by their path below the mount point. Those of the last one, which is
-/// measured, begin with the biggest: a starting program reads its executable and its libraries.
+/// The files of each program, by their paths below the mount point. The list of the last program,
+/// which is measured, begins with the biggest file: a starting program reads its executable and its
+/// libraries.
 pub(super) fn assign(
     point: &Path,
     programs: usize,
@@ -34,7 +36,7 @@ pub(super) fn assign(
     }
     let biggest = files.remove(0);
     Rng::with_seed(seed).shuffle(&mut files);
-    // No other program reads it, or it would already be in memory.
+    // No other program reads the biggest file, or it would already be in memory.
     if files.is_empty() {
         files.push(biggest.clone());
     }

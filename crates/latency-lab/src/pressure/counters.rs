@@ -15,7 +15,7 @@ pub(super) struct Counters {
     pub(super) allocations: u64,
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
-    /// Time of one empty window, not a sum.
+    /// Duration of one empty window, not a sum.
     pub(super) empty_cpu_ns: u64,
     pub(super) empty_wall_ns: u64,
     pub(super) reclaims: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Counters {
     pub(super) hit_pages: u64,
     pub(super) missed_pages: u64,
     pub(super) decoded_bytes: u64,
-    /// Pages in use right after an allocation, and how often.
+    /// How often each number of pages was in use right after an allocation.
     pub(super) in_use: BTreeMap<u64, u64>,
 }
 

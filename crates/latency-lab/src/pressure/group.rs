@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Group {
     path: PathBuf,
     place: Place,
-    /// We enabled the controller for the children of the place.
+    /// Whether we enabled the controller for the children of the place.
     switched: bool,
 }
 
@@ -46,13 +46,13 @@ impl Group {
     fn limit(&self, limit: u64) -> Result<()> {
         let file = self.path.join(self.place.interface.limit);
         fs::write(&file, limit.to_string()).map_err(|source| refused(&file, source))?;
-        // Without swap in the kernel there is no such file, and no need for one.
+        // A kernel without swap has no such file, and needs none.
         let _ = fs::write(self.path.join(self.place.interface.swap), "0");
         Ok(())
     }
 
-    /// Moves a process with all its threads into the group. Memory that it touched before stays
-    /// where it was counted.
+    /// Moves a process with all its threads into the group. Memory that the process touched before
+    /// stays charged to its old group.
     pub(super) fn add(&self, pid: u32) -> Result<()> {
         let file = self.processes();
         fs::write(&file, pid.to_string()).map_err(|source| refused(&file, source))
@@ -63,7 +63,7 @@ impl Group {
         self.path.join("cgroup.procs")
     }
 
-    /// The most memory it ever used at once.
+    /// The most memory that the group ever used.
     pub(super) fn peak(&self) -> Option<u64> {
         let file = self.path.join(self.place.interface.peak);
         let text = fs::read_to_string(file).ok()?;

@@ -2,13 +2,14 @@
 //!
 //! Inside a memory-limited cgroup, programs are launched one after another from a mount; all but
 //! the last fill the group with what they read. The last one is measured: how long the threads that
-//! decompressed for it were busy getting pages, and how often they had to reclaim memory for that.
+//! decompressed for it spent getting pages, and how often they had to reclaim memory to do so.
 //!
-//! All ways are measured alike: the daemon has one thread per CPU; it measures itself in windows
-//! around each allocation of a buffer, in thread CPU time and in elapsed time, from which the
-//! duration of an empty window is subtracted; reclaim counts only if the allocating thread itself
-//! began it, inside a window; the image is already in the page cache and is read outside the group;
-//! a buffer is held as long as a decompression holds it, and none is kept as a cache (`cache=0`).
+//! All ways to get buffers are measured alike. The daemon has one thread per CPU. It measures
+//! itself in windows around each allocation of a buffer, in thread CPU time and in elapsed time,
+//! from which the duration of an empty window is subtracted. Reclaim counts only if the allocating
+//! thread itself began it, inside a window. The image is already in the page cache and is read
+//! outside the group. A buffer is held as long as a decompression holds it, and none is kept as a
+//! cache (`cache=0`).
 
 mod assign;
 mod counters;
@@ -36,7 +37,7 @@ pub fn run(options: &PressureOptions, progress: &mut dyn Progress) -> Result<Pre
         return Err(missing);
     }
     let _tracefs = tracefs::Tracefs::mounted();
-    // Anything refused here is refused before any mounting.
+    // Creating a group refuses bad settings before anything is mounted.
     drop(group::Group::make(options.limit)?);
     let environment = Environment::capture(&site.image, &site.erofast)?;
     site.watch = environment.watch();

@@ -14,18 +14,18 @@ pub struct PressureOptions {
     pub image: PathBuf,
     /// The `erofast` binary.
     pub erofast: PathBuf,
-    /// Mount options common to all.
+    /// Mount options common to all sizes.
     pub mount_options: String,
     /// Sizes of the pool, in pages of 4 KiB.
     pub pools: Vec<usize>,
-    /// Consecutive programs; the last one is measured.
+    /// Number of consecutive programs; the last one is measured.
     pub programs: usize,
     /// Memory of the group, in bytes.
     pub limit: u64,
     /// Measured launches for each way to get buffers.
     pub iterations: usize,
-    /// The last program, with `{}` for the mount point; if empty, one that reads files, as the
-    /// others do.
+    /// The last program, with `{}` for the mount point; if empty, one that reads files, like the
+    /// others.
     pub command: Vec<OsString>,
     /// Longest time a program may take.
     pub timeout: Duration,
@@ -63,7 +63,7 @@ impl PressureOptions {
     }
 
     pub(super) fn engine(&self, pages: usize) -> Engine {
-        // Inside its sandbox the daemon cannot count the kernel's events.
+        // In its sandbox the daemon could not count the kernel's events.
         Engine::Erofast {
             options: format!(
                 "{},sandbox=off,measure_allocations,reserved_pages={pages}",

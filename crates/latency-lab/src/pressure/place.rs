@@ -1,4 +1,4 @@
-//! Where a cgroup with a memory limit can be made, in either version of the interface.
+//! Finds where a cgroup with a memory limit can be made, in either version of the interface.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{LabError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) limit: &'static str,
-    /// Accepts 0 for no swap.
+    /// The limit of swap, in which 0 means none.
     pub(super) swap: &'static str,
     pub(super) peak: &'static str,
 }
@@ -63,9 +63,9 @@ impl Place {
             parent: parent.to_owned(),
             switch,
         };
-        // A group that has processes cannot have children with controllers: so it is a sibling of
-        // our own group, or of one above it, unless we are at the top, where that rule does not
-        // apply.
+        // A group that has processes cannot have children with controllers. The new group is
+        // therefore a sibling of our own group or of an ancestor; only if we are at the top, where
+        // that rule does not apply, is it a child.
         let gives = |group: &&Path| lists_memory(&group.join("cgroup.subtree_control"));
         let above = hierarchy.own.ancestors();
         let mut above = above.take_while(|group| group.starts_with(&hierarchy.top));

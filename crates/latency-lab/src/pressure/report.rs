@@ -1,4 +1,4 @@
-//! The report of a pressure experiment: the contract's JSON, with additional fields.
+//! The report of a pressure experiment. Its JSON is described in docs/schemas.
 
 use std::collections::BTreeMap;
 
@@ -29,46 +29,47 @@ pub struct PressureReport {
     pub pools: Vec<PoolReport>,
     /// Whether 64 pages are enough.
     pub sufficient: Option<Sufficient>,
-    /// All launches were made, each had to get pages, and reclaim could be counted.
+    /// Whether all launches were made, each had to get pages, and reclaim could be counted.
     pub valid: bool,
-    /// If not, the reasons.
+    /// If not valid, the reasons.
     #[serde(default)]
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
     /// Why reclaim could not be counted.
     pub reclaims_unknown: Option<String>,
     /// The last program; if empty, one that reads files. Reports of early versions lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Consecutive programs; the last one was measured.
+    /// Number of consecutive programs; the last one was measured.
     pub programs: usize,
-    /// Memory of the group.
+    /// Memory limit of the group.
     pub limit_bytes: u64,
-    /// Mount options common to all.
+    /// Mount options common to all sizes.
     pub mount_options: String,
-    /// Where this ran.
+    /// The environment of the run.
     pub environment: Environment,
 }
 
-/// One way to get buffers: averages over its launches, as in the patch's table.
+/// One way to get buffers: averages over its launches, as in the table of the kernel patch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PoolReport {
     /// Pages of the pool.
     pub reserved_pages: usize,
-    /// CPU time that the allocating threads spent getting pages, without reading the clocks.
+    /// CPU time that the allocating threads spent getting pages, without the time for reading the
+    /// clocks.
     pub alloc_cpu_us: f64,
     /// Elapsed time that the allocating threads spent getting pages.
     pub alloc_wall_us: f64,
     /// `alloc_cpu_us` as a fraction of its value without a pool.
     pub alloc_cpu_share: Option<f64>,
-    /// Allocations.
+    /// Number of allocations.
     pub requests: f64,
     /// How often the allocating thread began to reclaim memory inside a window.
     pub reclaims: Option<f64>,
-    /// In 95 % of the allocations, no more pages than this were in use.
+    /// 95th percentile of the pages in use after an allocation.
     pub pages_in_use_p95: u64,
-    /// The most at once.
+    /// The most pages in use at once.
     pub pages_in_use_max: u64,
     /// Pages that came from the pool.
     pub hit_pages: f64,
@@ -78,7 +79,7 @@ pub struct PoolReport {
     pub launch_us: Option<Summary>,
     /// The daemon's memory, in the launch that used most.
     pub memory: Option<DaemonMemory>,
-    /// Every launch.
+    /// All launches.
     pub samples: Vec<PoolSample>,
 }
 
@@ -101,7 +102,7 @@ pub struct PoolSample {
     pub launch_us: f64,
     /// The group's peak memory.
     pub group_peak_bytes: Option<u64>,
-    /// Pages in use right after an allocation, and how often.
+    /// How often each number of pages was in use right after an allocation.
     pub pages_in_use: Vec<(u64, u64)>,
 }
 
@@ -147,7 +148,7 @@ pub(super) fn build(
     report
 }
 
-/// Every reason why the run is not valid.
+/// All reasons why the run is not valid.
 fn faults(
     options: &PressureOptions,
     interrupted: bool,
@@ -272,7 +273,7 @@ fn sufficient(in_use: &BTreeMap<u64, u64>) -> Option<Sufficient> {
 }
 
 impl PressureReport {
-    /// Computes all figures from the samples; the verdicts are made when they are shown.
+    /// Computes all figures from the samples; verdicts are computed when they are shown.
     pub(crate) fn compute(&mut self) {
         self.pools.iter_mut().for_each(PoolReport::compute);
         let without = self.pools.iter().find(|pool| pool.reserved_pages == 0);
@@ -360,7 +361,7 @@ impl PressureReport {
         tables
     }
 
-    /// Whether 64 pages are enough.
+    /// A sentence on whether 64 pages are enough.
     fn conclusion(&self) -> Option<String> {
         let sufficient = self.sufficient.filter(|_| self.valid)?;
         let share = percent(sufficient.share_within_64_pages);

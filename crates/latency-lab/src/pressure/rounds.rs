@@ -1,4 +1,5 @@
-//! Mount, fill the group, measure the last program, unmount: in rounds, each way once per round.
+//! Runs the rounds. Each way to get buffers has one turn per round: mount, fill the group, measure
+//! the last program, unmount.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub(super) struct Measured {
     pub(super) memory: Option<DaemonMemory>,
     /// The group's peak memory.
     pub(super) group_peak: Option<u64>,
-    /// CPU time that other programs used meanwhile, as a fraction.
+    /// Fraction of CPU time that other programs used meanwhile.
     pub(super) foreign_share: f64,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Rounds<'a> {
         })
     }
 
-    /// Takes all samples; fewer if the user asks to stop.
+    /// Takes all samples; stops early if the user asks to.
     pub(super) fn run(&self, progress: &mut dyn Progress) -> Result<Vec<Measured>> {
         let mut random = Rng::with_seed(self.options.seed);
         let mut ways = self.options.pools.clone();

@@ -1,5 +1,5 @@
-//! The daemon finds the numbers of the reclaim events in tracefs: it is mounted for the run if
-//! necessary, as the recorder of the other experiments does.
+//! Mounts tracefs for the run if necessary, as the recorder of the other experiments does: the
+//! daemon finds the numbers of the reclaim events there.
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -8,14 +8,14 @@ use crate::mounts::is_mounted;
 /// The usual mount point in distributions.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// Unmounts what it mounted when dropped.
+/// Access to tracefs. When dropped, unmounts what was mounted for it.
 #[derive(Debug)]
 pub(super) struct Tracefs {
     ours: bool,
 }
 
 impl Tracefs {
-    /// Mounts tracefs if necessary. Without the right to mount, the run continues, and reports that
+    /// Mounts tracefs if necessary. If mounting is refused, the run continues, and reports that
     /// reclaim was not counted.
     pub(super) fn mounted() -> Tracefs {
         let tracefs = || mount("tracefs", USUAL, "tracefs", MountFlags::empty(), None);
@@ -28,7 +28,7 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.ours {
-            // Busy: another program uses it by now.
+            // If it is busy, another program uses it by now.
             let _ = unmount(USUAL, UnmountFlags::empty());
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Child {
 pub(crate) enum End {
     /// The child ended.
     Exited(ExitStatus),
-    /// It is still running.
+    /// The child is still running.
     TimedOut,
     /// The user asked to stop.
     Interrupted,
@@ -51,7 +51,7 @@ impl Child {
         Self::spawn_with(command, Stdio::null())
     }
 
-    /// Starts `command` with this standard input, which it may also write to.
+    /// Starts `command` with this standard input, which the command may also write to.
     pub(crate) fn spawn_with(command: &mut Command, stdin: impl Into<Stdio>) -> Result<Child> {
         let program = PathBuf::from(command.get_program());
         lead::before(command);
@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// Sleeps until the child ends or the time is over; an interrupted sleep is not an error.
+    /// Sleeps until the child ends or `time` has passed; an interrupted sleep is not an error.
     fn nap(&self, time: Duration) {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let timeout = Timespec {
@@ -119,12 +119,12 @@ impl Child {
         Ok(self.status)
     }
 
-    /// The last non-empty line that it wrote to standard error.
+    /// The last non-empty line that the child wrote to standard error.
     pub(crate) fn last_line(&self) -> String {
         last_line(&self.errors()).into()
     }
 
-    /// Returns an error unless it succeeded, or ended because the user asked to stop.
+    /// Returns an error unless the child succeeded, or ended because the user asked to stop.
     pub(crate) fn judge(&self, end: End, engine: impl ToString, program: String) -> Result<()> {
         match end {
             End::Exited(status) if status.success() => Ok(()),
@@ -139,7 +139,8 @@ impl Child {
         }
     }
 
-    /// Runs a preparation step to its end; a failure has the last line of its errors.
+    /// Runs a preparation step and waits for its end; an error quotes the last line of standard
+    /// error.
     pub(crate) fn finish(
         what: &str,
         command: &mut Command,
@@ -157,7 +158,7 @@ impl Child {
         }
     }
 
-    /// The last 64 KiB that it wrote to standard error.
+    /// The last 64 KiB that the child wrote to standard error.
     pub(crate) fn errors(&self) -> String {
         let length = self.words.metadata().map_or(0, |metadata| metadata.len());
         let kept = length.min(64 << 10);
@@ -168,8 +169,8 @@ impl Child {
         String::from_utf8_lossy(&tail).into_owned()
     }
 
-    /// Sends SIGTERM to the child and the processes it started, then SIGKILL to those that are
-    /// left. fio's jobs have their own sessions, so the process group alone would miss them.
+    /// Sends SIGTERM to the child and all processes below it, then SIGKILL to those that remain.
+    /// fio's jobs have their own sessions, so signalling only the process group would miss them.
     pub(crate) fn end(&mut self) {
         let family: Vec<_> = descendants(self.id())
             .into_iter()
@@ -181,7 +182,7 @@ impl Child {
         }
         let _ = kill_process_group(pid_of(self.id()), Signal::KILL);
         for (pid, start) in family {
-            // A later process with the same pid has another start time.
+            // A later process with the same pid has a different start time.
             if start.is_some() && started(pid) == start {
                 let _ = kill_process(pid_of(pid), Signal::KILL);
             }
@@ -206,7 +207,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
 }
 
 impl End {
-    /// A text for messages.
+    /// Describes the end in messages.
     pub(crate) fn describe(self) -> String {
         match self {
             End::Exited(status) => describe(status),
@@ -226,8 +227,8 @@ fn pid_of(number: u32) -> Pid {
     Pid::from_raw(number as i32).unwrap_or(Pid::INIT)
 }
 
-/// Runs a command to its end, without input; returns its output. A failure is the last line of its
-/// errors, or how it ended.
+/// Runs a command without input and returns its output. An error quotes the last line of standard
+/// error, or says how the command ended.
 pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! Reads /proc: processes, threads, CPU time of the machine.
+//! Reads /proc: processes, threads, and the machine's CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,12 +15,12 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim())
 }
 
-/// The value in such a line of a file.
+/// The value of the line `NAME: VALUE` in a file.
 pub(crate) fn value_in(path: &str, name: &str) -> Option<String> {
     value(&fs::read_to_string(path).ok()?, name).map(str::to_owned)
 }
 
-/// The number that such a value begins with.
+/// The leading number of the line `NAME: VALUE` in a file.
 pub(crate) fn number_in(path: &str, name: &str) -> Option<u64> {
     value_in(path, name)?.split(' ').next()?.parse().ok()
 }
@@ -60,7 +60,7 @@ const POLICIES: [&str; 8] = [
     "other", "fifo", "rr", "batch", "4", "idle", "deadline", "ext",
 ];
 
-/// The scheduling policy that this process was started with, and the priority of a real-time one:
+/// The scheduling policy that this process was started with, and its priority if it is real-time:
 /// "fifo 1".
 pub(crate) fn policy() -> Option<String> {
     let inherited = INHERITED.get().copied().flatten();
@@ -78,8 +78,8 @@ pub(crate) fn policy() -> Option<String> {
     })
 }
 
-/// Why figures from a trace would be wrong here: it has the process IDs of the whole machine, /proc
-/// those of this namespace.
+/// Why figures from a trace would be wrong here: the trace has the process IDs of the whole
+/// machine, and /proc those of this namespace.
 pub(crate) fn foreign_pids() -> Option<&'static str> {
     // PROC_PID_INIT_INO of linux/proc_ns.h, unchanged since Linux 3.8.
     let first = "pid:[4026531836]";
@@ -173,8 +173,9 @@ pub(crate) fn kernel_threads() -> Vec<u32> {
     numbers("/proc").into_iter().filter(is_kernel).collect()
 }
 
-/// Clock ticks of every program, including its children that it waited for; without kernel threads
-/// and those in `but`. A program that ends moves its ticks to its parent, so none are lost.
+/// Clock ticks of every program, including ended children that it waited for; without kernel
+/// threads and without those in `but`. A program that ends passes its ticks to its parent, so none
+/// are lost.
 pub(crate) fn ticks(but: &[u32]) -> BTreeMap<u32, u64> {
     let ticks = |pid: u32| {
         let fields = fields(&format!("/proc/{pid}/stat"))?;
@@ -200,7 +201,7 @@ const IDLE: [usize; 2] = [3, 4];
 const STEAL: usize = 7;
 
 impl Machine {
-    /// Time neither idle nor waiting for a disk.
+    /// Time that was neither idle nor waiting for a disk.
     pub(crate) fn busy(&self) -> u64 {
         let waits = IDLE.iter().map(|&state| self.0[state]).sum::<u64>();
         self.total() - waits
@@ -216,9 +217,9 @@ impl Machine {
         self.0[STEAL]
     }
 
-    /// The time since `before`. None if a counter went backwards, as those of idle time do when a
-    /// CPU goes offline, and the stolen time when a machine migrates: no part of such a sum is
-    /// known. A few ticks are within the rounding of proc_stat(5).
+    /// The time since `before`. None if a counter went backwards: idle time does when a CPU goes
+    /// offline, and stolen time when a machine migrates. Then no part of the sum is known. A few
+    /// ticks are within the rounding of proc_stat(5).
     pub(crate) fn since(&self, before: &Machine) -> Option<Machine> {
         const ROUNDING: u64 = 10;
         let mut states = [0; 8];
@@ -233,7 +234,7 @@ impl Machine {
     }
 }
 
-/// The machine's clock ticks so far.
+/// The machine's clock ticks since boot.
 pub(crate) fn machine_ticks() -> Option<Machine> {
     parse_machine(&fs::read_to_string("/proc/stat").ok()?)
 }
@@ -244,11 +245,11 @@ fn parse_machine(stat: &str) -> Option<Machine> {
         .split_ascii_whitespace()
         .filter_map(|field| field.parse().ok())
         .collect();
-    // Guest time, which follows, is part of user time.
+    // Guest time, the next field, is part of user time.
     Some(Machine(*ticks.first_chunk()?))
 }
 
-/// Clock ticks of /proc per second.
+/// Clock ticks per second, as /proc counts them.
 pub(crate) fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }

@@ -1,18 +1,19 @@
-//! Keeps the lab ahead of its children if it was started with a real-time policy: otherwise a
-//! program that never sleeps would keep it from the CPU, and no time limit would end the program.
+//! Keeps the lab ahead of its children if it was started with a real-time policy. Otherwise a
+//! program that never sleeps would keep the lab from the CPU, and no time limit would end that
+//! program.
 
 use std::process::Command;
 use std::sync::OnceLock;
 
 use sys::sched::{Inherited, lead};
 
-/// The policy the lab was started with, if that is real-time, and which all children get. The
-/// thread that starts the first child leads from then on.
+/// The real-time policy that the lab was started with, if any; all children start with it. From the
+/// first child on, the thread that started it has a higher priority.
 pub(super) static INHERITED: OnceLock<Option<Inherited>> = OnceLock::new();
 
 /// Makes a child start with the lab's original policy, below the lab.
 pub(super) fn before(command: &mut Command) {
-    // A refusal leaves the lab unchanged.
+    // If the kernel refuses, the lab keeps its priority.
     if let Some(inherited) = INHERITED.get_or_init(|| lead().ok().flatten()) {
         inherited.give(command);
     }

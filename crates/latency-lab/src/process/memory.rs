@@ -1,4 +1,4 @@
-//! Live counters of a daemon; its resident memory, and the limit for it.
+//! Live counters of a daemon, its resident memory, and the limit of that memory.
 
 use std::io;
 use std::path::Path;
@@ -10,29 +10,30 @@ use serde_json::Value;
 use super::child::output;
 use super::facts::number_in;
 
-/// Memory that a daemon may use in addition to its cache and its pool.
+/// Memory that a daemon may use in addition to its cache and pool.
 const OWN_BYTES: u64 = 16 << 20;
 
 /// Resident memory of an erofast daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonMemory {
-    /// Its peak, including program text.
+    /// Peak, including program text.
     pub peak_rss_bytes: u64,
-    /// Its limit: 16 MiB plus the cache and the pool.
+    /// Limit: 16 MiB plus the cache and the pool.
     pub bound_bytes: u64,
 }
 
 /// The counters of the mount at `point`, as `erofast stat --json` prints them.
 ///
 /// # Errors
-/// The program's own line if it fails, for example because `point` is not a mount of erofast.
+/// Fails with the program's own line if the program fails, for example because `point` is not a
+/// mount of erofast.
 pub(crate) fn daemon_stat(erofast: &Path, point: &Path) -> io::Result<Value> {
     let text = output(Command::new(erofast).args(["stat", "--json"]).arg(point))?;
     Ok(serde_json::from_str(&text)?)
 }
 
 impl DaemonMemory {
-    /// None for engines other than erofast.
+    /// The memory of a daemon; none for engines other than erofast.
     pub(crate) fn of(erofast: &Path, daemon: Option<u32>, point: &Path) -> Option<DaemonMemory> {
         let peak_rss_bytes = peak_rss(daemon?)?;
         let counters = daemon_stat(erofast, point).ok()?;

@@ -1,4 +1,4 @@
-//! Processes that the lab starts, watches and ends; /proc for the others.
+//! Processes that the lab starts, watches and ends, and facts from /proc about all others.
 
 mod child;
 mod facts;

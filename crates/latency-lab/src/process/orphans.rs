@@ -1,4 +1,4 @@
-//! Processes that outlive the program that started them. A launch lasts until the last one has
+//! Processes that outlive the program that started them. A launch lasts until the last of them has
 //! ended.
 
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use crate::Interrupt;
 /// Longest time until a request to stop is noticed.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// A process that is killed may still be waiting for a device.
+/// How long to wait for killed processes, which may still be waiting for a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// While it exists, orphaned processes become children of the lab, which must start nothing but the
-/// program.
+/// While it exists, orphaned processes become children of the lab. Meanwhile the lab must start
+/// nothing but the program.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     /// Children of the lab that the program did not start.
@@ -28,18 +28,18 @@ pub(crate) struct Orphans {
 }
 
 impl Orphans {
-    /// Call it before the program is started.
+    /// Begins to adopt orphans; call it before the program is started.
     pub(crate) fn watch() -> Orphans {
         let me = std::process::id();
-        // Since Linux 3.4, for everyone.
+        // Any user may do this, since Linux 3.4.
         let _ = set_child_subreaper(Some(Pid::INIT));
         Orphans {
             before: children(me),
         }
     }
 
-    /// Waits until `deadline`, or for a request to stop, for all processes that the program left.
-    /// True if there were any.
+    /// Waits for all processes that the program left, until `deadline` or a request to stop.
+    /// Returns true if there were any.
     pub(crate) fn wait(&self, deadline: Instant, interrupt: &Interrupt) -> bool {
         let mut found = false;
         while let Some(&one) = self.living().first() {
@@ -59,7 +59,7 @@ impl Orphans {
         found
     }
 
-    /// Those still running: "sleep (4711)".
+    /// The processes still running: "sleep (4711)".
     pub(crate) fn names(&self) -> Vec<String> {
         let name = |pid: Pid| {
             let pid = pid.as_raw_nonzero();
@@ -69,8 +69,8 @@ impl Orphans {
         self.living().into_iter().map(name).collect()
     }
 
-    /// Children of the lab that came from the program. Those that have ended are reaped, so that
-    /// their own children become visible.
+    /// Children of the lab that the program left. Ended ones are reaped, so that their own children
+    /// become visible.
     fn living(&self) -> Vec<Pid> {
         let new = children(std::process::id());
         let new = new.difference(&self.before);
@@ -110,7 +110,7 @@ mod tests {
     use crate::process::{Child, End};
     use std::process::Command;
 
-    /// In a separate process: the other tests of this one have children, too.
+    /// Runs in a separate process, because other tests of this one have children, too.
     #[test]
     fn a_launch_ends_with_the_last_process_and_what_does_not_end_is_ended() {
         const NAME: &str = "EROFAST_TEST_LEFT";
@@ -132,7 +132,7 @@ mod tests {
                 .wait(Duration::from_secs(60), &Interrupt::never())
                 .unwrap();
             assert!(matches!(end, End::Exited(status) if status.success()));
-            // If it were dropped, it would kill the process that has not left its group yet.
+            // Dropping it would kill the process that has not left its group yet.
             (left, child)
         };
         let directory = crate::scratch::Scratch::new(&std::env::temp_dir()).unwrap();

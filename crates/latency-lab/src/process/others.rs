@@ -8,7 +8,7 @@ use super::facts::{descendants, name, ticks, ticks_per_second};
 /// The fraction of the CPU time that other programs may use in a valid measurement.
 pub(crate) const FOREIGN_LIMIT: f64 = 0.1;
 
-/// Shorter activity is within the resolution of the clock.
+/// Less time than this is within the resolution of the clock.
 const GRAIN_SECONDS: f64 = 0.05;
 
 /// Number of programs that are named.
@@ -35,8 +35,8 @@ impl Others {
         }
     }
 
-    /// The fraction of all CPUs' time that they used since then, over `elapsed`; 0 if it is too
-    /// little to count.
+    /// The fraction of all CPUs' time that other programs used since the snapshot, over `elapsed`;
+    /// 0 if it is too little to count.
     pub(crate) fn share(&self, elapsed: Duration) -> f64 {
         let sum = |of: &BTreeMap<u32, u64>| of.values().sum::<u64>();
         let ticks = sum(&ticks(&self.ours)).saturating_sub(sum(&self.before));
@@ -48,7 +48,7 @@ impl Others {
         }
     }
 
-    /// The programs that used most of it, longest first.
+    /// The programs that used most of this time, longest first.
     pub(crate) fn busiest(&self) -> Vec<String> {
         let mut busy: BTreeMap<String, u64> = BTreeMap::new();
         for (pid, now) in ticks(&self.ours) {
@@ -63,10 +63,10 @@ impl Others {
     }
 }
 
-/// Describes how much CPU other programs use before a run, if launches in parallel with them cannot
-/// count.
+/// Describes how much CPU time other programs use before a run, if it is so much that launches
+/// beside them cannot count.
 pub(crate) fn load_found(limit: f64) -> Option<String> {
-    /// Long compared with a tick.
+    /// Many ticks, for a precise share.
     const LOOK: Duration = Duration::from_millis(500);
     let others = Others::now(None);
     std::thread::sleep(LOOK);
@@ -90,13 +90,13 @@ mod tests {
     fn the_program_that_keeps_a_cpu_busy_is_named() {
         let mut busy = Command::new("sh");
         let mut busy = busy.args(["-c", "while :; do :; done"]).spawn().unwrap();
-        // Not a child of this process, as far as `Others` is concerned.
+        // Makes `Others` treat it as no child of this process.
         let mut others = Others::now(None);
         others.ours.retain(|pid| *pid != busy.id());
         let mut names = Vec::new();
         for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(50));
-            // All other programs here have only just begun.
+            // For the snapshot, all other programs here have only just started.
             others.before = ticks(&[]);
             others.before.insert(busy.id(), 0);
             names = others.busiest();

@@ -7,23 +7,23 @@ use crate::engine::Engine;
 /// One way of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// Readers go through adjacent parts of the biggest files.
+    /// Readers read adjacent parts of the biggest files.
     Sequential {
-        /// Threads.
+        /// Number of threads.
         readers: usize,
     },
     /// Jobs read blocks at random places, each place once.
     Random {
         /// Bytes of a read.
         block: usize,
-        /// Threads.
+        /// Number of threads.
         jobs: usize,
     },
     /// Reads all files of the tree, one after another.
     Tree,
     /// Reads all entries of the tree with their attributes, but no contents.
     Metadata,
-    /// `ls -lR`, which a user would type. Besides the attributes it requests extended attributes.
+    /// Runs `ls -lR`, as a user would. It also requests extended attributes.
     List,
 }
 
@@ -31,7 +31,7 @@ impl Test {
     /// Bytes of one read of the sequential tests and the tree.
     pub const SEQUENTIAL_BLOCK: usize = 128 << 10;
 
-    /// All tests of the design.
+    /// All tests, in the order of the table.
     pub fn all() -> Vec<Test> {
         let mut tests: Vec<Test> = [1, 2, 4].map(|readers| Test::Sequential { readers }).into();
         for block in [4 << 10, 64 << 10] {
@@ -41,7 +41,7 @@ impl Test {
         tests
     }
 
-    /// Word, threads, bytes per read, and unit.
+    /// Name in the JSON, threads, bytes per read, and unit.
     fn facts(&self) -> (&'static str, usize, usize, &'static str) {
         match *self {
             Test::Sequential { readers } => ("seq", readers, Test::SEQUENTIAL_BLOCK, "MB/s"),
@@ -52,12 +52,12 @@ impl Test {
         }
     }
 
-    /// The contract's word.
+    /// The name of the test in the JSON.
     pub fn word(&self) -> &'static str {
         self.facts().0
     }
 
-    /// Threads that read.
+    /// Number of threads that read.
     pub fn readers(&self) -> usize {
         self.facts().1
     }
@@ -98,7 +98,7 @@ pub enum ImageState {
 }
 
 impl ImageState {
-    /// The contract's word.
+    /// The name of the state in the JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
             ImageState::Warm => "warm",
@@ -107,13 +107,13 @@ impl ImageState {
     }
 }
 
-/// One thing to measure.
+/// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     /// The engine.
     pub engine: Engine,
     /// The test.
     pub test: Test,
-    /// Where the image is.
+    /// Where the image's bytes are.
     pub image: ImageState,
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::cell::Test;
 
-/// Most bytes compared between engines before measuring.
+/// The most bytes compared between engines before measuring.
 const COMPARED: u64 = 64 << 20;
 
 /// A part of a file, by its path below the mount point.
@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(crate) length: u64,
 }
 
-/// The biggest files, up to `limit` bytes.
+/// The biggest files, up to `limit` bytes in total.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Content {
     pub(crate) parts: Vec<Part>,
@@ -58,8 +58,8 @@ impl Content {
         self.parts.iter().map(|part| part.length).sum()
     }
 
-    /// Adjacent shares of about equal size, divided at blocks so that no reader reads another's
-    /// block.
+    /// Adjacent shares of about equal size, divided at block boundaries so that no block has two
+    /// readers.
     pub(crate) fn shares(&self, readers: usize) -> Vec<Vec<Part>> {
         let block = Test::SEQUENTIAL_BLOCK as u64;
         let share = self
@@ -92,7 +92,7 @@ impl Content {
         shares
     }
 
-    /// Hash of the first bytes, for comparing engines.
+    /// Hashes the first bytes, to compare engines.
     pub(crate) fn hash(&self, point: &Path) -> io::Result<Vec<u8>> {
         let mut hash = Sha256::new();
         let mut left = COMPARED;
@@ -105,7 +105,7 @@ impl Content {
     }
 }
 
-/// Every entry below `directory` with its own attributes; links are not followed.
+/// Visits every entry below `directory` with its own attributes; symlinks are not followed.
 pub(crate) fn walk(
     directory: &Path,
     each: &mut dyn FnMut(&Path, &fs::Metadata) -> io::Result<()>,

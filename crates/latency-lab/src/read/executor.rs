@@ -1,4 +1,5 @@
-//! One sample: the image warmed or dropped from the cache, a fresh mount, the readers, unmount.
+//! Takes one sample: warms the image or drops it from the page cache, mounts it anew, runs the
+//! readers, unmounts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl<'a> Bench<'a> {
         }
         let mut mounted = cell.engine.mount(self.site, &self.point, self.interrupt)?;
         if cell.image == ImageState::Cold {
-            // Mounting has read the superblock and its neighbours.
+            // Mounting has brought the superblock and its neighbours into the page cache.
             drop_from_cache(&self.site.image)?;
         }
         let others = Others::now(mounted.daemon());
@@ -133,7 +134,7 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// A failed read is reported as the daemon's end, if the daemon has ended.
+/// Reports a failed read as the end of the daemon, if that has ended.
 fn read<T>(engine: &Engine, result: std::io::Result<T>, mounted: &mut Mounted) -> Result<T> {
     result.map_err(|source| match mounted.check() {
         Err(died) => died,

@@ -58,7 +58,7 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<Measured> {
     })
 }
 
-/// Runs `work` once for each of `shares`, all at the same time; the clock starts when all are ready
+/// Runs `work` once for each of `shares`, all at the same time. The clock starts when all are ready
 /// and stops when the last is done.
 fn together<S: Sync, R: Send>(
     shares: &[S],
@@ -120,7 +120,8 @@ fn read_part(point: &Path, part: &Part) -> io::Result<()> {
     Ok(())
 }
 
-/// Index of the part and offset in it, each block at most once, in an order without a pattern.
+/// Places to read, each an index of a part and an offset in it; every block at most once, in an
+/// order without a pattern.
 fn places(content: &Content, block: usize, most: usize, seed: u64) -> Vec<(usize, u64)> {
     let block = block as u64;
     let blocks = |(number, part): (usize, &Part)| {
@@ -152,7 +153,7 @@ fn random(
         .map(|part| File::open(point.join(&part.path)))
         .collect::<io::Result<_>>()?;
     for file in &files {
-        // As fio does for random reads: no read-ahead of the whole file.
+        // Prevents read-ahead of the whole file, as fio does for random reads.
         fadvise(file, 0, None, Advice::Random)?;
     }
     let shares: Vec<&[(usize, u64)]> = places.chunks(places.len().div_ceil(jobs)).collect();
@@ -192,7 +193,8 @@ fn tree(point: &Path) -> io::Result<()> {
     })
 }
 
-/// Runs the program itself, including its start: its system calls per entry depend on its version.
+/// Runs `ls` itself, including its start; the number of its system calls per entry depends on its
+/// version.
 fn list(point: &Path) -> io::Result<()> {
     let output = Command::new("ls")
         .args(["-lR", "--"])

@@ -24,7 +24,7 @@ pub struct ReadOptions {
     pub states: Vec<ImageState>,
     /// Seed of the order and of the places of random reads.
     pub seed: u64,
-    /// Same meaning as for launches.
+    /// A sample is spoilt if unrelated programs took more than this fraction of all CPU time.
     pub foreign_limit: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The report of a read experiment: the contract's JSON and a table.
+//! The report of a read experiment, as a table and as JSON, which is described in docs/schemas.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::table::Table;
 pub struct ReadResult {
     /// The engine, as requested.
     pub engine: String,
-    /// Its number among the engines of this name, from 1 on.
+    /// Number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// "seq", "rand", "tree", "meta" or "list".
@@ -27,13 +27,13 @@ pub struct ReadResult {
     pub readers: usize,
     /// Bytes of one read.
     pub block: usize,
-    /// Where the image was.
+    /// Where the image was: in the page cache or on the disk.
     pub image: ImageState,
     /// Unit of the samples: "MB/s" and "ops/s" are better when larger, "s" when smaller.
     pub unit: String,
-    /// In the order of the run.
+    /// Samples in the order of the run.
     pub samples: Vec<f64>,
-    /// None without samples.
+    /// Median; none without samples.
     pub median: Option<f64>,
     /// Smallest sample.
     pub minimum: Option<f64>,
@@ -41,29 +41,29 @@ pub struct ReadResult {
     pub maximum: Option<f64>,
     /// Median of the samples' 99th percentiles of single reads; random tests only.
     pub p99_us: Option<f64>,
-    /// Compared with the first engine; none for the first.
+    /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
     /// The rounds that the samples were measured in; reports of early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
     /// Samples discarded and measured again.
     pub thrown_away: usize,
-    /// Samples among these that were spoilt and could no longer be repeated.
+    /// Samples among `samples` that were spoilt and could no longer be repeated.
     pub spoilt: usize,
-    /// The cause that spoilt the first of them.
+    /// What spoilt the first of these.
     pub spoilt_by: Option<String>,
 }
 
 /// The report of `lab read`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadReport {
-    /// Requested samples of each test.
+    /// Number of samples requested per test.
     pub iterations: usize,
     /// Whether the figures may be relied on.
     pub valid: bool,
-    /// The user stopped the run.
+    /// Whether the user stopped the run.
     pub interrupted: bool,
-    /// Where this ran.
+    /// The environment of the run.
     pub environment: Environment,
     /// Engines of the default list that this machine does not have.
     pub left_out: Vec<String>,
@@ -116,7 +116,8 @@ fn result(cell: &Cell, kept: &[Kept<Measured>], thrown_away: usize) -> ReadResul
 }
 
 impl ReadResult {
-    /// Computes everything that follows from the samples, compared with those of the first engine.
+    /// Computes everything that follows from the samples, and compares them with those of the first
+    /// engine.
     fn compute(&mut self, first: Option<&ReadResult>) {
         let summary = Summary::of(&self.samples);
         self.median = summary.map(|summary| summary.median);
@@ -130,7 +131,7 @@ impl ReadResult {
         in_rounds(&self.rounds, &self.samples)
     }
 
-    /// Its engine's name, with the number unless it is the first one of this name.
+    /// The engine's name, with its number unless it is the first one of this name.
     pub(crate) fn label(&self) -> String {
         label(&self.engine, self.number)
     }
@@ -139,7 +140,7 @@ impl ReadResult {
         format!("{}, image {}", self.title, self.image.word())
     }
 
-    /// Whether it is the same test.
+    /// Whether both are of the same test.
     pub(crate) fn is_beside(&self, other: &ReadResult) -> bool {
         self.title == other.title && self.image == other.image
     }
@@ -166,7 +167,7 @@ impl ReadReport {
         );
     }
 
-    /// Whether every test has all its samples, and none of them is spoilt.
+    /// Whether every test has all its samples and none is spoilt.
     pub(crate) fn is_whole(&self) -> bool {
         let whole = |it: &ReadResult| it.spoilt == 0 && it.samples.len() == self.iterations;
         !self.interrupted

@@ -1,5 +1,6 @@
-//! A recording in blocks of equal length: how long the threads of each name waited in each block.
-//! One recording has one sum of waits, which says nothing about its spread; its blocks do.
+//! A recording divided into blocks of equal length: how long the threads of each name waited in
+//! each block. The sum of waits of a whole recording says nothing about their spread; its blocks
+//! do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +10,9 @@ use sched_trace::{Comm, Kind, Name, Trace};
 
 /// Blocks in a recording: enough for a claim even if neighbours are joined.
 const BLOCKS: u64 = 80;
-/// Shorter blocks would hold parts of single waits.
+/// Shorter blocks would contain only parts of single waits.
 pub(super) const LEAST_NS: u64 = 25_000_000;
-/// The number of blocks does not fall below this by joining.
+/// Joining stops before the number of blocks falls below this.
 const FEWEST: usize = 10;
 /// Neighbours are joined while they resemble each other more than this, by the correlation of each
 /// block with the next.
@@ -62,7 +63,7 @@ impl Series {
         self.waited_ns.iter().sum()
     }
 
-    /// The number and average of the waits that ended.
+    /// The number of waits that ended, and their average length.
     pub(super) fn ended(&self) -> (u64, Option<f64>) {
         let mut sum = Sum::default();
         for block in &self.waits {
@@ -93,8 +94,8 @@ impl Series {
     }
 }
 
-/// Averages of neighbours, at first of two, until the remaining values do not depend on one
-/// another: the rules for claims assume independent samples.
+/// Replaces neighbours by their averages, first pairs, until the remaining values do not depend on
+/// one another: the rules for claims assume independent samples.
 fn joined(mut series: Vec<f64>) -> Vec<f64> {
     while series.len() >= 2 * FEWEST && correlation(&series) > ALIKE {
         series = series.chunks(2).map(mean).collect();
@@ -117,7 +118,7 @@ fn correlation(series: &[f64]) -> f64 {
 /// A recording divided into blocks.
 pub(super) struct Blocks {
     pub(super) rows: BTreeMap<String, Series>,
-    /// All rows that could occur, including threads that never waited.
+    /// All rows that could occur, including those of threads that never waited.
     pub(super) occur: BTreeSet<String>,
     first_ns: u64,
     length_ns: u64,
@@ -159,7 +160,7 @@ impl Blocks {
         blocks
     }
 
-    /// Microseconds waited per second, block by block.
+    /// Microseconds waited per second of the recording, block by block.
     pub(super) fn waited(&self, series: &Series) -> Vec<f64> {
         let seconds = self.length_ns as f64 / 1e9;
         joined(
@@ -191,7 +192,7 @@ impl Blocks {
         (block as usize).min(self.count - 1)
     }
 
-    /// Adds the parts of a wait to the blocks that they lie in.
+    /// Adds the parts of a wait to the blocks that contain them.
     fn add_parts(&mut self, name: String, wait: &Wait) {
         let (from, to) = (self.block(wait.start_ns), self.block(wait.end_ns));
         let edge = |block: usize| self.first_ns + block as u64 * self.length_ns;
@@ -235,8 +236,8 @@ pub(super) fn row_of_group(report: &Report, group: &Group, by: GroupBy) -> Strin
     }
 }
 
-/// The name of a thread's row. For "kworker": the worker that serves an item is a matter of chance,
-/// and differs between recordings.
+/// The name of a thread's row. All kworkers share "kworker": which of them serves an item is a
+/// matter of chance, and differs between recordings.
 fn of_thread(report: &Report, (pid, comm): (i32, Comm), by: GroupBy) -> String {
     let process = report.process(pid).map(|process| report.comm(process));
     let comm = match by {
@@ -281,7 +282,7 @@ mod tests {
     use crate::statistics::compare;
     use fastrand::Rng;
 
-    /// Blocks with long tails, each partly as the one before it.
+    /// Blocks with long tails, each partly like the one before.
     fn in_spells(random: &mut Rng, around: f64) -> Vec<f64> {
         let mut spell = 1.0;
         let mut block = || {

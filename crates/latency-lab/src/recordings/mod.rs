@@ -1,5 +1,5 @@
-//! Comparing two recordings of the scheduler: whose threads, processes or work items wait more in
-//! one of them, by the rules of [`statistics`](crate::statistics). The samples are blocks of each
+//! Compares two recordings of the scheduler by the rules of [`statistics`](crate::statistics):
+//! whose threads, processes or work items wait more in one of them. The samples are blocks of each
 //! recording.
 
 mod blocks;
@@ -44,7 +44,7 @@ fn compared(source: Source<'_>, selection: &Selection<'_>) -> Compared {
     }
 }
 
-/// The reason why the figures of a recording must not be used.
+/// Why the figures of a recording must not be used.
 fn fault(name: &str, report: &Report, filter: &Filter<'_>) -> Option<String> {
     // Rows for which the kernel omitted switches are not compared.
     let valid = report.is_valid_for(filter) || report.has_rows(filter);

@@ -14,26 +14,26 @@ use crate::html;
 use crate::statistics::{Comparison, correct, fewest_samples};
 use crate::table::Table;
 
-/// Identifies a recording, and says how it was made.
+/// Identifies a recording and says how it was made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recording {
-    /// Its file.
+    /// The recording's file.
     pub file: String,
     /// The file's format.
     pub format: &'static str,
     /// The kernel's release, if the file has it.
     pub kernel: String,
-    /// The scheduler settings of that kernel, as far as the file shows them.
+    /// The kernel's scheduler settings, as far as the file shows them.
     pub scheduler: String,
     /// CPUs that wrote events.
     pub cpus: Vec<u32>,
-    /// The clock of its timestamps.
+    /// The clock of the time stamps.
     pub clock: String,
     /// Number of events that were read.
     pub events: u64,
     /// Time from the first event to the last.
     pub span_us: f64,
-    /// Number of blocks of equal length that it is divided into.
+    /// Number of blocks of equal length that the recording is divided into.
     pub blocks: usize,
 }
 
@@ -59,11 +59,11 @@ impl Recording {
 pub struct Waits {
     /// Number of waits that ended in the recording.
     pub waits: u64,
-    /// Their average length; null if there are none.
+    /// The average length of these waits; null if there are none.
     pub average_us: Option<f64>,
-    /// The longest of them.
+    /// The longest of these waits.
     pub longest_us: f64,
-    /// Time waited, including that of waits that outlast the recording.
+    /// Time waited, including waits that outlast the recording.
     pub waited_us: f64,
     /// Time waited per second of the recording.
     pub waited_us_per_s: f64,
@@ -76,19 +76,20 @@ pub struct Differing {
     pub name: String,
     /// False if too many events of these threads are missing; nothing is compared then.
     pub valid: bool,
-    /// "old" or "new" if it ran only in that recording.
+    /// "old" or "new" if the row occurs only in that recording.
     pub only: Option<&'static str>,
     /// The waits in the old recording.
     pub old: Waits,
     /// The waits in the new recording.
     pub new: Waits,
-    /// Time waited per second, by block.
+    /// Comparison of the time waited per second, by blocks.
     pub waited: Option<Comparison>,
-    /// The average wait, by blocks that have one.
+    /// Comparison of the average wait, by blocks that have one.
     pub average: Option<Comparison>,
-    /// The average queue delay of the items, by blocks that have one; only of work queues.
+    /// Comparison of the average queue delay of the items, by blocks that have one; only for work
+    /// queues.
     pub queue_delay: Option<Comparison>,
-    /// The blocks, for each measure in turn.
+    /// The values of the blocks, one figure per measure.
     #[serde(skip)]
     figures: Vec<Figure>,
 }
@@ -100,13 +101,13 @@ pub struct RecordingsReport {
     pub by: &'static str,
     /// Whether both recordings are valid.
     pub valid: bool,
-    /// If not, why.
+    /// If not valid, the reasons.
     pub not_valid_because: Vec<String>,
-    /// The recording that the other one is compared with.
+    /// The first recording, the baseline.
     pub old: Recording,
-    /// The recording that is compared with it.
+    /// The recording that is compared with the baseline.
     pub new: Recording,
-    /// The rows that wait longest in either recording, those that differ most first.
+    /// The rows that wait longest in either recording; those that differ most come first.
     pub rows: Vec<Differing>,
     /// The number of further rows, which wait less.
     pub left_out: usize,
@@ -142,7 +143,7 @@ impl Compared {
         self.valid.get(name).copied().unwrap_or(true)
     }
 
-    /// The samples, block by block.
+    /// The samples of a row, block by block.
     fn samples(&self, name: &str, measure: &Measure) -> Vec<f64> {
         (measure.samples)(&self.blocks, self.blocks.rows.get(name))
     }
@@ -155,7 +156,7 @@ struct Measure {
     samples: fn(&Blocks, Option<&Series>) -> Vec<f64>,
 }
 
-/// The last one applies to work queues.
+/// The last measure applies only to work queues.
 const MEASURES: [Measure; 3] = [
     Measure {
         name: "waited per second",
@@ -252,7 +253,7 @@ impl RecordingsReport {
         known.map(line).collect()
     }
 
-    /// A notice about a recording that has too few blocks for any claim.
+    /// A notice that a recording has too few blocks for any claim.
     fn too_few(&self) -> Option<String> {
         let all = self.rows.iter().flat_map(|row| &row.figures);
         let compared = all.filter(|figure| figure.rows[1].against_first.is_some());
@@ -278,12 +279,12 @@ impl RecordingsReport {
         })
     }
 
-    /// All that there is as text.
+    /// The whole report as text.
     pub fn table(&self) -> String {
         self.findings().table()
     }
 
-    /// One HTML file that needs no network, with every block.
+    /// One HTML file with every block, which needs no network.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string_pretty(self).unwrap_or_default();
         html::report(&self.findings(), &json)
@@ -362,7 +363,7 @@ impl RecordingsReport {
 }
 
 impl Differing {
-    /// The justified claim, in words.
+    /// The claim that the samples justify, in words.
     fn change(&self, at: usize) -> String {
         let figure = &self.figures[at];
         let shift = figure.rows[1].against_first.as_ref();

@@ -1,4 +1,4 @@
-//! Two recordings, and the selection of what to compare.
+//! Two recordings, and what to compare in them.
 
 use sched_trace::Trace;
 use sched_trace::latency::GroupBy;
@@ -6,9 +6,9 @@ use sched_trace::latency::GroupBy;
 /// A trace and the name of its file.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// For messages.
+    /// The name of the file, for messages.
     pub name: &'a str,
-    /// What it holds.
+    /// Contents of the file.
     pub trace: &'a Trace,
 }
 
@@ -19,7 +19,7 @@ pub struct Selection<'a> {
     pub by: GroupBy,
     /// Only threads and work queues whose name this accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
-    /// The most rows, those that wait longest.
+    /// The most rows to show: those that wait longest.
     pub most: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Finds samples that no run can produce: a file with one of them is refused.
+//! Finds samples that no run can produce; a file that contains one is refused.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn launches(engine: &EngineReport) -> Result<(), String> {
     without.try_for_each(|&time| not_negative(&name, "samples_without_us", time))
 }
 
-/// The scheduling latency is the sum of two figures; either all of them are unknown or none.
+/// The scheduling latency is the sum of two parts; all three are known, or none.
 fn parts(round: &str, sample: &Sample) -> Result<(), String> {
     /// Times are whole nanoseconds, so the sum differs only by rounding.
     const ROUNDING_US: f64 = 0.001;

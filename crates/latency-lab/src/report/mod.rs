@@ -1,7 +1,7 @@
-//! A report written by `--json`, from any experiment: its page, its tables, its samples.
+//! A report of any experiment, as `--json` writes it: its page, its tables, its samples.
 //!
-//! The experiments also make their own pages here, so a page that is made later, on another
-//! machine, is the same.
+//! The experiments also make their own pages here, so a page made later, or on another machine, is
+//! the same.
 
 mod check;
 mod several;
@@ -29,7 +29,7 @@ use crate::suite::SuiteReport;
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// The report of `lab launch`, `lab run` or `lab kernel`.
+    /// A report of `lab launch`, `lab run` or `lab kernel`.
     Launch(Box<LaunchReport>),
     /// A report of `lab read`.
     Read(Box<ReadReport>),
@@ -49,7 +49,7 @@ impl Report {
         report.doing("reading", file)
     }
 
-    /// Parses a report; the error does not have the file name.
+    /// Parses a report; the error does not name the file.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         let mut report = Report::parsed(text)?;
         report.compute();
@@ -73,19 +73,19 @@ impl Report {
         }
     }
 
-    /// Computes figures and verdicts from the samples, whatever the file says they are.
+    /// Computes figures and verdicts from the samples, ignoring those in the file.
     fn compute(&mut self) {
         match self {
             Report::Launch(it) => it.compute(),
             Report::Read(it) => it.compute(),
             Report::Suite(it) => it.compute(),
             Report::Pressure(it) => it.compute(),
-            // It has nothing but its counts.
+            // This report has only its counts.
             Report::Hotplug(_) => {}
         }
     }
 
-    /// A report that claims to be valid, but has a reason why it is not, is not.
+    /// Marks a report as not valid if it claims to be valid but contradicts that.
     fn judge(&mut self) {
         match self {
             Report::Launch(it) => {
@@ -112,7 +112,7 @@ impl Report {
         }
     }
 
-    /// Why the figures must not be used; empty if they may.
+    /// Why the figures must not be used; empty if the report is valid.
     pub fn faults(&self) -> Vec<String> {
         self.findings().faults
     }
@@ -122,12 +122,12 @@ impl Report {
         self.findings().answer()
     }
 
-    /// Everything as text.
+    /// The whole report as text.
     pub fn table(&self) -> String {
         self.findings().table()
     }
 
-    /// One HTML file that needs no network.
+    /// One HTML file, which needs no network.
     pub fn to_html(&self) -> String {
         html::report(&self.findings(), &self.to_json())
     }
@@ -157,8 +157,8 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     })
 }
 
-/// Refuses samples that no run can produce; the error does not have the file name. Engines already
-/// have their numbers.
+/// Refuses samples that no run can produce; the error does not name the file. Engines already have
+/// their numbers.
 fn check(report: &Report) -> Result<(), String> {
     match report {
         Report::Launch(it) => {

@@ -1,6 +1,6 @@
-//! Several reports of one experiment side by side: over days, devices or versions.
+//! Several reports of one experiment side by side: from different days, devices or versions.
 //!
-//! Unlike engines of one run, these samples were not interleaved: other differences between the
+//! Unlike the engines of one run, their samples were not interleaved. Other differences between the
 //! runs are part of the result, so the environments are compared as well.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::{LabError, Result};
 /// One or more reports of the same experiment, with the names of their files.
 #[derive(Debug, Clone)]
 pub struct Reports {
-    /// At least one.
+    /// The reports; at least one.
     pub(crate) all: Vec<(String, Report)>,
 }
 
@@ -53,7 +53,7 @@ impl Reports {
         Ok(reports)
     }
 
-    /// Whether there is something to compare or to export.
+    /// Checks that there is something to compare or export.
     fn check_samples(&self) -> Result<()> {
         let (name, report) = &self.all[0];
         match report.findings().figures.is_empty() {
@@ -65,7 +65,7 @@ impl Reports {
         }
     }
 
-    /// The experiment that made them.
+    /// The experiment that made the reports.
     pub(crate) fn kind(&self) -> &'static str {
         self.all[0].1.findings().kind
     }
@@ -74,8 +74,8 @@ impl Reports {
         self.all.iter().skip(1)
     }
 
-    /// The figures of every engine, with a row for each report, compared with the first. A report
-    /// without the figure has no samples in its row.
+    /// The figures of every engine, with a row for each report, compared with the first. The row of
+    /// a report that lacks the figure has no samples.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let series: Vec<Vec<Series>> = self.all.iter().map(|(_, it)| series(it)).collect();
         let mut figures: Vec<Figure> = Vec::new();
@@ -103,7 +103,7 @@ impl Reports {
         figures
     }
 
-    /// Reports that are not valid.
+    /// The reports that are not valid, with the reasons.
     pub(crate) fn faults(&self) -> Vec<String> {
         let all = self.all.iter();
         let invalid = all.filter(|(_, report)| !report.faults().is_empty());
@@ -126,7 +126,7 @@ impl Reports {
             .collect()
     }
 
-    /// Values at these paths that differ from those in the first report, by report name.
+    /// Values at these paths that differ from those of the first report, with the report's name.
     fn differences(&self, paths: &[Path]) -> Vec<(&str, String)> {
         let first = value(&self.all[0].1);
         let mut found = Vec::new();
@@ -143,7 +143,7 @@ impl Reports {
         found
     }
 
-    /// Commands that share their name with another one in the first report.
+    /// Commands that differ from the command of the same name in the first report.
     fn commands(&self) -> Vec<String> {
         let rows = |report: &Report| {
             let rows = value(report)
@@ -216,12 +216,12 @@ impl Reports {
         self.findings().answer()
     }
 
-    /// Everything as text.
+    /// The whole report as text.
     pub fn table(&self) -> String {
         self.findings().table()
     }
 
-    /// One HTML file that needs no network.
+    /// One HTML file, which needs no network.
     pub fn to_html(&self) -> String {
         let json: Vec<String> = self.all.iter().map(|(_, it)| it.to_json()).collect();
         let json = match &json[..] {
@@ -250,7 +250,7 @@ impl Reports {
         Ok(out)
     }
 
-    /// One table per figure, for a page of documentation.
+    /// One Markdown table per figure, for documentation.
     pub fn to_markdown(&self) -> Result<String> {
         self.check_samples()?;
         let captions = self.all.iter();
@@ -290,15 +290,15 @@ fn series(report: &Report) -> Vec<Series> {
 /// The path of a value in a report, and its name.
 type Path = (&'static str, &'static str);
 
-/// The measurement: runs that differ in this are different experiments.
+/// Paths that identify the experiment: runs that differ in one are different experiments.
 const EXPERIMENT: [Path; 3] = [
     ("/command", "command"),
     ("/prepare", "--prepare"),
     ("/chdir", "--chdir"),
 ];
 
-/// The conditions of the measurement: such a difference is part of every verdict, so it is reported
-/// before them.
+/// Paths of the conditions of the measurement. A difference in one is part of every verdict, so it
+/// is reported before the verdicts.
 const SETTINGS: [Path; 8] = [
     ("/iterations", "--iterations"),
     ("/warm_ups", "--warmup"),
@@ -351,8 +351,8 @@ const NAMES: [Path; 22] = [
     ("/image/filesystem", "file system of the image"),
 ];
 
-/// Every environment value that is not specific to one run, by its path and name. A new one is
-/// compared until it is listed above.
+/// Every environment value that is not specific to one run, with its path and name. A new field is
+/// compared unless it is listed above.
 fn environment(report: &Value) -> Vec<(String, String)> {
     let mut values = Vec::new();
     if let Some(environment) = report.get("environment").and_then(Value::as_object) {
@@ -387,13 +387,13 @@ fn value(report: &Report) -> Value {
     serde_json::to_value(report).unwrap_or_default()
 }
 
-/// A value that a report of an early version lacks is not known to differ.
+/// Describes a difference. A value that a report of an early version lacks is not known to differ.
 fn difference(what: &str, path: &str, first: &Value, name: &str, other: &Value) -> Option<String> {
     let (old, new) = first.pointer(path).zip(other.pointer(path))?;
     (old != new).then(|| format!("{what} differs: {}, in {name} {}", text(old), text(new)))
 }
 
-/// Formats it as a user writes it.
+/// Formats a value as a user writes it.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -420,7 +420,7 @@ mod tests {
         Report::from_json(report.to_string().as_bytes()).unwrap()
     }
 
-    /// Without fields that later versions added.
+    /// A report without the fields that later versions added.
     const READ: &str = r#"{"iterations": 20, "valid": true, "interrupted": false, "left_out": [],
         "environment": {"date": "2026-11-23", "kernel": "", "cpus": "0-1", "programs": {},
                         "image": {"path": "a", "bytes": 1, "sha256": "0"}},

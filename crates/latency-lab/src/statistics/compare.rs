@@ -1,5 +1,6 @@
-//! A difference may be claimed only if its interval excludes zero; equality only if the whole
-//! interval is small, and averages and 90th percentiles are alike. Otherwise nothing was shown.
+//! Rules for claims. A difference may be claimed only if its interval excludes zero. Equality may
+//! be claimed only if the whole interval is small, and averages and 90th percentiles are alike.
+//! Otherwise nothing was shown.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +8,8 @@ use super::median;
 use super::shift::{Interval, Shifts};
 use super::spread::{SAME_PERCENT, Spread, percent};
 
-/// How often a claim may be made without a difference: 1 in 100, for all comparisons of a report
-/// together.
+/// Probability of claiming a difference where there is none: 1 in 100, for all comparisons of a
+/// report together.
 pub const LEVEL: f64 = 0.01;
 
 /// If the second side is more than this many times the first, a percentage is not meaningful.
@@ -22,9 +23,9 @@ pub enum Verdict {
     Lower,
     /// The second side's values are larger.
     Higher,
-    /// They are the same within [`SAME_PERCENT`]: the shift, the average and the 90th percentile.
+    /// Both sides are the same within [`SAME_PERCENT`] in shift, average and 90th percentile.
     NoDifference,
-    /// The samples show neither a difference nor that there is none.
+    /// The samples show neither a difference nor its absence.
     NotShown,
 }
 
@@ -34,8 +35,8 @@ pub struct Comparison {
     /// The shift in per cent of the first side: the median of the shifts of all pairs (Hodges and
     /// Lehmann). None if samples are zero, or if the second side is ten times the first.
     pub difference_percent: Option<f64>,
-    /// The interval that contains it with a probability of 1 - [`LEVEL`], for all comparisons of
-    /// the report together.
+    /// The interval that contains the shift with a probability of 1 - [`LEVEL`], for all
+    /// comparisons of the report together.
     pub interval_percent: Option<Interval>,
     /// If there is no percentage: the shift in the unit of the samples.
     pub difference: Option<f64>,
@@ -43,18 +44,19 @@ pub struct Comparison {
     pub interval: Option<Interval>,
     /// The second side's average relative to that of the first, in per cent; none if one is zero.
     pub average_percent: Option<f64>,
-    /// The interval that contains it with a probability of 95 %, as if it were the only comparison.
+    /// The interval that contains `average_percent` with a probability of 95 %, as if it were the
+    /// only comparison.
     pub average_interval_percent: Option<Interval>,
     /// The second side's 90th percentile relative to that of the first, without an interval.
     pub p90_percent: Option<f64>,
-    /// The fraction of all pairs in which the second side is lower, ties counted half; 0.5 without
-    /// a difference.
+    /// The fraction of all pairs in which the second side is lower, ties counted half; 0.5 if there
+    /// is no difference.
     pub chance_lower: f64,
-    /// Probability of pairs this uneven without a difference, two-sided.
+    /// Probability of pairs this uneven if there is no difference, two-sided.
     pub p_value: f64,
     /// `p_value` after the correction for all comparisons of the report (Bonferroni).
     pub p_adjusted: f64,
-    /// The number of these comparisons.
+    /// Number of comparisons that `p_adjusted` is corrected for.
     pub comparisons: usize,
     /// The claim that the samples support.
     pub verdict: Verdict,
@@ -71,7 +73,7 @@ pub struct Comparison {
 enum Scale {
     /// The logarithms of positive samples: a shift is a ratio.
     Ratio,
-    /// The samples.
+    /// The samples themselves.
     #[default]
     Plain,
 }
@@ -106,7 +108,7 @@ impl Interval {
     }
 }
 
-/// Compares the samples of two runs, as the only comparison of its report.
+/// Compares the samples of two runs as the only comparison of a report.
 pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
     let scale = Scale::of(first, second);
     let values = |side: &[f64]| -> Vec<f64> { side.iter().map(|&v| scale.value(v)).collect() };
@@ -114,8 +116,8 @@ pub fn compare(first: &[f64], second: &[f64]) -> Comparison {
     Comparison::new(shifts, scale, Spread::of_sides(first, second))
 }
 
-/// Compares the samples of one run, each with the round it was measured in; those without a partner
-/// in their round do not count.
+/// Compares the samples of one run, each with the round in which it was measured. Samples without a
+/// partner in their round do not count.
 pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Comparison {
     let partner = |(round, value): &(usize, f64)| {
         let found = first.iter().find(|(other, _)| other == round);
@@ -131,8 +133,8 @@ pub fn compare_rounds(first: &[(usize, f64)], second: &[(usize, f64)]) -> Compar
     Comparison::new(shifts, scale, Spread::of_rounds(&first, &second))
 }
 
-/// Samples with their rounds. For samples of early versions, whose rounds are unknown, the first
-/// one is assigned to the first round, and so on.
+/// Samples with their rounds. If the rounds are unknown, as in reports of early versions, the first
+/// sample is assigned to the first round, and so on.
 pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> {
     let known = rounds.len() == samples.len();
     let round = |at: usize| if known { rounds[at] } else { at };
@@ -143,15 +145,15 @@ pub(crate) fn in_rounds(rounds: &[usize], samples: &[f64]) -> Vec<(usize, f64)> 
         .collect()
 }
 
-/// The fewest rounds with which a run with this many comparisons can support a claim: all on one
-/// side.
+/// The fewest rounds with which a run with this many comparisons can support a claim: with all
+/// shifts on one side.
 pub fn fewest_rounds(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     least.log2().ceil() as usize
 }
 
-/// The fewest samples of each of two sides that can support a claim, if any may be compared with
-/// any: all of one side below all of the other, one way out of (2n over n).
+/// The fewest samples per side that can support a claim, if any sample may be compared with any
+/// other: with all of one side below all of the other, which is one of (2n over n) orders.
 pub fn fewest_samples(comparisons: usize) -> usize {
     let least = 2.0 * comparisons.max(1) as f64 / LEVEL;
     let (mut samples, mut ways) = (1, 2.0);
@@ -162,7 +164,7 @@ pub fn fewest_samples(comparisons: usize) -> usize {
     samples
 }
 
-/// A line for a run whose rounds cannot support a claim about its engines.
+/// A notice for a run whose rounds cannot support a claim about its engines.
 pub(crate) fn too_few(
     rounds: usize,
     (sides, noun): (usize, &str),
@@ -214,7 +216,7 @@ impl Comparison {
         comparison
     }
 
-    /// Judges it as one of `comparisons`.
+    /// Judges the comparison as one of `comparisons`.
     fn judge(&mut self, comparisons: usize) {
         self.comparisons = comparisons;
         self.p_adjusted = (self.p_value * comparisons as f64).min(1.0);
@@ -232,7 +234,7 @@ impl Comparison {
     }
 
     /// Whether the interval, not widened for the number of comparisons, lies within the shifts that
-    /// do not matter: a difference of [`SAME_PERCENT`] is wrongly called none in 1 of 200
+    /// do not matter. A difference of [`SAME_PERCENT`] is then wrongly called none in 1 of 200
     /// comparisons.
     fn shift_is_small(&self) -> bool {
         self.shifts
@@ -246,8 +248,8 @@ impl Comparison {
             })
     }
 
-    /// Whether typical samples are the same but others are not: the shift alone would say that
-    /// there is no difference.
+    /// Whether typical samples are the same but others are not: judged by the shift alone, there
+    /// would be no difference.
     pub(crate) fn hides_in_the_shift(&self) -> bool {
         self.verdict == Verdict::NotShown && self.shift_is_small()
     }
@@ -263,14 +265,14 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
-    /// Long-tailed, as latencies are.
+    /// Long-tailed samples, as latencies are.
     fn exponential(random: &mut Rng, average: f64, count: usize) -> Vec<f64> {
         (0..count)
             .map(|_| -average * (1.0 - random.f64()).ln())
             .collect()
     }
 
-    /// Launch times: a floor, and a tail of about 15 % of it.
+    /// Launch times: a floor, and a tail of about 15 % of that floor.
     fn launches(random: &mut Rng, floor: f64, count: usize) -> Vec<f64> {
         let tail = exponential(random, floor * 0.15, count);
         tail.into_iter().map(|tail| floor + tail).collect()
@@ -320,7 +322,7 @@ mod tests {
         assert_eq!(equal + count(&family[20..], Verdict::NotShown), 180);
     }
 
-    /// As single comparisons: the level is 1 in 100.
+    /// Each is a single comparison, so the level is 1 in 100.
     #[test]
     fn claims_and_intervals_of_equal_sides_stay_near_the_level() {
         let mut random = Rng::with_seed(4);

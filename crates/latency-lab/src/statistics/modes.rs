@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use sched_trace::stats::{deviation, mean, median_of_sorted, sorted};
 
-/// Fewest samples of a group; fewer are outliers.
+/// Fewest samples of a group; a smaller group would be outliers.
 const FEWEST: usize = 3;
 /// Distance of the groups' averages in units of their common deviation (Ashman's D, 1994). The
 /// halves of a uniform distribution have 3.5, those of a bell curve 2.7, and the best division of
@@ -19,15 +19,15 @@ const GAP: f64 = 2.0;
 pub struct Modes {
     /// Samples of the lower group.
     pub lower: usize,
-    /// Their median.
+    /// Median of the lower group.
     pub lower_median: f64,
     /// Samples of the upper group.
     pub upper: usize,
-    /// Their median.
+    /// Median of the upper group.
     pub upper_median: f64,
 }
 
-/// The two groups of bimodal samples; `None` for others.
+/// The two groups of bimodal samples; `None` if the samples are not bimodal.
 pub fn modes(values: &[f64]) -> Option<Modes> {
     let sorted = sorted(values);
     let cuts = FEWEST..=sorted.len().saturating_sub(FEWEST);
@@ -96,7 +96,7 @@ mod tests {
             let values: Vec<f64> = (0..30).map(|_| -(1.0 - random.f64()).ln()).collect();
             modes(&values).is_some()
         });
-        // 2 in 100, from 4,000 draws of another generator.
+        // Expected: 2 in 100, from 4,000 draws of another generator.
         let found = found.count();
         assert!(found <= 16, "{found} of 400");
     }

@@ -1,17 +1,17 @@
 //! The shift from one side to the other, by Hodges and Lehmann (1963): the median of the shifts of
-//! all pairs. Its interval and the probability of such a shift without a difference are computed
-//! from the same pairs, so they never contradict each other. No distribution is assumed, which
-//! matters here: latencies have long tails.
+//! all pairs. The interval and the p-value are computed from the same pairs, so they never
+//! contradict each other. No distribution is assumed, which matters here because latencies have
+//! long tails.
 //!
 //! * Samples of the same rounds: the pairs are the averages of the shifts of any two rounds
-//!   (Walsh), and the number of those above zero has the distribution of Wilcoxon's signed ranks
+//!   (Walsh), and the number of pairs above zero has the distribution of Wilcoxon's signed ranks
 //!   (1945). Effects common to a round, such as a slow moment of the machine, cancel out.
 //! * Samples of two runs: the pairs consist of one sample from each side (Mann and Whitney 1947).
 
 use serde::{Deserialize, Serialize};
 
-/// The normal approximation is used for more rounds than this, and for more samples of two sides
-/// together.
+/// With more rounds than this, or more samples of two sides together, the normal approximation is
+/// used.
 const EXACT_ROUNDS: usize = 100;
 const EXACT_SIDES: usize = 40;
 
@@ -28,21 +28,21 @@ pub struct Interval {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Shifts {
     sorted: Vec<f64>,
-    /// The probability of at most this many pairs below zero without a difference, from none to
-    /// half of the pairs.
+    /// The probability, if there is no difference, of at most this many pairs below zero; from none
+    /// to half of the pairs.
     chances: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Samples {
-    /// Shifts within each round, of which there are this many.
+    /// Shifts within this many rounds.
     Rounds(usize),
-    /// This many on the one side, and on the other.
+    /// This many samples on the first side, and on the second.
     Sides(usize, usize),
 }
 
 impl Shifts {
-    /// From pairs of samples, each from one round.
+    /// The shifts within pairs of samples, each pair from one round.
     pub(super) fn of_rounds(pairs: &[(f64, f64)]) -> Shifts {
         let shifts: Vec<f64> = pairs.iter().map(|(first, second)| second - first).collect();
         let from = |(at, one)| shifts[at..].iter().map(move |other: &f64| (one, other));
@@ -67,7 +67,7 @@ impl Shifts {
         Shifts { sorted, chances }
     }
 
-    /// The median; none without samples.
+    /// The median shift; none without samples.
     pub(super) fn median(&self) -> Option<f64> {
         let middle = self.sorted.len().checked_sub(1)?;
         Some((self.sorted[middle / 2] + self.sorted[middle.div_ceil(2)]) / 2.0)
@@ -87,8 +87,8 @@ impl Shifts {
         below + self.sorted.partition_point(|&shift| shift <= 0.0)
     }
 
-    /// The probability of a number of pairs this uneven, either way, without a difference. Ties
-    /// make it an overestimate.
+    /// The probability, if there is no difference, of a number of pairs this uneven either way.
+    /// Ties make it an overestimate.
     pub(super) fn p_value(&self) -> f64 {
         let half = self.half_below();
         let fewer = half.min(2 * self.sorted.len() - half).div_ceil(2);
@@ -96,8 +96,8 @@ impl Shifts {
         (2.0 * chance).min(1.0)
     }
 
-    /// The interval that contains the shift with a probability of `1 - level`. None with too few
-    /// samples.
+    /// The interval that contains the shift with a probability of `1 - level`. None if there are
+    /// too few samples.
     pub(super) fn interval(&self, level: f64) -> Option<Interval> {
         let within = |chance: &f64| *chance <= level / 2.0;
         let outside = self.chances.partition_point(within).checked_sub(1)?;
@@ -111,7 +111,7 @@ impl Shifts {
 }
 
 impl Samples {
-    /// See [`Shifts`].
+    /// Computes [`Shifts::chances`].
     fn chances(self) -> Vec<f64> {
         let half = self.pairs() / 2;
         let Some(exact) = self.exact() else {
@@ -133,12 +133,12 @@ impl Samples {
         }
     }
 
-    /// The probability of each number of pairs below zero, from 0 on; None if that is too much
-    /// work.
+    /// The probability of each number of pairs below zero, from 0 on; None if computing it is too
+    /// much work.
     fn exact(self) -> Option<Vec<f64>> {
         let mut chances = vec![0.0; self.pairs() + 1];
         match self {
-            // Each rank is on either side with a probability of one half.
+            // Each rank has either sign with a probability of one half.
             Samples::Rounds(rounds) if rounds <= EXACT_ROUNDS => {
                 chances[0] = 1.0;
                 for rank in 1..=rounds {
@@ -148,9 +148,8 @@ impl Samples {
                     }
                 }
             }
-            // The probability that the greatest sample is from the first side is that side's share:
-            // then no pair of it is below zero, otherwise all its pairs with the first side are
-            // above.
+            // The probability that the greatest sample is from the first side is that side's share
+            // of the samples. In that case all of its pairs are below zero, otherwise none.
             Samples::Sides(first, second) if first + second <= EXACT_SIDES => {
                 let mut of = vec![vec![0.0; chances.len()]; second + 1];
                 for row in &mut of {
@@ -173,7 +172,7 @@ impl Samples {
         Some(chances)
     }
 
-    /// The probability of at most `count` pairs by the normal distribution, with a continuity
+    /// The probability of at most `count` pairs by the normal approximation, with a continuity
     /// correction.
     fn approximate(self, count: f64) -> f64 {
         let pairs = self.pairs() as f64;
@@ -195,7 +194,7 @@ mod tests {
         Shifts::of_sides(first, second).p_value()
     }
 
-    /// Tables of Mann and Whitney, and of Wilcoxon; R's wilcox.test gives the same results.
+    /// From the tables of Mann and Whitney and of Wilcoxon; R's wilcox.test gives the same results.
     #[test]
     fn exact_chances_are_those_of_the_tables() {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_a_round_has_in_common_cancels_out() {
-        // The machine slows down from round to round, by far more than the sides differ.
+        // The machine slows down from round to round by far more than the sides differ.
         let rounds: Vec<(f64, f64)> = (0..12)
             .map(|k| (f64::from(k * k), f64::from(k * k) + 1.0))
             .collect();

@@ -1,31 +1,31 @@
 //! Whether two sides are alike beyond their shift. A few launches that take twice as long do not
-//! move the shift of a typical one, but a user waits for them: so the averages and the 90th
-//! percentiles have to be alike, too.
+//! change the typical launch, but users wait for them. Averages and 90th percentiles must therefore
+//! be alike, too.
 
 use super::percentile;
 use super::shift::Interval;
 use sched_trace::stats::{deviation, mean};
 
-/// Sides that differ by less than this, in per cent, are equal for a user.
+/// Sides that differ by less than this, in per cent, count as equal.
 pub const SAME_PERCENT: f64 = 10.0;
 
-/// The quantile of the normal distribution for a 95 % interval. The average only confirms a shift
-/// whose interval is stricter; an equally strict one would call few equal sides equal.
+/// The quantile of the normal distribution for a 95 % interval. The average only confirms a shift,
+/// whose interval is stricter; if this one were as strict, few equal sides would be called equal.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The second side's average and 90th percentile relative to those of the first, in per cent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) average: Option<f64>,
-    /// The interval that contains it with a probability of 95 %.
+    /// The interval that contains `average` with a probability of 95 %.
     pub(super) interval: Option<Interval>,
     pub(super) p90: Option<f64>,
-    /// All samples of both sides are zero.
+    /// Whether all samples of both sides are zero.
     nothing: bool,
 }
 
 impl Spread {
-    /// For pairs of samples, each from one round.
+    /// The spread between samples of one run, in pairs from the same round.
     pub(super) fn of_rounds(first: &[f64], second: &[f64]) -> Spread {
         let (one, other) = (mean(first), mean(second));
         let relative = first.iter().zip(second).map(|(a, b)| b / other - a / one);
@@ -50,8 +50,8 @@ impl Spread {
         Spread::new(first, second, variance.sqrt(), free)
     }
 
-    /// `error` is the standard error of the logarithm of the averages' ratio, with `free` degrees
-    /// of freedom.
+    /// Computes the spread; `error` is the standard error of the logarithm of the averages' ratio,
+    /// with `free` degrees of freedom.
     fn new(first: &[f64], second: &[f64], error: f64, free: f64) -> Spread {
         let few = first.len().min(second.len()) < 2;
         let nothing = [first, second].concat().iter().all(|&value| value == 0.0);

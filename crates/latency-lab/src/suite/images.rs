@@ -17,11 +17,11 @@ use crate::launch::command_at;
 use crate::process::{Child, in_path, output, tool};
 use crate::{Interrupt, LabError, Result};
 
-/// Images of another layout are created again.
+/// Version of the images' layout; images of another version are created again.
 const LAYOUT: u32 = 2;
-/// mkfs.erofs compresses some 20 MB per second.
+/// Time limit of mkfs.erofs, which compresses some 20 MB per second.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(900);
-/// As the documentation recommends for launches. Some tools refuse files from 1970.
+/// The options that the documentation recommends for launches. Some tools refuse files from 1970.
 const MKFS: [&str; 5] = [
     "--quiet",
     "-zlz4hc",
@@ -39,7 +39,7 @@ pub(super) struct SuiteImage {
 }
 
 impl SuiteImage {
-    /// The image is the root directory of the program.
+    /// Whether the image is the root directory of the program.
     pub(super) fn is_root(&self) -> bool {
         is_root(&self.command)
     }
@@ -69,7 +69,7 @@ pub(super) fn default_directory() -> PathBuf {
 /// Checks the directory, since commands that are kept there are run.
 ///
 /// # Errors
-/// Another user could have put them there.
+/// Fails if another user could have put commands there.
 pub(super) fn check_directory(directory: &Path) -> Result<()> {
     let status = fs::metadata(directory).doing("looking at", directory)?;
     let place = directory.display();
@@ -82,7 +82,8 @@ pub(super) fn check_directory(directory: &Path) -> Result<()> {
     Err(LabError::Usage(line))
 }
 
-/// The image of a part below `directory`. The inner error says why this machine has none.
+/// Finds or makes the image of a part, below `directory`. The inner error says why this machine has
+/// none.
 pub(super) fn take_or_make(
     directory: &Path,
     part: &Part,
@@ -120,7 +121,7 @@ fn known(path: &Path, mark: &Path) -> Option<Vec<String>> {
     (mark.layout == LAYOUT && path.is_file()).then_some(mark.command)
 }
 
-/// Fills the tree and verifies that its program runs in it.
+/// Fills the tree and verifies that its program runs there.
 fn fill(root: &Path, part: &Part) -> io::Result<Vec<String>> {
     let tree = Tree::new(root.to_owned())?;
     let command = (part.collect)(&tree)?;

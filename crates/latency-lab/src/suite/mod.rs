@@ -1,9 +1,9 @@
-//! Several programs and trees, with engines interleaved, in one run: one row each.
+//! Several programs and trees in one run, with engines interleaved; one row each.
 //!
-//! One program says little about an engine in general. The suite launches a compiler, Python, a
-//! shell script, git, node and java if they are installed, reads many small files and few large
-//! ones, and ends with the geometric mean and the worst row of each engine. Images are made once
-//! from installed software, and kept.
+//! A single program says little about an engine in general. The suite launches a compiler, Python,
+//! a shell script, git, node and java, if they are installed, and reads many small files and few
+//! large ones. It ends with the geometric mean and the worst row of each engine. Images are made
+//! once from installed software, and kept.
 
 mod files;
 mod images;
@@ -36,7 +36,7 @@ use program::PROGRAMS;
 pub fn run(options: &SuiteOptions, progress: &mut dyn Progress) -> Result<SuiteReport> {
     options.check()?;
     let directory = options.work.clone().unwrap_or_else(default_directory);
-    // It may be the first directory below ~/.cache, which is private to the user.
+    // The directory may be the first one below ~/.cache, which is private to the user.
     let mut builder = std::fs::DirBuilder::new();
     let made = builder.recursive(true).mode(0o700).create(&directory);
     made.doing("creating the directory", &directory)?;
@@ -84,7 +84,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    /// None for a part that is not wanted or that this machine lacks.
+    /// The image of a part; none for a part that is not wanted or that this machine lacks.
     fn image(&mut self, part: &Part, progress: &mut dyn Progress) -> Result<Option<SuiteImage>> {
         let name = part.name;
         if !self.options.wants(name) || self.report.interrupted {

@@ -7,7 +7,7 @@ use crate::read::Test;
 
 /// A program that is launched, or a tree that is read.
 pub(super) struct Part {
-    /// Its name for `--only`.
+    /// Name of the part for `--only`.
     pub(super) name: &'static str,
     /// Title in the table.
     pub(super) title: &'static str,

@@ -38,7 +38,7 @@ fn first_line(command: &mut Command) -> io::Result<String> {
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// The compiler proper of gcc, without its driver: one process.
+/// The compiler proper of gcc, without its driver, so that it is a single process.
 fn compiler(tree: &Tree) -> io::Result<Vec<String>> {
     let driver = in_path("gcc").or_else(|| in_path("cc"));
     let driver = driver.ok_or_else(|| not_installed("gcc"))?;
@@ -104,7 +104,7 @@ fn git(tree: &Tree) -> io::Result<Vec<String>> {
     if !status.success() {
         return Err(io::Error::other("git fast-import failed"));
     }
-    // It opens /dev/null, which an image cannot provide, so the mount is not its root directory.
+    // git opens /dev/null, which an image cannot provide, so the mount is not its root directory.
     Ok(words(&[
         &format!("{{}}{}", git.display()),
         "--no-pager",
@@ -155,6 +155,6 @@ fn java(tree: &Tree) -> io::Result<Vec<String>> {
             tree.directory(&directory, &|name| name == "src.zip" || name == "ct.sym")?;
         }
     }
-    // It finds its libraries by /proc/self/exe.
+    // java finds its libraries by /proc/self/exe.
     Ok(words(&[&format!("{{}}{}", java.display()), "-version"]))
 }

@@ -11,7 +11,8 @@ use crate::read::ReadReport;
 use crate::statistics::{Comparison, Summary, compare_rounds, correct, in_rounds, median};
 use crate::table::Table;
 
-/// How often trees are read: as often as a claim needs if four engines are compared in all rows.
+/// How often trees are read at most: as often as a claim needs if four engines are compared in all
+/// rows.
 pub(super) const MOST_READS: usize = 14;
 
 /// The JSON output of `lab suite`.
@@ -25,15 +26,15 @@ pub struct SuiteReport {
     pub valid: bool,
     /// If not valid, the reasons, row by row.
     pub not_valid_because: Vec<String>,
-    /// The user stopped the run; the report has the samples so far.
+    /// Whether the user stopped the run; the report then has the samples so far.
     pub interrupted: bool,
     /// Engines and parts that this machine lacks.
     pub left_out: Vec<String>,
-    /// Programs first, then trees.
+    /// The rows: programs first, then trees.
     pub rows: Vec<SuiteRow>,
     /// Each engine over all rows.
     pub engines: Vec<SuiteEngine>,
-    /// Where this ran; its image is that of the first row.
+    /// The environment of the run; its image is that of the first row.
     pub environment: Option<Environment>,
 }
 
@@ -46,7 +47,7 @@ pub struct SuiteRow {
     pub test: String,
     /// Unit of the samples: "us" and "s" are better when smaller, "MB/s" and "ops/s" when larger.
     pub unit: String,
-    /// In the order of [`SuiteReport::engines`].
+    /// The engines' cells, in the order of [`SuiteReport::engines`].
     pub cells: Vec<SuiteCell>,
 }
 
@@ -55,20 +56,20 @@ pub struct SuiteRow {
 pub struct SuiteCell {
     /// The engine, as requested.
     pub engine: String,
-    /// Its number among the engines of this name, from 1 on.
+    /// Number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
-    /// In the order of the run.
+    /// Samples in the order of the run.
     pub samples: Vec<f64>,
     /// The rounds that the samples were measured in; reports of early versions lack them.
     #[serde(default)]
     pub rounds: Vec<usize>,
-    /// None without samples.
+    /// Median; none without samples.
     pub median: Option<f64>,
-    /// How long it takes relative to the first engine, whatever the unit: from the shift of
-    /// `against_first`.
+    /// How long the engine takes relative to the first engine, whatever the unit; computed from the
+    /// shift of `against_first`.
     pub time_ratio: Option<f64>,
-    /// Compared with the first engine; none for the first.
+    /// Comparison with the first engine; none for the first.
     pub against_first: Option<Comparison>,
 }
 
@@ -77,14 +78,14 @@ pub struct SuiteCell {
 pub struct SuiteEngine {
     /// The engine, as requested.
     pub engine: String,
-    /// Its number among the engines of this name, from 1 on.
+    /// Number among the engines of this name, from 1 on.
     #[serde(default)]
     pub number: usize,
     /// Geometric mean of the time ratios; 1 for the first engine.
     pub geometric_mean: Option<f64>,
     /// The row with the greatest time ratio.
     pub worst_row: Option<String>,
-    /// That ratio.
+    /// The ratio of that row.
     pub worst_ratio: Option<f64>,
 }
 
@@ -163,8 +164,8 @@ impl SuiteReport {
         self.engines = engines.map(|(at, cell)| self.overall(at, cell)).collect();
     }
 
-    /// Gives each row a cell for each engine, in the same order: a cell belongs to the engine that
-    /// it names, wherever it is, and a row may lack one.
+    /// Gives each row a cell for each engine, in the same order. A cell belongs to the engine that
+    /// it names, wherever it is, and a row may lack cells.
     fn align(&mut self) {
         fn name((engine, number): (&str, usize)) -> (String, usize) {
             (engine.to_owned(), number)
@@ -224,7 +225,7 @@ impl SuiteReport {
         }
     }
 
-    /// Every row.
+    /// One figure per row.
     fn figures(&self) -> Vec<Figure> {
         let row = |cell: &SuiteCell| Row {
             name: label(&cell.engine, cell.number),
@@ -240,7 +241,7 @@ impl SuiteReport {
         shown(self.rows.iter().map(figure).collect(), self.valid)
     }
 
-    /// The first engine in its unit, the others as fractions of its time.
+    /// The first engine's medians in their units, and the other engines' times relative to these.
     fn summary(&self) -> Vec<Table> {
         let numbers: Vec<String> = (1..=self.engines.len())
             .map(|it| format!("[{it}]"))
@@ -309,7 +310,7 @@ impl SuiteRow {
         }
     }
 
-    /// One cell for each of these engines; any left over come after them.
+    /// Arranges one cell for each of these engines; any others follow.
     fn align(&mut self, names: &[(String, usize)]) {
         let mut cells = std::mem::take(&mut self.cells);
         for (engine, number) in names {
@@ -323,7 +324,7 @@ impl SuiteRow {
         self.cells.extend(cells);
     }
 
-    /// Compares every engine with the first one, if there are samples of both.
+    /// Compares every engine with the first one, if both have samples.
     fn compare(&mut self) {
         let first = self
             .cells
@@ -429,14 +430,14 @@ mod tests {
         };
         let twice = Some(200.0);
         assert_eq!(ratios(&report), [twice, twice, None, twice]);
-        // For a file, the list of engines determines the order.
+        // In a file, the list of engines determines the order.
         report.rows[0].cells.reverse();
         let text = serde_json::to_vec(&report).unwrap();
         let Ok(Report::Suite(read)) = Report::from_json(&text) else {
             panic!("a suite");
         };
         assert_eq!(ratios(&read), [twice, twice, None, twice]);
-        // Two cells of one engine in a row are refused, not dropped.
+        // Two cells of one engine in a row are refused, not merged.
         report.rows[0].cells[0] = report.rows[0].cells[1].clone();
         let text = serde_json::to_vec(&report).unwrap();
         let fault = Report::from_json(&text).unwrap_err();

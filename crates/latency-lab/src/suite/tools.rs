@@ -1,4 +1,4 @@
-//! The shell script of the suite: forty tools, each of which works in the tree.
+//! The shell script of the suite: it runs forty tools, each on files of the tree.
 
 use std::fmt::Write;
 use std::io;
@@ -12,7 +12,8 @@ const TOOLS: usize = 40;
 /// A data file of the tree, for tools that read one.
 const DATA: &str = "/data/text";
 
-/// Tools of a small system and how the script calls them; the first forty that work are used.
+/// Tools of a small system, with the script's command line for each; the first forty that work are
+/// used.
 const CANDIDATES: &str = "\
 cat /data/text; head -n 3 /data/text; tail -n 3 /data/text; wc /data/text; sort /data/text; \
 uniq /data/text; cut -c 1-10 /data/text; tr -d x; sed s/a/b/ /data/text; \

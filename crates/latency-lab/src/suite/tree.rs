@@ -11,7 +11,7 @@ use crate::process::in_path;
 
 /// Directories that many distributions merge into /usr by a symlink.
 const LINKED: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// Deeper directories are a loop of symlinks.
+/// Maximum depth of directories; a deeper one must be in a loop of symlinks.
 const DEEPEST: usize = 24;
 
 /// A directory that becomes the root directory of a program.
@@ -39,7 +39,7 @@ impl Tree {
         &self.root
     }
 
-    /// Adds a file of the machine, at the path that programs know; symlinks are followed.
+    /// Adds a file of the machine at the path by which programs know it; symlinks are followed.
     pub(super) fn file(&self, path: &Path) -> io::Result<()> {
         let to = self.place(path)?;
         if to.exists() {
@@ -72,8 +72,8 @@ impl Tree {
         Ok(path)
     }
 
-    /// Adds a directory without the entries that `skip` selects by name, together with the
-    /// libraries that its own libraries need.
+    /// Adds a directory, except the entries whose names `skip` selects, together with the libraries
+    /// that its own libraries need.
     pub(super) fn directory(&self, path: &Path, skip: &dyn Fn(&str) -> bool) -> io::Result<()> {
         let mut objects = Vec::new();
         self.below(path, skip, DEEPEST, &mut objects)?;
@@ -119,14 +119,14 @@ impl Tree {
             .stdin(Stdio::null())
             .output()
             .map_err(|source| name(Path::new("ldd"), source))?;
-        // It fails for static programs, which need nothing.
+        // The loader fails for static programs, which need no libraries.
         for library in listed(&String::from_utf8_lossy(&output.stdout)) {
             self.file(&library)?;
         }
         Ok(())
     }
 
-    /// The place of a machine's path in the tree: its directory is resolved without symlinks.
+    /// The path in the tree for a path of the machine; symlinks in its directory are resolved.
     fn place(&self, path: &Path) -> io::Result<PathBuf> {
         let parent = path.parent().unwrap_or(Path::new("/"));
         let parent = parent.canonicalize().map_err(|source| name(path, source))?;

@@ -1,4 +1,4 @@
-//! Shared by the tests of experiments: an image of the repository, and skipping.
+//! Common to the tests of experiments: an image of the repository, and skipping.
 
 pub mod schema;
 
@@ -13,7 +13,7 @@ pub fn image() -> PathBuf {
         .unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
 }
 
-/// One experiment at a time: they check the whole machine for leftovers.
+/// Runs one experiment at a time: they check the whole machine for leftovers.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

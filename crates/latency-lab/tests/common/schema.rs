@@ -1,14 +1,14 @@
 //! Checks a report against its schema in docs/schemas, using the JSON Schema keywords that the
 //! schemas use.
 //!
-//! Stricter than JSON Schema in one respect: a field that the schema does not know is an error, so
-//! that no field lacks a description. Readers of the JSON must accept additional fields.
+//! It is stricter than JSON Schema in one respect: a field that the schema does not know is an
+//! error, so that every field has a description. Readers of the JSON must accept additional fields.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Keywords that describe the schema, not the report.
+/// Keywords that do not constrain the report.
 const REMARKS: [&str; 4] = ["$schema", "$defs", "title", "description"];
 
 /// Panics with the path of the first mismatch.
@@ -50,7 +50,7 @@ impl File {
             .find_map(|(word, meaning)| self.broken(words, word, meaning, value, path))
     }
 
-    /// The violation of one keyword of a schema.
+    /// The violation of one keyword of a schema, if any.
     fn broken(
         &self,
         words: &Map<String, Value>,

@@ -4,8 +4,8 @@ use super::witness::Proof;
 use crate::{Claims, Event, Loss};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whether the recorder counted the events of all CPUs named in the trace, each has some, and none
-/// were lost.
+/// Whether the recorder counted the events of all CPUs named in the trace, every CPU has events,
+/// and none were lost.
 pub(super) fn are_whole(claims: &Claims, events: &[Event]) -> bool {
     let cpus: BTreeSet<u32> = events.iter().map(|event| event.cpu).collect();
     let all = |of: &BTreeSet<u32>| of.iter().all(|cpu| claims.counted.contains(cpu));

@@ -1,9 +1,10 @@
 //! Threads that the recorder hides (`set_event_notrace_pid`, filters by pid), and broken chains of
 //! switches.
 //!
-//! Switches from a hidden thread are not written, nor are the wake-ups that it causes: others are
-//! seen entering and leaving, and it is seen only entering. The events during its run are unknown
-//! and contradict those seen before and after, but nothing that should be in the trace is missing.
+//! Switches from a hidden thread are not written, nor are the wake-ups that it causes. Other
+//! threads are seen entering and leaving CPUs; a hidden one is only seen entering. What happens
+//! during its run is unknown, and events before and after the run contradict each other, but
+//! nothing that should be in the trace is missing.
 
 use super::times::{touches, union};
 use crate::{Kind, Trace, UNKNOWN_PID};
@@ -16,7 +17,7 @@ const STAYS: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
     pids: BTreeSet<i32>,
-    /// When such threads ran, merged.
+    /// When hidden threads ran, merged.
     blind: Vec<(u64, u64)>,
     /// Times at which a thread left a CPU that another thread, which is not hidden, had entered.
     breaks: Vec<u64>,
@@ -59,8 +60,8 @@ impl Hidden {
         self.pids.contains(&pid)
     }
 
-    /// Whether a hidden thread explains a contradiction of this thread between these times,
-    /// `single` if one missing event explains it.
+    /// Whether hidden threads explain a contradiction of this thread between these times; `single`
+    /// says whether one missing event would explain it.
     pub fn explains(&self, pid: i32, single: bool, from_ns: u64, until_ns: u64) -> bool {
         self.has(pid) || single && touches(&self.blind, from_ns, until_ns)
     }

@@ -24,27 +24,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use times::{touches, union};
 use witness::Proof;
 
-/// A wait is uncertain if all CPUs were silent for this long within it: whatever could end it would
-/// have been an event. It is a pause of the machine, or two recordings in one.
+/// A wait is uncertain if all CPUs were silent for this long within it, because anything that could
+/// end the wait would have been an event. The silence is a pause of the machine, or a gap between
+/// two recordings in one file.
 const SILENCE_NS: u64 = 2_000_000_000;
 
-/// The corresponding time if the events of several CPUs were not counted: a timer would wake a
-/// thread on one of them.
+/// The same limit if the events of several CPUs were not counted: a timer would have woken a thread
+/// on one of them.
 const UNCOUNTED_NS: u64 = 500_000_000;
 
-/// Most silences examined for a notice.
+/// Maximum number of silences examined for a notice.
 const NOTED: usize = 16;
 
-/// Most intervals kept for one CPU; beyond that they are merged.
+/// Maximum number of intervals kept per CPU; beyond it they are merged.
 const INTERVALS: usize = 10_000;
 
 /// The completeness of the events of a CPU in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coverage {
-    /// The recorder counted them, and none are missing.
+    /// The recorder counted the events, and none are missing.
     Whole,
-    /// Some are missing.
+    /// Some events are missing.
     Broken,
     /// Nothing contradicts their completeness, and nothing proves it.
     Unknown,
@@ -69,12 +70,12 @@ pub struct Interval {
 /// How complete the events of a trace are.
 #[derive(Clone, Debug, Default)]
 pub struct Completeness {
-    /// By CPU, ordered by time. The intervals of a CPU do not overlap.
+    /// Intervals by CPU, ordered by time. The intervals of a CPU do not overlap.
     pub intervals: Vec<Interval>,
     /// Times at which another recording begins within the trace.
     pub seams: Vec<u64>,
-    /// The recorder counted the events of all CPUs and lost none: any that are missing were not
-    /// written by the kernel.
+    /// Whether the recorder counted the events of all CPUs and lost none: the kernel did not write
+    /// any that are missing.
     pub is_counted: bool,
     /// Contradictions in the events, each of which proves that some are missing.
     pub proofs: u64,
@@ -86,8 +87,8 @@ pub struct Completeness {
     known: Vec<Proof>,
     /// Broken intervals of all CPUs, merged, ordered by time.
     broken: Vec<(u64, u64)>,
-    /// If a recorder counted all events, a contradiction shows what the kernel did not write;
-    /// otherwise only an isolated one does. For these threads, in these intervals.
+    /// Threads of which the kernel omitted events, and in which intervals. If a recorder counted
+    /// all events, any contradiction shows an omission; otherwise only an isolated one does.
     omitted: BTreeMap<i32, Vec<(u64, u64)>>,
 }
 
@@ -126,7 +127,7 @@ pub fn of(trace: &Trace) -> Completeness {
     found
 }
 
-/// Separates contradictions that are explained without a gap in the trace from the others.
+/// Separates contradictions that can be explained without a gap in the trace from the others.
 ///
 /// A gap contradicts several threads, or breaks a chain of switches. A single missing event
 /// contradicts only one thread: the kernel did not write it, or a recorder omits single ones.
@@ -138,7 +139,8 @@ fn judged(proofs: Vec<Proof>, trace: &Trace) -> (Vec<Proof>, Vec<Proof>) {
     let intervals = others.iter().map(|proof| (proof.from_ns, proof.until_ns));
     let mut intervals: Vec<(u64, u64)> = intervals.collect();
     intervals.sort_unstable();
-    // Where contradictions overlap: between the latest end before one begins, and its beginning.
+    // Periods in which contradictions overlap: from the beginning of one to the end of an earlier
+    // one.
     let mut shared: Vec<(u64, u64)> = Vec::new();
     let mut latest = 0;
     for (from, until) in intervals {
@@ -197,14 +199,14 @@ impl Completeness {
         !self.broken.is_empty()
     }
 
-    /// Threads of which single events were not written, and when the trace shows that.
+    /// Threads of which the kernel omitted single events, and the times at which the trace shows
+    /// that.
     pub(crate) fn omitted(&self) -> impl Iterator<Item = (i32, u64)> {
         let all = self.omitted.iter();
         all.flat_map(|(pid, all)| all.iter().map(|(_, until)| (*pid, *until)))
     }
 
-    /// Whether a wait of a thread could be something else: events that it depends on may be
-    /// missing.
+    /// Whether a thread's wait is doubtful, because events that it depends on may be missing.
     pub fn doubts(&self, pid: i32, from_ns: u64, until_ns: u64) -> bool {
         let omitted = self
             .omitted
@@ -217,7 +219,7 @@ impl Completeness {
         let after = self.silences.partition_point(|(_, end)| *end <= from_ns);
         let silence = self.silences.get(after);
         touches(&self.broken, from_ns, until_ns)
-            // The whole silence: events at its edges exist.
+            // Only a silence that lies within the wait counts: there are events at its edges.
             || silence.is_some_and(|(start, end)| *start >= from_ns && *end <= until_ns)
     }
 
@@ -233,7 +235,7 @@ impl Completeness {
         edges
     }
 
-    /// The part of the trace, between seams, that a time is in.
+    /// Index of the part of the trace, between seams, that contains this time.
     pub(crate) fn part(&self, time_ns: u64) -> usize {
         self.seams.partition_point(|seam| *seam <= time_ns)
     }
@@ -271,7 +273,7 @@ impl Completeness {
     }
 }
 
-/// A time at which states of threads are forgotten and, at a seam, also what runs on the CPUs.
+/// A time at which the states of threads become unknown and, at a seam, also what runs on the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub at_ns: u64,

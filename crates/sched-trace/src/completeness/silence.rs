@@ -1,30 +1,30 @@
 //! Silences that are not waits: a machine that pauses, a clock that jumps, and lines that were cut
 //! out of a text.
 //!
-//! A thread that waits behind another one of the same kind runs within some milliseconds. If it
-//! always does so, and its CPU writes no event for a hundred milliseconds while it is runnable,
-//! then events of that CPU are missing; if no CPU writes any, time itself is missing. Threads that
-//! are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do those behind real-time
-//! threads that may run for long.
+//! A thread that waits behind another one of the same kind runs within some milliseconds. If a
+//! thread always does so, and its CPU writes no event for a hundred milliseconds while the thread
+//! is runnable, then events of that CPU are missing; if no CPU writes any, time itself is missing.
+//! Threads that are used to waiting (SCHED_IDLE, CPU quotas) prove nothing, nor do threads behind
+//! real-time threads that may run for long.
 
 use super::hidden::Hidden;
 use super::witness::Proof;
 use crate::{Kind, Task, Trace};
 use std::collections::{BTreeMap, HashMap};
 
-/// A pause of all CPUs that is longer than threads' turns.
+/// The shortest pause of all CPUs, longer than threads' turns.
 const PAUSE_NS: u64 = 20_000_000;
 
-/// A silence of one CPU that is much longer.
+/// The shortest silence of one CPU, much longer than threads' turns.
 const SILENCE_NS: u64 = 100_000_000;
 
-/// Most gaps examined for each wait: more add nothing.
+/// Maximum number of gaps examined per wait; more would add nothing.
 const GAPS: usize = 16;
 
 /// Number of a thread's waits, or runs, that show what is usual for it.
 const USUAL: usize = 20;
 
-/// Factors by which a pause, and a silence, exceed usual waits.
+/// Factors by which a pause and a silence must exceed the usual waits.
 const MUCH: [u64; 2] = [2, 4];
 
 /// Priorities below it are real-time.
@@ -48,7 +48,7 @@ struct Gap {
     runner: Task,
 }
 
-/// Silences of all CPUs, and those of single ones.
+/// Silences of all CPUs, and of single CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Silences {
     pub of_all: Vec<(u64, u64)>,
@@ -56,7 +56,7 @@ pub(super) struct Silences {
 }
 
 impl Silences {
-    /// Finds them; `waits` are all waits, including those that outlast the trace.
+    /// Finds the silences; `waits` are all waits, including those that outlast the trace.
     pub fn of(trace: &Trace, waits: &[Waited]) -> Self {
         let pauses = pauses(trace);
         let gaps = gaps(trace, &Hidden::of(trace));
@@ -114,7 +114,7 @@ impl Gap {
 /// Lengths by thread, in ascending order.
 type Lengths = HashMap<i32, Vec<u64>>;
 
-/// How long threads usually wait, and how long real-time ones run.
+/// How long threads usually wait, and how long real-time threads usually run.
 struct Usual {
     waits: Lengths,
     runs: Lengths,
@@ -141,7 +141,7 @@ impl Usual {
     }
 }
 
-/// Whether few of many lengths are this long.
+/// Whether a thread has many lengths of which few are this long.
 fn is_unusual(lengths: &Lengths, pid: i32, length: u64) -> bool {
     let all = lengths.get(&pid).filter(|all| all.len() >= USUAL);
     let long = |all: &Vec<u64>| all.len() - all.partition_point(|of| *of < length);

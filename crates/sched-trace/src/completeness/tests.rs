@@ -1,4 +1,4 @@
-//! The conclusions from contradictions, and the freedoms of complete traces.
+//! Tests what contradictions prove, and what complete traces may contain.
 
 use super::*;
 use crate::latency::analyse;

@@ -12,7 +12,7 @@ pub(super) fn union(mut all: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut union: Vec<(u64, u64)> = Vec::new();
     for (from, until) in all {
         match union.last_mut() {
-            // Between the end of one and the beginning of the next, a thread's state may be known.
+            // Intervals that only touch stay separate: a thread's state may be known between them.
             Some((_, last)) if *last > from => *last = until.max(*last),
             _ => union.push((from, until)),
         }

@@ -1,16 +1,16 @@
 //! Contradictions in the events of a trace, each of which proves that some are missing.
 //!
-//! Every event of a thread implies something about what it did before. If no event shows that, the
-//! one that would is missing, and it should have been written on the CPU that the thread ran on.
-//! Events that kernels omit are not proof: some write no switch from the idle task, or from threads
-//! that they hide, so a thread that leaves a CPU which another one entered last is only counted
+//! Every event of a thread implies something about what the thread did before. If no event shows
+//! that, such an event is missing, and should have been written on the CPU that the thread ran on.
+//! Omissions by kernels are no proof: some write no switch from the idle task, or from threads that
+//! they hide. A thread that leaves a CPU after another one entered it is therefore only counted
 //! ([`crate::latency::Report::missing_switches`]).
 
 use crate::{Comm, Event, Kind, Task, TaskState, Trace, Wake};
 use std::collections::{BTreeMap, HashMap};
 
-/// A thread that is queued on an idle CPU runs at once. Virtual CPUs may pause, but for less than
-/// this.
+/// A thread that is queued on an idle CPU runs immediately, unless a virtual CPU pauses, which
+/// takes less than this.
 const QUEUED_ON_IDLE_NS: u64 = 200_000_000;
 
 /// The fraction (one in this many) of a recording that its start and its end may take.
@@ -24,7 +24,7 @@ pub(super) struct Proof {
     pub pid: i32,
     pub from_ns: u64,
     pub until_ns: u64,
-    /// One missing event explains it: a wake-up or a migration of this thread.
+    /// Whether one missing event would explain it: a wake-up or a migration of this thread.
     pub single: bool,
     pub reason: String,
 }
@@ -55,9 +55,9 @@ pub(super) fn proofs(trace: &Trace) -> Vec<Proof> {
     proofs
 }
 
-/// Where a recorder that starts and stops one CPU after another (perf) has begun, and where it
-/// ends. Proofs before and after are caused by that, unless it took more than a small part of the
-/// recording.
+/// The times between which a recorder that starts and stops one CPU after another (perf) records
+/// all of them. Contradictions outside are due to that, unless starting or stopping took more than
+/// a small part of the recording.
 fn edges(trace: &Trace) -> Option<(u64, u64)> {
     let (first, last) = trace.span()?;
     let (begun, ended) = wakes(&trace.events)?;
@@ -73,8 +73,8 @@ fn edges(trace: &Trace) -> Option<(u64, u64)> {
     ))
 }
 
-/// The time from which each CPU writes the wake-ups that it causes, and until which all of them do.
-/// A recorder may start and stop one CPU after another, and one event after another (perf).
+/// The time from which, and the time until which, all CPUs write the wake-ups that they cause. A
+/// recorder may start and stop one CPU after another, and one event after another (perf).
 fn wakes(events: &[Event]) -> Option<(u64, u64)> {
     let mut cpus: BTreeMap<u32, Option<(u64, u64)>> = BTreeMap::new();
     for event in events {
@@ -97,13 +97,13 @@ enum Doing {
     Unknown,
     Running,
     Asleep,
-    /// It begins, and waits for its first wake-up.
+    /// Created, and waiting for its first wake-up.
     Born,
     /// Woken after a sleep that the trace shows.
     Woken,
     /// Preempted.
     Ready,
-    /// Woken after that: it was about to sleep.
+    /// Woken after a preemption: it was about to sleep.
     ReadyWoken,
 }
 
@@ -113,20 +113,21 @@ struct Thread {
     comm: Comm,
     /// The CPU it runs on, is queued on, or slept on.
     cpu: Option<u32>,
-    /// The time since which this is known.
+    /// The time since which the state is known.
     at_ns: u64,
-    /// A wake-up of the running thread has begun: if it sleeps now, that may or may not wake it.
+    /// Whether a wake-up of the running thread has begun. If the thread sleeps now, the wake-up may
+    /// or may not wake it.
     waker: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// The last thread that entered it.
+    /// The last thread that entered the CPU.
     current: i32,
-    /// Its last event.
+    /// Time of the CPU's last event.
     at_ns: u64,
-    /// That thread has since entered another CPU: its switch here is missing, or the next one will
-    /// show that the kernel omitted it.
+    /// Whether that thread has since entered another CPU. Its switch away from here is then
+    /// missing, unless the next switch shows that the kernel omitted it.
     left_unseen: bool,
 }
 
@@ -247,7 +248,7 @@ impl Witness {
         }
     }
 
-    /// An idle CPU runs whatever is queued there.
+    /// Notes that a thread is queued: an idle CPU must run it.
     fn queue(&mut self, pid: i32, cpu: u32, time_ns: u64) {
         if self.cpus.get(&cpu).is_some_and(|cpu| cpu.current == 0) {
             self.queued.insert(pid, (cpu, time_ns));
@@ -278,8 +279,9 @@ impl Witness {
         self.cpus.insert(event.cpu, cpu);
     }
 
-    /// A thread follows itself if the format does not name the previous one (compact Perfetto): one
-    /// of those queued here ran, and its switch is missing in the trace.
+    /// Handles a thread that follows itself, which means that the format does not name the previous
+    /// one (compact Perfetto): one of the threads queued here ran, and its switch is missing in the
+    /// trace.
     fn unseen_on(&mut self, cpu: u32) {
         for thread in self
             .threads
@@ -353,7 +355,7 @@ impl Witness {
         (thread.cpu, thread.at_ns) = (Some(event.cpu), event.time_ns);
     }
 
-    /// The trace ends, or another recording begins.
+    /// Called when the trace ends or another recording begins.
     fn end(&mut self) {
         let until_ns = self.last_ns;
         let silent = std::mem::take(&mut self.cpus);
@@ -387,7 +389,7 @@ impl Witness {
         self.threads.clear();
     }
 
-    /// A contradiction that one event of the thread would explain.
+    /// Adds a contradiction that one event of the thread would explain.
     fn prove_one(&mut self, cpu: Option<u32>, seen: Thread, until_ns: u64, pid: i32, what: &str) {
         self.prove(cpu, seen, until_ns, pid, what);
         if let Some(proof) = self.proofs.last_mut() {

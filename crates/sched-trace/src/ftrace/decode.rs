@@ -99,7 +99,7 @@ fn value<'a>(field: &FieldType, place: Option<Field>, record: &'a [u8]) -> Value
     value.unwrap_or(Value::Absent)
 }
 
-/// `None` for an event that is not read, or that lacks a field.
+/// The layout of an event; `None` if the event is not read or lacks a field.
 fn layout(format: &EventFormat) -> Option<Layout> {
     let event = schema::by_name(&format.name)?;
     let mut fields = [None; 7];

@@ -3,7 +3,7 @@
 /// Events of one CPU that the kernel wrote and the trace lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// The CPU, which trace.dat names.
+    /// The CPU, if the file names it, as trace.dat does.
     pub cpu: Option<u32>,
     /// The oldest events, which newer ones replaced.
     pub overwritten: u64,

@@ -1,9 +1,10 @@
 //! Pages of the kernel's ring buffer.
 //!
 //! A page begins with a time stamp and the number of bytes in use, followed by entries. Each entry
-//! is a word of 5 bits type and 27 bits time delta; types 1 to 28 are records of that many words, 0
-//! a record whose length is in the next word, 29 padding, 30 a time extension, 31 an absolute time.
-//! The kernel describes this layout in `events/header_page` and `events/header_event`.
+//! begins with a word of 5 bits type and 27 bits time delta. Types 1 to 28 are records of that many
+//! words, 0 is a record whose length is in the next word, 29 padding, 30 a time extension, and 31
+//! an absolute time. The kernel describes this layout in `events/header_page` and
+//! `events/header_event`.
 
 use super::format::PageLayout;
 

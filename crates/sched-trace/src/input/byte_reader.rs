@@ -6,7 +6,7 @@ use std::io::Read;
 /// Largest single field (a section, a symbol table) that is accepted.
 const MAX_FIELD: u64 = 256 << 20;
 
-/// Reads with bounds.
+/// A reader with bounds.
 #[derive(Debug)]
 pub(crate) struct ByteReader<R> {
     pub inner: R,

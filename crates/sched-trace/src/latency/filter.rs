@@ -6,9 +6,9 @@ use crate::Name;
 /// Which waits to analyse; all of them by default.
 #[derive(Default)]
 pub struct Filter<'a> {
-    /// Only waits that ended at or after this time, ...
+    /// Only waits that ended at or after this time.
     pub from_ns: Option<u64>,
-    /// ... and before this one.
+    /// Only waits that ended before this time.
     pub until_ns: Option<u64>,
     /// Only threads whose name, work queue or work function this accepts.
     pub name: Option<&'a dyn Fn(&str) -> bool>,
@@ -64,12 +64,12 @@ impl Filter<'_> {
             && self.accepts_names(report, &[Some(work.function), work.workqueue])
     }
 
-    /// Whether it selects by name.
+    /// Whether the filter selects by name.
     pub(super) fn by_name(&self) -> bool {
         self.name.is_some()
     }
 
-    /// Whether it accepts every thread of the trace, and all of its time.
+    /// Whether the filter accepts every thread of the trace, and all of its time.
     pub(super) fn accepts_all(&self) -> bool {
         let anywhere = self.from_ns.is_none() && self.until_ns.is_none() && self.cpus.is_none();
         anywhere && self.name.is_none() && self.pids.is_none()

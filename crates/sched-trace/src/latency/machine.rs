@@ -53,7 +53,7 @@ struct Since {
     by: i32,
     /// The CPU of the wake-up or preemption.
     by_cpu: u32,
-    /// The CPU it is queued on.
+    /// The CPU on which the thread is queued.
     cpu: u32,
 }
 
@@ -64,7 +64,7 @@ struct Thread {
     prio: i32,
     /// Number of threads that had this pid before.
     life: u32,
-    /// The CPU it last ran on.
+    /// The CPU on which the thread last ran.
     last_cpu: Option<u32>,
     /// Thread and CPU that are waking this running thread, if the wake-up has not completed.
     waker: Option<(i32, u32)>,
@@ -85,18 +85,18 @@ struct Machine {
     switches: u64,
     missing_switches: u64,
     missing: BTreeMap<Concerned, u64>,
-    /// Waits that ended at such an edge.
+    /// Waits that were cut off where the states of threads become unknown.
     cut: u64,
     /// Number of recordings that ended within the trace.
     part: usize,
-    /// The trace has `sched_wakeup` and `sched_waking`.
+    /// Whether the trace has `sched_wakeup`, and whether it has `sched_waking`.
     wakes: bool,
     wakings: bool,
 }
 
 impl Machine {
-    /// Events before this time are missing or belong to another recording: the states of threads
-    /// are unknown, except what runs on a CPU if the same recording continues.
+    /// Forgets the states of threads: events before this time are missing or belong to another
+    /// recording. What runs on a CPU stays known if the same recording continues.
     fn forget(&mut self, edge: Edge) {
         if edge.seam {
             self.current.clear();
@@ -176,12 +176,12 @@ impl Machine {
             && entered != pid
         {
             self.missing_switches += 1;
-            // The end of a wait of one, and the beginning of a sleep of the other. The idle task
+            // One thread lacks the end of a wait, the other the beginning of a sleep. The idle task
             // has no waits to miss.
             for pid in [entered, pid].into_iter().filter(|pid| *pid > 0) {
                 *self.missing.entry((self.part, pid)).or_default() += 1;
             }
-            // It has left, and the trace does not show when.
+            // The thread has left, and the trace does not show when.
             if let Some(task) = self.tasks.get_mut(&entered)
                 && matches!(task.state, State::Running)
                 && task.last_cpu == Some(event.cpu)
@@ -198,8 +198,8 @@ impl Machine {
         self.enter(next.pid, event);
     }
 
-    /// A thread follows itself if the format does not name the previous one: one of those queued
-    /// here ran, and its switch is missing in the trace.
+    /// Handles a thread that follows itself, which means that the format does not name the previous
+    /// one: one of the threads queued here ran, and its switch is missing in the trace.
     fn unseen_between(&mut self, pid: i32, cpu: u32) {
         self.missing_switches += 1;
         *self.missing.entry((self.part, pid)).or_default() += 1;
@@ -212,7 +212,8 @@ impl Machine {
         }
     }
 
-    /// Notes that a thread with this pid is created; an earlier one with it exited unseen.
+    /// Notes that a thread with this pid is created; an earlier thread of this pid has exited
+    /// unseen.
     fn begin(&mut self, pid: i32) {
         if let Some(thread) = self.tasks.get_mut(&pid)
             && !matches!(thread.state, State::Unknown)
@@ -221,7 +222,8 @@ impl Machine {
         }
     }
 
-    /// Compact formats omit the previous thread: it is the one that was switched in before.
+    /// Returns the previous thread of a switch. Compact formats omit it: it is the one switched in
+    /// before.
     fn known_prev(&self, prev_pid: i32, cpu: u32) -> i32 {
         if prev_pid != UNKNOWN_PID {
             return prev_pid;
@@ -300,8 +302,9 @@ impl Machine {
             Some((by, by_cpu)) => State::SleepingWoken(since(WaitKind::Wakeup, by, by_cpu)),
             None => State::Sleeping,
         };
-        // A kworker sleeps inside an item, and while it starts another worker before its item; its
-        // wait for the CPU before that was for the item. Only the idle sleep lies between items.
+        // A kworker sleeps inside an item, or before its item while it starts another worker; its
+        // wait for the CPU before that sleep was for the item. Only the idle sleep is between
+        // items.
         let between_items = !task.comm.is_kworker() || state == TaskState::IDLE;
         if !state.is_runnable() && between_items {
             task.open_waits.clear();
@@ -327,7 +330,7 @@ impl Machine {
             }
             State::Unknown => self.dropped += 1,
             State::Sleeping => *self.unexplained.entry((self.part, pid)).or_default() += 1,
-            // Its switch-out was lost with other events.
+            // The thread's switch-out was lost with other events.
             State::Running => {}
         }
     }
@@ -366,7 +369,7 @@ impl Machine {
         open
     }
 
-    /// The worker that writes the event starts an item, which its open waits belong to.
+    /// Notes that the worker that writes the event starts an item, to which its open waits belong.
     fn work_start(&mut self, event: &Event, work: u64, function: Name, kthread: bool) {
         let pid = self.runner(event);
         let queue = self.works.queue_of(work);
@@ -429,7 +432,7 @@ impl Machine {
         }
         let comms = self.tasks.iter().filter(|(_, task)| !task.comm.is_empty());
         let mut comms: BTreeMap<i32, Comm> = comms.map(|(pid, task)| (*pid, task.comm)).collect();
-        // A thread that exits leaves no task, but the trace still knows its name.
+        // A thread that has exited is not among the tasks, but the trace still knows its name.
         for (pid, thread) in &trace.threads {
             comms.entry(*pid).or_insert(thread.comm);
         }
@@ -510,7 +513,7 @@ impl Thread {
         }
     }
 
-    /// Its wait from `since` to `end_ns`.
+    /// The thread's wait from `since` to `end_ns`.
     fn wait(&self, pid: i32, since: Since, end_ns: u64, cpu: u32) -> Wait {
         Wait {
             start_ns: since.time_ns,

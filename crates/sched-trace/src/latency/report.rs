@@ -34,7 +34,7 @@ pub struct Report {
     /// entered last. Some kernels write no `sched_switch` when a CPU's idle task stops idling,
     /// after that CPU was taken offline and back.
     pub missing_switches: u64,
-    /// Threads whose waits are hidden by a missing switch.
+    /// Missing switches by thread, each of which hides a wait.
     pub(super) missing: BTreeMap<Concerned, u64>,
     /// `left_out` by thread, without those that ended with a recording.
     pub(super) left_out_of: BTreeMap<Concerned, u64>,
@@ -55,7 +55,7 @@ pub struct Report {
     pub scheduler: SchedulerSettings,
     /// The strings that waits and works refer to.
     pub names: Names,
-    /// Limits of the figures.
+    /// Notices, including the limits of the figures.
     pub notices: Vec<Notice>,
     /// The last name of each thread in the events.
     pub(super) comms: BTreeMap<i32, Comm>,
@@ -86,15 +86,15 @@ pub struct Wait {
     pub pid: i32,
     /// Number of threads that had this pid before, within the trace.
     pub life: u32,
-    /// Its name when it ran.
+    /// Name of the thread when it ran.
     pub comm: Comm,
-    /// Its priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
+    /// Priority as the kernel traces it: below 100 real-time (99 - rt_priority), 120 is nice 0.
     pub prio: i32,
-    /// The CPU it finally ran on.
+    /// The CPU on which the thread finally ran.
     pub cpu: u32,
-    /// The CPU it was first queued on; differs from `cpu` if it was migrated.
+    /// The CPU on which the thread was first queued; differs from `cpu` if the thread was migrated.
     pub queued_cpu: u32,
-    /// The CPU it had run on before, if the trace shows it.
+    /// The CPU on which the thread had run before, if the trace shows it.
     pub last_cpu: Option<u32>,
     /// The event that started the wait.
     pub kind: WaitKind,
@@ -102,7 +102,7 @@ pub struct Wait {
     pub caused_by: i32,
     /// The CPU on which the wake-up or preemption happened.
     pub caused_on: u32,
-    /// For a kworker: the function of the work item it started next, or was running.
+    /// For a kworker: the function of the work item that it started next, or was executing.
     pub function: Option<Name>,
     /// For a kworker: the name of that item's work queue, if known.
     pub workqueue: Option<Name>,
@@ -143,9 +143,9 @@ pub struct WorkRun {
     pub function: Name,
     /// The work queue, if known; for a kthread_worker the name of its threads.
     pub workqueue: Option<Name>,
-    /// It was executed by a kthread_worker, not by a work queue.
+    /// Whether a kthread_worker executed the item, rather than a work queue.
     pub kthread: bool,
-    /// It was executed by a softirq, which interrupted the thread: that thread is not the item's
-    /// worker.
+    /// Whether a softirq executed the item. The softirq interrupted the thread, which is then not
+    /// the item's worker.
     pub softirq: bool,
 }

@@ -1,5 +1,5 @@
-//! Validity: missing switches and wake-ups are compared with all waits of the threads concerned;
-//! and notices.
+//! Validity: compares missing switches and wake-ups with all waits of the threads concerned, and
+//! makes notices.
 
 use super::filter::Filter;
 use super::report::{Concerned, Report, WaitKind};
@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// More than one missing event per this many waits makes the figures of a thread invalid.
 const TOLERATED: u64 = 100;
 
-/// The corresponding limit for a table of which some rows are valid, if the recorder counted all
-/// events: the kernel did not write the missing ones, and each row says whether it is affected.
+/// The same limit for a table of which only some rows are valid. It applies if the recorder counted
+/// all events: then the kernel did not write the missing ones, and each row says whether it is
+/// affected.
 const TOLERATED_IN_TABLE: u64 = 20;
 
 /// Missing events of some threads, and the number they are compared with.
@@ -18,7 +19,7 @@ const TOLERATED_IN_TABLE: u64 = 20;
 pub struct Missing {
     /// Missing switches of these threads.
     pub switches: u64,
-    /// Times that they ran after a sleep without a wake-up in the trace.
+    /// How often these threads ran after a sleep without a wake-up in the trace.
     pub unexplained: u64,
     /// Wake-ups of these threads that led to a wait.
     pub wakeups: u64,
@@ -44,7 +45,7 @@ pub(super) struct Tally {
     /// Waits that are left out. They affect rows only: a table has most of its waits.
     left_out: BTreeMap<Concerned, u64>,
     parts: usize,
-    /// A switch concerns two threads, but is missing once.
+    /// Missing switches. A switch concerns two threads, but is missing only once.
     switches: u64,
 }
 
@@ -115,7 +116,7 @@ impl Report {
         sum
     }
 
-    /// Missing events of the threads that have waits the filter accepts, or a name it accepts.
+    /// Missing events of the threads that the filter accepts, by one of their waits or by name.
     pub fn missing_of(&self, filter: &Filter<'_>) -> Missing {
         self.missing(self.concerned(filter))
     }

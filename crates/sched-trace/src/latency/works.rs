@@ -4,8 +4,8 @@ use super::report::{Wait, WorkRun};
 use crate::{Event, Kind, Name, Names};
 use std::collections::{HashMap, HashSet};
 
-/// The executor of an item: a worker, or the softirq of a CPU, in whatever thread that interrupted
-/// (BH work queues, Linux 6.9). The waits of such a thread have nothing to do with the item.
+/// The executor of an item: a worker, or a CPU's softirq (BH work queues, Linux 6.9). A softirq may
+/// interrupt any thread, whose waits have nothing to do with the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Runner {
     Worker(i32),
@@ -32,7 +32,7 @@ pub(super) struct Works {
     home: HashMap<Name, Option<Name>>,
     /// Functions that softirqs execute: they are queued on BH queues, or start in the idle task.
     softirqs: HashSet<Name>,
-    /// Workers that have slept as they do between items since the start of their last one.
+    /// Workers that have slept as they do between items since they started their last one.
     rested: HashSet<i32>,
     /// Whether the trace has the ends of work queue items, and of kthread_worker items.
     ends: bool,
@@ -65,7 +65,7 @@ impl Works {
         }
     }
 
-    /// Whether items of work queues started but the trace has no ends of them.
+    /// Whether items of work queues started but the trace lacks their ends.
     pub fn lacks_ends(&self) -> bool {
         !self.ends && self.runs.iter().any(|run| !run.kthread)
     }
@@ -100,14 +100,14 @@ impl Works {
         self.queued.get(&work)?.queue
     }
 
-    /// Whether an item of a work queue that starts in a worker is executed by a softirq there: its
-    /// function is one of those, or the worker is inside an item that it has not left.
+    /// Whether a work queue item that starts in a worker's thread is executed by a softirq there:
+    /// softirqs execute its function, or the worker is still inside another item.
     pub fn interrupts(&self, pid: i32, function: Name) -> bool {
         let inside = || self.open.contains_key(&Runner::Worker(pid)) && !self.rested.contains(&pid);
         self.softirqs.contains(&function) || self.ends && inside()
     }
 
-    /// Notes that an item starts; `run` lacks what the queueing event adds.
+    /// Notes that an item starts; `run` lacks the data of the queueing event.
     pub fn start(&mut self, work: u64, runner: Runner, mut run: WorkRun) {
         let queued = self.queued.remove(&work);
         if let Some(queued) = queued.filter(|queued| queued.function == run.function) {
@@ -131,8 +131,8 @@ impl Works {
         }
     }
 
-    /// Notes that the worker goes to sleep, but not inside an item. Its item has ended, unless the
-    /// trace has the ends of items.
+    /// Notes that a worker goes to sleep outside of any item. Unless the trace has the ends of
+    /// items, its last item has ended.
     pub fn sleep(&mut self, pid: i32) {
         self.rested.insert(pid);
         let (ends, kthread_ends) = (self.ends, self.kthread_ends);
@@ -152,7 +152,7 @@ impl Works {
         Some((run.function, run.workqueue))
     }
 
-    /// All runs; runs and waits get the queues that only later events name.
+    /// Returns all runs. Runs and waits receive the work queues that only later events named.
     pub fn finish(self, waits: &mut [Wait]) -> Vec<WorkRun> {
         let home = |function: Name| self.home.get(&function).copied().flatten();
         for wait in waits.iter_mut().filter(|wait| wait.workqueue.is_none()) {

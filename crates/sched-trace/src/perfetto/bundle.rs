@@ -22,13 +22,13 @@ pub(super) struct Bundles {
     pub lossy: u64,
     /// Bundles that contain an error of the recorder's parser.
     pub faulty: u64,
-    /// By CPU, the end of what preceded its first bundle.
+    /// Per CPU, the time of the last event before its first bundle.
     before: HashMap<u64, u64>,
     /// By CPU, how its bundles follow one another.
     pub chains: HashMap<u32, Chain>,
 }
 
-/// The bundles of one CPU. Each has the time of the last event before it.
+/// The bundles of one CPU. Each bundle has the time of the last event before it.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// Events of all kinds.
@@ -87,22 +87,22 @@ impl Bundles {
         Ok(below(self.chains.len(), CPUS, "CPUs")?)
     }
 
-    /// The time from which all CPUs have their events: for one of them, the buffer held nothing
-    /// older.
+    /// The time from which all CPUs have their events; one of the buffers held nothing older.
     pub fn whole_from_ns(&self) -> u64 {
         self.before.values().copied().max().unwrap_or(0)
     }
 
     /// Whether bundles generally continue the previous one. If several users record at the same
-    /// time, each has its own events, and the last event of all users is not among them.
+    /// time, each receives only its own events, and the last event of all users may not be among
+    /// them.
     pub fn follow(&self) -> bool {
         let count = |of: fn(&Chain) -> u64| self.chains.values().map(of).sum::<u64>();
         let breaks = count(|chain| chain.breaks.len() as u64);
         breaks * 5 <= count(|chain| chain.followed)
     }
 
-    /// Resets the state that is specific to a recording, since another one in the same file
-    /// follows; addresses belong to the kernel.
+    /// Resets the state of one recording, because another one follows in the same file. Addresses
+    /// are kept: they belong to the kernel.
     pub fn next_recording(&mut self) {
         *self = Self {
             addresses: std::mem::take(&mut self.addresses),
@@ -143,7 +143,7 @@ impl Bundles {
     }
 }
 
-/// The kernel's name of a `FtraceClock`; Perfetto omits the one it prefers.
+/// The kernel's name of a `FtraceClock`; Perfetto omits the clock that it prefers.
 fn clock(number: u64) -> &'static str {
     ["boot", "", "global", "local", "mono_raw"]
         .get(number as usize)

@@ -1,8 +1,8 @@
 //! Reads compact scheduling events: columns instead of messages, time differences, a table of
 //! names.
 //!
-//! They omit the previous thread of a switch and the waker; the reader fills these in afterwards
-//! from the order of the switches on each CPU.
+//! Compact events omit the previous thread of a switch and the waker. The reader fills these in
+//! afterwards, from the order of the switches on each CPU.
 
 use super::symbols::Symbols;
 use super::wire::{Cut, Stop, Value, packed, try_fields};

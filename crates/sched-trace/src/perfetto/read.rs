@@ -1,5 +1,5 @@
-//! Reads Perfetto's format packet by packet: memory holds one packet, and what has been collected
-//! so far.
+//! Reads Perfetto's format packet by packet: memory holds only one packet and what has been
+//! collected so far.
 
 use super::bundle::Bundles;
 use super::compact::Sink;
@@ -87,7 +87,7 @@ struct Reader {
     lost: LostEvents,
     /// Time at which the recording had started.
     started_ns: u64,
-    /// Packets that occur once per recording.
+    /// Which of the packets that occur once per recording were read.
     once: [bool; 3],
     /// The recordings before this one: files may be concatenated.
     recordings: Vec<Vec<Event>>,
@@ -301,7 +301,7 @@ impl Reader {
         let trace = &mut self.trace;
         trace.sort();
         fill_in(&mut trace.events);
-        // Before that, some events were not recorded yet.
+        // Before its start, the recording lacks some events.
         trace.begin_at(self.started_ns);
         let from_ns = self.bundles.whole_from_ns();
         let overwritten = trace.begin_at(from_ns) > 0;

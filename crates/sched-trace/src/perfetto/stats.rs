@@ -15,7 +15,7 @@ pub(super) struct LostEvents {
     counters: HashMap<u64, (u64, u64)>,
     /// By CPU: events that the kernel had delivered at the start and at the end.
     delivered: HashMap<u64, (Option<u64>, Option<u64>)>,
-    /// The final statistics were read.
+    /// Whether the final statistics were read.
     pub ended: bool,
     /// Packets that the service dropped.
     pub dropped_packets: u64,

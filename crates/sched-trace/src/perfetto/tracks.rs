@@ -45,7 +45,7 @@ fn lanes(trace: &Trace) -> Lanes<'_> {
     lanes
 }
 
-/// Whether no slice that is still open when this one starts ends before this one does.
+/// Whether a slice fits into a lane: no slice that is open when it starts ends before it does.
 fn fits(lane: &[&Slice], slice: &Slice) -> bool {
     let open = lane
         .iter()
@@ -80,7 +80,8 @@ fn with(tag: u32, fill: impl FnOnce(&mut Message)) -> Message {
     message
 }
 
-/// Of adjacent slices the first ends before the next begins; outer ones begin first and end last.
+/// Beginnings and ends of a lane's slices. A slice ends before the next one begins; outer slices
+/// begin first and end last.
 fn edges(lane: &[&Slice], uuid: u64, offset: u64) -> Vec<Message> {
     let mut packets = Vec::new();
     let mut open: Vec<u64> = Vec::new();

@@ -93,14 +93,14 @@ fn detect(head: &[u8]) -> Option<Format> {
     } else if !head.is_empty() && is_text(head) {
         Some(Format::Text)
     } else if head.first() == Some(&0x0a) {
-        // The first field of a Perfetto trace is a packet; that byte is also a line feed.
+        // A Perfetto trace begins with the key of a packet, a byte that is also a line feed.
         Some(Format::Perfetto)
     } else {
         None
     }
 }
 
-/// Whether it has words of ftrace's text.
+/// Whether the beginning of a file has words of ftrace's text.
 fn has_words(head: &[u8]) -> bool {
     let words = [b"[0".as_slice(), b"sched", b"# ", b"cpus="];
     words

@@ -41,7 +41,7 @@ const LOST_SAMPLES: u32 = 13;
 const CONVERT: &str = "run: perf script --ns --show-lost-events \
                        -F comm,pid,tid,cpu,time,event,trace -i FILE > trace.txt";
 
-/// perf finds the symbols of a kernel that it recorded on the same machine.
+/// How to name functions: on the machine where it recorded, perf finds the kernel's symbols.
 const NAME_FUNCTIONS: &str = "where perf recorded, as root, run: perf script --ns \
                               --show-lost-events -F comm,pid,tid,cpu,time,event,trace -i FILE > \
                               trace.txt";
@@ -124,7 +124,7 @@ fn recorded_cpus(events: &[AttributeDescription]) -> usize {
         .map_or(0, |event| event.event_ids.len())
 }
 
-/// `perf record -C`: some online CPUs are not in the file.
+/// Notes the online CPUs that are missing in the file because of `perf record -C`.
 fn not_recorded(trace: &mut Trace) {
     let seen: BTreeSet<u32> = trace.events.iter().map(|event| event.cpu).collect();
     for cpu in trace.claims.cpus.difference(&seen) {
@@ -170,8 +170,9 @@ fn running_kernel(start: Option<(String, u64)>, release: &str) -> Option<BufRead
     same.then(symbols).flatten()
 }
 
-/// Events are missing before a record of lost ones, and after the last one of its CPU. A record
-/// that perf itself writes at the end has no time, and may concern any CPU.
+/// Notes lost events: they are missing before the record that counts them, and after the previous
+/// event of its CPU. A record that perf itself writes at the end has no time, and may concern any
+/// CPU.
 fn lose(trace: &mut Trace, record: &RawEventRecord<'_>, lost: u64) {
     let place = record.common_data().ok();
     let cpu = place.as_ref().and_then(|place| place.cpu);
@@ -278,7 +279,7 @@ fn check_sections(file: &mut (impl Read + Seek)) -> Result<(), Fault> {
             event_desc = Some((offset, length));
         }
     }
-    // perf reads one recording, and so would ignore anything appended to it.
+    // perf reads only one recording, and would ignore anything appended to it.
     if last < size {
         return Err(reader.broken(format!(
             "{} bytes follow its end at {last}: recordings were joined; read each of them separately",

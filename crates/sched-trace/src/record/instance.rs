@@ -30,7 +30,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Creates the directory, after removing those of recorders that were killed.
+    /// Creates the directory, after removing the directories of recorders that were killed.
     pub fn create(tracefs: Tracefs) -> Result<Self> {
         let instances = tracefs.root.join("instances");
         remove_orphans(&instances);
@@ -137,7 +137,7 @@ impl Instance {
             .map_or(0, |text| Loss::of(&text).total())
     }
 
-    /// Its directory, until it is removed.
+    /// Path of the instance, until it is removed.
     #[cfg(test)]
     pub fn dir(&self) -> &Path {
         &self.dir

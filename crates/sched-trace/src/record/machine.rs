@@ -17,7 +17,7 @@ pub fn scheduler_settings() -> SchedulerSettings {
     }
 }
 
-/// Whether it is built in and not disabled by the boot parameter; without that, it is on.
+/// Whether proxy execution is built in and not disabled by its boot parameter; the default is on.
 fn proxy_execution() -> Option<bool> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let config = read(&format!("/boot/config-{}", release.trim())).unwrap_or_default();
@@ -54,8 +54,8 @@ fn dynamic() -> Option<String> {
     chosen(&debugfs("sched/preempt")?)
 }
 
-/// The time that a thread runs before another one of its priority gets the CPU, in nanoseconds, if
-/// the kernel schedules by slices (EEVDF).
+/// How long a thread runs before another of the same priority gets the CPU, in nanoseconds, if the
+/// kernel schedules by slices (EEVDF).
 pub fn base_slice_ns() -> Option<u64> {
     debugfs("sched/base_slice_ns")?.trim().parse().ok()
 }

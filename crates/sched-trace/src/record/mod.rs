@@ -1,9 +1,9 @@
 //! Live recording through tracefs.
 //!
-//! Everything happens in our own tracing instance, which leaves other tracing alone. The ladder
-//! of [`Recorder::start`]: find or mount tracefs, create the instance, set clock, buffer and
-//! events, open the CPUs' binary buffers, start the thread that empties them, turn tracing on.
-//! Dropping the recorder undoes these steps in reverse order.
+//! Everything happens in our own tracing instance, which leaves other tracing alone.
+//! [`Recorder::start`] takes these steps: find or mount tracefs, create the instance, set clock,
+//! buffer and events, open the CPUs' binary buffers, start the thread that empties them, turn
+//! tracing on. Dropping the recorder undoes the steps in reverse order.
 //!
 //! Cost: about 0.35 us of CPU time per event in the thread that causes it (measured as the system
 //! time of `perf bench sched pipe` with and without recording, 5.5 events per operation, Linux
@@ -58,7 +58,7 @@ pub struct Recorder {
     layout: PageLayout,
     /// Losses that earlier traces have reported.
     lost_before: u64,
-    /// Kept until the first trace is taken.
+    /// Threads noted at the start; kept until the first trace is taken.
     noted: policies::Noted,
     /// The quotas when the recording began, was resumed, or the last trace was taken.
     quotas: quotas::Quotas,

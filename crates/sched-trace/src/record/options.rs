@@ -7,12 +7,14 @@ pub struct RecordOptions {
     pub buffer_kib_per_cpu: usize,
     /// When the buffers are emptied.
     pub drain: Drain,
-    /// `fuse_request_send` and `fuse_request_end`, if the kernel has them (Linux 6.10): when
-    /// programs sent requests to FUSE mounts, and which threads answered them.
+    /// Whether to record `fuse_request_send` and `fuse_request_end`, if the kernel has them (Linux
+    /// 6.10): when programs sent requests to FUSE mounts, and which threads answered them.
     pub requests: bool,
-    /// `block_rq_complete` and `block_bio_complete`: which block device reads have completed.
+    /// Whether to record `block_rq_complete` and `block_bio_complete`: which block device reads
+    /// have completed.
     pub blocks: bool,
-    /// `irq_handler_entry`, `softirq_entry` and their ends: what ran within the slices of threads.
+    /// Whether to record `irq_handler_entry`, `softirq_entry` and their ends: what ran within the
+    /// slices of threads.
     pub interrupts: bool,
 }
 

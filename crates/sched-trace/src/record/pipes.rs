@@ -108,7 +108,8 @@ impl Pipes {
     }
 }
 
-/// Bytes read; 0 if there is nothing, and for a CPU whose buffer is gone.
+/// Reads a page and returns its bytes; 0 if there is nothing to read, or if the CPU's buffer is
+/// gone.
 fn read(file: &mut File, page: &mut [u8]) -> usize {
     loop {
         match file.read(page) {
@@ -165,7 +166,7 @@ impl Drop for Drainer {
 fn wait(files: &[File], gone: &OwnedFd) -> bool {
     let mut fds = vec![PollFd::new(gone, PollFlags::IN)];
     fds.extend(files.iter().map(|file| PollFd::new(file, PollFlags::IN)));
-    // At least once a second: a kernel before 5.0 may not report how full its buffers are.
+    // Wakes up at least once a second: a kernel before 5.0 may not report how full its buffers are.
     let timeout = Timespec {
         tv_sec: 1,
         tv_nsec: 0,

@@ -1,7 +1,7 @@
 //! Policies and processes of threads, from /proc: no event contains them.
 //!
-//! All threads are noted when a recording begins, and those in its events when it ends. A thread
-//! that was created in between and is gone has the policy of the thread that created it.
+//! All threads are noted when a recording begins, and the threads in its events when it ends. A
+//! thread that was created in between and has ended has the policy of its creator.
 
 use crate::{Kind, Policy, Trace};
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ impl Noted {
             }
             let at_end = policy(&format!("/proc/{pid}/stat"));
             thread.policy = match (before.and_then(|(_, policy)| *policy), at_end) {
-                // It is unknown when it changed.
+                // It is unknown when the policy changed.
                 (Some(before), Some(now)) if before != now => None,
                 (before, now) => now
                     .or(before)

@@ -1,5 +1,5 @@
-//! How long the quotas of control groups stop threads while a recording runs, from `cpu.stat` in
-//! either version of the interface.
+//! How long the quotas of control groups throttle threads while a recording runs, from `cpu.stat`
+//! in either version of the interface.
 
 use crate::quotas::TRACK;
 use crate::{Kind, Slice, Trace};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// No machine has a tree that is deeper or larger than this.
+/// Limit on the groups and levels visited; no real tree is deeper or larger.
 const MOST_GROUPS: usize = 20_000;
 
 /// The effects of a quota since its group was created.
@@ -15,7 +15,7 @@ const MOST_GROUPS: usize = 20_000;
 struct Account {
     periods: u64,
     throttled: u64,
-    /// Summed over all CPUs.
+    /// Time that threads were throttled, summed over all CPUs.
     stopped_us: u64,
 }
 
@@ -25,7 +25,7 @@ struct Group {
     quota_us: u64,
     period_us: u64,
     account: Account,
-    /// Its threads, and those of the groups below it.
+    /// Threads of the group and of the groups below it.
     threads: BTreeSet<i32>,
 }
 
@@ -56,8 +56,8 @@ impl Quotas {
         quotas
     }
 
-    /// Notes each thread of the trace that was in a group stopped between `self` and `after`: those
-    /// of either time, and all that these created meanwhile.
+    /// Notes each thread of the trace that was in a group throttled between `self` and `after`: the
+    /// group's threads at either time, and all threads that these created meanwhile.
     pub(super) fn fill_in(&self, after: &Self, trace: &mut Trace) {
         if self.top.as_os_str().is_empty() {
             return;
@@ -90,7 +90,7 @@ impl Quotas {
 }
 
 impl Account {
-    /// None if it was created again in the meantime.
+    /// The difference from `before`; none if the group was created again in the meantime.
     fn since(self, before: Self) -> Option<Self> {
         Some(Self {
             periods: self.periods.checked_sub(before.periods)?,
@@ -108,14 +108,15 @@ impl Account {
         Some(Self {
             periods: number("nr_periods")?,
             throttled: number("nr_throttled")?,
-            // Nanoseconds in version 1.
+            // Version 1 counts nanoseconds.
             stopped_us: number("throttled_usec")
                 .or_else(|| Some(number("throttled_time")? / 1000))?,
         })
     }
 }
 
-/// These threads, and those that they created in the trace: one that is gone has no group any more.
+/// These threads, and those that they created in the trace: a thread that has ended is no longer in
+/// any group.
 fn with_children(mut threads: BTreeSet<i32>, trace: &Trace) -> BTreeSet<i32> {
     for event in &trace.events {
         if let Kind::Fork {
@@ -167,7 +168,7 @@ fn below(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     directories.map(|entry| entry.path())
 }
 
-/// Returns none without a quota.
+/// The quota of a group and its threads; none without a quota.
 fn group(directory: &Path) -> Option<Group> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let (quota, period) = match read("cpu.max") {
@@ -178,7 +179,7 @@ fn group(directory: &Path) -> Option<Group> {
         None => (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?),
     };
     Some(Group {
-        // "max", and -1 in version 1, means none.
+        // "max", and -1 in version 1, mean no quota.
         quota_us: quota.trim().parse().ok()?,
         period_us: period.trim().parse().ok()?,
         account: Account::parse(&read("cpu.stat")?)?,

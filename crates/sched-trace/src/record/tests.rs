@@ -1,4 +1,4 @@
-//! Properties of the live recorder. The tests need root and tracefs, and say so if they are
+//! Properties of the live recorder. The tests need root and tracefs, and print a line if they are
 //! skipped.
 
 use super::*;
@@ -21,7 +21,7 @@ fn recorder(options: &RecordOptions) -> Option<Recorder> {
     }
 }
 
-/// Whether the kernel wrote all switches; prints a line if not.
+/// Whether the kernel wrote all switches; prints a line if it did not.
 fn tells_all_switches(trace: &Trace) -> bool {
     let missing = analyse(trace).missing_switches;
     if missing > 0 {
@@ -86,8 +86,9 @@ fn every_sleep_of_a_thread_gives_one_wait() {
             return;
         }
         let waits = wakeups(&trace, "st-sleeper");
-        // A busy machine occasionally preempts it on its way to sleep: its timer then finds it
-        // runnable, which is not a wait. Its creation adds one, if it has its name by then.
+        // A busy machine occasionally preempts the sleeper on its way to sleep: its timer then
+        // finds it runnable, so it does not wait. Its creation adds a wait, if it has its name by
+        // then.
         let (woken, preempted) = counts(&trace, "st-sleeper");
         assert!(woken >= SLEEPS, "{drain:?}: {woken} wake-ups");
         let expected = woken.saturating_sub(preempted)..=woken + 1;
@@ -96,7 +97,7 @@ fn every_sleep_of_a_thread_gives_one_wait() {
             "{drain:?}: {} of {expected:?}",
             waits.len()
         );
-        // The clock is the caller's.
+        // The time stamps use the caller's clock.
         assert!(
             waits
                 .iter()
@@ -259,7 +260,7 @@ fn the_binary_pages_and_the_text_of_one_buffer_have_the_same_events() {
 
 #[test]
 fn the_policy_of_a_thread_that_is_gone_at_the_end_is_known() {
-    // It sleeps until it gets input, and lives until its input is closed.
+    // The program sleeps until it gets input, and lives until its input is closed.
     let idler = Command::new("chrt")
         .args(["-i", "0", "sh", "-c", "while read line; do :; done"])
         .stdin(std::process::Stdio::piped())
@@ -324,7 +325,7 @@ fn interrupts_within_slices_are_recorded_and_survive_a_file() {
     let Some(recorder) = recorder(&options) else {
         return;
     };
-    // A thread that keeps its CPU for a few ticks: the softirqs of the ticks run within its slice.
+    // This thread keeps its CPU for a few ticks, whose softirqs run within its slice.
     let until = std::time::Instant::now() + Duration::from_millis(300);
     while std::time::Instant::now() < until {
         std::hint::spin_loop();

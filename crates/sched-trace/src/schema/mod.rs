@@ -1,7 +1,7 @@
 //! The events that are read: their names and fields in the kernel, in its text and in Perfetto.
 //!
-//! All readers fill the same [`Values`], from which [`kind`] makes an event; the writer of
-//! Perfetto's format gets them from [`values`].
+//! All readers fill the same [`Values`], from which [`kind`] makes an event. The writer of
+//! Perfetto's format takes them from [`values`].
 
 mod events;
 
@@ -11,18 +11,18 @@ pub(crate) use events::{Naming, kind, values};
 /// A kind of event.
 pub(crate) struct EventType {
     pub what: What,
-    /// Its group in tracefs.
+    /// Group of the event in tracefs.
     pub group: &'static str,
     pub name: &'static str,
     pub need: Need,
-    /// Its field in Perfetto's `FtraceEvent`; [`GENERIC`] if it has none of its own.
+    /// Field number in Perfetto's `FtraceEvent`; [`GENERIC`] if the event has none of its own.
     pub tag: u32,
-    /// In the order in which the kernel prints them.
+    /// Fields, in the order in which the kernel prints them.
     pub fields: &'static [FieldType],
 }
 
 impl EventType {
-    /// The path of its file of this name in a tracing instance.
+    /// The path of the event's file `name` in a tracing instance.
     pub fn file(&self, name: &str) -> String {
         format!("events/{}/{}/{name}", self.group, self.name)
     }
@@ -74,12 +74,12 @@ pub(crate) enum What {
 /// A field of an event.
 pub(crate) struct FieldType {
     pub name: &'static str,
-    /// Its number in Perfetto's message.
+    /// Number of the field in Perfetto's message.
     pub tag: u32,
     pub form: Form,
-    /// Some kernels do not write it.
+    /// Whether some kernels do not write the field.
     pub optional: bool,
-    /// The text before it in the kernel's output, if not `NAME=`.
+    /// The text before the value in the kernel's output, if not `NAME=`.
     pub key: &'static str,
 }
 
@@ -174,7 +174,7 @@ pub(crate) static EVENTS: [EventType; 25] = [
     event(What::Switch, Always, ("sched", "sched_switch"), 4, &[
         text("prev_comm", 1), number("prev_pid", 2), number("prev_prio", 3),
         field("prev_state", 4, Form::State),
-        // Longer than a thread name, so that no name contains it.
+        // This key is longer than a thread name, so no name contains it.
         text("next_comm", 5).after(" ==> next_comm="), number("next_pid", 6), number("next_prio", 7),
     ]),
     event(Waking, Always, ("sched", "sched_waking"), 20, WAKE),
@@ -205,7 +205,7 @@ pub(crate) static EVENTS: [EventType; 25] = [
         number("pid", 1), text("comm", 2), field("clone_flags", 3, Form::Address),
         ignored("oom_score_adj"),
     ]),
-    // Without a pid the writer renames itself.
+    // Without a pid, the thread that writes the event renames itself.
     event(What::Rename, IfThere, ("task", "task_rename"), 236, &[
         number("pid", 1).optional(), ignored("oldcomm"), text("newcomm", 3),
         ignored("oom_score_adj"),

@@ -25,8 +25,8 @@ enum Outcome {
     Valid,
 }
 
-/// Reads a recording, and compares every row that is called valid with the true values: returns
-/// those that are wrong, in words.
+/// Reads a recording, and compares every row that the report calls valid with the true values.
+/// Returns descriptions of the rows that are wrong.
 fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
     let file = Cursor::new(bytes);
     let Ok(trace) = read(file, Path::new("mutated"), &ReadOptions::default()) else {
@@ -64,9 +64,9 @@ fn judge(bytes: &[u8], whole: &truth::Rows) -> (Outcome, Vec<String>) {
 struct Case {
     what: String,
     bytes: Vec<u8>,
-    /// More than one if unrelated recordings were concatenated.
+    /// The complete recordings; more than one if unrelated ones were concatenated.
     whole: Vec<Vec<u8>>,
-    /// Nothing was removed.
+    /// Whether nothing was removed.
     is_whole: bool,
 }
 
@@ -95,7 +95,7 @@ fn check(cases: Vec<Case>) -> usize {
             _ => truth::Rows::of(case.whole.iter().map(|bytes| trace(bytes))),
         };
         let (outcome, wrong) = judge(&case.bytes, &rows);
-        // In recordings of a few milliseconds, too many of the missing events are ones that the
+        // In recordings of a few milliseconds, most of the missing events may be ones that the
         // kernel itself did not write.
         let omits = || {
             case.whole

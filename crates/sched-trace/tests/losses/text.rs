@@ -172,8 +172,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
             cases.push(case(format!("CPU {cpu}, page {page}"), text));
         }
     }
-    // Concatenated with itself, in the wrong order, and with a later part whose clock is an hour
-    // ahead.
+    // The recording concatenated with itself, in the wrong order, and with a later part whose clock
+    // is an hour ahead.
     let (begin, end) = part.split_at(events / 2);
     let twice = whole.clone() + &whole;
     cases.push(case("joined with itself".into(), twice));
@@ -192,7 +192,8 @@ fn of_part(words: &Words, part: &[&Line]) -> Vec<Case> {
     cases
 }
 
-/// Parts that no header counts: the beginning and the end of a CPU, single wake-ups, the clock.
+/// What is removed from parts whose events no header counts: the beginning and the end of a CPU,
+/// single wake-ups, the clock.
 fn of_uncounted(words: &Words, part: &[&Line], case: &dyn Fn(String, String) -> Case) -> Vec<Case> {
     let (first, last) = (part[0].us, part[part.len() - 1].us);
     let text = |keep: &dyn Fn(usize, &Line) -> bool| {

@@ -85,8 +85,8 @@ fn check_written(trace: &Trace, report: &Report) {
     let again = again.expect("what is written can be read");
     assert_eq!(again.events.len(), trace.events.len());
     assert_eq!(again.lost_events, trace.lost_events);
-    // A reader's knowledge in addition to the events is not written: positions of losses, seams,
-    // and what a recorder silently omits.
+    // A file does not store what the reader knew in addition to the events: positions of losses,
+    // seams, and what a recorder silently omits.
     let claims = &trace.claims;
     if claims.skips_some || !claims.losses.is_empty() || !claims.seams.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Traces written as text, and the samples that follow from them.
+//! Traces written as text, and the samples derived from them.
 
 use super::super::cpu_time::OTHER_MOUNT;
 use super::super::origin::Mounts;
@@ -36,10 +36,10 @@ fn task(name: &str) -> Task {
     }
 }
 
-/// Events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons: a thread wakes or
-/// forks another, or queues, starts or ends the work of a function, or sends or answers a request
-/// of a number, or is interrupted by a softirq, or returns from it, or is said to have slept in a
-/// function; or it leaves the CPU, in some state, to the other thread.
+/// Parses the events of one CPU, `MICROSECOND THREAD WHAT OTHER`, separated by semicolons. A thread
+/// wakes or forks another; queues, starts or ends the work of a function; sends or answers a
+/// request of a number; is interrupted by a softirq, or returns from it; is reported to have slept
+/// in a function; or leaves the CPU, in some state, to the other thread.
 fn trace(text: &str) -> Trace {
     let mut trace = Trace::new("mono");
     for line in text.split(';').filter(|line| !line.trim().is_empty()) {
@@ -115,7 +115,7 @@ fn trace(text: &str) -> Trace {
     trace
 }
 
-/// The threads of a launch from a daemon, or of one that the kernel decompresses for.
+/// The threads of a launch, served by a daemon or by the kernel.
 fn threads(in_kernel: bool) -> Threads {
     let worker = |is| if is { vec![WORKER as u32] } else { vec![] };
     Threads {
@@ -133,24 +133,24 @@ fn threads(in_kernel: bool) -> Threads {
     }
 }
 
-/// The launch in `window`, in microseconds.
+/// The launch in `window`, which is in microseconds.
 fn launch(trace: &Trace, threads: Threads, window: Range<u64>) -> Launch {
     let Range { start, end } = window;
     Launch::new(trace, threads, PROGRAM as u32, start * 1000, end * 1000)
 }
 
-/// The worker waits 300 us behind fio, runs, is preempted for 200 us, runs again.
+/// The worker waits 300 us behind fio, runs, is preempted for 200 us, and runs again.
 const WAITS: &str = "100 lab S worker; 110 worker S fio; 1000 fio wakes worker; 1300 fio R+ worker;
     1400 worker R+ fio; 1600 fio R+ worker; 1700 worker S fio;";
 
 #[test]
 fn waits_of_a_daemons_threads_within_the_launch_count() {
-    // The further events, the window, and then: waits after wake-ups and preemptions; wake-ups,
-    // threads, unfinished waits.
+    // Each case has further events, the window, and the expected waits (after wake-ups, after
+    // preemptions) and counts (wake-ups, threads, unfinished waits).
     let cases = [
         ("", 200, [300.0, 200.0], [1, 1, 0]),
         ("", 1800, [0.0, 0.0], [0, 0, 0]),
-        // A thread that the daemon creates during the launch.
+        // The daemon creates a thread during the launch.
         (
             "1750 worker forks young; 1760 fio R+ young; 1770 young S fio; 1800 fio wakes young;
              1840 fio R+ young",
@@ -193,7 +193,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
              1650 worker answers 2; {wakes} 1700 worker S fio; {more}"
         )
     };
-    // Waits that count, and waits for read-ahead.
+    // Each case has a trace, the waits that count, and the waits for read-ahead.
     let cases = [
         (text("companion", "", ""), 0.0, Some(500.0)),
         (text("program", "", ""), 500.0, Some(0.0)),
@@ -207,7 +207,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             0.0,
             Some(550.0),
         ),
-        // The program slept until the page was there.
+        // The program slept until the page had arrived.
         (
             text(
                 "companion",
@@ -248,7 +248,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
             860.0,
             Some(0.0),
         ),
-        // Without these events (Linux 6.9) all of them count.
+        // Without these events (Linux 6.9) all waits count.
         (WAITS.into(), 500.0, None),
     ];
     for (text, counted, ahead) in cases {
@@ -265,7 +265,7 @@ fn waits_for_reads_ahead_count_only_if_the_program_waits_for_them() {
     }
 }
 
-/// It starts when it is needed, and may end before it has sent any request.
+/// The companion starts when it is needed, and may end before it has sent any request.
 #[test]
 fn waits_of_a_companion_count_only_if_the_program_waits_for_it() {
     let text = |wakes: &str| {
@@ -386,7 +386,7 @@ fn a_launch_of_which_it_is_not_known_for_whom_the_kernel_decompressed_does_not_c
     assert_eq!(of(Mounts::default()), None, "no other mount is there");
 }
 
-/// A trace with the worker under another name.
+/// The trace, with another name for the worker.
 fn renamed(mut trace: Trace, name: &str) -> Trace {
     for event in &mut trace.events {
         match &mut event.kind {
@@ -435,7 +435,7 @@ fn time_of_strangers_is_foreign_and_the_programs_children_are_not() {
              900 rustc R+ fio; 1000 fio R+ program",
             400.0,
         ),
-        // It is still running when the launch ends.
+        // The program is still running when the launch ends.
         ("100 lab S program; 200 program R+ rustc", 800.0),
     ];
     for (text, us) in cases {
@@ -482,10 +482,10 @@ fn a_thread_that_leaves_without_having_entered_is_a_missing_switch_of_its_owner(
         let time = launch(&trace(text), threads(in_kernel), 0..500).cpu_time();
         (time.left, time.not_entered)
     };
-    // The kernel did not write that the idle task ended at 300 us, ...
+    // The trace lacks the switch that ended the idle task at 300 us, ...
     let daemon = "100 lab S program; 200 program S idle; 300 worker S idle; 400 rustc S fio";
     assert_eq!(left(daemon, false), (2, 1));
-    // ... and here for a kworker that decompressed.
+    // ... and here the switch to a kworker that decompressed.
     let kworker = "100 lab S idle; 200 idle wakes worker;
         300 worker starts z_erofs_decompressqueue_work; 400 worker S idle";
     assert_eq!(left(kworker, true), (1, 1));
@@ -514,7 +514,7 @@ fn the_end_is_the_last_switch_of_the_programs_last_thread_when_the_lab_looked_la
     assert_eq!(end(&gone, 9000), 700, "of its only thread");
     gone.threads.insert(22, of_program);
     assert_eq!(end(&gone, 9000), 8800);
-    // A first thread that ends early is not the end of the program.
+    // The end of the first thread is not the end of the program.
     assert_eq!(end(&gone, 500_000), 500_000);
     assert_eq!(end(&Trace::new("mono"), 7), 7);
 }

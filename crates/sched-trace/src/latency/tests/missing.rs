@@ -109,7 +109,7 @@ fn notices_invalidate_the_figures_they_spoil() {
     };
     for (notice, all, named) in [
         (Notice::UndecodedRecords { count: 2 }, false, false),
-        // A match could miss a row.
+        // Selecting by name could miss a row.
         (unnamed, true, false),
         (Notice::LocalClock, true, true),
     ] {

@@ -29,8 +29,8 @@ fn waits_belong_to_the_item_that_starts_next_or_is_executed() {
         &trace(TWO_ITEMS),
         &[
             (erofs, "erofs_worker", [20.0, 20.0, 22.0, 38.0], 1),
-            // It waited inside the item, which was queued before the trace; a later event names its
-            // queue.
+            // The worker waited inside the item, which was queued before the trace; a later event
+            // names its queue.
             ("vmstat_update", "mm_percpu_wq", [7.0, 0.0, 0.0, 17.0], 1),
         ],
     );
@@ -123,7 +123,7 @@ fn an_item_of_a_softirq_does_not_end_the_item_of_the_worker_that_it_interrupted(
     let unknown = "110 0 9 start 2 bh_b; 120 0 9 end 2 bh_b;";
     let unnamed = ("bh_b", "", [0.0, 0.0, 0.0, 10.0], 1);
     rows(&trace(&format!("{own}{unknown}{rest}")), &[work_a, unnamed]);
-    // Without `execute_end` events.
+    // The same without `execute_end` events.
     let endless = format!("{own}{bh}{rest}").replace(" 120 0 9 end 2 bh_b;", "");
     let endless = endless.replace(" 10300 0 9 end 1 work_a;", "");
     let [work_a, bh_b] = [

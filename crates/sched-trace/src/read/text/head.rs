@@ -6,15 +6,15 @@ pub(super) struct Head<'a> {
     pub process: Option<i32>,
     pub cpu: u32,
     pub time: &'a str,
-    /// The line was printed by perf.
+    /// Whether perf printed the line.
     pub is_perf: bool,
     pub event: &'a str,
     pub fields: &'a str,
 }
 
-/// Parses the head of a line, unless it is not an event.
+/// Parses the head of a line; none if the line is not an event.
 ///
-/// A thread's name may look like any part of the head. Its end is where the name of an event
+/// A thread's name may look like any part of the head. The head ends where the name of an event
 /// follows, and the CPU is the last number in brackets before that.
 pub(super) fn head(line: &str) -> Option<Head<'_>> {
     let heads = || {

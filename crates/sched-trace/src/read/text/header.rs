@@ -17,7 +17,7 @@ pub(super) struct Head {
     pub missing: u64,
     /// CPUs that were online.
     pub cpus: std::ops::Range<u32>,
-    /// A header counts the events, and none are missing.
+    /// Whether a header counts the events and none are missing.
     pub counts: bool,
     /// Events that the last header counts, and those in the text so far.
     counted: Option<u64>,

@@ -50,7 +50,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
         if got == 0 {
             break;
         }
-        // A truncated number parses as well as a complete one: the last line must be complete.
+        // A truncated number parses as well as a complete one, so the last line must be complete.
         cut = !line.ends_with(b"\n") && got < LINE;
         let text = String::from_utf8_lossy(&line);
         lines.add(text.trim_start_matches(BYTE_ORDER_MARK).trim_end());
@@ -67,7 +67,7 @@ pub(super) fn read(mut file: impl BufRead, limits: Limits) -> Result<Trace, Faul
 struct Lines {
     trace: Trace,
     events: u64,
-    /// Events that cannot be read, and those of them whose time is a plain number.
+    /// Events that cannot be read, and how many of them have a plain number as time.
     garbled: u64,
     untimed: u64,
     head: Head,

@@ -42,7 +42,7 @@ impl Parts {
         }
     }
 
-    /// Returns where a recording begins after another one. The files of single CPUs
+    /// Returns the times at which a recording begins after another one. The files of single CPUs
     /// (`per_cpu/cpu*/trace`) form one recording. The error says that recordings overlap.
     pub fn seams(self) -> Result<Vec<u64>, String> {
         let mut recordings: Vec<Part> = Vec::new();
@@ -91,7 +91,7 @@ mod tests {
             seams(&[header, (0, 5), (1, 6), header, (0, 9)]),
             Ok(vec![9])
         );
-        // In the wrong order.
+        // The recordings are in the wrong order.
         assert_eq!(seams(&[(0, 50), (1, 60), (0, 5), (1, 9)]), Ok(vec![50]));
         assert_eq!(
             seams(&[header, (0, 5), (0, 9), header, (1, 4), (1, 8)]),

@@ -18,10 +18,12 @@ struct Pages {
     decoder: Decoder,
     layout: PageLayout,
     tsc: Option<(u32, u32)>,
-    /// The next page is the first one of its CPU: events missing before it were overwritten.
+    /// Whether the next page is the first one of its CPU: events missing before that were
+    /// overwritten.
     first: bool,
     wrapped: BTreeSet<u32>,
-    /// Events that are missing before pages according to the pages, and those before later pages.
+    /// Events that pages report as missing before them: in all pages, and in all but each CPU's
+    /// first.
     flagged: u64,
     missed: u64,
     /// Events of all kinds that were found, by CPU.
