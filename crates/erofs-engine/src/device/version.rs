@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(change(THEN), None);
         let begin = "a.erofs: changed since it was mounted: ";
         let size = change(Version { size: 0, ..THEN });
-        let line = format!("{begin}its size is 0 bytes, it was 4096");
+        let line = format!("{begin}its size is 0 bytes, previously 4096");
         assert_eq!(size, Some((line, true)));
         let modified = (7, 2);
         let written = change(Version { modified, ..THEN });

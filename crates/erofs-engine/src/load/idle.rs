@@ -1,6 +1,6 @@
 //! Which CPUs of a mount have no idle time, from `/proc/stat` (proc_stat(5)).
 //!
-//! [`load_monitor`](crate::load::runnable) reads the number of runnable threads of the whole
+//! [`runnable`](crate::load::runnable) reads the number of runnable threads of the whole
 //! machine, which shows neither which CPUs are busy nor whether they belong to the mount.
 
 use std::collections::{BTreeMap, BTreeSet};

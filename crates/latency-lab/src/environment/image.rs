@@ -57,7 +57,7 @@ impl Image {
     fn change(&self) -> Option<String> {
         let (was, other) = (&self.sha256, self.watch.other()?);
         Some(format!(
-            "the image changed during the run: its SHA-256 was {was} and is now {other}"
+            "the image changed during the run: SHA-256 {was} at first, then {other}"
         ))
     }
 }
@@ -85,7 +85,7 @@ mod tests {
             swap(&aside, &path);
             let changed = image.clone().ended().changed;
             assert_eq!(changed.is_some(), mounts, "as far as mounts saw it");
-            assert!(changed.is_none_or(|reason| reason.contains("is a52d159f262b2c6d")));
+            assert!(changed.is_none_or(|reason| reason.contains("then a52d159f262b2c6d")));
         }
     }
 
@@ -104,14 +104,14 @@ mod tests {
         assert_eq!(change(&|| fs::write(&path, "abc").unwrap()), None);
         let reason = change(&|| fs::write(&path, "abcd").unwrap()).unwrap();
         assert!(
-            reason.contains("was ba7816bf8f01cfea") && reason.contains("is 88d4266fd4e6338d"),
+            reason.contains("256 ba7816bf8f01cfea") && reason.contains("then 88d4266fd4e6338d"),
             "{reason}"
         );
         let other = scratch.path().join("other");
         fs::write(&other, "abd").unwrap();
         let reason = change(&|| fs::rename(&other, &path).unwrap()).unwrap();
-        assert!(reason.contains("is a52d159f262b2c6d"), "{reason}");
+        assert!(reason.contains("then a52d159f262b2c6d"), "{reason}");
         let reason = change(&|| fs::remove_file(&path).unwrap()).unwrap();
-        assert!(reason.contains("is No such file"), "{reason}");
+        assert!(reason.contains("then No such file"), "{reason}");
     }
 }

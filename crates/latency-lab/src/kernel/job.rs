@@ -174,7 +174,10 @@ mod tests {
     fn the_job_of_another_version_is_refused_before_it_is_read() {
         let error = |text: &str| Job::parse(text.as_bytes()).unwrap_err().to_string();
         let other = error(r#"{"version":"0.9.9","launch":7}"#);
-        assert!(other.ends_with("but erofast-lab here has 0.9.9"), "{other}");
+        assert!(
+            other.ends_with("but the one that started it has 0.9.9"),
+            "{other}"
+        );
         assert!(error("{").starts_with("/job.json: "));
         let broken = error(&format!(r#"{{"version":"{VERSION}","launch":7}}"#));
         assert!(broken.starts_with("/job.json: "), "{broken}");

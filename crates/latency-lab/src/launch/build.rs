@@ -280,7 +280,7 @@ mod tests {
         assert!(json["sched_latency_us"].is_null() && json["launch_us"] == 1000.0);
         let line = times_alone(second).unwrap();
         assert!(
-            line.contains("1 of 2 launches 3 of 200 switches, and there are no"),
+            line.contains("1 of 2 launches (3 of 200 switches), and there are no"),
             "{line}"
         );
         assert_eq!(times_alone(first), None);
@@ -329,7 +329,7 @@ mod tests {
         );
         let line = times_alone(second).unwrap();
         assert!(
-            line.contains("2 of 20 launches 3 of 200 switches; they are left out"),
+            line.contains("2 of 20 launches (3 of 200 switches); they are left out"),
             "{line}"
         );
         let alone = &serde_json::to_value(second).unwrap()["times_alone"];

@@ -178,7 +178,7 @@ mod tests {
         report.environment.cgroup_throttled_us = Some(1_500_000);
         let lines = notices(&report);
         assert!(
-            lines[0].contains("stopped threads for 1.50 s of the run"),
+            lines[0].contains("throttled threads for 1.50 s of the run"),
             "{lines:?}"
         );
     }

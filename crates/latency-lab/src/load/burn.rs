@@ -222,7 +222,7 @@ mod tests {
             (spent(7.0, 0.5, 0.0), "fio took 70 % of the CPU time"),
             (
                 spent(1.4, 8.6, 0.0),
-                "14 % of the CPU time, but at least 50 % are expected",
+                "14 % of the CPU time, but at least 50 % is expected",
             ),
             (spent(23.3, 0.0, 0.0), "233 %"),
             (Spent::default(), "every launch was spoilt"),

@@ -381,7 +381,10 @@ fn a_launch_of_which_it_is_not_known_for_whom_the_kernel_decompressed_does_not_c
         launch(&trace, threads, 200..2000).mixed_up()
     };
     let reason = of(Mounts::of(None, [1], false)).unwrap();
-    assert!(reason.starts_with("1 of 1 work items"), "{reason}");
+    assert!(
+        reason.starts_with("1 of 1 decompression work items"),
+        "{reason}"
+    );
     assert!(of(Mounts::of(None, [], true)).is_some());
     assert_eq!(of(Mounts::default()), None, "no other mount is there");
 }
