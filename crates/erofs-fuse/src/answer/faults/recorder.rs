@@ -201,7 +201,7 @@ impl FaultRecorder {
         if totals.count > totals.logged {
             let kinds = if totals.kinds == 1 { "kind" } else { "kinds" };
             self.log.line(&format!(
-                "{}: faults in the image: {} of {} {kinds}, {} not logged",
+                "{}: {} faults of {} {kinds}, {} of them not logged",
                 self.image, totals.count, totals.kinds, totals.not_logged
             ));
         }
