@@ -134,7 +134,7 @@ fn a_fault_is_logged_once_with_its_place_and_counted() {
             assert!(text.contains(part), "{part}: {text}");
         }
         umount(&place.path, false).unwrap();
-        let end = format!("{count} of 1 kind, 0 not logged");
+        let end = format!("{count} faults of 1 kind, 0 of them not logged");
         soon("the last line", || {
             fs::read_to_string(&log.0).unwrap().contains(&end)
         });
