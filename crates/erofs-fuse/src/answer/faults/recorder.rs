@@ -286,7 +286,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].contains("a circle"), "{text}");
-        assert!(lines[1].contains("1000 faults of 1 kind, 0 of them not logged"), "{text}");
+        assert!(
+            lines[1].contains("1000 faults of 1 kind, 0 of them not logged"),
+            "{text}"
+        );
     }
 
     #[test]
