@@ -29,11 +29,10 @@ pub struct Found {
 
 impl Found {
     fn of(path: Vec<u8>, inode: anyhow::Result<Arc<Inode>>) -> Self {
-        let by_pattern = true;
         Self {
             path,
             inode,
-            by_pattern,
+            by_pattern: true,
         }
     }
 }
@@ -48,16 +47,8 @@ pub fn resolve(
     path: &[u8],
     follow: bool,
 ) -> anyhow::Result<(Vec<u8>, Arc<Inode>)> {
-    match engine.resolve(path, follow) {
-        Ok(inode) => Ok((normal(path), inode)),
-        Err(error) => {
-            let bytes = unquoted(path);
-            match engine.resolve(&bytes, follow) {
-                Ok(inode) => Ok((normal(&bytes), inode)),
-                Err(_) => Err(error.into()),
-            }
-        }
-    }
+    let found = |path: &[u8]| Ok((normal(path), engine.resolve(path, follow)?));
+    found(path).or_else(|error| found(&unquoted(path)).map_err(|_| error))
 }
 
 /// The entries that `pattern` matches, sorted by name. A path that exists, or that has no wildcard,
@@ -68,11 +59,9 @@ pub fn resolve(
 pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<Vec<Found>> {
     match resolve(engine, pattern, follow) {
         Ok((path, inode)) => {
-            let inode = Ok(inode);
             return Ok(vec![Found {
-                path,
-                inode,
                 by_pattern: false,
+                ..Found::of(path, Ok(inode))
             }]);
         }
         Err(error) if !has_signs(pattern) => return Err(error),
@@ -94,15 +83,10 @@ pub fn expand(engine: &Engine, pattern: &[u8], follow: bool) -> anyhow::Result<V
         let pattern = text::name(pattern);
         bail!("{}: {pattern}: no name matches", engine.name());
     }
-    if follow {
-        for entry in &mut found {
-            if entry
-                .inode
-                .as_ref()
-                .is_ok_and(|inode| inode.file_type() == FileType::Symlink)
-            {
-                entry.inode = engine.resolve(&entry.path, true).map_err(Into::into);
-            }
+    let is_link = |inode: &Arc<Inode>| follow && inode.file_type() == FileType::Symlink;
+    for entry in &mut found {
+        if entry.inode.as_ref().is_ok_and(is_link) {
+            entry.inode = engine.resolve(&entry.path, true).map_err(Into::into);
         }
     }
     Ok(found)
