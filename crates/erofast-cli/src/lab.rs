@@ -148,7 +148,7 @@ pub struct LabPressureArgs {
         default_value = "workers=percpu,hipri=auto,cache=0"
     )]
     pub options: String,
-    /// Memory limit of the cgroup of daemon and programs, in MiB
+    /// Memory limit of the cgroup with the daemon and the programs, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 96)]
     pub limit: u64,
     /// Number of programs launched in a row; the last one is measured

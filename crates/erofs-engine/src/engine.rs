@@ -561,8 +561,8 @@ impl Engine {
         self.images.top().devices.first()?.root_hash()
     }
 
-    /// How a file of the image differs from the one that was opened: a certain difference, or else
-    /// a possible one. Call this only after a fault, since it makes system calls.
+    /// How one of the image's files has changed since it was opened: a definite change if there is
+    /// one, otherwise a possible one. Call this only after a fault, since it makes system calls.
     pub fn change(&self) -> Option<Change> {
         let changes = self.images.devices().flat_map(|it| it.changes());
         changes.max_by_key(|change| change.is_certain)

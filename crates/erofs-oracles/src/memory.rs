@@ -1,4 +1,4 @@
-//! The memory meter of oracles: how much more memory the process used at most for one input.
+//! The oracles' memory meter: the peak additional memory that the process used for one input.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};

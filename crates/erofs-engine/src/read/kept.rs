@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    /// Opens an image with an empty cache, and a file in it.
+    /// Opens an image without a cache, and a file in that image.
     fn opened(image: &str, file: &[u8]) -> (Arc<Engine>, Arc<erofs_format::Inode>) {
         let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../erofast/tests/fixtures");
         let options = EngineOptions {

@@ -90,7 +90,7 @@ impl<'a> Block<'a> {
                 shown(name)
             ),
             None => corrupted!(
-                "entry {index} of the directory block at {}: its name is at {begin}..{end}",
+                "entry {index} of the directory block at {}: its name, at {begin}..{end}, is outside the names of the block",
                 self.start
             ),
         }

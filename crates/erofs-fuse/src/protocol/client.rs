@@ -250,7 +250,7 @@ fn cpus() -> usize {
 
 fn gone(error: io::Error) -> Error {
     Error::std_io(match Errno::from_io_error(&error) {
-        Some(Errno::MFILE) => "a descriptor of the mount helper",
+        Some(Errno::MFILE) => "cannot receive a descriptor from the mount helper",
         _ => "the mount helper process is gone",
     })(error)
 }

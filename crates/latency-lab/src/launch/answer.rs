@@ -91,7 +91,7 @@ impl LaunchReport {
             self.parts(),
             self.program(),
             lines(waiting, waiters),
-            lines("waited behind, per launch (us)", behind),
+            lines("threads waited behind, per launch (us)", behind),
             lines(
                 "work items of the program's threads, per launch: delays (us)",
                 work_items,

@@ -493,7 +493,7 @@ impl EngineReport {
         groups
     }
 
-    /// Losses by name, longest first: averages per launch of their number and times.
+    /// Losses by name, longest first, each with its average number and times per launch.
     pub(crate) fn losses(&self, of: fn(&Sample) -> &[Loss]) -> Vec<(f64, Loss)> {
         let sums = elsewhere::summed(self.traced().into_iter().flat_map(of));
         let average = |loss: Loss| {
